@@ -1,0 +1,99 @@
+"""The error family: each kind of fault has a class and a stable exit code, and each message names its remedy.
+
+The user's fault and ours are different classes, so that the command line can tell a person what to do next
+without ever showing a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TorshcError(Exception):
+    """Base of every error that torshc raises on purpose.
+
+    Args:
+        message: what is wrong, naming the file and the node where there is one.
+        remedy: what the reader can do about it; may be empty.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  remedy: {self.remedy}" if self.remedy else self.message
+
+
+class ModelError(TorshcError):
+    """The model file is damaged or contradicts itself."""
+
+    exit_code = 2
+
+
+class UnsupportedError(TorshcError):
+    """The model is valid but asks for what torshc cannot do; lists all of it at once.
+
+    Args:
+        problems: one line each, naming node, operator and cause.
+    """
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[str], remedy: str = "") -> None:
+        self.problems = tuple(problems)
+        count = f"{len(self.problems)} unsupported thing" + ("s" if len(self.problems) != 1 else "")
+        super().__init__("\n".join([f"{count} in this model:", *(f"  - {p}" for p in self.problems)]), remedy)
+
+
+class ConfigError(TorshcError):
+    """An option, a YAML file or a rule is wrong (file, line, what was meant)."""
+
+    exit_code = 4
+
+
+class ToolchainError(TorshcError):
+    """No compiler was found, or one failed (its command and the end of its messages)."""
+
+    exit_code = 5
+
+
+class RunError(TorshcError):
+    """A run was asked with inputs that do not fit the model."""
+
+    exit_code = 6
+
+
+class BundleError(TorshcError):
+    """A bundle is missing, altered or not for this machine."""
+
+    exit_code = 7
+
+
+class OutputError(TorshcError):
+    """A result could not be written."""
+
+    exit_code = 8
+
+
+class InternalError(TorshcError):
+    """A fault of torshc itself; names the pass and the node so that it can be reported."""
+
+    exit_code = 70
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """A hint `; did you mean 'x'?` for a misspelt word, or nothing.
+
+    >>> did_you_mean("compil", ["compile", "run"])
+    "; did you mean 'compile'?"
+    >>> did_you_mean("zzz", ["compile"])
+    ''
+    """
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
