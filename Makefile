@@ -1,0 +1,92 @@
+# What a person or a CI does with this checkout. Each target makes the environment that it needs; none needs root.
+#
+#   PYTHON=python3.12   the Python to make the environment from (3.11 or newer)
+#   VENV=.venv          where the environment stands
+#   JOBS=2              test processes
+#   ARGS='-k conv'      more arguments for pytest
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+ARGS ?=
+MODEL ?= samples/digits.onnx
+THREADS ?= 1
+
+py := $(VENV)/bin/python
+comma := ,
+
+# A compiler counts when it can also find the C library's headers: Debian's gcc may be installed without them.
+clangs := clang $(foreach version,22 21 20 19 18 17 16 15 14,clang-$(version))
+usable = echo '\#include <stdlib.h>' | $$c -x c -fsyntax-only - 2>/dev/null
+compiler := $(shell for c in $(clangs) gcc; do $(usable) && echo $$c && break; done)
+toolchain := $(if $(compiler),,toolchain)
+
+# A stamp says which needs are installed; its name changes with the compiler's presence, so that losing one is noticed.
+stamp = $(VENV)/.ready-$(1)$(addprefix -,$(toolchain))
+install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(1)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two targets must not install into one environment at once.
+.NOTPARALLEL:
+.PHONY: help demo test check lint types doctest bench sample-c venv clean distclean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(call stamp,run) ## compile the sample model, explain it, run it, measure it
+	@$(py) samples/demo.py
+
+test: $(call stamp,test) ## the tests
+	$(py) -m pytest -n $(JOBS) $(ARGS)
+
+check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
+
+lint: $(call stamp,check) ## ruff format --check, ruff check
+	$(py) -m ruff format --check .
+	$(py) -m ruff check .
+
+types: $(call stamp,check) ## mypy --strict
+	$(py) -m mypy --strict
+
+doctest: $(call stamp,test) ## the examples in docstrings
+	$(py) -m pytest -n 0 --doctest-modules torshc
+
+bench: $(call stamp,test) ## MODEL=... THREADS=...: latency beside ONNX Runtime
+	$(VENV)/bin/torshc bench $(MODEL) --threads $(THREADS) --against ort
+
+sample-c: $(call stamp,run) ## the program in C that uses a bundle
+	$(MAKE) -C samples/c run TORSHC='$(abspath $(VENV)/bin/torshc)' CC='$(or $(compiler),$(abspath $(py)) -m ziglang cc)'
+
+venv: $(call stamp,test) $(call stamp,check) ## the whole environment, for work on torshc
+
+clean: ## remove what was built, keep the environment
+	rm -rf build dist samples/c/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find torshc tests samples -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environment too
+	rm -rf $(VENV) torshc.egg-info
+
+# Debian packs ensurepip apart from Python; where it is missing, a pip of the system can fill the environment as well.
+$(py):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo 'torshc needs Python 3.11 or newer: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'Making the Python environment in $(VENV) ...'
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
+		&& $(PYTHON) -m pip --quiet --python $(py) install pip; } || { rm -rf $(VENV); \
+		echo 'cannot make a Python environment; on Debian: apt-get install python3-venv' >&2; exit 1; }
+
+$(call stamp,run): pyproject.toml | $(py)
+	@echo 'Installing torshc$(if $(toolchain), and a clang from PyPI: no compiler is here) ...'
+	@$(call install,.$(addsuffix ],$(addprefix [,$(toolchain))))
+	@touch $@
+
+$(call stamp,test): pyproject.toml | $(py)
+	@echo 'Installing torshc and what its tests need ...'
+	@$(call install,'.[test$(addprefix $(comma),$(toolchain))]')
+	@touch $@
+
+$(call stamp,check): pyproject.toml | $(py)
+	@echo 'Installing torshc and the checkers ...'
+	@$(call install,'.[check$(addprefix $(comma),$(toolchain))]')
+	@touch $@

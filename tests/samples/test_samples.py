@@ -1,0 +1,130 @@
+"""The samples do what they say: the model is sound, the JSON graph classifies, the C program and the demo run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+COMPILERS = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)), "gcc")
+
+# A flower of each kind from Fisher's table: sepal length and width, petal length and width in cm.
+IRIS = np.array([[5.1, 3.4, 1.5, 0.2], [7.0, 3.2, 4.7, 1.4], [6.8, 3.2, 5.9, 2.3]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def digits() -> onnx.ModelProto:
+    return onnx.load(SAMPLES / "digits.onnx")
+
+
+def run(*command: str | Path) -> str:
+    """Standard output of a command that has to succeed; what it said is in the failure's message."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def c_compiler() -> str:
+    """The first compiler that torshc would take, in the spelling of make's CC."""
+    found = next((name for name in COMPILERS if shutil.which(name)), None)
+    return found or f"{sys.executable} -m ziglang cc"
+
+
+def digits_said(text: str) -> list[int]:
+    """The answers in the C program's output."""
+    return [int(digit) for digit in re.findall(r"says (\d)", text)]
+
+
+def test_digits_is_valid_onnx_with_something_to_fuse(digits: onnx.ModelProto) -> None:
+    onnx.checker.check_model(digits, full_check=True)
+    assert digits.opset_import[0].version >= 17
+    dims = digits.graph.input[0].type.tensor_type.shape.dim
+    assert dims[0].dim_param == "batch" and [d.dim_value for d in dims[1:]] == [1, 8, 8]
+    operators = [node.op_type for node in digits.graph.node]
+    assert operators.count("Conv") == operators.count("BatchNormalization") == operators.count("Relu") == 3
+    assert {"Add", "MaxPool", "Flatten", "Gemm", "Softmax"} <= set(operators)
+
+
+def test_digits_classifies_held_back_images(digits: onnx.ModelProto) -> None:
+    with np.load(SAMPLES / "digits_test.npz") as data:
+        images, labels = data["images"], data["labels"]
+    assert images.shape[1:] == (1, 8, 8) and images.dtype == np.float32 and len(images) == len(labels) >= 400
+    answers = ReferenceEvaluator(digits).run(None, {"image": images})[0].argmax(axis=1)
+    assert (answers == labels).mean() >= 0.97
+
+
+def test_samples_are_small() -> None:
+    assert sum((SAMPLES / name).stat().st_size for name in ("digits.onnx", "digits_test.npz")) < 500_000
+
+
+def test_json_graph_is_consistent() -> None:
+    graph = json.loads((SAMPLES / "mlp.json").read_text())
+    known = set(graph["inputs"]) | set(graph["weights"])
+    for weight in graph["weights"].values():
+        assert len(weight["data"]) == np.prod(weight["shape"])
+    for node in graph["nodes"]:
+        assert set(node["inputs"]) <= known
+        known |= set(node["outputs"])
+    assert set(graph["outputs"]) <= known
+
+
+@pytest.mark.parametrize("flowers", [IRIS, IRIS[:1], np.tile(IRIS, (7, 1))], ids=["3", "1", "21"])
+def test_json_graph_classifies_flowers(tmp_path: Path, flowers: np.ndarray) -> None:
+    import torshc
+
+    torshc.compile(SAMPLES / "mlp.json", tmp_path / "mlp.tsc")
+    species = torshc.load(tmp_path / "mlp.tsc").run({"flower": flowers})["species"]
+    assert species.argmax(axis=1).tolist() == ([0, 1, 2] * 7)[: len(flowers)]
+    np.testing.assert_allclose(species.sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="the sample is built by make")
+def test_c_program_is_built_and_classifies(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    make = ("make", "-C", SAMPLES / "c", f"BUILD={build}", f"TORSHC={sys.executable} -m torshc", f"CC={c_compiler()}")
+    run(*make)
+    with np.load(SAMPLES / "digits_test.npz") as data:
+        images, labels = data["images"], data["labels"]
+    wanted = ReferenceEvaluator(SAMPLES / "digits.onnx").run(None, {"image": images})[0].argmax(axis=1)
+
+    images[:5].tofile(tmp_path / "images.raw")
+    assert digits_said(run(build / "digits", tmp_path / "images.raw")) == wanted[:5].tolist()
+
+    first_of_each = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
+    assert digits_said(run(build / "digits")) == wanted[first_of_each].tolist()
+
+    (tmp_path / "short.raw").write_bytes(b"\0" * 100)
+    refused = subprocess.run([build / "digits", tmp_path / "short.raw"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "256 bytes" in refused.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="the sample is built by make")
+def test_depfile_rebuilds_exactly_when_the_model_changes(tmp_path: Path) -> None:
+    model, build = tmp_path / "digits.onnx", tmp_path / "build"
+    shutil.copy(SAMPLES / "digits.onnx", model)
+    options = (f"BUILD={build}", f"MODEL={model}", f"TORSHC={sys.executable} -m torshc", f"CC={c_compiler()}")
+    make = ("make", "-C", SAMPLES / "c", *options)
+    run(*make)
+    assert str(model) in (build / "digits.tsc.d").read_text()
+    assert "torshc" not in run(*make)
+    later = model.stat().st_mtime + 100
+    os.utime(model, (later, later))
+    assert "torshc compile" in run(*make)
+
+
+def test_demo_runs_and_reads_well_in_80_columns(tmp_path: Path) -> None:
+    text = run(sys.executable, SAMPLES / "demo.py", tmp_path).replace(str(tmp_path), "build")
+    accuracy = re.search(r"accuracy: (\d+) of (\d+)", text)
+    assert accuracy and int(accuracy[1]) / int(accuracy[2]) >= 0.97
+    assert "us per image" in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
