@@ -1,0 +1,207 @@
+"""One immutable scalar expression for dimensions, indices and arithmetic.
+
+Expressions are interned: two equal ones are one object, so ``is`` compares them and they serve as dictionary keys.
+Integer (i64) sums and products are kept in a normal form, a polynomial over atoms, so that two ways of writing one
+dimension meet in one object; the rules for division and remainder stand in :mod:`torshc.expr.index`.
+
+Leaves:
+    const   ``data`` is the value
+    dim     ``data`` is the name of a symbolic dimension, at least 0
+    axis    ``data`` is (name, extent): a loop variable with 0 <= axis < extent
+    acc     ``data`` is a name: a value that the kernel provides (an accumulator, a row statistic)
+    load    ``data`` is any hashable key that names the tensor; ``args`` are its indices
+Everything else is a scalar function of :mod:`torshc.expr.functions`.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Union
+
+from .dtype import BOOL, F32, I64, DType
+
+Scalar = Union["Expr", int, float, bool]
+
+
+class Expr:
+    """A node of an expression; made by the functions of this package, never directly."""
+
+    __slots__ = ("__weakref__", "args", "data", "dtype", "op")
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: DType
+    data: Hashable
+
+    def __repr__(self) -> str:
+        from .text import to_text
+
+        return to_text(self)
+
+    def __add__(self, other: Scalar) -> Expr:
+        from .index import add
+
+        return add(self, as_expr(other))
+
+    def __sub__(self, other: Scalar) -> Expr:
+        from .index import add, mul
+
+        return add(self, mul(const(-1), as_expr(other)))
+
+    def __mul__(self, other: Scalar) -> Expr:
+        from .index import mul
+
+        return mul(self, as_expr(other))
+
+    def __floordiv__(self, other: Scalar) -> Expr:
+        from .index import floordiv
+
+        return floordiv(self, as_expr(other))
+
+    def __mod__(self, other: Scalar) -> Expr:
+        from .index import mod
+
+        return mod(self, as_expr(other))
+
+    def __neg__(self) -> Expr:
+        return const(-1) * self
+
+    def __radd__(self, other: int) -> Expr:
+        return const(other) + self
+
+    def __rsub__(self, other: int) -> Expr:
+        return const(other) - self
+
+    def __rmul__(self, other: int) -> Expr:
+        return const(other) * self
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"the truth of {self!r} is not known at compile time; use as_int or bounds")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return make, (self.op, self.args, self.dtype, self.data)
+
+
+_TABLE: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValueDictionary()
+
+
+def make(op: str, args: tuple[Expr, ...], dtype: DType, data: Hashable = None) -> Expr:
+    """Intern a node as it is; callers outside this package use the smart constructors."""
+    # The type of data is in the key because 1 == 1.0 == True; repr tells -0.0 from 0.0 and makes NaN equal itself.
+    mark = repr(data) if isinstance(data, float) else data
+    key = (op, args, dtype.name, type(data), mark)
+    found = _TABLE.get(key)
+    if found is None:
+        found = Expr()
+        found.op, found.args, found.dtype, found.data = op, args, dtype, data
+        _TABLE[key] = found
+    return found
+
+
+def const(value: int | float | bool, dtype: DType | None = None) -> Expr:
+    """A constant; without a dtype, int is i64, float is f32, bool is bool. Integers wrap to their type."""
+    if dtype is None:
+        dtype = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F32
+    if dtype.is_float:
+        return make("const", (), dtype, float(value))
+    if dtype is BOOL:
+        return make("const", (), dtype, bool(value))
+    if isinstance(value, float):
+        value = math.trunc(value) if math.isfinite(value) else 0
+    low, high = dtype.range
+    return make("const", (), dtype, (int(value) - low) % (high - low + 1) + low)
+
+
+def dim(name: str) -> Expr:
+    """A symbolic dimension, at least 0."""
+    return make("dim", (), I64, name)
+
+
+def axis(name: str, extent: Scalar) -> Expr:
+    """A loop variable with 0 <= axis < extent."""
+    return make("axis", (as_expr(extent),), I64, name)
+
+
+def acc(name: str, dtype: DType) -> Expr:
+    """A value that the surrounding kernel provides under this name."""
+    return make("acc", (), dtype, name)
+
+
+def load(key: Hashable, index: tuple[Expr, ...], dtype: DType) -> Expr:
+    """The element of tensor `key` at `index`; f16 and bf16 are converted to f32 by the load."""
+    return make("load", index, dtype, key)
+
+
+def as_expr(value: Scalar) -> Expr:
+    return value if isinstance(value, Expr) else const(value)
+
+
+def as_int(expr: Scalar) -> int | None:
+    """The value of a constant integer expression, else None."""
+    if isinstance(expr, int):
+        return int(expr)
+    if isinstance(expr, Expr) and expr.op == "const" and isinstance(expr.data, int):
+        return int(expr.data)
+    return None
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every node below the roots once, arguments before their users. The extent of an axis is not entered."""
+    seen: set[Expr] = set()
+    stack = [(r, False) for r in reversed(roots)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            if node.op != "axis":
+                stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+
+
+def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
+    """Rewrite an expression bottom up.
+
+    `leaf` is asked for every node first: an answer replaces the node (and ends the descent), None keeps it, its
+    arguments then being rewritten and the node made anew by the smart constructors.
+    """
+    from .functions import call
+
+    memo: dict[Expr, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if (known := memo.get(e)) is not None:
+            return known
+        new = leaf(e)
+        if new is None:
+            if not e.args or e.op == "axis":
+                new = e
+            else:
+                args = tuple(visit(a) for a in e.args)
+                new = e if args == e.args else make(e.op, args, e.dtype, e.data) if e.op == "load" else call(e.op, *args, dtype=e.dtype)
+        memo[e] = new
+        return new
+
+    return visit(expr)
+
+
+def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+    """Replace whole sub-expressions (mostly leaves) and simplify again."""
+    return rebuild(expr, mapping.get) if mapping else expr
+
+
+def dims_of(*exprs: Expr) -> list[str]:
+    """Names of the symbolic dimensions in the expressions, extents of axes included, in order of first use."""
+    names: dict[str, None] = {}
+    pending = list(exprs)
+    while pending:
+        for e in walk(*pending[:]):
+            if e.op == "dim":
+                names[str(e.data)] = None
+        extents = {e.args[0] for e in walk(*pending) if e.op == "axis"}
+        pending = [x for x in extents if any(n.op in ("dim", "axis") for n in walk(x))]
+        pending.sort(key=repr)
+    return list(names)

@@ -1,0 +1,195 @@
+"""The table of scalar functions: a row each, with its result type and its NumPy form.
+
+The NumPy form folds constants and is the reference of the generated functions; targets name them ``t_<name>_<dtype>``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import index
+from .dtype import BOOL, F32, I64, DType
+from .expr import Expr, Scalar, as_expr, const, make
+
+
+@dataclass(frozen=True)
+class Function:
+    """A scalar function.
+
+    Attributes:
+        name: its name in expressions and, after ``t_``, in generated code.
+        arity: number of arguments.
+        result: "same" as the arguments, or "bool".
+        numpy: the same function on arrays.
+        cost: rough price in multiply-adds, for fusion's cost rule.
+    """
+
+    name: str
+    arity: int
+    result: str
+    numpy: Callable[..., Any]
+    cost: int = 1
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.asarray(x).dtype])(x)
+
+
+def _div(a: Any, b: Any) -> Any:
+    """ONNX Div: integers truncate towards zero; an integer divided by 0 is 0."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype.kind not in "iu":
+        return a / b
+    safe = np.where(b == 0, 1, b)
+    quotient = np.abs(a) // np.abs(safe)
+    return np.where(b == 0, 0, np.where((a < 0) != (b < 0), -quotient, quotient)).astype(a.dtype)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+_ROWS = [
+    Function("add", 2, "same", np.add), Function("sub", 2, "same", np.subtract), Function("mul", 2, "same", np.multiply),
+    Function("div", 2, "same", _div, 4), Function("min", 2, "same", np.minimum), Function("max", 2, "same", np.maximum),
+    Function("fmod", 2, "same", np.fmod, 8), Function("mod", 2, "same", np.mod, 8),
+    Function("floordiv", 2, "same", np.floor_divide, 8), Function("pow", 2, "same", np.power, 30),
+    Function("neg", 1, "same", np.negative), Function("abs", 1, "same", np.abs), Function("sign", 1, "same", np.sign, 2),
+    Function("floor", 1, "same", np.floor), Function("ceil", 1, "same", np.ceil), Function("round", 1, "same", np.rint),
+    Function("trunc", 1, "same", np.trunc), Function("sqrt", 1, "same", np.sqrt, 6),
+    Function("exp", 1, "same", np.exp, 12), Function("log", 1, "same", np.log, 16), Function("log1p", 1, "same", np.log1p, 20),
+    Function("expm1", 1, "same", np.expm1, 20), Function("tanh", 1, "same", np.tanh, 16), Function("erf", 1, "same", _erf, 18),
+    Function("sigmoid", 1, "same", _sigmoid, 16), Function("sin", 1, "same", np.sin, 20), Function("cos", 1, "same", np.cos, 20),
+    Function("tan", 1, "same", np.tan, 30), Function("asin", 1, "same", np.arcsin, 30), Function("acos", 1, "same", np.arccos, 30),
+    Function("atan", 1, "same", np.arctan, 30), Function("sinh", 1, "same", np.sinh, 30), Function("cosh", 1, "same", np.cosh, 30),
+    Function("asinh", 1, "same", np.arcsinh, 30), Function("acosh", 1, "same", np.arccosh, 30),
+    Function("atanh", 1, "same", np.arctanh, 30),
+    Function("lt", 2, "bool", np.less), Function("le", 2, "bool", np.less_equal), Function("gt", 2, "bool", np.greater),
+    Function("ge", 2, "bool", np.greater_equal), Function("eq", 2, "bool", np.equal), Function("ne", 2, "bool", np.not_equal),
+    Function("isnan", 1, "bool", np.isnan), Function("isinf", 1, "bool", np.isinf),
+    Function("and", 2, "bool", np.logical_and), Function("or", 2, "bool", np.logical_or),
+    Function("xor", 2, "bool", np.logical_xor), Function("not", 1, "bool", np.logical_not),
+    Function("bitand", 2, "same", np.bitwise_and), Function("bitor", 2, "same", np.bitwise_or),
+    Function("bitxor", 2, "same", np.bitwise_xor), Function("bitnot", 1, "same", np.invert),
+    Function("shl", 2, "same", np.left_shift), Function("shr", 2, "same", np.right_shift),
+]  # fmt: skip
+FUNCTIONS: dict[str, Function] = {f.name: f for f in _ROWS}
+_COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def call(op: str, *args: Scalar, dtype: DType | None = None) -> Expr:
+    """Apply a scalar function, ``select`` or ``cast``; integer index arithmetic goes to its normal form.
+
+    Python numbers take the dtype of the other arguments.
+
+    Raises:
+        TypeError: when the arguments' dtypes differ.
+    """
+    xs = _same_type(args[1:] if op == "select" else args)
+    if op == "select":
+        return select(as_expr(args[0]), *xs)
+    if op == "cast":
+        assert dtype is not None
+        return cast(xs[0], dtype)
+    if all(x.dtype is I64 for x in xs):
+        special = _call_i64(op, xs)
+        if special is not None:
+            return special
+    if op in ("and", "or", "not"):
+        return _logic(op, xs)
+    function = FUNCTIONS[op]
+    result = BOOL if function.result == "bool" else xs[0].dtype
+    if all(x.op == "const" for x in xs):
+        return _fold(function, xs, result)
+    return make(op, xs, result)
+
+
+def _same_type(args: tuple[Scalar, ...]) -> tuple[Expr, ...]:
+    known = {a.dtype for a in args if isinstance(a, Expr)}
+    if len(known) > 1:
+        raise TypeError(f"operands of different types: {', '.join(repr(a) for a in args)}")
+    dtype = known.pop() if known else None
+    return tuple(a if isinstance(a, Expr) else const(a, dtype) for a in args)
+
+
+def _call_i64(op: str, xs: tuple[Expr, ...]) -> Expr | None:
+    if op in ("add", "mul", "floordiv", "mod"):
+        return {"add": index.add, "mul": index.mul, "floordiv": _safe_floordiv, "mod": _safe_mod}[op](*xs)
+    if op == "sub":
+        return xs[0] - xs[1]
+    if op == "neg":
+        return -xs[0]
+    if op == "min":
+        return index.minimum(*xs)
+    if op == "max":
+        return index.maximum(*xs)
+    if op in _COMPARE:
+        return index.compare(op, *xs)
+    if op == "div" and index.is_nonnegative(xs[0]) and index.is_nonnegative(xs[1]):
+        return _safe_floordiv(*xs)
+    return None
+
+
+def _safe_floordiv(a: Expr, b: Expr) -> Expr:
+    return const(0) if b.op == "const" and b.data == 0 else index.floordiv(a, b)
+
+
+def _safe_mod(a: Expr, b: Expr) -> Expr:
+    return const(0) if b.op == "const" and b.data == 0 else index.mod(a, b)
+
+
+def _logic(op: str, xs: tuple[Expr, ...]) -> Expr:
+    if op == "not":
+        return const(not xs[0].data) if xs[0].op == "const" else make("not", xs, BOOL)
+    absorbing = op == "or"
+    if any(x.op == "const" and x.data is absorbing for x in xs):
+        return const(absorbing)
+    kept = tuple(x for x in xs if x.op != "const")
+    if len(kept) < 2:
+        return kept[0] if kept else const(not absorbing)
+    return kept[0] if kept[0] is kept[1] else make(op, kept, BOOL)
+
+
+def _fold(function: Function, xs: tuple[Expr, ...], result: DType) -> Expr:
+    numpy_type = F32.numpy if xs[0].dtype.compute == "f32" else xs[0].dtype.numpy
+    with np.errstate(all="ignore"):
+        if xs[0].dtype.is_int and function.name in ("floordiv", "mod", "fmod") and xs[1].data == 0:
+            return const(0, result)
+        value = function.numpy(*(np.asarray(x.data, dtype=numpy_type) for x in xs))
+    return const(np.asarray(value).item(), result)
+
+
+def select(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """`a` where the condition holds, else `b`; only the chosen side's loads are made, so it also guards indices."""
+    if condition.op == "const":
+        return a if condition.data else b
+    return a if a is b else make("select", (condition, a, b), a.dtype)
+
+
+def cast(x: Expr, dtype: DType) -> Expr:
+    """Convert; floats to integers truncate, saturate out of range and take NaN to 0; anything to bool is != 0."""
+    if x.dtype is dtype:
+        return x
+    if x.op == "const":
+        value = x.data
+        if dtype is BOOL:
+            return const(bool(value))
+        if dtype.is_float:
+            return const(float(np.asarray(float(value)).astype(dtype.numpy)), dtype)  # type: ignore[arg-type]
+        if isinstance(value, float):
+            low, high = dtype.range
+            value = 0 if math.isnan(value) else low if value < low else high if value > high else math.trunc(value)
+        return const(int(value), dtype)  # type: ignore[call-overload]
+    return make("cast", (x,), dtype)
+
+
+def cost(expr: Expr) -> int:
+    """Rough price of evaluating an expression once, in multiply-adds."""
+    from .expr import walk
+
+    return sum(FUNCTIONS[e.op].cost if e.op in FUNCTIONS else 1 for e in walk(expr) if e.op not in ("const", "axis", "dim"))

@@ -1,0 +1,285 @@
+"""Integer expressions in normal form: sums of products, floor division and remainder, and their bounds.
+
+A polynomial is a dict from a monomial (a sorted tuple of atoms) to an integer coefficient. Products are expanded, so
+that equal index expressions become one object. Bounds may answer "undecided" (None) and never guess.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .dtype import BOOL, I64
+from .expr import Expr, as_int, const, make
+
+Poly = dict[tuple[Expr, ...], int]
+
+
+def _order(e: Expr) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    data = e.data[0] if isinstance(e.data, tuple) else e.data
+    return e.op, str(data), tuple((a.op, repr(a)) for a in e.args)
+
+
+def poly_of(e: Expr) -> Poly:
+    """The polynomial of an i64 expression over its atoms."""
+    if e.op == "const":
+        return {(): int(e.data)} if e.data else {}  # type: ignore[call-overload]
+    if e.op == "add" and e.dtype is I64:
+        out: Poly = {}
+        for a in e.args:
+            for k, c in poly_of(a).items():
+                out[k] = out.get(k, 0) + c
+        return out
+    if e.op == "mul" and e.dtype is I64:
+        coefficient, atoms = 1, []
+        for a in e.args:
+            if a.op == "const":
+                coefficient *= int(a.data)  # type: ignore[call-overload]
+            else:
+                atoms.append(a)
+        return {tuple(atoms): coefficient}
+    return {(e,): 1}
+
+
+def from_poly(p: Poly) -> Expr:
+    """The expression of a polynomial: terms in a fixed order, the constant last."""
+    _rejoin(p)
+    terms = []
+    for atoms, c in sorted(p.items(), key=lambda kv: (not kv[0], [_order(a) for a in kv[0]])):
+        if c == 0:
+            continue
+        if not atoms:
+            terms.append(const(c))
+        elif c == 1 and len(atoms) == 1:
+            terms.append(atoms[0])
+        else:
+            terms.append(make("mul", (*((const(c),) if c != 1 else ()), *atoms), I64))
+    if not terms:
+        return const(0)
+    return terms[0] if len(terms) == 1 else make("add", tuple(terms), I64)
+
+
+def _rejoin(p: Poly) -> None:
+    """x // k * k + x % k is x, whatever else the sum holds."""
+    for atoms in [a for a in p if any(x.op == "mod" for x in a)]:
+        c = p.get(atoms, 0)
+        m = next(x for x in atoms if x.op == "mod")
+        rest = list(atoms)
+        rest.remove(m)
+        x, k = m.args
+        k_poly = poly_of(k)
+        if c == 0 or len(k_poly) != 1:
+            continue
+        ((k_atoms, k_c),) = k_poly.items()
+        other = _monomial((*rest, floordiv(x, k), *k_atoms))
+        if other is None or p.get(other, 0) != c * k_c:
+            continue
+        del p[atoms], p[other]
+        for xa, xc in poly_of(x).items():
+            key = tuple(sorted((*rest, *xa), key=_order))
+            p[key] = p.get(key, 0) + c * xc
+
+
+def _monomial(atoms: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    return None if any(a.op in ("add", "mul", "const") for a in atoms) else tuple(sorted(atoms, key=_order))
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    if a.dtype is not I64 or b.dtype is not I64:
+        from .functions import call
+
+        return call("add", a, b)
+    p = dict(poly_of(a))
+    for k, c in poly_of(b).items():
+        p[k] = p.get(k, 0) + c
+    return from_poly(p)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    if a.dtype is not I64 or b.dtype is not I64:
+        from .functions import call
+
+        return call("mul", a, b)
+    p: Poly = {}
+    right = poly_of(b)
+    for ka, ca in poly_of(a).items():
+        for kb, cb in right.items():
+            key = tuple(sorted((*ka, *kb), key=_order))
+            p[key] = p.get(key, 0) + ca * cb
+    return from_poly(p)
+
+
+def _split(a: Expr, d: Expr) -> tuple[Expr, Expr]:
+    """a = quotient * d + rest, term by term; the rest holds what d does not divide."""
+    d_poly = poly_of(d)
+    if len(d_poly) != 1:
+        return (const(1), const(0)) if a is d else (const(0), a)
+    ((d_atoms, d_c),) = d_poly.items()
+    quotient: Poly = {}
+    rest: Poly = {}
+    for atoms, c in poly_of(a).items():
+        left = list(atoms)
+        for x in d_atoms:
+            if x not in left:
+                break
+            left.remove(x)
+        else:
+            # A coefficient that d only partly divides is split, as in (14 * i) // 4 = 3 * i + (2 * i) // 4.
+            q, r = (c // d_c, c % d_c) if c >= 0 else (-(-c // d_c), -(-c % d_c))
+            if q:
+                quotient[tuple(left)] = q
+            if r:
+                rest[atoms] = r
+            continue
+        rest[atoms] = c
+    return from_poly(quotient), from_poly(rest)
+
+
+def _fits(r: Expr, d: Expr) -> bool:
+    """Whether 0 <= r < d is certain."""
+    return is_nonnegative(r) and is_nonnegative(d - upper(r) - 1)
+
+
+def floordiv(a: Expr, d: Expr) -> Expr:
+    """a // d rounded down; d must not be 0."""
+    n, m = as_int(a), as_int(d)
+    if m == 1 or n == 0:
+        return a
+    if n is not None and m:
+        return const(n // m)
+    quotient, rest = _split(a, d)
+    if _fits(rest, d):
+        return quotient
+    if rest.op == "floordiv" and _positive(rest.args[1]) and _positive(d):
+        inner = floordiv(rest.args[0], rest.args[1] * d)
+    else:
+        inner = make("floordiv", (rest, d), I64)
+    return add(quotient, inner)
+
+
+def mod(a: Expr, d: Expr) -> Expr:
+    """a - a // d * d."""
+    n, m = as_int(a), as_int(d)
+    if m == 1:
+        return const(0)
+    if n is not None and m:
+        return const(n % m)
+    _, rest = _split(a, d)
+    if _fits(rest, d):
+        return rest
+    if rest.op == "mod" and m and (inner := as_int(rest.args[1])) and inner % m == 0:
+        return mod(rest.args[0], d)
+    n = as_int(rest)
+    return const(n % m) if n is not None and m else make("mod", (rest, d), I64)
+
+
+def _positive(e: Expr) -> bool:
+    low = lower_bound(e)
+    return low is not None and low > 0
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    if a is b or is_nonnegative(b - a):
+        return a
+    return b if is_nonnegative(a - b) else make("min", tuple(sorted((a, b), key=_order)), I64)
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    if a is b or is_nonnegative(a - b):
+        return a
+    return b if is_nonnegative(b - a) else make("max", tuple(sorted((a, b), key=_order)), I64)
+
+
+def compare(op: str, a: Expr, b: Expr) -> Expr:
+    """A comparison of i64 expressions, decided at compile time where the bounds allow it."""
+    if op in ("gt", "ge"):
+        return compare({"gt": "lt", "ge": "le"}[op], b, a)
+    difference = b - a
+    answer: bool | None = None
+    if op == "lt":
+        answer = True if is_nonnegative(difference - 1) else False if is_nonnegative(-difference) else None
+    elif op == "le":
+        answer = True if is_nonnegative(difference) else False if is_nonnegative(-difference - 1) else None
+    elif as_int(difference) == 0:
+        answer = op == "eq"
+    elif is_nonnegative(difference - 1) or is_nonnegative(-difference - 1):
+        answer = op == "ne"
+    return make(op, (a, b), BOOL) if answer is None else const(answer)
+
+
+def upper(e: Expr) -> Expr:
+    """An expression in dimensions alone that is never below e: each axis is set to the end that makes e largest."""
+    p: Poly = {}
+    total = const(0)
+    for atoms, c in poly_of(e).items():
+        axes = [a for a in atoms if a.op == "axis"]
+        if not axes or any(a.op not in ("axis", "dim") for a in atoms):
+            p[atoms] = p.get(atoms, 0) + c
+            continue
+        if c > 0:
+            term = const(c)
+            for a in atoms:
+                term = mul(term, a.args[0] - 1 if a.op == "axis" else a)
+            total = total + term
+    return total + from_poly(p)
+
+
+def _range(e: Expr) -> tuple[float, float]:
+    """Inclusive bounds of an i64 expression, infinite where unknown."""
+    if e.op == "const":
+        value = int(e.data)  # type: ignore[call-overload]
+        return value, value
+    if e.op == "dim":
+        return 0, math.inf
+    if e.op == "axis":
+        return 0, max(_range(e.args[0])[1] - 1, 0)
+    if e.op == "add":
+        ranges = [_range(a) for a in e.args]
+        return sum(r[0] for r in ranges), sum(r[1] for r in ranges)
+    if e.op == "mul":
+        low: float = 1
+        high: float = 1
+        for a in e.args:
+            x, y = _range(a)
+            ends = [0 if p == 0 or q == 0 else p * q for p in (low, high) for q in (x, y)]
+            low, high = min(ends), max(ends)
+        return low, high
+    if e.op == "floordiv":
+        (low, high), (d_low, d_high) = _range(e.args[0]), _range(e.args[1])
+        if d_low >= 1 and low >= 0:
+            return 0 if math.isinf(d_high) else low // d_high, high if math.isinf(high) else high // d_low
+        return -math.inf, math.inf
+    if e.op == "mod":
+        d_high = _range(e.args[1])[1]
+        if _range(e.args[1])[0] >= 0:
+            return 0, min(d_high - 1, _range(e.args[0])[1] if _range(e.args[0])[0] >= 0 else math.inf)
+        return -math.inf, math.inf
+    if e.op in ("min", "max"):
+        (a, b), (c, d) = _range(e.args[0]), _range(e.args[1])
+        return (min(a, c), min(b, d)) if e.op == "min" else (max(a, c), max(b, d))
+    if e.op == "select":
+        (a, b), (c, d) = _range(e.args[1]), _range(e.args[2])
+        return min(a, c), max(b, d)
+    if e.op == "cast" and e.args[0].dtype is BOOL:
+        return 0, 1
+    return -math.inf, math.inf
+
+
+def lower_bound(e: Expr) -> int | None:
+    """A number that e is never below, or None when undecided."""
+    low = _range(e)[0]
+    return None if math.isinf(low) or math.isnan(low) else int(low)
+
+
+def upper_bound(e: Expr) -> int | None:
+    """A number that e is never above, or None when undecided."""
+    high = _range(e)[1]
+    return None if math.isinf(high) or math.isnan(high) else int(high)
+
+
+def is_nonnegative(e: Expr) -> bool:
+    """Whether e >= 0 is certain. False means undecided or negative."""
+    if _range(e)[0] >= 0:
+        return True
+    # -1 * axis + extent - 1 and the like: put each axis at its worst end, then look again.
+    worst = -upper(-e)
+    return worst is not e and _range(worst)[0] >= 0

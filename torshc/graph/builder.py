@@ -1,0 +1,107 @@
+"""The builder: adds nodes, inferring types and the contents of small tensors as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..expr import BOOL, Expr, as_int, call, const
+from .data import LIMIT, indices
+from .graph import Graph, Node, Value
+
+if TYPE_CHECKING:
+    from ..ops.base import Op
+
+
+class Builder:
+    """Appends nodes to a graph, or collects them for a patch.
+
+    Args:
+        graph: owner of the values and numbers.
+        nodes: list to append to; the graph's own when None.
+        name: the model's name given to nodes that are added without one.
+    """
+
+    def __init__(self, graph: Graph, nodes: list[Node] | None = None, name: str = "") -> None:
+        self.graph = graph
+        self.nodes = graph.nodes if nodes is None else nodes
+        self.name = name
+
+    def add(self, op: Op, inputs: Sequence[Value | None], name: str = "") -> list[Value]:
+        """Apply an operator.
+
+        Returns:
+            Its outputs, typed.
+
+        Raises:
+            ModelError: when the operands do not fit the operator.
+        """
+        types = op.infer(tuple(inputs), self.graph.constraints)
+        outputs = [self.graph.new_value(t) for t in types]
+        node = self.graph.new_node(op, inputs, outputs, name or self.name)
+        self.nodes.append(node)
+        for i, value in enumerate(outputs):
+            value.data = evaluate(node, i)
+        return outputs
+
+    def one(self, op: Op, *inputs: Value | None) -> Value:
+        """Apply an operator with one output."""
+        return self.add(op, inputs)[0]
+
+    def constant(self, array: np.ndarray[Any, Any] | float | int, like: Value | None = None) -> Value:
+        """A constant; a Python number takes the dtype of `like` and rank 0."""
+        if not isinstance(array, np.ndarray):
+            array = np.asarray(array, dtype=like.dtype.numpy if like is not None else None)
+        return self.graph.constant(array)
+
+
+def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
+    """The elements of a small integer output as expressions, from the elements of the inputs; None when unknown.
+
+    It runs the operator's own loop nest on expressions, so an operator needs no second definition for shapes.
+    """
+    value = node.outputs[output]
+    shape = value.type.static_shape
+    if not (value.dtype.is_int or value.dtype is BOOL) or shape is None or int(np.prod(shape, dtype=object)) > LIMIT:
+        return None
+    exact = node.op.symbolic(node, output)
+    if exact is not None:
+        return exact
+    nest = node.op.nest(node, output)
+    if nest is None or (nest.reduce and not all(e.op == "const" for e in nest.reduce)):
+        return None
+    try:
+        return tuple(_element(node, nest, index) for index in indices(shape))
+    except LookupError:
+        return None
+
+
+def _element(node: Node, nest: Any, index: tuple[int, ...]) -> Expr:
+    def read(k: int, at: tuple[Expr, ...]) -> Expr:
+        source = node.inputs[k]
+        assert source is not None
+        dims, where = source.type.static_shape, [as_int(i) for i in at]
+        if source.data is None or dims is None or any(w is None for w in where):
+            raise LookupError(k)
+        flat = 0
+        for w, d in zip(where, dims, strict=True):
+            assert w is not None
+            if not 0 <= w < d:
+                raise LookupError(k)
+            flat = flat * d + w
+        return source.data[flat]
+
+    at = tuple(const(i) for i in index)
+    if not nest.reduce:
+        return nest.body(at, (), read)
+    total: Expr | None = None
+    for r in indices(tuple(as_int(e) or 0 for e in nest.reduce)):
+        term = nest.body(at, tuple(const(i) for i in r), read)
+        total = term if total is None else call(nest.combine, total, term)
+    if total is None:
+        raise LookupError("empty reduction")
+    return nest.finish(total, at, read) if nest.finish else total
+
+

@@ -1,0 +1,34 @@
+"""Small tensors as expressions: what makes exported shape arithmetic vanish at compile time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..expr import Expr, as_int, const, from_numpy
+
+LIMIT = 64  # elements; shapes and their like are far smaller, and weights far larger
+
+
+def data_of(array: np.ndarray[Any, Any]) -> tuple[Expr, ...] | None:
+    """The elements of a small integer or bool array as constants, else None."""
+    if array.size > LIMIT or array.dtype.kind not in "iub":
+        return None
+    dtype = from_numpy(array.dtype)
+    return tuple(const(v, dtype) for v in array.reshape(-1).tolist())
+
+
+def ints_of(data: tuple[Expr, ...] | None) -> tuple[int, ...] | None:
+    """The elements as integers when all are known, else None."""
+    if data is None:
+        return None
+    values = [as_int(e) for e in data]
+    return None if any(v is None for v in values) else tuple(v for v in values if v is not None)
+
+
+def indices(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every index of a static shape in row-major order; one empty index for rank 0."""
+    return itertools.product(*(range(d) for d in shape))

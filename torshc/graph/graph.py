@@ -1,0 +1,202 @@
+"""The graph: values, the nodes that make them, and the graph that holds both.
+
+A graph is in SSA form: each value is made once, by a node, a graph input or a constant. Nodes stand in topological
+order. Only a :class:`~torshc.graph.patch.Patch` and the builder change a graph; passes and rules never edit it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..expr import DType, Expr, as_int, const, dims_of
+
+if TYPE_CHECKING:
+    from ..ops.base import Op
+
+Shape = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type and logical shape; the dimensions are i64 expressions over the graph's symbols."""
+
+    dtype: DType
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Expr:
+        """Number of elements."""
+        total = const(1)
+        for d in self.shape:
+            total = total * d
+        return total
+
+    @property
+    def nbytes(self) -> Expr:
+        return self.size * self.dtype.size
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape as integers, or None when a dimension is symbolic."""
+        dims = [as_int(d) for d in self.shape]
+        return None if any(d is None for d in dims) else tuple(d for d in dims if d is not None)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(repr, self.shape))}]"
+
+
+class Value:
+    """A tensor in the graph.
+
+    Attributes:
+        id: number, unique in the graph; generated code speaks of values by it.
+        name: the model's own name; never reaches generated code.
+        type: element type and shape.
+        producer: the node that makes it, or None for inputs and constants.
+        const: its contents when they are known (read only), else None.
+        data: the contents element by element as expressions, for small integer tensors such as shapes, else None.
+        layout: permutation of the dimensions from outermost to innermost in memory, or None for row-major.
+    """
+
+    __slots__ = ("const", "data", "id", "layout", "name", "producer", "type")
+
+    def __init__(self, id: int, name: str, type: TensorType) -> None:
+        self.id = id
+        self.name = name
+        self.type = type
+        self.producer: Node | None = None
+        self.const: np.ndarray[Any, Any] | None = None
+        self.data: tuple[Expr, ...] | None = None
+        self.layout: tuple[int, ...] | None = None
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def strides(self) -> Shape:
+        """Element strides of each logical dimension in the value's layout."""
+        out: list[Expr] = [const(0)] * len(self.shape)
+        step = const(1)
+        for d in reversed(self.layout or range(len(self.shape))):
+            out[d] = step
+            step = step * self.shape[d]
+        return tuple(out)
+
+    def __repr__(self) -> str:
+        return f"%{self.id}"
+
+
+class Node:
+    """An operator applied to values.
+
+    Attributes:
+        id: number, unique in the graph.
+        op: the operator with its attributes.
+        inputs: operands; None where an optional one is absent.
+        outputs: results, at least one.
+        name: the model's own name for it (or the names of what it was made from).
+    """
+
+    __slots__ = ("id", "inputs", "name", "op", "outputs")
+
+    def __init__(self, id: int, op: Op, inputs: tuple[Value | None, ...], outputs: tuple[Value, ...], name: str) -> None:
+        self.id = id
+        self.op = op
+        self.inputs = inputs
+        self.outputs = outputs
+        self.name = name
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The inputs that are present."""
+        return tuple(v for v in self.inputs if v is not None)
+
+    @property
+    def output(self) -> Value:
+        return self.outputs[0]
+
+    def describe(self) -> str:
+        """For messages: number, operator and the model's name."""
+        return f"node {self.id} ({self.op.name}{f', {self.name!r}' if self.name else ''})"
+
+    def __repr__(self) -> str:
+        return f"{', '.join(map(repr, self.outputs))} = {self.op.name}({', '.join(map(repr, self.inputs))})"
+
+
+@dataclass
+class Graph:
+    """Inputs, nodes in topological order, outputs.
+
+    Attributes:
+        name: the model's name, for people only.
+        output_names: the model's names of the outputs, which stay when a rewrite replaces the values behind them.
+        constraints: pairs of dimensions that must be equal at run time (found where symbolic shapes met).
+    """
+
+    name: str = ""
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    output_names: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    constraints: list[tuple[Expr, Expr]] = field(default_factory=list)
+    _next_value: int = 0
+    _next_node: int = 0
+
+    def new_value(self, type: TensorType, name: str = "") -> Value:
+        value = Value(self._next_value, name, type)
+        self._next_value += 1
+        return value
+
+    def new_node(self, op: Op, inputs: Iterable[Value | None], outputs: Iterable[Value], name: str = "") -> Node:
+        """Make a node and claim its outputs; it is not yet in the list of nodes."""
+        node = Node(self._next_node, op, tuple(inputs), tuple(outputs), name)
+        self._next_node += 1
+        for v in node.outputs:
+            v.producer = node
+        return node
+
+    def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Value:
+        """A value with known contents."""
+        from .data import data_of
+        from ..expr import from_numpy
+
+        dtype = from_numpy(array.dtype)
+        if dtype is None:
+            raise TypeError(f"no element type for numpy {array.dtype}")
+        value = self.new_value(TensorType(dtype, tuple(const(int(d)) for d in array.shape)), name)
+        value.const = array
+        value.data = data_of(array)
+        return value
+
+    def users(self) -> dict[Value, list[Node]]:
+        """The nodes that read each value, in order, a node once for each of its reads."""
+        table: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for v in node.operands:
+                table.setdefault(v, []).append(node)
+        return table
+
+    def values(self) -> Iterator[Value]:
+        """Every value that is in use, once: inputs, operands, results."""
+        seen: dict[Value, None] = dict.fromkeys(self.inputs)
+        for node in self.nodes:
+            seen.update(dict.fromkeys((*node.operands, *node.outputs)))
+        seen.update(dict.fromkeys(self.outputs))
+        return iter(seen)
+
+    def symbols(self) -> list[str]:
+        """Names of the symbolic dimensions of the inputs, in order."""
+        return dims_of(*(d for v in self.inputs for d in v.shape))

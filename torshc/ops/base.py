@@ -1,0 +1,182 @@
+"""What an operator is: its attributes, its types, and one way to compute it.
+
+An operator is a frozen dataclass whose fields are its attributes. It says what it computes in one of these ways:
+
+* ``nest``: a loop nest over its output with a scalar body. Every target renders any nest, so such an operator works
+  everywhere, fuses, folds, and serves shape arithmetic, all from this one definition.
+* ``decompose``: as a graph of simpler operators.
+* ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from ..errors import ModelError
+from ..expr import Expr, const
+from ..graph import Builder, Node, Shape, TensorType, Value
+from .source import SourceNode
+
+Index = tuple[Expr, ...]
+Read = Callable[[int, Index], Expr]
+Inputs = Sequence[Value | None]
+Constraints = list[tuple[Expr, Expr]]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest over one output.
+
+    Attributes:
+        body: scalar expression at (output index, reduction index); ``read(k, index)`` reads input k.
+        reduce: extents of the reduction axes, outermost first; empty for a pointwise body.
+        combine: scalar function that accumulates ("add", "mul", "max", "min"); its identity starts the sum.
+        finish: the result from (accumulated value, output index, read), or None for the accumulated value.
+    """
+
+    body: Callable[[Index, Index, Read], Expr]
+    reduce: tuple[Expr, ...] = ()
+    combine: str = ""
+    finish: Callable[[Expr, Index, Read], Expr] | None = None
+
+
+@dataclass(frozen=True)
+class Op:
+    """Base of all operators.
+
+    Class attributes:
+        name: ONNX's name of the operator.
+        domain: ONNX's domain; "torshc" for our own.
+        family: "pointwise" (one element in, one out), "view" (moves elements, computes nothing), "reduce",
+            "nest" (another nest, such as pooling), "composite" (decomposes), or the name of a heavy kernel kind.
+    """
+
+    name: ClassVar[str] = ""
+    domain: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        """Types of the outputs. Dimensions that must turn out equal at run time are appended to `constraints`.
+
+        Raises:
+            ModelError: when the operands do not fit.
+        """
+        raise NotImplementedError(self.name)
+
+    def nest(self, node: Node, output: int) -> Nest | None:
+        """The loop nest of an output, or None when the operator is no nest."""
+        return None
+
+    def push(self, node: Node, index: Index) -> Index | None:
+        """For a view: where the element at `index` of input 0 lands in the output, or None when that is not one place."""
+        return None
+
+    def symbolic(self, node: Node, output: int) -> tuple[Expr, ...] | None:
+        """The elements of a small output where the nest cannot tell them (Shape)."""
+        return None
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
+        """The same computation from simpler operators, or None."""
+        return None
+
+    def flops(self, node: Node) -> Expr:
+        """Arithmetic operations of a heavy operator; nests are counted from their bodies."""
+        return const(0)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        """Make the operator from a model's node; the place where older opsets are translated.
+
+        The default takes every attribute for the field of the same name and all inputs as they are.
+        """
+        return source.emit(cls(**source.fields(cls)), source.inputs)
+
+    def attributes(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self.attributes().items())
+        return f"{self.name}[{inside}]" if inside else self.name
+
+
+REGISTRY: dict[tuple[str, str], type[Op]] = {}
+T = TypeVar("T", bound=type[Op])
+
+
+def operator(name: str = "", domain: str = "") -> Callable[[T], T]:
+    """Class decorator: register an operator under its ONNX name (the class's name by default)."""
+
+    def register(cls: T) -> T:
+        cls.name = name or cls.__name__
+        cls.domain = domain
+        REGISTRY[(domain, cls.name)] = cls
+        return cls
+
+    return register
+
+
+def need(value: Value | None, what: str) -> Value:
+    """An operand that must be there."""
+    if value is None:
+        raise ModelError(f"{what} is missing")
+    return value
+
+
+def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
+    """NumPy's broadcasting of shapes; two different symbols are taken to be equal, which a run then checks.
+
+    Raises:
+        ModelError: when two static dimensions differ and neither is 1.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Expr] = []
+    for position in range(rank):
+        dims = [s[position - rank + len(s)] for s in shapes if position - rank + len(s) >= 0]
+        out.append(_broadcast_dim(dims, shapes, constraints))
+    return tuple(out)
+
+
+def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Constraints) -> Expr:
+    wide = [d for d in dict.fromkeys(dims) if not (d.op == "const" and d.data == 1)]
+    fixed = [d for d in wide if d.op == "const"]
+    if len(fixed) > 1:
+        raise ModelError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+    if not wide:
+        return const(1)
+    chosen = fixed[0] if fixed else wide[0]
+    constraints.extend((chosen, d) for d in wide if d is not chosen)
+    return chosen
+
+
+def same_dim(a: Expr, b: Expr, constraints: Constraints, what: str) -> Expr:
+    """One dimension that both must be.
+
+    Raises:
+        ModelError: when both are known and differ.
+    """
+    if a is b:
+        return a
+    if a.op == "const" and b.op == "const":
+        raise ModelError(f"{what}: {a!r} and {b!r} must be equal")
+    constraints.append((a, b))
+    return a if a.op == "const" else b if b.op == "const" else a
+
+
+def broadcast_index(index: Index, shape: Shape) -> Index:
+    """The index of an operand of `shape` for an output index of at least its rank."""
+    tail = index[len(index) - len(shape) :]
+    return tuple(const(0) if d.op == "const" and d.data == 1 else i for i, d in zip(tail, shape, strict=True))
+
+
+def axis_of(axis: int, rank: int, what: str = "axis") -> int:
+    """A possibly negative axis as 0..rank-1.
+
+    Raises:
+        ModelError: when it is out of range.
+    """
+    if not -rank <= axis < max(rank, 1):
+        raise ModelError(f"{what} {axis} is out of range for rank {rank}")
+    return axis % rank if rank else 0

@@ -1,0 +1,399 @@
+"""Pointwise operators: one output element from one element of each operand, with NumPy's broadcasting.
+
+Most are a line: a name and the scalar body. Those with attributes are classes whose fields are the attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import ModelError
+from ..expr import BOOL, F16, F32, BF16, DType, Expr, acc, call, cast, const, from_onnx, select
+from ..graph import Node, TensorType, Value
+from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
+from .source import SourceNode, Unsupported
+
+
+def compute(dtype: DType) -> DType:
+    """The type that arithmetic happens in: f16 and bf16 are read as f32."""
+    return F32 if dtype in (F16, BF16) else dtype
+
+
+@dataclass(frozen=True)
+class Pointwise(Op):
+    """Base: subclasses give ``body``, and ``result`` where the output's dtype is not the first operand's."""
+
+    family: ClassVar[str] = "pointwise"
+
+    def body(self, *xs: Expr) -> Expr:
+        raise NotImplementedError(self.name)
+
+    def result(self, inputs: Inputs) -> DType:
+        """Element type of the output: bool for a body that compares, else the first operand's."""
+        probes = [acc(f"x{k}", compute(v.dtype)) for k, v in enumerate(inputs) if v is not None]
+        made = self.body(*probes).dtype
+        first = need(inputs[0], f"input 0 of {self.name}").dtype
+        return first if made is compute(first) else made
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        present = [need(v, f"input {k} of {self.name}") for k, v in enumerate(inputs)]
+        try:
+            dtype = self.result(inputs)
+        except TypeError as e:
+            raise ModelError(f"{self.name}: {e}") from e
+        return [TensorType(dtype, broadcast([v.shape for v in present], constraints))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shapes = [v.shape for v in node.operands]
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            return self.body(*(read(k, broadcast_index(at, s)) for k, s in enumerate(shapes)))
+
+        return Nest(body)
+
+
+def pointwise(name: str, body: Callable[..., Expr], domain: str = "") -> type[Op]:
+    """Declare a pointwise operator without attributes."""
+    cls = type(name, (Pointwise,), {"body": lambda self, *xs: body(*xs), "__doc__": f"ONNX {name}."})
+    return operator(name, domain)(dataclass(frozen=True)(cls))
+
+
+def _relu(x: Expr) -> Expr:
+    return call("max", x, const(0, x.dtype))
+
+
+def _reciprocal(x: Expr) -> Expr:
+    return call("div", const(1, x.dtype), x)
+
+
+def _softplus(x: Expr) -> Expr:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor cancels."""
+    return _relu(x) + call("log1p", call("exp", call("neg", call("abs", x))))
+
+
+def _mish(x: Expr) -> Expr:
+    return call("mul", x, call("tanh", _softplus(x)))
+
+
+for _name in ("Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh",
+              "Erf", "Sigmoid", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh",
+              "And", "Or", "Xor", "Not"):  # fmt: skip
+    pointwise(_name, lambda *xs, f=_name.lower(): call(f, *xs))
+for _name, _function in {
+    "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge", "Equal": "eq", "IsNaN": "isnan",
+    "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor", "BitwiseNot": "bitnot",
+}.items():  # fmt: skip
+    pointwise(_name, lambda *xs, f=_function: call(f, *xs))
+pointwise("Relu", _relu)
+pointwise("Reciprocal", _reciprocal)
+pointwise("Softplus", _softplus)
+pointwise("Softsign", lambda x: call("div", x, call("add", const(1, x.dtype), call("abs", x))))
+pointwise("HardSwish", lambda x: call("mul", x, _clip(call("add", call("mul", x, 1 / 6), 0.5), 0.0, 1.0)))
+pointwise("Mish", _mish)
+pointwise("Where", select)
+pointwise("Identity", lambda x: x)
+
+
+def _clip(x: Expr, low: float, high: float) -> Expr:
+    return call("min", call("max", x, low), high)
+
+
+@operator()
+@dataclass(frozen=True)
+class Pow(Pointwise):
+    """x ** y; the exponent may have another type and is converted to x's."""
+
+    def body(self, *xs: Expr) -> Expr:
+        x, y = xs
+        y = cast(y, x.dtype)
+        if y.op == "const" and y.data in (2, 3):
+            return call("mul", x, x) if y.data == 2 else call("mul", call("mul", x, x), x)
+        if y.op == "const" and y.data == 0.5 and x.dtype.is_float:
+            return call("sqrt", x)
+        if y.op == "const" and y.data == 0.75 and x.dtype.is_float:  # local response normalisation
+            root = call("sqrt", x)
+            return call("mul", root, call("sqrt", root))
+        return call("pow", x, y)
+
+
+class Variadic(Pointwise):
+    """Base of Sum, Max, Min, Mean: any number of operands."""
+
+    function: ClassVar[str] = "add"
+
+    def body(self, *xs: Expr) -> Expr:
+        total = xs[0]
+        for x in xs[1:]:
+            total = call(self.function, total, x)
+        return total
+
+
+@operator()
+@dataclass(frozen=True)
+class Sum(Variadic):
+    """Elementwise sum of its operands."""
+
+
+@operator()
+@dataclass(frozen=True)
+class Max(Variadic):
+    """Elementwise maximum; NaN in any operand gives NaN."""
+
+    function: ClassVar[str] = "max"
+
+
+@operator()
+@dataclass(frozen=True)
+class Min(Variadic):
+    """Elementwise minimum; NaN in any operand gives NaN."""
+
+    function: ClassVar[str] = "min"
+
+
+@operator()
+@dataclass(frozen=True)
+class Mean(Variadic):
+    """Elementwise mean of its operands."""
+
+    def body(self, *xs: Expr) -> Expr:
+        return call("mul", super().body(*xs), 1.0 / len(xs)) if len(xs) > 1 else xs[0]
+
+
+@operator()
+@dataclass(frozen=True)
+class Mod(Pointwise):
+    """Remainder with the divisor's sign, or the dividend's when fmod is 1."""
+
+    fmod: int = 0
+
+    def body(self, *xs: Expr) -> Expr:
+        return call("fmod" if self.fmod else "mod", *xs)
+
+
+@operator()
+@dataclass(frozen=True)
+class LeakyRelu(Pointwise):
+    alpha: float = 0.01
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        return select(call("lt", x, 0.0), call("mul", x, self.alpha), x)
+
+
+@operator()
+@dataclass(frozen=True)
+class ThresholdedRelu(Pointwise):
+    alpha: float = 1.0
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        return select(call("gt", x, self.alpha), x, const(0.0, x.dtype))
+
+
+@operator()
+@dataclass(frozen=True)
+class PRelu(Pointwise):
+    """x where x >= 0, else slope * x; the slope broadcasts to x."""
+
+    def body(self, *xs: Expr) -> Expr:
+        x, slope = xs
+        return select(call("lt", x, const(0, x.dtype)), call("mul", x, slope), x)
+
+
+@operator()
+@dataclass(frozen=True)
+class Elu(Pointwise):
+    alpha: float = 1.0
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        return select(call("lt", x, 0.0), call("mul", call("expm1", x), self.alpha), x)
+
+
+@operator()
+@dataclass(frozen=True)
+class Celu(Pointwise):
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+
+    alpha: float = 1.0
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        low = call("mul", call("expm1", call("div", x, self.alpha)), self.alpha)
+        return call("add", _relu(x), call("min", low, 0.0))
+
+
+@operator()
+@dataclass(frozen=True)
+class Selu(Pointwise):
+    alpha: float = 1.67326319217681884765625
+    gamma: float = 1.05070102214813232421875
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        low = call("mul", call("expm1", x), self.alpha)
+        return call("mul", select(call("gt", x, 0.0), x, low), self.gamma)
+
+
+@operator()
+@dataclass(frozen=True)
+class HardSigmoid(Pointwise):
+    alpha: float = 0.2
+    beta: float = 0.5
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        return _clip(call("add", call("mul", x, self.alpha), self.beta), 0.0, 1.0)
+
+
+@operator()
+@dataclass(frozen=True)
+class Shrink(Pointwise):
+    bias: float = 0.0
+    lambd: float = 0.5
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        below, above = call("add", x, const(self.bias, x.dtype)), call("sub", x, const(self.bias, x.dtype))
+        zero = const(0, x.dtype)
+        return select(call("lt", x, const(-self.lambd, x.dtype)), below, select(call("gt", x, const(self.lambd, x.dtype)), above, zero))
+
+
+@operator()
+@dataclass(frozen=True)
+class Swish(Pointwise):
+    """x * sigmoid(alpha * x)."""
+
+    alpha: float = 1.0
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        return call("mul", x, call("sigmoid", call("mul", x, self.alpha) if self.alpha != 1.0 else x))
+
+
+@operator()
+@dataclass(frozen=True)
+class Gelu(Pointwise):
+    """Gaussian error linear unit; approximate is "none" (erf) or "tanh"."""
+
+    approximate: str = "none"
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        if self.approximate == "tanh":
+            cubed = call("mul", call("mul", call("mul", x, x), x), 0.044715)
+            inner = call("tanh", call("mul", call("add", x, cubed), math.sqrt(2 / math.pi)))
+        else:
+            inner = call("erf", call("mul", x, math.sqrt(0.5)))
+        return call("mul", call("mul", x, 0.5), call("add", inner, 1.0))
+
+
+@operator()
+@dataclass(frozen=True)
+class IsInf(Pointwise):
+    detect_negative: int = 1
+    detect_positive: int = 1
+
+    def body(self, *xs: Expr) -> Expr:
+        (x,) = xs
+        if self.detect_negative and self.detect_positive:
+            return call("isinf", x)
+        sign = call("lt", x, 0.0) if self.detect_negative else call("gt", x, 0.0)
+        return call("and", call("isinf", x), sign) if self.detect_negative or self.detect_positive else const(False)
+
+
+@operator()
+@dataclass(frozen=True)
+class BitShift(Pointwise):
+    direction: str = "LEFT"
+
+    def body(self, *xs: Expr) -> Expr:
+        return call("shl" if self.direction == "LEFT" else "shr", *xs)
+
+
+@operator()
+@dataclass(frozen=True)
+class Cast(Pointwise):
+    """Conversion; floats to integers truncate and saturate, NaN becomes 0, anything to bool is != 0."""
+
+    to: DType = F32
+
+    def body(self, *xs: Expr) -> Expr:
+        return cast(xs[0], compute(self.to))
+
+    def result(self, inputs: Inputs) -> DType:
+        return self.to
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        code = source.attribute("to")
+        source.attribute("saturate"), source.attribute("round_mode")
+        if source.op_type == "CastLike":
+            dtype: DType | None = source.required(1).dtype
+        else:
+            dtype = code if isinstance(code, DType) else from_onnx(int(code or 0))
+        if dtype is None:
+            raise Unsupported(f"a cast to ONNX type {code}")
+        return source.emit(cls(to=dtype), [source.required(0)])
+
+
+REGISTRY[("", "CastLike")] = Cast
+
+
+@operator()
+@dataclass(frozen=True)
+class Clip(Pointwise):
+    """min(max(x, low), high); a bound that is absent is not applied. Bounds that are constants become fields."""
+
+    low: float | int | None = None
+    high: float | int | None = None
+    operands: str = ""  # which bounds stay operands: "", "min", "max" or "min,max"
+
+    def body(self, *xs: Expr) -> Expr:
+        x, rest = xs[0], list(xs[1:])
+        low = rest.pop(0) if "min" in self.operands else self.low
+        high = rest.pop(0) if "max" in self.operands else self.high
+        if low is not None:
+            x = call("max", x, low if isinstance(low, Expr) else const(low, x.dtype))
+        if high is not None:
+            x = call("min", x, high if isinstance(high, Expr) else const(high, x.dtype))
+        return x
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, kept, names = source.required(0), [], []
+        bounds: dict[str, float | int | None] = {}
+        for k, name in ((1, "min"), (2, "max")):
+            operand = source.input(k)
+            bounds[name] = source.attribute(name)
+            if operand is not None and operand.const is not None:
+                bounds[name] = operand.const.reshape(-1)[0].item()
+            elif operand is not None:
+                kept.append(operand)
+                names.append(name)
+        return source.emit(cls(low=bounds["min"], high=bounds["max"], operands=",".join(names)), [x, *kept])
+
+
+@operator()
+@dataclass(frozen=True)
+class Dropout(Pointwise):
+    """Inference only: the data unchanged, and a mask of ones."""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Dropout")
+        return [x.type, TensorType(BOOL, x.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        return Nest(lambda at, _, read: read(0, at) if output == 0 else const(True))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        for name in ("ratio", "seed", "is_test"):
+            source.attribute(name)
+        training = source.input(2)
+        if training is not None and (training.const is None or bool(training.const.reshape(-1)[0])):
+            raise Unsupported("Dropout in training mode")
+        return source.emit(cls(), [source.required(0)])[: max(source.outputs, 1)]
