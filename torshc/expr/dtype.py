@@ -44,7 +44,8 @@ class DType:
             import ml_dtypes
 
             return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype(_NUMPY[self.name])
+        dtype: np.dtype[Any] = np.dtype(_NUMPY[self.name])
+        return dtype
 
     @property
     def range(self) -> tuple[int, int]:
@@ -67,9 +68,7 @@ U16 = DType("u16", 2, "u", 4, "u16")
 U8 = DType("u8", 1, "u", 2, "u8")
 BOOL = DType("bool", 1, "b", 9, "bool")
 
-DTYPES: dict[str, DType] = {
-    t.name: t for t in (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
-}
+DTYPES: dict[str, DType] = {t.name: t for t in (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)}
 _BY_ONNX = {t.onnx: t for t in DTYPES.values()}
 _NUMPY = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i16": np.int16,

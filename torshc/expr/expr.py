@@ -181,7 +181,13 @@ def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
                 new = e
             else:
                 args = tuple(visit(a) for a in e.args)
-                new = e if args == e.args else make(e.op, args, e.dtype, e.data) if e.op == "load" else call(e.op, *args, dtype=e.dtype)
+                new = (
+                    e
+                    if args == e.args
+                    else make(e.op, args, e.dtype, e.data)
+                    if e.op == "load"
+                    else call(e.op, *args, dtype=e.dtype)
+                )
         memo[e] = new
         return new
 

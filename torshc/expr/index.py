@@ -147,7 +147,7 @@ def floordiv(a: Expr, d: Expr) -> Expr:
     if n is not None and m:
         return const(n // m)
     quotient, rest = _split(a, d)
-    if _fits(rest, d):
+    if as_int(rest) == 0 or _fits(rest, d):
         return quotient
     if rest.op == "floordiv" and _positive(rest.args[1]) and _positive(d):
         inner = floordiv(rest.args[0], rest.args[1] * d)
@@ -164,7 +164,7 @@ def mod(a: Expr, d: Expr) -> Expr:
     if n is not None and m:
         return const(n % m)
     _, rest = _split(a, d)
-    if _fits(rest, d):
+    if as_int(rest) == 0 or _fits(rest, d):
         return rest
     if rest.op == "mod" and m and (inner := as_int(rest.args[1])) and inner % m == 0:
         return mod(rest.args[0], d)
@@ -253,12 +253,12 @@ def _range(e: Expr) -> tuple[float, float]:
         if _range(e.args[1])[0] >= 0:
             return 0, min(d_high - 1, _range(e.args[0])[1] if _range(e.args[0])[0] >= 0 else math.inf)
         return -math.inf, math.inf
-    if e.op in ("min", "max"):
-        (a, b), (c, d) = _range(e.args[0]), _range(e.args[1])
-        return (min(a, c), min(b, d)) if e.op == "min" else (max(a, c), max(b, d))
-    if e.op == "select":
-        (a, b), (c, d) = _range(e.args[1]), _range(e.args[2])
-        return min(a, c), max(b, d)
+    if e.op in ("min", "max", "select"):
+        one, two = _range(e.args[-2]), _range(e.args[-1])
+        if e.op == "select":
+            return min(one[0], two[0]), max(one[1], two[1])
+        pick = min if e.op == "min" else max
+        return pick(one[0], two[0]), pick(one[1], two[1])
     if e.op == "cast" and e.args[0].dtype is BOOL:
         return 0, 1
     return -math.inf, math.inf

@@ -6,7 +6,18 @@ import ast
 
 from .expr import Expr, const, dim
 
-_INFIX = {"add": "+", "mul": "*", "floordiv": "//", "mod": "%", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_INFIX = {
+    "add": "+",
+    "mul": "*",
+    "floordiv": "//",
+    "mod": "%",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
 
 
 def to_text(e: Expr) -> str:

@@ -12,7 +12,7 @@ from .data import LIMIT, indices
 from .graph import Graph, Node, Value
 
 if TYPE_CHECKING:
-    from ..ops.base import Op
+    from ..ops.base import Nest, Op
 
 
 class Builder:
@@ -78,7 +78,7 @@ def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
         return None
 
 
-def _element(node: Node, nest: Any, index: tuple[int, ...]) -> Expr:
+def _element(node: Node, nest: Nest, index: tuple[int, ...]) -> Expr:
     def read(k: int, at: tuple[Expr, ...]) -> Expr:
         source = node.inputs[k]
         assert source is not None
@@ -103,5 +103,3 @@ def _element(node: Node, nest: Any, index: tuple[int, ...]) -> Expr:
     if total is None:
         raise LookupError("empty reduction")
     return nest.finish(total, at, read) if nest.finish else total
-
-

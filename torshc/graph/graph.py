@@ -1,7 +1,7 @@
 """The graph: values, the nodes that make them, and the graph that holds both.
 
 A graph is in SSA form: each value is made once, by a node, a graph input or a constant. Nodes stand in topological
-order. Only a :class:`~torshc.graph.patch.Patch` and the builder change a graph; passes and rules never edit it directly.
+order. Only a patch and the builder change a graph; passes and rules never edit it directly.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Node:
 
     __slots__ = ("id", "inputs", "name", "op", "outputs")
 
-    def __init__(self, id: int, op: Op, inputs: tuple[Value | None, ...], outputs: tuple[Value, ...], name: str) -> None:
+    def __init__(
+        self, id: int, op: Op, inputs: tuple[Value | None, ...], outputs: tuple[Value, ...], name: str
+    ) -> None:
         self.id = id
         self.op = op
         self.inputs = inputs
@@ -170,8 +172,8 @@ class Graph:
 
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Value:
         """A value with known contents."""
-        from .data import data_of
         from ..expr import from_numpy
+        from .data import data_of
 
         dtype = from_numpy(array.dtype)
         if dtype is None:

@@ -71,7 +71,7 @@ class Op:
         return None
 
     def push(self, node: Node, index: Index) -> Index | None:
-        """For a view: where the element at `index` of input 0 lands in the output, or None when that is not one place."""
+        """For a view: where the element at `index` of input 0 lands in the output, or None if not in one place."""
         return None
 
     def symbolic(self, node: Node, output: int) -> tuple[Expr, ...] | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from ..errors import ModelError
-from ..expr import BOOL, F16, F32, BF16, DType, Expr, acc, call, cast, const, from_onnx, select
+from ..expr import BF16, BOOL, F16, F32, DType, Expr, acc, call, cast, const, from_onnx, select
 from ..graph import Node, TensorType, Value
 from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
 from .source import SourceNode, Unsupported
@@ -78,15 +79,14 @@ def _mish(x: Expr) -> Expr:
     return call("mul", x, call("tanh", _softplus(x)))
 
 
-for _name in ("Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh",
-              "Erf", "Sigmoid", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh",
-              "And", "Or", "Xor", "Not"):  # fmt: skip
-    pointwise(_name, lambda *xs, f=_name.lower(): call(f, *xs))
-for _name, _function in {
+_PLAIN = """Add Sub Mul Div Neg Abs Sign Floor Ceil Round Sqrt Exp Log Tanh Erf Sigmoid Sin Cos Tan Asin Acos Atan
+Sinh Cosh Asinh Acosh Atanh And Or Xor Not""".split()
+_RENAMED = {
     "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge", "Equal": "eq", "IsNaN": "isnan",
     "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor", "BitwiseNot": "bitnot",
-}.items():  # fmt: skip
-    pointwise(_name, lambda *xs, f=_function: call(f, *xs))
+}  # fmt: skip
+for _name, _function in {**{n: n.lower() for n in _PLAIN}, **_RENAMED}.items():
+    pointwise(_name, partial(call, _function))
 pointwise("Relu", _relu)
 pointwise("Reciprocal", _reciprocal)
 pointwise("Softplus", _softplus)
@@ -259,7 +259,11 @@ class Shrink(Pointwise):
         (x,) = xs
         below, above = call("add", x, const(self.bias, x.dtype)), call("sub", x, const(self.bias, x.dtype))
         zero = const(0, x.dtype)
-        return select(call("lt", x, const(-self.lambd, x.dtype)), below, select(call("gt", x, const(self.lambd, x.dtype)), above, zero))
+        return select(
+            call("lt", x, const(-self.lambd, x.dtype)),
+            below,
+            select(call("gt", x, const(self.lambd, x.dtype)), above, zero),
+        )
 
 
 @operator()

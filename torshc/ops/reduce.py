@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import F32, Expr, call, cast, const
+from ..expr import Expr, call, cast, const
 from ..graph import Builder, Node, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from .pointwise import compute
@@ -76,7 +76,9 @@ class Reduce(Op):
         return source.emit(cls(axes=chosen, keepdims=keepdims), [x])
 
 
-def reduction(name: str, combine: str, term: Scalar | None = None, last: Callable[[Expr, Expr], Expr] | None = None) -> None:
+def reduction(
+    name: str, combine: str, term: Scalar | None = None, last: Callable[[Expr, Expr], Expr] | None = None
+) -> None:
     """Declare a reduction."""
     members: dict[str, object] = {"combine": combine, "__doc__": f"ONNX {name}."}
     if term is not None:

@@ -1,4 +1,4 @@
-"""Views: operators that move elements and compute nothing. Their nests only change indices, so fusion folds them away."""
+"""Views: operators that move elements and compute nothing; fusion folds their index arithmetic away."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import BOOL, Expr, as_int, call, const, select
 from ..graph import Node, Shape, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast, broadcast_index, need, operator
-from .base import same_dim
+from .base import (
+    Constraints,
+    Index,
+    Inputs,
+    Nest,
+    Op,
+    Read,
+    axis_of,
+    broadcast,
+    broadcast_index,
+    need,
+    operator,
+    same_dim,
+)
 from .source import SourceNode, Unsupported
 
 
@@ -168,7 +180,9 @@ def _reshaping(name: str) -> None:
         source.fields(cls)
         return source.emit(Reshape(shape), [x])
 
-    operator(name)(dataclass(frozen=True)(type(name, (View,), {"read": classmethod(read), "__doc__": f"ONNX {name}, a Reshape."})))
+    operator(name)(
+        dataclass(frozen=True)(type(name, (View,), {"read": classmethod(read), "__doc__": f"ONNX {name}, a Reshape."}))
+    )
 
 
 def _squeeze(source: SourceNode, x: Value) -> Shape:

@@ -1,0 +1,278 @@
+"""The host program as data, and its C source.
+
+A :class:`HostProgram` says what a run does: which input dimension each symbol is, what the shapes and sizes are, and
+the steps in order. ``templates/c/host.c.j2`` renders it; the checks, the memory and the threads that every model
+shares stand in ``t_host.c`` and ``t_check.c`` beside it.
+
+Sizes are integers or C expressions over the symbols ``s0``, ``s1``, ... made of integers, ``+ - * / %``, brackets,
+comparisons, ``?:`` and the functions ``t_imin t_imax t_idiv t_imod`` (the last two round down). No text of a model
+is ever part of a program: tensors are known by their index, and comments are checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import jinja2
+
+from torshc.errors import InternalError
+
+Size = int | str
+
+# The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
+SYMBOL_MAX = 2**31 - 1
+BYTES_MAX = 2**47
+
+# DLPack's type code and bits.
+_DLPACK = {
+    "f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32), "i16": (0, 16),
+    "i8": (0, 8), "u64": (1, 64), "u32": (1, 32), "u16": (1, 16), "u8": (1, 8), "bool": (6, 8),
+}  # fmt: skip
+
+_TOKEN = re.compile(r"\s+|\d+|s(?P<symbol>\d+)(?!\w)|t_(?:imin|imax|idiv|imod)(?=\()|&&|\|\||[<>=!]=|[-+*/%()<>?:,]")
+_SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
+_COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
+_CPU_FEATURE = re.compile(r"[a-z0-9.\-]+\Z")
+
+SOURCES = ("t_host.c", "t_check.c", "t_pool.c")
+HEADERS = ("model.h", "t_host.h", "t_pool.h")
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output.
+
+    Attributes:
+        dtype: short name of the element type ("f32").
+        dims: integers, or expressions over the symbols.
+    """
+
+    dtype: str
+    dims: tuple[Size, ...] = ()
+
+    @property
+    def static_dims(self) -> tuple[int, ...]:
+        """Dimensions with -1 for each symbolic one."""
+        return tuple(d if isinstance(d, int) else -1 for d in self.dims)
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """DLPack's type code and bits."""
+        return _DLPACK[self.dtype]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """Symbol ``s<k>``: dimension ``dim`` of input ``input``, from ``min`` to ``max``."""
+
+    input: int
+    dim: int
+    min: int = 0
+    max: int = SYMBOL_MAX
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A place in memory.
+
+    Attributes:
+        space: where it lies.
+        index: which input or output; 0 for weights and arena.
+        offset: bytes from the start of that.
+    """
+
+    space: Literal["input", "output", "weights", "arena"]
+    index: int = 0
+    offset: Size = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Runs kernel ``symbol`` over its tasks.
+
+    Attributes:
+        symbol: the kernel's external function, ``k...``.
+        buffers: its ``buf`` argument, in order.
+        dims: its ``dim`` argument, in order.
+        tasks: number of tasks; none means that the launch is left out.
+        scratch: bytes of scratch a thread.
+        comment: one line for the reader, e.g. the numbers of its nodes; never text of a model.
+    """
+
+    symbol: str
+    buffers: tuple[Buffer, ...]
+    dims: tuple[Size, ...] = ()
+    tasks: Size = 1
+    scratch: Size = 0
+    comment: str = ""
+    kind: ClassVar[str] = "launch"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copies ``bytes`` bytes from ``source`` to ``target``, which do not overlap."""
+
+    source: Buffer
+    target: Buffer
+    bytes: Size
+    comment: str = ""
+    kind: ClassVar[str] = "copy"
+
+
+Step = Launch | Copy
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """What a run of a model does.
+
+    Attributes:
+        inputs, outputs: in the model's order.
+        symbols: symbol ``s<k>`` is ``symbols[k]``.
+        constraints: conditions on the symbols, C expressions that are non-zero when they hold.
+        arena_bytes: bytes of the arena that holds intermediate values.
+        steps: in order.
+        weights_bytes: payload of the weights file, 0 for none.
+        weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
+        embed_weights: whether they are linked into the library.
+        cpu_features: what the processor must have, in the words of ``__builtin_cpu_supports``.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    symbols: tuple[Symbol, ...] = ()
+    constraints: tuple[str, ...] = ()
+    arena_bytes: Size = 0
+    steps: tuple[Step, ...] = ()
+    weights_bytes: int = 0
+    weights_id: int = 0
+    embed_weights: bool = False
+    cpu_features: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        names = dict.fromkeys(step.symbol for step in self.steps if isinstance(step, Launch))
+        object.__setattr__(self, "kernels", tuple(names))
+
+
+def symbols_used(sizes: Iterable[Size]) -> list[int]:
+    """The numbers of the symbols in these sizes, ascending.
+
+    >>> symbols_used([3, "s10 * 4 + s2"])
+    [2, 10]
+    """
+    return sorted({int(k) for size in sizes if isinstance(size, str) for k in re.findall(r"\bs(\d+)\b", size)})
+
+
+def _step_sizes(step: Step) -> list[Size]:
+    if isinstance(step, Copy):
+        return [step.source.offset, step.target.offset, step.bytes]
+    return [*(b.offset for b in step.buffers), *step.dims, step.tasks, step.scratch]
+
+
+def _bad(what: str) -> InternalError:
+    return InternalError(f"host program: {what}")
+
+
+def _check_size(size: Size, symbols: int) -> None:
+    if isinstance(size, int):
+        if not 0 <= size <= BYTES_MAX:
+            raise _bad(f"size {size} is not in 0 .. 2^47")
+        return
+    at = 0
+    while at < len(size):
+        match = _TOKEN.match(size, at)
+        if not match:
+            raise _bad(f"{size[:200]!r} is not an expression over s0..: {size[at : at + 20]!r}")
+        if match["symbol"] and int(match["symbol"]) >= symbols:
+            raise _bad(f"{size[:200]!r} uses s{match['symbol']} of {symbols} symbols")
+        at = match.end()
+    if not size.strip():
+        raise _bad("empty expression")
+
+
+def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
+    room = {"input": len(program.inputs), "output": len(program.outputs), "weights": 1, "arena": 1}[buffer.space]
+    if not 0 <= buffer.index < room:
+        raise _bad(f"{buffer.space} {buffer.index} of {room}")
+    if buffer.space == "weights" and isinstance(buffer.offset, int) and buffer.offset > program.weights_bytes:
+        raise _bad(f"weights offset {buffer.offset} of {program.weights_bytes} bytes")
+
+
+def _check(program: HostProgram) -> None:
+    """Raises InternalError for what would not be correct, or not be safe, as C."""
+    if len(program.symbols) > 256:
+        raise _bad(f"{len(program.symbols)} symbols; at most 256")
+    for k, symbol in enumerate(program.symbols):
+        if not (0 <= symbol.input < len(program.inputs) and 0 <= symbol.dim < len(program.inputs[symbol.input].dims)):
+            raise _bad(f"s{k} is bound to input {symbol.input}, dimension {symbol.dim}, which there is not")
+        if not 0 <= symbol.min <= symbol.max <= SYMBOL_MAX:
+            raise _bad(f"s{k} has range {symbol.min} .. {symbol.max}")
+    for port in (*program.inputs, *program.outputs):
+        if port.dtype not in _DLPACK or len(port.dims) > 64:
+            raise _bad(f"dtype {port.dtype!r} with {len(port.dims)} dimensions")
+    for size in _all_sizes(program) + list(program.constraints):
+        _check_size(size, len(program.symbols))
+    for step in program.steps:
+        if not _COMMENT.match(step.comment):
+            raise _bad(f"comment {step.comment[:200]!r}")
+        if isinstance(step, Launch) and not _SYMBOL_NAME.match(step.symbol):
+            raise _bad(f"kernel symbol {step.symbol[:200]!r}")
+        for buffer in step.buffers if isinstance(step, Launch) else (step.source, step.target):
+            _check_buffer(buffer, program)
+    for feature in program.cpu_features:
+        if not _CPU_FEATURE.match(feature):
+            raise _bad(f"processor feature {feature[:200]!r}")
+
+
+def _all_sizes(program: HostProgram) -> list[Size]:
+    sizes: list[Size] = [d for port in (*program.inputs, *program.outputs) for d in port.dims]
+    sizes.append(program.arena_bytes)
+    for step in program.steps:
+        sizes += _step_sizes(step)
+    return sizes
+
+
+def _distinct(sizes: Sequence[Size]) -> list[str]:
+    return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
+
+
+def render_host(program: HostProgram, templates: Path) -> str:
+    """The source of host.c.
+
+    Args:
+        program: what to render.
+        templates: folder that holds ``host.c.j2``.
+
+    Raises:
+        InternalError: the program contradicts itself or holds text that is no expression.
+    """
+    _check(program)
+    scratches: list[Size] = [step.scratch for step in program.steps if isinstance(step, Launch)]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("host.c.j2").render(
+        p=program,
+        kernels=program.kernels,
+        sizes=_distinct(_all_sizes(program)),
+        scratches=_distinct(scratches),
+        scratch_floor=max((s for s in scratches if isinstance(s, int)), default=0),
+        run_expressions=[size for step in program.steps for size in _step_sizes(step)],
+        used=symbols_used,
+    )
+
+
+def host_sources(program: HostProgram, templates: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The C sources that every library has beside its kernels, and the headers that they include, by file name."""
+    sources = {name: (templates / name).read_text() for name in SOURCES}
+    headers = {name: (templates / name).read_text() for name in HEADERS}
+    return {"host.c": render_host(program, templates), **sources}, headers
