@@ -1,0 +1,137 @@
+/* Comparisons, logic, and the floating-point arithmetic that is a few instructions long. */
+#ifndef T_ARITH_H
+#define T_ARITH_H
+
+#include "t_vec.h"
+
+/* ---- comparisons (every dtype) and logic on masks ----------------------------------- */
+
+#define T_DEF_COMPARE(NAME, OP, S, M) \
+    T_FN i32v t_##NAME##_##S(S##v a, S##v b) { return T_CONV((M##v)(a OP b), i32); }
+#define T_DEF_COMPARES(S, T, M) \
+    T_DEF_COMPARE(lt, <, S, M) T_DEF_COMPARE(le, <=, S, M) T_DEF_COMPARE(gt, >, S, M) \
+    T_DEF_COMPARE(ge, >=, S, M) T_DEF_COMPARE(eq, ==, S, M) T_DEF_COMPARE(ne, !=, S, M)
+T_EACH(T_DEF_COMPARES)
+#undef T_DEF_COMPARE
+#undef T_DEF_COMPARES
+
+T_FN i32v t_and_bool(i32v a, i32v b) { return a & b; }
+T_FN i32v t_or_bool(i32v a, i32v b) { return a | b; }
+T_FN i32v t_xor_bool(i32v a, i32v b) { return a ^ b; }
+T_FN i32v t_not_bool(i32v a) { return ~a; }
+T_FN i32v t_eq_bool(i32v a, i32v b) { return ~(a ^ b); }
+T_FN i32v t_ne_bool(i32v a, i32v b) { return a ^ b; }
+
+/* ---- f32 and f64 ---------------------------------------------------------------------- */
+
+/* The function of one scalar, lane by lane. */
+#define T_LANEWISE1(NAME, S, CALL) \
+    T_FN S##v NAME(S##v x) { \
+        for (int i = 0; i < TORSHC_LANES; i++) x[i] = CALL(x[i]); \
+        return x; \
+    }
+#define T_LANEWISE2(NAME, S, CALL) \
+    T_FN S##v NAME(S##v x, S##v y) { \
+        for (int i = 0; i < TORSHC_LANES; i++) x[i] = CALL(x[i], y[i]); \
+        return x; \
+    }
+
+/* t_fma is fused where the machine has the instruction, and rounds twice elsewhere. */
+#define T_DEF_FLOAT(S, T, M) \
+    T_FN S##v t_add_##S(S##v a, S##v b) { return a + b; } \
+    T_FN S##v t_sub_##S(S##v a, S##v b) { return a - b; } \
+    T_FN S##v t_mul_##S(S##v a, S##v b) { return a * b; } \
+    T_FN S##v t_div_##S(S##v a, S##v b) { return a / b; } \
+    T_FN S##v t_fma_##S(S##v a, S##v b, S##v c) { return a * b + c; } \
+    T_FN S##v t_neg_##S(S##v a) { return -a; } \
+    T_FN M##v t_signbit_##S##_(S##v a) { return (M##v)a & (M##v)-t_splat_##S(0); } \
+    T_FN S##v t_abs_##S(S##v a) { return (S##v)((M##v)a & ~(M##v)-t_splat_##S(0)); } \
+    T_FN S##v t_copysign_##S(S##v a, S##v sign) { \
+        return (S##v)((M##v)t_abs_##S(a) | t_signbit_##S##_(sign)); \
+    } \
+    /* Blend by a mask of the dtype's own width, as a comparison of S gives it. */ \
+    T_FN S##v t_blend_##S##_(M##v m, S##v a, S##v b) { return (S##v)(((M##v)a & m) | ((M##v)b & ~m)); } \
+    /* As numpy: NaN stays, zeros of both signs give +0. */ \
+    T_FN S##v t_sign_##S(S##v a) { \
+        const S##v one = t_splat_##S(1); \
+        S##v r = (S##v)((M##v)t_copysign_##S(one, a) & (M##v)(a != 0)); \
+        return t_blend_##S##_((M##v)(a == a), r, a); \
+    } \
+    /* numpy.maximum and minimum: NaN if either is NaN. */ \
+    T_FN S##v t_max_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a >= b) | (M##v)(a != a), a, b); } \
+    T_FN S##v t_min_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a <= b) | (M##v)(a != a), a, b); } \
+    T_FN i32v t_isnan_##S(S##v a) { return T_CONV((M##v)(a != a), i32); } \
+    T_FN i32v t_isinf_##S(S##v a) { return T_CONV((M##v)(t_abs_##S(a) == (T)__builtin_inff()), i32); }
+T_EACH_FLOAT(T_DEF_FLOAT)
+#undef T_DEF_FLOAT
+
+#if defined(__clang__)
+T_FN f32v t_sqrt_f32(f32v x) { return __builtin_elementwise_sqrt(x); }
+T_FN f64v t_sqrt_f64(f64v x) { return __builtin_elementwise_sqrt(x); }
+#else
+T_LANEWISE1(t_sqrt_f32, f32, __builtin_sqrtf)
+T_LANEWISE1(t_sqrt_f64, f64, __builtin_sqrt)
+#endif
+T_FN f32v t_rsqrt_f32(f32v x) { return 1.0f / t_sqrt_f32(x); }
+T_FN f64v t_rsqrt_f64(f64v x) { return 1.0 / t_sqrt_f64(x); }
+
+/* ---- rounding ------------------------------------------------------------------------- */
+
+#if defined(__clang__) && (defined(__SSE4_1__) || defined(__aarch64__))
+#define T_DEF_ROUND(S, T, M, BIG) \
+    T_FN S##v t_floor_##S(S##v x) { return __builtin_elementwise_floor(x); } \
+    T_FN S##v t_ceil_##S(S##v x) { return __builtin_elementwise_ceil(x); } \
+    T_FN S##v t_trunc_##S(S##v x) { return __builtin_elementwise_trunc(x); } \
+    T_FN S##v t_round_##S(S##v x) { return __builtin_elementwise_roundeven(x); }
+#else
+/* Adding and subtracting BIG = 2^(digits-1) rounds to nearest even; beyond it all floats are
+ * whole.  The sign is copied back so that -0.3 rounds to -0. */
+#define T_DEF_ROUND(S, T, M, BIG) \
+    T_FN S##v t_round_##S(S##v x) { \
+        S##v a = t_abs_##S(x), r = (a + BIG) - BIG; \
+        return t_blend_##S##_((M##v)(a < BIG), t_copysign_##S(r, x), x); \
+    } \
+    T_FN S##v t_step_##S##_(M##v m) { return (S##v)(m & (M##v)t_splat_##S(1)); } \
+    T_FN S##v t_floor_##S(S##v x) { \
+        S##v r = t_round_##S(x); \
+        return t_copysign_##S(r - t_step_##S##_((M##v)(r > x)), x); \
+    } \
+    T_FN S##v t_ceil_##S(S##v x) { \
+        S##v r = t_round_##S(x); \
+        return t_copysign_##S(r + t_step_##S##_((M##v)(r < x)), x); \
+    } \
+    T_FN S##v t_trunc_##S(S##v x) { return t_copysign_##S(t_floor_##S(t_abs_##S(x)), x); }
+#endif
+T_DEF_ROUND(f32, float, i32, 0x1p23f)
+T_DEF_ROUND(f64, double, i64, 0x1p52)
+#undef T_DEF_ROUND
+
+/* ---- remainders ----------------------------------------------------------------------- */
+
+T_LANEWISE2(t_fmod_f32, f32, __builtin_fmodf)
+T_LANEWISE2(t_fmod_f64, f64, __builtin_fmod)
+
+/* Python's: mod has the sign of the divisor; floordiv is what goes with mod, so that
+ * 1 // 0.1 is 9.  The same steps as numpy.floor_divide. */
+#define T_DEF_PYTHON(S, T, M) \
+    T_FN M##v t_wrapped_##S##_(S##v r, S##v b) { \
+        return (M##v)(r != 0) & ((M##v)(r < 0) ^ (M##v)(b < 0)); \
+    } \
+    T_FN S##v t_mod_##S(S##v a, S##v b) { \
+        S##v r = t_fmod_##S(a, b); \
+        r = t_blend_##S##_(t_wrapped_##S##_(r, b), r + b, r); \
+        return t_blend_##S##_((M##v)(r == 0), t_copysign_##S(r, b), r); \
+    } \
+    T_FN S##v t_floordiv_##S(S##v a, S##v b) { \
+        S##v r = t_fmod_##S(a, b), one = t_splat_##S(1); \
+        S##v q = (a - r) / b; \
+        q = t_blend_##S##_(t_wrapped_##S##_(r, b), q - one, q); \
+        S##v f = t_floor_##S(q); \
+        f = t_blend_##S##_((M##v)(q - f > (T)0.5), f + one, f); \
+        f = t_blend_##S##_((M##v)(q != 0), f, t_copysign_##S(q, a / b)); \
+        return t_blend_##S##_((M##v)(b == 0), a / b, f); \
+    }
+T_EACH_FLOAT(T_DEF_PYTHON)
+#undef T_DEF_PYTHON
+
+#endif

@@ -1,0 +1,95 @@
+/* Integer arithmetic on registers: wraps, and never traps or is undefined.
+ *
+ * Division by zero gives 0, as do all remainders by zero; the minimum divided by -1 wraps to
+ * itself.  Shifts by the width or more (or by a negative amount) give 0.
+ */
+#ifndef T_INTEGER_H
+#define T_INTEGER_H
+
+#include "t_arith.h"
+
+/* X(dtype, scalar, mask dtype, unsigned dtype, unsigned scalar) */
+#define T_EACH_SIGNED_PAIR(X) \
+    X(i8, int8_t, i8, u8, uint8_t) X(i16, int16_t, i16, u16, uint16_t) \
+    X(i32, int32_t, i32, u32, uint32_t) X(i64, int64_t, i64, u64, uint64_t)
+#define T_EACH_UNSIGNED_PAIR(X) \
+    X(u8, uint8_t, i8, u8, uint8_t) X(u16, uint16_t, i16, u16, uint16_t) \
+    X(u32, uint32_t, i32, u32, uint32_t) X(u64, uint64_t, i64, u64, uint64_t)
+
+#define T_DEF_INT(S, T, M, U, UT) \
+    T_FN S##v t_add_##S(S##v a, S##v b) { return (S##v)((U##v)a + (U##v)b); } \
+    T_FN S##v t_sub_##S(S##v a, S##v b) { return (S##v)((U##v)a - (U##v)b); } \
+    T_FN S##v t_mul_##S(S##v a, S##v b) { return (S##v)((U##v)a * (U##v)b); } \
+    T_FN S##v t_fma_##S(S##v a, S##v b, S##v c) { return t_add_##S(t_mul_##S(a, b), c); } \
+    T_FN S##v t_neg_##S(S##v a) { return (S##v)((U##v){0} - (U##v)a); } \
+    T_FN S##v t_and_##S(S##v a, S##v b) { return a & b; } \
+    T_FN S##v t_or_##S(S##v a, S##v b) { return a | b; } \
+    T_FN S##v t_xor_##S(S##v a, S##v b) { return a ^ b; } \
+    T_FN S##v t_not_##S(S##v a) { return ~a; } \
+    T_FN S##v t_blend_##S##_(M##v m, S##v a, S##v b) { return (S##v)(((M##v)a & m) | ((M##v)b & ~m)); } \
+    T_FN S##v t_max_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a > b), a, b); } \
+    T_FN S##v t_min_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a < b), a, b); } \
+    T_FN S##v t_shl_##S(S##v a, S##v by) { \
+        const UT width = (UT)(8 * sizeof(T)), low = (UT)(width - 1); \
+        return (S##v)(((U##v)a << ((U##v)by & low)) & (U##v)((U##v)by < width)); \
+    } \
+    T_FN S##v t_shr_##S(S##v a, S##v by) { \
+        const UT width = (UT)(8 * sizeof(T)), low = (UT)(width - 1); \
+        return (a >> (S##v)((U##v)by & low)) & (S##v)((U##v)by < width); \
+    }
+T_EACH_SIGNED_PAIR(T_DEF_INT)
+T_EACH_UNSIGNED_PAIR(T_DEF_INT)
+#undef T_DEF_INT
+
+#define T_DEF_SIGNED(S, T, M, U, UT) \
+    T_FN S##v t_abs_##S(S##v a) { return t_blend_##S##_((M##v)(a < 0), t_neg_##S(a), a); } \
+    T_FN S##v t_sign_##S(S##v a) { return (S##v)(a < 0) - (S##v)(a > 0); } \
+    /* The divisor with 0 and -1, which would trap, replaced by 1. */ \
+    T_FN S##v t_divisor_##S##_(S##v b) { \
+        return t_blend_##S##_((M##v)(b == 0) | (M##v)(b == -1), t_splat_##S(1), b); \
+    } \
+    T_FN S##v t_div_##S(S##v a, S##v b) { \
+        S##v q = a / t_divisor_##S##_(b); \
+        q = t_blend_##S##_((M##v)(b == -1), t_neg_##S(a), q); \
+        return q & (S##v)(b != 0); \
+    } \
+    T_FN S##v t_fmod_##S(S##v a, S##v b) { return a % t_divisor_##S##_(b); } \
+    T_FN S##v t_mod_##S(S##v a, S##v b) { \
+        S##v r = t_fmod_##S(a, b); \
+        return t_add_##S(r, b & (S##v)(r != 0) & (S##v)((r ^ b) < 0)); \
+    } \
+    T_FN S##v t_floordiv_##S(S##v a, S##v b) { \
+        S##v r = t_fmod_##S(a, b); \
+        return t_add_##S(t_div_##S(a, b), (S##v)(r != 0) & (S##v)((r ^ b) < 0)); \
+    } \
+    /* 1 / base^|n| truncated for negative n: 1 and -1 have one, all others (0 too) give 0. */ \
+    T_FN T t_pow_##S##_(T base, T n) { \
+        if (n < 0) return base == 1 ? 1 : base == -1 ? (T)(n & 1 ? -1 : 1) : 0; \
+        uint64_t r = 1, b = (uint64_t)base; \
+        for (; n > 0; n = (T)(n >> 1), b *= b) r *= n & 1 ? b : 1; \
+        return (T)r; \
+    }
+T_EACH_SIGNED_PAIR(T_DEF_SIGNED)
+#undef T_DEF_SIGNED
+
+#define T_DEF_UNSIGNED(S, T, M, U, UT) \
+    T_FN S##v t_abs_##S(S##v a) { return a; } \
+    T_FN S##v t_sign_##S(S##v a) { return (S##v)(a != 0) & 1; } \
+    T_FN S##v t_divisor_##S##_(S##v b) { return b | ((S##v)(b == 0) & 1); } \
+    T_FN S##v t_div_##S(S##v a, S##v b) { return (a / t_divisor_##S##_(b)) & (S##v)(b != 0); } \
+    T_FN S##v t_floordiv_##S(S##v a, S##v b) { return t_div_##S(a, b); } \
+    T_FN S##v t_fmod_##S(S##v a, S##v b) { return a % t_divisor_##S##_(b); } \
+    T_FN S##v t_mod_##S(S##v a, S##v b) { return t_fmod_##S(a, b); } \
+    T_FN T t_pow_##S##_(T base, T n) { \
+        uint64_t r = 1, b = base; \
+        for (; n > 0; n = (T)(n >> 1), b *= b) r *= n & 1 ? b : 1; \
+        return (T)r; \
+    }
+T_EACH_UNSIGNED_PAIR(T_DEF_UNSIGNED)
+#undef T_DEF_UNSIGNED
+
+#define T_DEF_INT_POW(S, T, M) T_LANEWISE2(t_pow_##S, S, t_pow_##S##_)
+T_EACH_INT(T_DEF_INT_POW)
+#undef T_DEF_INT_POW
+
+#endif

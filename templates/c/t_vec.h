@@ -1,0 +1,223 @@
+/* Vector prelude of generated kernels: types, memory, select, reductions over lanes.
+ *
+ * Every register holds TORSHC_LANES elements whatever the dtype; wide types are split into
+ * machine registers by the compiler.  Only the vector extensions shared by gcc and clang are
+ * used.  gcc has no vector ?: in C, so selection is done by bits; both compilers turn it
+ * into a blend where the mask comes from a comparison.
+ *
+ * Booleans in registers are i32v masks (0 or -1 in each lane); in memory uint8 0 or 1.
+ * f16 and bf16 exist in memory only: their registers are f32v.
+ */
+#ifndef T_VEC_H
+#define T_VEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef TORSHC_LANES
+#error "define TORSHC_LANES as 1, 4, 8 or 16"
+#endif
+
+/* Functions are inlined, so the calling convention of wide vectors never matters. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define T_FN static inline __attribute__((always_inline, unused))
+/* For code that is run once per loop (tails): the compiler decides. */
+#define T_COLD_FN static inline __attribute__((unused))
+#define T_CONV(x, S) __builtin_convertvector(x, S##v)
+
+#define T_DEF_TYPE(S, T) typedef T S##v __attribute__((vector_size(sizeof(T) * TORSHC_LANES)));
+T_DEF_TYPE(f32, float)
+T_DEF_TYPE(f64, double)
+T_DEF_TYPE(i8, int8_t)
+T_DEF_TYPE(u8, uint8_t)
+T_DEF_TYPE(i16, int16_t)
+T_DEF_TYPE(u16, uint16_t)
+T_DEF_TYPE(i32, int32_t)
+T_DEF_TYPE(u32, uint32_t)
+T_DEF_TYPE(i64, int64_t)
+T_DEF_TYPE(u64, uint64_t)
+#undef T_DEF_TYPE
+
+/* X(dtype, scalar type, dtype of the comparison mask of equal width) */
+#define T_EACH_FLOAT(X) X(f32, float, i32) X(f64, double, i64)
+#define T_EACH_SIGNED(X) X(i8, int8_t, i8) X(i16, int16_t, i16) X(i32, int32_t, i32) X(i64, int64_t, i64)
+#define T_EACH_UNSIGNED(X) X(u8, uint8_t, i8) X(u16, uint16_t, i16) X(u32, uint32_t, i32) X(u64, uint64_t, i64)
+#define T_EACH_INT(X) T_EACH_SIGNED(X) T_EACH_UNSIGNED(X)
+#define T_EACH(X) T_EACH_FLOAT(X) T_EACH_INT(X)
+
+/* ---- constants -------------------------------------------------------------------- */
+
+#define T_DEF_SPLAT(S, T, M) \
+    T_FN S##v t_splat_##S(T x) { S##v r = {0}; for (int i = 0; i < TORSHC_LANES; i++) r[i] = x; return r; }
+T_EACH(T_DEF_SPLAT)
+#undef T_DEF_SPLAT
+T_FN i32v t_splat_bool(int x) { return t_splat_i32(x ? -1 : 0); }
+
+/* {0, 1, .., lanes-1}: the offsets of a contiguous access. */
+T_FN i64v t_lanes_i64(void) {
+#if TORSHC_LANES == 1
+    return (i64v){0};
+#elif TORSHC_LANES == 4
+    return (i64v){0, 1, 2, 3};
+#elif TORSHC_LANES == 8
+    return (i64v){0, 1, 2, 3, 4, 5, 6, 7};
+#elif TORSHC_LANES == 16
+    return (i64v){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#else
+#error "TORSHC_LANES must be 1, 4, 8 or 16"
+#endif
+}
+
+/* ---- memory ----------------------------------------------------------------------- */
+
+/* Copies n < lanes elements in power-of-two pieces of constant size: no access beyond n and
+ * no call of memcpy. */
+T_COLD_FN void t_copyn_(unsigned char *to, const unsigned char *from, int64_t n, int size) {
+    int64_t at = 0;
+    for (int piece = TORSHC_LANES / 2; piece > 0; piece /= 2) {
+        if (!(n & piece)) continue;
+        __builtin_memcpy(to + at, from + at, (size_t)piece * (size_t)size);
+        at += (int64_t)piece * size;
+    }
+}
+
+/* Pointers need no alignment in load and store; n is 0..lanes, lanes from n on read as 0. */
+#define T_DEF_MEMORY(S, T, M) \
+    T_FN S##v t_load_##S(const void *p) { S##v r; __builtin_memcpy(&r, p, sizeof r); return r; } \
+    T_FN void t_store_##S(void *p, S##v v) { __builtin_memcpy(p, &v, sizeof v); } \
+    T_FN S##v t_loadn_##S(const void *p, int64_t n) { \
+        if (n >= TORSHC_LANES) return t_load_##S(p); \
+        S##v r = {0}; \
+        if (n > 0) t_copyn_((unsigned char *)&r, (const unsigned char *)p, n, (int)sizeof(T)); \
+        return r; \
+    } \
+    T_FN void t_storen_##S(void *p, S##v v, int64_t n) { \
+        if (n >= TORSHC_LANES) t_store_##S(p, v); \
+        else if (n > 0) t_copyn_((unsigned char *)p, (const unsigned char *)&v, n, (int)sizeof(T)); \
+    } \
+    /* Offsets count elements from base, which is aligned to its element. */ \
+    T_FN S##v t_gather_##S(const void *base, i64v at) { \
+        S##v r = {0}; \
+        for (int i = 0; i < TORSHC_LANES; i++) r[i] = ((const T *)base)[at[i]]; \
+        return r; \
+    } \
+    T_FN S##v t_gathern_##S(const void *base, i64v at, int64_t n) { \
+        S##v r = {0}; \
+        for (int i = 0; i < TORSHC_LANES && i < n; i++) r[i] = ((const T *)base)[at[i]]; \
+        return r; \
+    } \
+    T_FN void t_scatter_##S(void *base, i64v at, S##v v) { \
+        for (int i = 0; i < TORSHC_LANES; i++) ((T *)base)[at[i]] = v[i]; \
+    } \
+    T_FN void t_scattern_##S(void *base, i64v at, S##v v, int64_t n) { \
+        for (int i = 0; i < TORSHC_LANES && i < n; i++) ((T *)base)[at[i]] = v[i]; \
+    }
+T_EACH(T_DEF_MEMORY)
+#undef T_DEF_MEMORY
+
+/* Storage types: X(name, register dtype, memory dtype); t_decode_ and t_encode_ join them. */
+T_FN i32v t_decode_bool(u8v v) { return (i32v)(T_CONV(v, i32) != 0); }
+T_FN u8v t_encode_bool(i32v m) { return T_CONV(m & 1, u8); }
+
+T_FN u32v t_blend_bits_(u32v mask, u32v a, u32v b) { return (a & mask) | (b & ~mask); }
+
+#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__))
+typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
+T_FN f32v t_decode_f16(u16v h) { return __builtin_convertvector((t_halfv)h, f32v); }
+T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_convertvector(x, t_halfv); }
+#else
+/* The exponent is rebased by one exact multiplication, which also normalises subnormals. */
+T_FN f32v t_decode_f16(u16v h) {
+    u32v w = T_CONV(h, u32), body = (w & 0x7fff) << 13;
+    u32v r = (u32v)((f32v)body * 0x1p112f);
+    u32v special = (u32v)((w & 0x7c00) == 0x7c00);
+    return (f32v)(t_blend_bits_(special, body | 0x7f800000, r) | ((w & 0x8000) << 16));
+}
+/* Rounds to nearest even; below 2^-14 by adding 0.5, whose last place is the subnormal step. */
+T_FN u16v t_encode_f16(f32v x) {
+    u32v w = (u32v)x, sign = (w >> 16) & 0x8000, a = w & 0x7fffffff;
+    u32v normal = (a + 0xfff + ((a >> 13) & 1) - (112u << 23)) >> 13;
+    u32v tiny = (u32v)((f32v)a + 0.5f) - 0x3f000000;
+    u32v r = t_blend_bits_((u32v)(a < 0x38800000), tiny, normal);
+    r = t_blend_bits_((u32v)(a >= 0x477ff000), (u32v)(a > 0x7f800000) & 0x200, r & 0x7fff);
+    r |= (u32v)(a >= 0x477ff000) & 0x7c00;
+    return T_CONV(r | sign, u16);
+}
+#endif
+T_FN f32v t_decode_bf16(u16v h) { return (f32v)(T_CONV(h, u32) << 16); }
+T_FN u16v t_encode_bf16(f32v x) {
+    u32v w = (u32v)x, nan = (u32v)((w & 0x7fffffff) > 0x7f800000);
+    u32v r = (w + 0x7fff + ((w >> 16) & 1)) >> 16;
+    return T_CONV(t_blend_bits_(nan, (w >> 16) | 0x40, r), u16);
+}
+
+#define T_DEF_STORAGE(N, S, U) \
+    T_FN S##v t_load_##N(const void *p) { return t_decode_##N(t_load_##U(p)); } \
+    T_FN S##v t_loadn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadn_##U(p, n)); } \
+    T_FN void t_store_##N(void *p, S##v v) { t_store_##U(p, t_encode_##N(v)); } \
+    T_FN void t_storen_##N(void *p, S##v v, int64_t n) { t_storen_##U(p, t_encode_##N(v), n); } \
+    T_FN S##v t_gather_##N(const void *b, i64v at) { return t_decode_##N(t_gather_##U(b, at)); } \
+    T_FN S##v t_gathern_##N(const void *b, i64v at, int64_t n) { return t_decode_##N(t_gathern_##U(b, at, n)); } \
+    T_FN void t_scatter_##N(void *b, i64v at, S##v v) { t_scatter_##U(b, at, t_encode_##N(v)); } \
+    T_FN void t_scattern_##N(void *b, i64v at, S##v v, int64_t n) { t_scattern_##U(b, at, t_encode_##N(v), n); }
+T_DEF_STORAGE(bool, i32, u8)
+T_DEF_STORAGE(f16, f32, u16)
+T_DEF_STORAGE(bf16, f32, u16)
+#undef T_DEF_STORAGE
+
+/* The value that storing as f16 or bf16 and loading again would give. */
+T_FN f32v t_as_f16(f32v x) { return t_decode_f16(t_encode_f16(x)); }
+T_FN f32v t_as_bf16(f32v x) { return t_decode_bf16(t_encode_bf16(x)); }
+
+/* ---- selection -------------------------------------------------------------------- */
+
+#define T_DEF_SELECT(S, T, M) \
+    T_FN S##v t_select_##S(i32v mask, S##v a, S##v b) { \
+        M##v m = T_CONV(mask, M); \
+        return (S##v)(((M##v)a & m) | ((M##v)b & ~m)); \
+    }
+T_EACH(T_DEF_SELECT)
+#undef T_DEF_SELECT
+T_FN i32v t_select_bool(i32v mask, i32v a, i32v b) { return (a & mask) | (b & ~mask); }
+
+/* ---- reductions over the lanes of a register ---------------------------------------- */
+/* Pairwise by halves, always in the same order: (v0+v4)+(v2+v6) + ... for 8 lanes. Integers
+ * wrap; max and min give NaN if a lane is NaN. */
+
+#define T_DEF_FOLD(NAME, S, T, EXPR) \
+    T_FN T t_##NAME##_##S(S##v v) { \
+        T lane[TORSHC_LANES]; \
+        __builtin_memcpy(lane, &v, sizeof v); \
+        for (int half = TORSHC_LANES / 2; half > 0; half /= 2) \
+            for (int i = 0; i < half; i++) { \
+                const T a = lane[i], b = lane[i + half]; \
+                lane[i] = (T)(EXPR); \
+            } \
+        return lane[0]; \
+    }
+#define T_DEF_REDUCE_FLOAT(S, T, M) \
+    T_DEF_FOLD(hsum, S, T, a + b) \
+    T_DEF_FOLD(hprod, S, T, a * b) \
+    T_DEF_FOLD(hmax, S, T, (a >= b || a != a) ? a : b) \
+    T_DEF_FOLD(hmin, S, T, (a <= b || a != a) ? a : b)
+#define T_DEF_REDUCE_INT(S, T, M) \
+    T_DEF_FOLD(hsum, S, T, (uint64_t)a + (uint64_t)b) \
+    T_DEF_FOLD(hprod, S, T, (uint64_t)a * (uint64_t)b) \
+    T_DEF_FOLD(hmax, S, T, a >= b ? a : b) \
+    T_DEF_FOLD(hmin, S, T, a <= b ? a : b)
+T_EACH_FLOAT(T_DEF_REDUCE_FLOAT)
+T_EACH_INT(T_DEF_REDUCE_INT)
+#undef T_DEF_REDUCE_FLOAT
+#undef T_DEF_REDUCE_INT
+
+T_DEF_FOLD(hor_, i32, int32_t, a | b)
+T_DEF_FOLD(hand_, i32, int32_t, a & b)
+#undef T_DEF_FOLD
+/* 1 if any (all) lanes of a mask are set, else 0. */
+T_FN int t_hany_bool(i32v m) { return t_hor__i32(m) != 0; }
+T_FN int t_hall_bool(i32v m) { return t_hand__i32(m) != 0; }
+
+#include "t_cast.h"
+
+#endif

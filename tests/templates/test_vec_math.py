@@ -1,0 +1,414 @@
+"""The vector prelude of generated C against numpy: every function, dtype, width and compiler.
+
+The harness is a C program (math_harness.c); `math_harness bench` prints throughput figures.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+HEADERS = HERE.parents[1] / "templates" / "c"
+FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-ffp-contract=fast", "-fno-math-errno"]
+SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+COMPILERS = [name for name in ("clang-19", "clang", "gcc") if shutil.which(name)]
+CLANG = next((name for name in COMPILERS if name.startswith("clang")), None)
+GCC = "gcc" if "gcc" in COMPILERS else None
+
+INTS = [np.dtype(name) for name in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
+FLOATS = [np.dtype("f4"), np.dtype("f8")]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def tag(dtype: np.dtype[Any]) -> str:
+    """The prelude's name of a numpy dtype: i32, f64, bool."""
+    return "bool" if dtype.kind == "b" else f"{dtype.kind}{8 * dtype.itemsize}"
+
+
+class Harness:
+    """A compiled harness: runs functions of the prelude over arrays."""
+
+    def __init__(self, program: Path, work: Path, lanes: int) -> None:
+        self.program, self.work, self.lanes = program, work, lanes
+
+    def run(self, calls: list[tuple[str, list[Array], np.dtype[Any]]]) -> list[Array]:
+        """Results of the calls (function, equally long arguments, result dtype), in order."""
+        lines = []
+        for at, (name, arguments, _) in enumerate(calls):
+            source, target = self.work / f"in{at}", self.work / f"out{at}"
+            source.write_bytes(b"".join(np.ascontiguousarray(a).tobytes() for a in arguments))
+            lines.append(f"{name} {arguments[0].size} {source} {target}\n")
+        done = subprocess.run([self.program], input="".join(lines), text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return [np.frombuffer((self.work / f"out{at}").read_bytes(), call[2]) for at, call in enumerate(calls)]
+
+    def one(self, name: str, arguments: list[Array], dtype: Any) -> Array:
+        """The result of one call."""
+        return self.run([(name, arguments, np.dtype(dtype))])[0]
+
+
+CONFIGS = [
+    pytest.param((CLANG, 8, ["-O3", "-march=native"]), id="clang-8"),
+    pytest.param((CLANG, 4, ["-O2"]), id="clang-4"),
+    pytest.param((CLANG, 1, ["-O2"]), id="clang-1"),
+    pytest.param((CLANG, 16, ["-O2", "-march=native"]), id="clang-16"),
+    pytest.param((CLANG, 4, SANITIZE), id="clang-4-sanitized"),
+    pytest.param((GCC, 8, ["-O3", "-march=native"]), id="gcc-8"),
+    pytest.param((GCC, 4, ["-O2"]), id="gcc-4"),
+    pytest.param((GCC, 1, ["-O2"]), id="gcc-1"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The arguments overflow and are NaN on purpose."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    compiler, lanes, flags = request.param
+    if compiler is None:
+        pytest.skip("no such compiler here")
+    work = tmp_path_factory.mktemp("harness")
+    program = work / "math_harness"
+    source = str(HERE / "math_harness.c")
+    command = [compiler, *FLAGS, *flags, f"-I{HEADERS}", f"-DTORSHC_LANES={lanes}", source, "-o", str(program), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return Harness(program, work, lanes)
+
+
+# ---- arguments -------------------------------------------------------------------------------
+
+
+def special_floats(dtype: np.dtype[Any]) -> Array:
+    """Zeros, infinities, NaN, the edges of the range and of the subnormals, and halves."""
+    info = np.finfo(dtype)
+    edges = [0.0, 1.0, 0.5, 1.5, 2.5, 2.0, 3.0, 1e-10, np.inf, info.max, info.tiny, info.smallest_subnormal]
+    logs = [math.log(float(info.max)), math.log(float(info.tiny)), 87.5, 88.7, 89.3, 103.9, 104.1, 127.5, 149.5]
+    one = np.array([1.0], dtype)
+    near = [np.nextafter(one, dtype.type(0))[0], np.nextafter(one, dtype.type(2))[0]]
+    values = np.array([*edges, *logs, *near], dtype)
+    beside = np.concatenate([values, np.nextafter(values, dtype.type(0)), np.nextafter(values, dtype.type(np.inf))])
+    return np.concatenate([beside, -beside, np.array([np.nan], dtype)])
+
+
+def floats(dtype: np.dtype[Any], count: int, seed: int = 0) -> Array:
+    """Random bit patterns (every binade alike), ordinary ranges, and the special values."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 256, size=count * dtype.itemsize, dtype=np.uint8).view(dtype)
+    spans = [rng.uniform(-s, s, count // 4).astype(dtype) for s in (1.2, 12.0, 110.0, 2e5)]
+    return np.concatenate([bits, *spans, special_floats(dtype)])
+
+
+def pairs(dtype: np.dtype[Any], count: int) -> tuple[Array, Array]:
+    """Two arguments: random ones and every pair of special values."""
+    left, right = floats(dtype, count, 1), floats(dtype, count, 2)
+    small = np.random.default_rng(3).permutation(left)
+    grid = np.meshgrid(special_floats(dtype), special_floats(dtype))
+    return np.concatenate([left, small, grid[0].ravel()]), np.concatenate([right, left, grid[1].ravel()])
+
+
+def integers(dtype: np.dtype[Any], count: int = 5000) -> tuple[Array, Array]:
+    """Two arguments: random, small, and every pair of edges, 0 and -1 among them."""
+    rng = np.random.default_rng(4)
+    info = np.iinfo(dtype)
+    random = rng.integers(info.min, info.max, (2, count), dtype, endpoint=True)
+    small = rng.integers(0, 70, (2, count)).astype(dtype)
+    edges = np.array([info.min, info.min + 1, 0, 1, 2, 3, 7, info.max - 1, info.max], dtype)
+    edges = np.concatenate([edges, np.array([-1, -2, -7]).astype(dtype)])
+    grid = np.meshgrid(edges, edges)
+    left = np.concatenate([random[0], random[0], grid[0].ravel()])
+    return left, np.concatenate([random[1], small[1], grid[1].ravel()])
+
+
+# ---- references ------------------------------------------------------------------------------
+
+
+def ulps(got: Array, want: Array) -> Array:
+    """Distance in units of the last place of got's dtype; want has more digits. NaN where one is NaN only."""
+    info = np.finfo(got.dtype)
+    rounded = want.astype(got.dtype)
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    top = want.dtype.type(info.max) * 2
+    wide = np.where(np.isinf(got), np.copysign(top, got), got.astype(want.dtype))
+    bound = np.where(np.isinf(want), np.copysign(top, want), want)
+    space = np.spacing(np.minimum(np.abs(rounded), info.max)).astype(want.dtype)
+    return np.asarray(np.where(same, 0, np.abs(wide - bound) / space), np.float64)
+
+
+def sigmoid(x: Array) -> Array:
+    return np.where(x < 0, np.exp(-np.abs(x)), 1) / (1 + np.exp(-np.abs(x)))
+
+
+UNARY: dict[str, Callable[[Array], Array]] = {
+    **{name: getattr(np, name) for name in ("floor", "ceil", "trunc", "sqrt", "sign", "abs")},
+    **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log2", "log1p")},
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "neg": np.negative,
+    "round": np.rint,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": lambda x: np.array([math.erf(v) for v in x.tolist()]).astype(x.dtype),
+    "sigmoid": sigmoid,
+    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+}
+EXACT = {"floor", "ceil", "trunc", "round", "sign", "abs", "neg"}
+KEEPS_ZERO = EXACT - {"sign", "abs"} | {"sqrt", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf"}
+KEEPS_ZERO |= {"expm1", "log1p"}
+LIMITS = {**dict.fromkeys(EXACT, 0.0), "sqrt": 0.51, "rsqrt": 2.0}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=tag)
+def test_unary_functions_stay_within_4_ulp(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x = floats(dtype, 40000 if dtype.itemsize == 4 else 4000)
+    wide = x.astype(np.float64 if dtype.itemsize == 4 else np.longdouble)
+    results = harness.run([(f"{name}_{tag(dtype)}", [x], dtype) for name in UNARY])
+    bad = []
+    for (name, reference), got in zip(UNARY.items(), results, strict=True):
+        want = reference(wide)
+        error = ulps(got, want)
+        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        if not error[worst] <= LIMITS.get(name, 4.0):
+            bad.append(f"{name}({x[worst]!r}) = {got[worst]!r}, not {want[worst]!r}: {error[worst]:.2f} ULP")
+        zeros = x == 0
+        if name in KEEPS_ZERO and not np.array_equal(np.signbit(got[zeros]), np.signbit(want[zeros])):
+            bad.append(f"{name} loses the sign of zero")
+    assert not bad, "\n".join(bad)
+
+
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "fmod": np.fmod,
+    "mod": np.mod,
+    "floordiv": np.floor_divide,
+    "copysign": np.copysign,
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=tag)
+def test_binary_functions_equal_numpy(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = pairs(dtype, 4000)
+    results = harness.run([(f"{name}_{tag(dtype)}", [x, y], dtype) for name in BINARY])
+    for (name, reference), got in zip(BINARY.items(), results, strict=True):
+        want = reference(x, y)
+        np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=tag)
+def test_pow(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = pairs(dtype, 20000)
+    x = np.concatenate([x, np.abs(x), x])
+    y = np.concatenate([y, np.log2(np.abs(y) + 1), np.rint(np.fmod(y, 8))], dtype=dtype)
+    y[np.isnan(x)] = dtype.type(0.5)
+    got = harness.one(f"pow_{tag(dtype)}", [x, y], dtype)
+    want = np.power(x.astype(np.float64), y) if dtype.itemsize == 4 else np.power(x, y)
+    error = ulps(got, want)
+    worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    assert error[worst] <= 1.0, f"{x[worst]!r} ** {y[worst]!r} = {got[worst]!r}, not {want[worst]!r}"
+    zero = want == 0
+    assert np.array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+
+
+def test_pow_of_nan(harness: Harness) -> None:
+    x = np.array([np.nan, np.nan, 1.0, 2.0, -1.0], np.float32)
+    y = np.array([0.0, 1.0, np.nan, np.nan, np.nan], np.float32)
+    np.testing.assert_array_equal(harness.one("pow_f32", [x, y], "f4"), np.power(x, y))
+
+
+# ---- comparisons, selection, casts --------------------------------------------------------------
+
+
+COMPARE = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+COMPARE |= {"eq": np.equal, "ne": np.not_equal}
+
+
+def arguments(dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Two arguments of any dtype."""
+    if dtype.kind == "b":
+        flags = np.random.default_rng(6).integers(0, 2, (2, 1003)).astype(bool)
+        return flags[0], flags[1]
+    return pairs(dtype, 1000) if dtype.kind == "f" else integers(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTS, ids=tag)
+def test_comparisons_and_select(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = arguments(dtype)
+    y[::7] = x[::7]
+    results = harness.run([(f"{name}_{tag(dtype)}", [x, y], np.dtype(bool)) for name in COMPARE])
+    for (name, reference), got in zip(COMPARE.items(), results, strict=True):
+        np.testing.assert_array_equal(got, reference(x, y), err_msg=name)
+    x[::3] = 0
+    chosen = harness.one(f"select_{tag(dtype)}", [x, y], dtype)
+    np.testing.assert_array_equal(chosen, np.where(x != 0, x, y))
+
+
+def test_logic(harness: Harness) -> None:
+    x, y = np.random.default_rng(5).integers(0, 2, (2, 1003)).astype(bool)
+    names = {"and": x & y, "or": x | y, "xor": x ^ y, "eq": x == y, "ne": x != y}
+    for name, want in names.items():
+        np.testing.assert_array_equal(harness.one(f"{name}_bool", [x, y], bool), want, err_msg=name)
+    np.testing.assert_array_equal(harness.one("not_bool", [x], bool), ~x)
+    np.testing.assert_array_equal(harness.one("select_bool", [x, y], bool), x | y)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=tag)
+def test_isnan_isinf(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x = floats(dtype, 1000)
+    np.testing.assert_array_equal(harness.one(f"isnan_{tag(dtype)}", [x], bool), np.isnan(x))
+    np.testing.assert_array_equal(harness.one(f"isinf_{tag(dtype)}", [x], bool), np.isinf(x))
+
+
+def cast(x: Array, to: np.dtype[Any]) -> Array:
+    """numpy's cast, but floats saturate to integers and NaN gives 0."""
+    if x.dtype.kind != "f" or to.kind not in "iu":
+        return x.astype(to)
+    info = np.iinfo(to)
+    whole = [0 if math.isnan(v) else v if math.isinf(v) else int(v) for v in x.tolist()]
+    return np.array([int(min(max(v, info.min), info.max)) for v in whole], to)
+
+
+@pytest.mark.parametrize("source", [*FLOATS, *INTS, np.dtype(bool)], ids=tag)
+def test_casts(harness: Harness, source: np.dtype[Any]) -> None:
+    x = arguments(source)[0]
+    if source.kind == "f":
+        edges = np.array([s * 2.0**k for k in (7, 8, 15, 16, 31, 32, 63, 64) for s in (1, -1)], source)
+        beside = [np.nextafter(edges, source.type(0)), np.nextafter(edges, source.type(2) * edges)]
+        x = np.concatenate([x, edges, *beside, edges - source.type(0.5), np.trunc(x) % 300])
+    targets: list[np.dtype[Any]] = [*FLOATS, *INTS, np.dtype(bool)]
+    results = harness.run([(f"cast_{tag(source)}_{tag(to)}", [x], to) for to in targets])
+    for to, got in zip(targets, results, strict=True):
+        want = cast(x, to)
+        np.testing.assert_array_equal(got, want, err_msg=tag(to))
+
+
+# ---- integers ------------------------------------------------------------------------------------
+
+
+def truncated(x: Array, y: Array) -> Array:
+    q, r = np.floor_divide(x, y), np.mod(x, y)
+    return np.where((r != 0) & ((x < 0) != (y < 0)), q + 1, q).astype(x.dtype)
+
+
+def shift(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    def reference(x: Array, y: Array) -> Array:
+        width = 8 * x.dtype.itemsize
+        inside = (y >= 0) & (y < width)
+        return np.where(inside, function(x, np.where(inside, y, 0).astype(x.dtype)), 0).astype(x.dtype)
+
+    return reference
+
+
+INTEGER: dict[str, Callable[[Array, Array], Array]] = {
+    **{name: BINARY[name] for name in ("add", "sub", "mul", "max", "min", "mod", "fmod", "floordiv")},
+    "div": truncated,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": shift(np.left_shift),
+    "shr": shift(np.right_shift),
+}
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=tag)
+def test_integer_functions_wrap_and_never_trap(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = integers(dtype)
+    for name, reference in INTEGER.items():
+        got = harness.one(f"{name}_{tag(dtype)}", [x, y], dtype)
+        np.testing.assert_array_equal(got, reference(x, y), err_msg=name)
+    for name, unary in {"neg": np.negative, "abs": np.abs, "sign": np.sign, "not": np.invert}.items():
+        got = harness.one(f"{name}_{tag(dtype)}", [x], dtype)
+        np.testing.assert_array_equal(got, unary(x), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=tag)
+def test_integer_pow(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = integers(dtype)
+    y &= dtype.type(np.iinfo(dtype).max)
+    got = harness.one(f"pow_{tag(dtype)}", [x, y], dtype)
+    np.testing.assert_array_equal(got, np.power(x, y))
+    if dtype.kind == "i":
+        base, minus = np.array([0, 1, -1, -1, 2], dtype), np.array([-1, -2, -3, -4, -1], dtype)
+        got = harness.one(f"pow_{tag(dtype)}", [base, minus], dtype)
+        np.testing.assert_array_equal(got, [0, 1, -1, 1, 0])
+
+
+# ---- memory, storage types, reductions -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTS, np.dtype(bool)], ids=tag)
+@pytest.mark.parametrize("count", [1, 3, 7, 16, 61])
+def test_load_store_gather_scatter(harness: Harness, dtype: np.dtype[Any], count: int) -> None:
+    x = np.arange(count).astype(dtype)
+    np.testing.assert_array_equal(harness.one(f"memory_{tag(dtype)}", [x], dtype), x)
+
+
+def test_f16_storage(harness: Harness) -> None:
+    every = np.arange(65536, dtype=np.uint16)
+    np.testing.assert_array_equal(harness.one("load_f16", [every], "f4"), every.view(np.float16).astype(np.float32))
+    halves = every.view(np.float16)
+    halves = halves[np.isfinite(halves)].astype(np.float32)
+    middle = np.concatenate([halves, halves * np.float32(1 + 2.0**-11), halves * np.float32(1 + 2.0**-11 + 2.0**-20)])
+    x = np.concatenate([floats(np.dtype("f4"), 20000), middle, middle + np.float32(2.0**-25)])
+    want = x.astype(np.float16)
+    np.testing.assert_array_equal(harness.one("store_f16", [x], "f2"), want)
+    np.testing.assert_array_equal(harness.one("as_f16", [x], "f4"), want.astype(np.float32))
+    kept = harness.one("memory_f16", [every], "u2")
+    finite = ~np.isnan(every.view(np.float16))
+    np.testing.assert_array_equal(kept[finite], every[finite])
+
+
+def test_bf16_storage(harness: Harness) -> None:
+    every = np.arange(65536, dtype=np.uint16)
+    loaded = harness.one("load_bf16", [every], "f4")
+    np.testing.assert_array_equal(loaded, (every.astype(np.uint32) << 16).view(np.float32))
+    x = floats(np.dtype("f4"), 20000)
+    bits = x.view(np.uint32).astype(np.uint64)
+    want = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    got = harness.one("store_bf16", [x], "u2")
+    number = ~np.isnan(x)
+    np.testing.assert_array_equal(got[number], want[number])
+    assert np.isnan((got[~number].astype(np.uint32) << 16).view(np.float32)).all()
+    np.testing.assert_array_equal(harness.one("as_bf16", [x], "f4"), (got.astype(np.uint32) << 16).view(np.float32))
+
+
+FOLDS: dict[str, Callable[[Array, Array], Array]] = {
+    "hsum": np.add,
+    "hprod": np.multiply,
+    "hmax": np.maximum,
+    "hmin": np.minimum,
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTS, ids=tag)
+def test_reductions_fold_by_halves(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x = arguments(dtype)[0]
+    x = x[: x.size // harness.lanes * harness.lanes]
+    for name, function in FOLDS.items():
+        want = x.reshape(-1, harness.lanes)
+        while want.shape[1] > 1:
+            half = want.shape[1] // 2
+            want = function(want[:, :half], want[:, half:])
+        got = harness.one(f"{name}_{tag(dtype)}", [x], dtype)[: want.size]
+        np.testing.assert_array_equal(got, want[:, 0], err_msg=name)
+
+
+def test_fma(harness: Harness) -> None:
+    x, y = np.random.default_rng(7).uniform(-1, 1, (2, 1003)).astype(np.float32)
+    got = harness.one("fma_f32", [x, y, x + 1], "f4")
+    np.testing.assert_allclose(got, x.astype(np.float64) * y + (x + 1), rtol=1e-5, atol=1e-7)
