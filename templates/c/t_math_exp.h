@@ -1,7 +1,8 @@
 /* exp, log and what is built from them, f32, at most 4 ULP, without branches.
  *
  * The polynomials are minimax fits (weighted least squares, coefficients rounded to float in
- * turn) on the reduced interval named beside each.  Nothing here needs fused multiply-add to
+ * turn) on the reduced interval named beside each; those on a long path are summed in pairs
+ * (Estrin), since latency bounds a loop over one register at a time.  Nothing here needs fused multiply-add to
  * be right; contraction only makes it faster.
  */
 #ifndef T_MATH_EXP_H
@@ -44,11 +45,8 @@ T_FN f32v t_exp_reduce_(f32v x, i32v *n) {
 
 /* e^r - 1 - r on |r| <= ln2/2, error 2^-28 of e^r */
 T_FN f32v t_exp_tail_(f32v r) {
-    f32v p = r * 1.381893875e-3f + 8.368703537e-3f;
-    p = p * r + 4.166828841e-2f;
-    p = p * r + 1.666652113e-1f;
-    p = p * r + 4.999999404e-1f;
-    return p * (r * r);
+    f32v z = r * r, p01 = r * 1.666652113e-1f + 4.999999404e-1f, p23 = r * 8.368703537e-3f + 4.166828841e-2f;
+    return ((z * 1.381893875e-3f + p23) * z + p01) * z;
 }
 
 /* e^x * 2^shift; right where the result is subnormal or e^x alone overflows. */
@@ -98,14 +96,10 @@ T_FN f32v t_log_reduce_(f32v x, f32v *k) {
 /* log(1 + f) - f on the interval above, error 2^-27 of log(1 + f); low is added to it early. */
 T_FN f32v t_log_tail_(f32v f, f32v low) {
     f32v z = f * f;
-    f32v p = f * -7.636449486e-2f + 1.276620775e-1f;
-    p = p * f + -1.316146404e-1f;
-    p = p * f + 1.420117617e-1f;
-    p = p * f + -1.662319005e-1f;
-    p = p * f + 2.000125051e-1f;
-    p = p * f + -2.500082552e-1f;
-    p = p * f + 3.333333135e-1f;
-    return (p * f * z + low) - 0.5f * z;
+    f32v p01 = f * -2.500082552e-1f + 3.333333135e-1f, p23 = f * -1.662319005e-1f + 2.000125051e-1f;
+    f32v p45 = f * -1.316146404e-1f + 1.420117617e-1f, p67 = f * -7.636449486e-2f + 1.276620775e-1f;
+    f32v p = (p67 * z + p45) * (z * z) + (p23 * z + p01);
+    return (p * (f * z) + low) - 0.5f * z;
 }
 
 T_FN f32v t_log_finish_(f32v f, f32v k) {
@@ -131,15 +125,21 @@ T_FN f32v t_log2_f32(f32v x) {
     return t_log_special_(x, k + (f + (f * 0.442695040888963407f + tail * T_LOG2E)));
 }
 
-/* log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction. */
-T_FN f32v t_log1p_f32(f32v x) {
-    f32v u = 1.0f + x, k;
+/* log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction. For
+ * finite x > -1, and NaN. */
+T_FN f32v t_log1p_core_(f32v x, f32v u) {
+    f32v k;
     f32v lost = t_blend_f32_((i32v)(u >= 2.0f), 1.0f - (u - x), x - (u - 1.0f));
     f32v f = t_log_reduce_(u, &k);
     /* Nothing of weight is lost beyond 2^24, where 2^-k would leave the exponent's range. */
     i32v n = T_CONV(t_clamp_f32(k, -25.0f, 100.0f), i32);
     f += lost * t_pow2_((i32v){0} - n);
-    f32v r = t_log_special_(u, t_log_finish_(f, k));
+    return t_log_finish_(f, k);
+}
+
+T_FN f32v t_log1p_f32(f32v x) {
+    f32v u = 1.0f + x;
+    f32v r = t_log_special_(u, t_log1p_core_(x, u));
     return t_blend_f32_((i32v)(t_abs_f32(x) < 0x1p-25f), x, r);
 }
 
@@ -198,7 +198,8 @@ T_FN f32v t_sigmoid_f32(f32v x) {
 /* log(1 + e^x) */
 T_FN f32v t_softplus_f32(f32v x) {
     f32v positive = t_blend_f32_((i32v)(x > 0.0f), x, t_splat_f32(0));
-    return positive + t_log1p_f32(t_exp_f32(-t_abs_f32(x)));
+    f32v e = t_exp_f32(-t_abs_f32(x));
+    return positive + t_log1p_core_(e, 1.0f + e);
 }
 
 /* |x| < 1: x + x P(x^2), error 2^-29; else 1 - e^Q(|x|), Q = log(erfc) on [1, 4], beyond
@@ -211,12 +212,9 @@ T_FN f32v t_erf_f32(f32v x) {
     p = p * z + 1.128361821e-1f;
     p = p * z + -3.761262894e-1f;
     p = p * z + 1.283791661e-1f;
-    f32v q = a * 1.856994058e-4f + -2.940882463e-3f;
-    q = q * a + 2.181060053e-2f;
-    q = q * a + -1.030487865e-1f;
-    q = q * a + -6.382120848e-1f;
-    q = q * a + -1.127048492e+0f;
-    q = q * a + -3.515695571e-4f;
+    f32v b = a * a, q01 = a * -1.127048492e+0f + -3.515695571e-4f, q23 = a * -1.030487865e-1f + -6.382120848e-1f;
+    f32v q45 = a * -2.940882463e-3f + 2.181060053e-2f;
+    f32v q = (b * 1.856994058e-4f + q45) * (b * b) + (q23 * b + q01);
     f32v far = t_copysign_f32(1.0f - t_exp_f32(q), x);
     return t_blend_f32_((i32v)(a < 1.0f), x + x * p, far);
 }

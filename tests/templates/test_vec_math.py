@@ -23,8 +23,8 @@ COMPILERS = [name for name in ("clang-19", "clang", "gcc") if shutil.which(name)
 CLANG = next((name for name in COMPILERS if name.startswith("clang")), None)
 GCC = "gcc" if "gcc" in COMPILERS else None
 
-INTS = [np.dtype(name) for name in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
-FLOATS = [np.dtype("f4"), np.dtype("f8")]
+INTS: list[np.dtype[Any]] = [np.dtype(name) for name in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
+FLOATS: list[np.dtype[Any]] = [np.dtype("f4"), np.dtype("f8")]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -148,7 +148,8 @@ def ulps(got: Array, want: Array) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    return np.where(x < 0, np.exp(-np.abs(x)), 1) / (1 + np.exp(-np.abs(x)))
+    e = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, e, 1) / (1 + e))
 
 
 UNARY: dict[str, Callable[[Array], Array]] = {
