@@ -1,1 +1,37 @@
+"""The passes over a graph, and the pipelines that order them."""
 
+from __future__ import annotations
+
+from ..graph import Graph
+from ..options import CompileOptions
+from . import dead_code, decompose, fold_constants
+from .manager import (
+    PASSES,
+    Observer,
+    PassRecord,
+    Pipeline,
+    Repeat,
+    Step,
+    graph_pass,
+    pipeline_of,
+    read_pipeline,
+    run_pipeline,
+)
+
+__all__ = [
+    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "dead_code", "decompose", "fold_constants",
+    "graph_pass", "optimise", "pipeline_of", "read_pipeline", "run_pipeline",
+]  # fmt: skip
+
+
+def optimise(graph: Graph, options: CompileOptions, observer: Observer | None = None) -> list[PassRecord]:
+    """Run the pipeline that the options ask for on a graph, in place.
+
+    Returns:
+        A record for each pass that ran.
+
+    Raises:
+        ConfigError: when a pipeline, a rule or a switch is wrong.
+        InternalError: when a pass leaves the graph broken.
+    """
+    return run_pipeline(graph, pipeline_of(options), options, observer)

@@ -1,0 +1,83 @@
+"""Small graphs for the tests of passes, written in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from torshc.expr import DTYPES, as_expr, parse_dim
+from torshc.graph import Builder, Graph, TensorType, Value
+from torshc.graph.text import graph_text
+from torshc.ops import REGISTRY, Op
+from torshc.options import CompileOptions
+
+OPTIONS = CompileOptions()
+
+
+def op(name: str, domain: str = "", **fields: Any) -> Op:
+    return REGISTRY[domain, name](**fields)
+
+
+class Model:
+    """A graph under construction: ``x = m.input(...)``, ``y = m("Add", x, 1.0)``, ``m.done(y)``."""
+
+    def __init__(self) -> None:
+        self.graph = Graph("test")
+        self.builder = Builder(self.graph)
+
+    def input(self, *shape: int | str, dtype: str = "f32", name: str = "") -> Value:
+        dims = tuple(parse_dim(d) if isinstance(d, str) else as_expr(d) for d in shape)
+        value = self.graph.new_value(TensorType(DTYPES[dtype], dims), name or f"x{len(self.graph.inputs)}")
+        self.graph.inputs.append(value)
+        return value
+
+    def const(self, array: Any, dtype: str = "f32") -> Value:
+        return self.graph.constant(np.asarray(array, dtype=DTYPES[dtype].numpy))
+
+    def __call__(self, name: str, *inputs: Value | float | None, domain: str = "", **fields: Any) -> Value:
+        return self.all(name, *inputs, domain=domain, **fields)[0]
+
+    def all(self, name: str, *inputs: Value | float | None, domain: str = "", **fields: Any) -> list[Value]:
+        like = next((v for v in inputs if isinstance(v, Value)), None)
+        values = [v if isinstance(v, Value | None) else self.builder.constant(v, like) for v in inputs]
+        return self.builder.add(op(name, domain, **fields), values)
+
+    def done(self, *outputs: Value) -> Graph:
+        self.graph.outputs = list(outputs)
+        self.graph.output_names = [f"y{k}" for k in range(len(outputs))]
+        return self.graph
+
+
+def dims(*shape: int | str) -> tuple[Any, ...]:
+    return tuple(parse_dim(d) if isinstance(d, str) else as_expr(d) for d in shape)
+
+
+def text(graph: Graph) -> str:
+    """The graph without the model's names, one line each."""
+    return graph_text(graph, names=False)
+
+
+def lines(expected: str) -> str:
+    return "\n".join(line.strip() for line in expected.strip().splitlines()) + "\n"
+
+
+def names(graph: Graph) -> list[str]:
+    return [n.op.name for n in graph.nodes]
+
+
+def random_inputs(graph: Graph, seed: int = 0, positive: bool = False) -> dict[Value, np.ndarray[Any, Any]]:
+    """Random contents for inputs of static shape."""
+    rng = np.random.default_rng(seed)
+    out: dict[Value, np.ndarray[Any, Any]] = {}
+    for v in graph.inputs:
+        shape: Sequence[int] = v.type.static_shape or ()
+        if v.dtype.is_float:
+            array = rng.standard_normal(shape)
+            out[v] = (np.abs(array) + 0.1 if positive else array).astype(v.dtype.numpy)
+        elif v.dtype.is_int:
+            out[v] = rng.integers(0 if v.dtype.kind == "u" else -5, 6, shape).astype(v.dtype.numpy)
+        else:
+            out[v] = rng.integers(0, 2, shape).astype(np.bool_)
+    return out

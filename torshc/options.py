@@ -1,0 +1,170 @@
+"""What a compilation is asked for: one frozen dataclass, checked when it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError, did_you_mean
+
+FUSION_MODES = ("none", "conservative", "default", "aggressive")
+EMIT_KINDS = ("source", "objects", "bundle")
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,=")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Options of a compilation.
+
+    Attributes:
+        target: name of the target ("c").
+        opt_level: 0 (each node a kernel of its own) to 3.
+        mcpu: processor to compile for, a name that the compiler knows, or "native".
+        arch: architecture where a target has several (a GPU's), empty for the default.
+        shapes: input name to its dimensions, which pin symbolic ones; a string names a symbol anew, None leaves one.
+        fusion: how far nodes are joined into kernels: "none", "conservative", "default", "aggressive".
+        max_fusion_size: largest number of nodes in one kernel.
+        pipeline: a pipeline file in place of that of the optimisation level.
+        rules: further files of rewrites.
+        passes: pass name to True (on) or False (off), overriding the pipeline.
+        jobs: compilers that run at once; 0 means one a processor.
+        cache: use the kernel cache.
+        workdir: folder for intermediate files; a temporary one when None.
+        keep_intermediates: leave the intermediate files where they are.
+        dump: folder for the graph's text after each pass that changed it.
+        embed_weights: put the weights inside the library.
+        profile: let the library time its kernels.
+        cc: the C compiler to use; found by itself when empty.
+        emit: "source", "objects" or "bundle".
+        fallback: allow a target to hand kernels that it lacks to the C target.
+        threads: threads that the library uses unless its caller says otherwise; 0 means one a processor.
+
+    Raises:
+        ConfigError: when a field has a value that it cannot have.
+    """
+
+    target: str = "c"
+    opt_level: int = 3
+    mcpu: str = "native"
+    arch: str = ""
+    shapes: Mapping[str, tuple[int | str | None, ...]] = field(default_factory=dict)
+    fusion: str = "default"
+    max_fusion_size: int = 64
+    pipeline: Path | None = None
+    rules: tuple[Path, ...] = ()
+    passes: Mapping[str, bool] = field(default_factory=dict)
+    jobs: int = 0
+    cache: bool = True
+    workdir: Path | None = None
+    keep_intermediates: bool = False
+    dump: Path | None = None
+    embed_weights: bool = False
+    profile: bool = False
+    cc: str = ""
+    emit: str = "bundle"
+    fallback: bool = False
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        _choice("fusion", self.fusion, FUSION_MODES)
+        _choice("emit", self.emit, EMIT_KINDS)
+        _between("opt_level", self.opt_level, 0, 3)
+        _between("max_fusion_size", self.max_fusion_size, 1, 4096)
+        _between("jobs", self.jobs, 0, 1024)
+        _between("threads", self.threads, 0, 1024)
+        for name in ("target", "mcpu", "arch"):
+            # These become words of a compiler's command line and parts of file names.
+            value = getattr(self, name)
+            if not isinstance(value, str) or value.startswith("-") or not _SAFE.issuperset(value):
+                raise ConfigError(f"{name} {value!r} holds characters that no {name} has")
+        for name, shape in self.shapes.items():
+            _check_shape(name, shape)
+
+    @classmethod
+    def create(cls, **fields: Any) -> CompileOptions:
+        """Options from keywords; paths may be strings.
+
+        Raises:
+            ConfigError: for an unknown keyword, with what was meant.
+        """
+        known = [f.name for f in dataclasses.fields(cls)]
+        for name in fields:
+            if name not in known:
+                raise ConfigError(
+                    f"there is no option {name!r}{did_you_mean(name, known)}", f"known: {', '.join(known)}"
+                )
+        for name in ("pipeline", "workdir", "dump"):
+            if fields.get(name) is not None:
+                fields[name] = Path(fields[name])
+        if "rules" in fields:
+            given = fields["rules"]
+            fields["rules"] = tuple(Path(p) for p in ([given] if isinstance(given, str | Path) else given or ()))
+        if "shapes" in fields:
+            fields["shapes"] = {n: tuple(s) for n, s in (fields["shapes"] or {}).items()}
+        return cls(**fields)
+
+    @property
+    def workers(self) -> int:
+        """Number of compilers to run at once."""
+        return self.jobs or os.cpu_count() or 1
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int | str | None, ...]]:
+    """An input's name and dimensions from ``name:1x3x224x224``; ``?`` leaves a dimension as it is.
+
+    The last colon divides, as names may hold colons. An empty list of dimensions is a scalar.
+
+    Raises:
+        ConfigError: when the text is not of this form.
+
+    >>> parse_shape("x:1x3xheight")
+    ('x', (1, 3, 'height'))
+    """
+    name, colon, dims = text.rpartition(":")
+    if not colon or not name:
+        raise ConfigError(f"{text!r} is no shape", "write name:1x3x224x224")
+    parts = dims.split("x") if dims else []
+    if any(not p for p in parts):
+        raise ConfigError(f"{text!r} has an empty dimension", "write name:1x3x224x224")
+    shape = tuple(int(p) if p.isdecimal() and p.isascii() else None if p == "?" else p for p in parts)
+    _check_shape(name, shape)
+    return name, shape
+
+
+def parse_switch(text: str) -> tuple[str, bool]:
+    """A pass's name and whether it runs, from ``name=on`` or ``name=off``.
+
+    Raises:
+        ConfigError: when the text is not of this form.
+
+    >>> parse_switch("fold_constants=off")
+    ('fold_constants', False)
+    """
+    name, _, state = text.partition("=")
+    if state not in ("on", "off") or not name:
+        raise ConfigError(f"{text!r} is no switch", "write NAME=on or NAME=off")
+    return name, state == "on"
+
+
+def _check_shape(name: str, shape: Sequence[int | str | None]) -> None:
+    for d in shape:
+        if isinstance(d, bool) or not isinstance(d, int | str | None):
+            raise ConfigError(f"the shape of {name!r} holds {d!r}, which is no dimension")
+        if isinstance(d, int) and not 0 <= d < 2**48:
+            raise ConfigError(f"the shape of {name!r} holds {d}, which is out of range")
+        if isinstance(d, str) and not d.isidentifier():
+            raise ConfigError(f"the shape of {name!r} holds {d!r}, which is neither a size nor a name")
+
+
+def _choice(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name} cannot be {value!r}{did_you_mean(str(value), known)}", f"one of: {', '.join(known)}")
+
+
+def _between(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}, but must be a whole number from {low} to {high}")

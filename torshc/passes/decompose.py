@@ -1,0 +1,38 @@
+"""Write composite operators as graphs of simpler ones."""
+
+from __future__ import annotations
+
+from ..errors import InternalError
+from ..graph import Graph, Patch
+from ..options import CompileOptions
+from .manager import graph_pass
+from .walk import Site, walk
+
+_DEPTH = 8  # composites may be made of composites, but not without end
+
+
+@graph_pass("decompose")
+def decompose(graph: Graph, options: CompileOptions) -> bool:
+    """Replace each composite by what it is made of.
+
+    Before::
+
+        %1 = GlobalMaxPool(%0)
+
+    After::
+
+        %1 = ReduceMax[axes=(2, 3)](%0)
+    """
+    changed = False
+    for _ in range(_DEPTH):
+        if not walk(graph, _rule, "decompose"):
+            return changed
+        changed = True
+    raise InternalError("decompose: a composite operator is made of itself")
+
+
+def _rule(site: Site) -> Patch | None:
+    if site.node.op.family != "composite":
+        return None
+    outputs = site.node.op.decompose(site.builder, site.node.inputs)
+    return None if outputs is None else site.replace(*outputs)

@@ -1,0 +1,62 @@
+"""Evaluate at compile time what depends on constants alone."""
+
+from __future__ import annotations
+
+from ..expr import as_int
+from ..graph import Graph, Node, Patch
+from ..options import CompileOptions
+from .interpret import CannotEvaluate, run_node
+from .manager import graph_pass
+from .walk import Site, walk
+
+_MIB = 1 << 20
+_WORK = 1 << 30  # elements that a reduction may visit
+
+
+@graph_pass("fold_constants")
+def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 256, growth_mib: int = 1) -> bool:
+    """Replace nodes of constants by their results.
+
+    A result above `budget_mib` is left to run time; so is one above `growth_mib` that is larger than its operands
+    together, such as a broadcast zero: a constant would only make the weights larger.
+
+    Before::
+
+        %1 = Transpose[perm=(1, 0)](@0:f32[64, 32])
+
+    After::
+
+        @1:f32[32, 64]
+    """
+
+    def rule(site: Site) -> Patch | None:
+        node = site.node
+        if any(v.const is None for v in node.operands) or not _affordable(node, budget_mib * _MIB, growth_mib * _MIB):
+            return None
+        try:
+            arrays = run_node(node, [None if v is None else v.const for v in node.inputs])
+        except CannotEvaluate:
+            return None
+        for array in arrays:
+            array.flags.writeable = False
+        return site.replace(*(graph.constant(a) for a in arrays))
+
+    return walk(graph, rule, "fold_constants")
+
+
+def _affordable(node: Node, budget: int, growth: int) -> bool:
+    made = [as_int(v.type.nbytes) for v in node.outputs]
+    if any(n is None for n in made):
+        return False
+    total = sum(n for n in made if n is not None)
+    read = sum(v.const.nbytes for v in node.operands if v.const is not None)
+    if total > budget or (total > growth and total > 2 * read):
+        return False
+    nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
+    for v, nest in zip(node.outputs, nests, strict=True):
+        steps = as_int(v.type.size) or 0
+        for e in nest.reduce if nest is not None else ():
+            steps *= as_int(e) or 0
+        if steps > min(_WORK, budget):
+            return False
+    return True

@@ -1,0 +1,255 @@
+"""A NumPy interpreter of operators: folds constants, and is the reference in the tests of rewrites.
+
+A nest runs as a whole: each loop variable is a vector along a dimension of its own, so that a scalar expression
+becomes a few NumPy calls. Reads at affine indices are strided views, without a copy. Heavy operators go to the onnx
+package's reference evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedError
+from ..expr import BOOL, FUNCTIONS, DType, Expr, acc, as_int, axis, const, load
+from ..expr.index import poly_of
+from ..graph import Builder, Graph, Node, Value
+from ..ops import Nest
+
+Array = np.ndarray[Any, Any]
+_HEAVY = ("gemm", "conv", "conv_transpose", "recurrent")
+
+
+class CannotEvaluate(Exception):
+    """The operator or a size of it is not known at compile time."""
+
+
+def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
+    """The results of a node.
+
+    Args:
+        arrays: contents of its inputs, None where one is absent. Their shapes are the inputs' static shapes.
+
+    Returns:
+        An array for each output; it may be a view of an input, so neither may be written to.
+
+    Raises:
+        CannotEvaluate: when a shape is symbolic, or no form of the operator can be evaluated here.
+    """
+    if any(v.type.static_shape is None for v in (*node.operands, *node.outputs)):
+        raise CannotEvaluate(node.op.name)
+    nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
+    with np.errstate(all="ignore"):
+        if all(n is not None for n in nests):
+            return [_run_nest(node, k, n, arrays) for k, n in enumerate(nests) if n is not None]
+        if node.op.family in _HEAVY:
+            return _run_reference(node, arrays)
+        return _run_parts(node, arrays)
+
+
+def run_graph(graph: Graph, inputs: Mapping[Value, Array]) -> list[Array]:
+    """The outputs of a graph whose shapes are static, for tests.
+
+    Raises:
+        UnsupportedError: when a node cannot be evaluated.
+    """
+    return _run_nodes(graph.nodes, graph.outputs, dict(inputs))
+
+
+def _run_nodes(nodes: Sequence[Node], outputs: Sequence[Value], known: dict[Value, Array]) -> list[Array]:
+    def contents(v: Value) -> Array:
+        return v.const if v.const is not None else known[v]
+
+    for node in nodes:
+        try:
+            results = run_node(node, [None if v is None else contents(v) for v in node.inputs])
+        except CannotEvaluate as e:
+            raise UnsupportedError([f"{node.describe()} cannot be evaluated here"]) from e
+        known.update(zip(node.outputs, results, strict=True))
+    return [contents(v) for v in outputs]
+
+
+def _run_parts(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
+    """A composite through what it is made of."""
+    scratch = Graph()
+    stand_ins = [None if v is None else scratch.new_value(v.type) for v in node.inputs]
+    known: dict[Value, Array] = {}
+    for stand_in, v, array in zip(stand_ins, node.inputs, arrays, strict=True):
+        if stand_in is not None and v is not None and array is not None:
+            stand_in.data = v.data
+            known[stand_in] = array
+    outputs = node.op.decompose(Builder(scratch), stand_ins)
+    if outputs is None:
+        raise CannotEvaluate(node.op.name)
+    try:
+        return _run_nodes(scratch.nodes, outputs[: len(node.outputs)], known)
+    except UnsupportedError as e:
+        raise CannotEvaluate(node.op.name) from e
+
+
+def _run_reference(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"i{k}" if a is not None else "" for k, a in enumerate(arrays)]
+    results = [f"o{k}" for k in range(len(node.outputs))]
+    attributes = {k: v for k, v in node.op.attributes().items() if v is not None}
+    proto = onnx.helper.make_node(node.op.name, names, results, **attributes)
+    feeds = {n: np.ascontiguousarray(a) for n, a in zip(names, arrays, strict=True) if a is not None}
+    try:
+        made = ReferenceEvaluator(proto).run(None, feeds)
+    except (ValueError, TypeError, RuntimeError, NotImplementedError, IndexError, KeyError) as e:
+        raise CannotEvaluate(node.op.name) from e
+    return [np.asarray(m).astype(v.dtype.numpy, copy=False) for m, v in zip(made, node.outputs, strict=True)]
+
+
+def _run_nest(node: Node, output: int, nest: Nest, arrays: Sequence[Array | None]) -> Array:
+    value = node.outputs[output]
+    shape = value.type.static_shape
+    inner = tuple(as_int(e) for e in nest.reduce)
+    if shape is None or any(e is None for e in inner):
+        raise CannotEvaluate(node.op.name)
+    extents = (*shape, *(e for e in inner if e is not None))
+    axes = tuple(axis(f"i{k}", e) for k, e in enumerate(extents))
+    # A dimension of 1 has but one index; as a constant it simplifies what is built on it.
+    places = tuple(const(0) if e == 1 else a for a, e in zip(axes, extents, strict=True))
+    at, within = places[: len(shape)], places[len(shape) :]
+    tensors: dict[int, Array] = {k: a for k, a in enumerate(arrays) if a is not None}
+
+    def read(k: int, index: tuple[Expr, ...]) -> Expr:
+        v = node.inputs[k]
+        if v is None or k not in tensors:
+            raise CannotEvaluate(node.op.name)
+        return load(k, index, _compute(v.dtype))
+
+    evaluator = _Evaluator(axes, extents, tensors)
+    result = evaluator.value(nest.body(at, within, read))
+    if inner:
+        result = _reduce(np.broadcast_to(result, extents), nest.combine, len(shape))
+    if nest.finish is not None:
+        dtype = nest.body(at, within, read).dtype
+        outer = _Evaluator(axes[: len(shape)], shape, tensors)
+        total = acc("total", dtype)
+        outer.memo[total] = result
+        result = outer.value(nest.finish(total, at, read))
+    return np.broadcast_to(result, shape).astype(value.dtype.numpy, copy=False)
+
+
+def _compute(dtype: DType) -> DType:
+    from ..expr import DTYPES
+
+    return DTYPES[dtype.compute]
+
+
+def _reduce(terms: Array, combine: str, rank: int) -> Array:
+    inner = tuple(range(rank, terms.ndim))
+    function = FUNCTIONS[combine].numpy
+    if combine == "add":
+        return np.asarray(np.add.reduce(terms, axis=inner, dtype=terms.dtype))
+    if combine == "mul":
+        return np.asarray(np.multiply.reduce(terms, axis=inner, dtype=terms.dtype))
+    info: Any = None if terms.dtype.kind in "fb" else np.iinfo(terms.dtype)
+    low, high = (
+        (-np.inf, np.inf) if terms.dtype.kind == "f" else (False, True) if info is None else (info.min, info.max)
+    )
+    return np.asarray(function.reduce(terms, axis=inner, initial=low if combine == "max" else high))  # type: ignore[attr-defined]
+
+
+class _Evaluator:
+    """Evaluates scalar expressions over all loop variables at once.
+
+    Results have a dimension for each loop variable, of size 1 where they do not depend on it.
+    """
+
+    def __init__(self, axes: Sequence[Expr], extents: Sequence[int], tensors: Mapping[int, Array]) -> None:
+        self.place = {a: k for k, a in enumerate(axes)}
+        self.extents = extents
+        self.tensors = tensors
+        self.memo: dict[Expr, Array] = {}
+
+    def value(self, root: Expr) -> Array:
+        """The expression's values."""
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            # The indices of a load are evaluated by the load, and only when it is no view.
+            below = () if e.op in ("load", "axis") else e.args
+            pending = [a for a in below if a not in self.memo]
+            if pending:
+                stack.extend(pending)
+                continue
+            if e not in self.memo:
+                self.memo[e] = self._one(e)
+            stack.pop()
+        return self.memo[root]
+
+    def _one(self, e: Expr) -> Array:
+        if e.op == "const":
+            return np.asarray(e.data, dtype=e.dtype.numpy).reshape((1,) * len(self.extents))
+        if e.op == "axis":
+            shape = [1] * len(self.extents)
+            shape[self.place[e]] = self.extents[self.place[e]]
+            return np.arange(shape[self.place[e]]).reshape(shape)
+        if e.op == "load":
+            return self._load(e)
+        if e.op == "dim" or e.op == "acc":
+            raise CannotEvaluate(str(e.data))
+        xs = [self.memo[a] for a in e.args]
+        if e.op == "select":
+            return np.where(xs[0], xs[1], xs[2])
+        if e.op == "cast":
+            return _cast(xs[0], e.dtype)
+        if e.op in ("add", "mul") and len(xs) > 2:
+            total = xs[0]
+            for x in xs[1:]:
+                total = FUNCTIONS[e.op].numpy(total, x)
+            return total
+        return np.asarray(FUNCTIONS[e.op].numpy(*xs)).astype(e.dtype.numpy, copy=False)
+
+    def _load(self, e: Expr) -> Array:
+        source = self.tensors[e.data]  # type: ignore[index]  # the key of a load is the input's number
+        seen = self._view(source, e.args)
+        if seen is None:
+            if 0 in source.shape:
+                seen = np.zeros((1,) * len(self.extents), source.dtype)
+            else:
+                # Reads beyond the edge stand behind a select that discards them.
+                where = [np.clip(self.value(i), 0, d - 1) for i, d in zip(e.args, source.shape, strict=True)]
+                seen = source[tuple(where)]
+        return seen if seen.dtype == e.dtype.numpy else seen.astype(e.dtype.numpy)
+
+    def _view(self, source: Array, index: Sequence[Expr]) -> Array | None:
+        """The elements read at affine indices as a strided view, or None when an index is not affine or leaves."""
+        if 0 in self.extents:
+            return None
+        shape, strides, first = [1] * len(self.extents), [0] * len(self.extents), []
+        for e, size, stride in zip(index, source.shape, source.strides, strict=True):
+            low = high = start = 0
+            for atoms, c in poly_of(e).items():
+                if not atoms:
+                    low, high, start = low + c, high + c, c
+                    continue
+                if len(atoms) != 1 or atoms[0] not in self.place:
+                    return None
+                k = self.place[atoms[0]]
+                reach = c * (self.extents[k] - 1)
+                low, high = low + min(reach, 0), high + max(reach, 0)
+                shape[k], strides[k] = self.extents[k], strides[k] + c * stride
+            if not 0 <= low <= high < size:
+                return None
+            first.append(slice(start, start + 1))
+        return np.lib.stride_tricks.as_strided(source[tuple(first)], shape, strides, writeable=False)
+
+
+def _cast(x: Array, dtype: DType) -> Array:
+    """Conversion as :func:`torshc.expr.cast` defines it."""
+    if dtype is BOOL:
+        return np.asarray(x != 0)
+    if x.dtype.kind == "f" and dtype.is_int:
+        low, high = dtype.range
+        whole = np.trunc(np.where(np.isnan(x), 0, x)).astype(np.float64)
+        safe = np.clip(whole, float(low), np.nextafter(float(high), 0) if dtype.size == 8 else float(high))
+        return np.where(whole >= float(high), high, safe.astype(dtype.numpy)).astype(dtype.numpy)
+    return x.astype(dtype.numpy)

@@ -1,0 +1,226 @@
+"""The pass manager: reads pipelines, runs their passes in order, verifies after each, keeps a record of each."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .. import resources
+from ..errors import ConfigError, OutputError, TorshcError, did_you_mean
+from ..graph import Graph, sort
+from ..graph.text import graph_text
+from ..graph.verify import Verifier
+from ..options import CompileOptions
+from .config import Item, read_yaml
+
+Pass = Callable[..., bool]
+PASSES: dict[str, Pass] = {}
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What a pass did.
+
+    Attributes:
+        name: the pass.
+        changed: whether it changed the graph.
+        before, after: number of nodes.
+        seconds: wall time, the check after it included.
+    """
+
+    name: str
+    changed: bool
+    before: int
+    after: int
+    seconds: float
+
+
+Observer = Callable[[PassRecord, Graph], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass in a pipeline, with its parameters."""
+
+    name: str
+    parameters: Mapping[str, int | bool | str] = field(default_factory=dict)
+    enabled: bool = True
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Steps that run again until none changes anything, but at most so often."""
+
+    steps: tuple[Step, ...]
+    at_most: int
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The passes of an optimisation level, in order."""
+
+    name: str
+    steps: tuple[Step | Repeat, ...]
+
+    def names(self) -> list[str]:
+        """Every pass in it."""
+        flat = [s for part in self.steps for s in (part.steps if isinstance(part, Repeat) else (part,))]
+        return list(dict.fromkeys(s.name for s in flat))
+
+
+def graph_pass(name: str) -> Callable[[Pass], Pass]:
+    """Register a pass: a function (graph, options) that says whether it changed the graph.
+
+    Keyword-only parameters with defaults are what a pipeline may set.
+    """
+
+    def register(function: Pass) -> Pass:
+        PASSES[name] = function
+        return function
+
+    return register
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """A pipeline from a file.
+
+    Raises:
+        ConfigError: with file and line, for an unknown key, pass or parameter.
+    """
+    top = read_yaml(path).mapping(known=("name", "about", "passes"), required=("passes",))
+    name = top["name"].text() if "name" in top else path.stem
+    return Pipeline(name, tuple(_part(item) for item in top["passes"].sequence()))
+
+
+def _part(item: Item) -> Step | Repeat:
+    if isinstance(item.value, dict) and list(item.value) == ["repeat"]:
+        group = item.value["repeat"].mapping(known=("at_most", "passes"), required=("at_most", "passes"))
+        steps = tuple(_step(i) for i in group["passes"].sequence())
+        return Repeat(steps, group["at_most"].integer(1, 100))
+    return _step(item)
+
+
+def _step(item: Item) -> Step:
+    if isinstance(item.value, str):
+        return Step(_known_pass(item, item.value))
+    entries = item.mapping()
+    if len(entries) != 1:
+        raise item.error("a step is a pass's name, or one name with its parameters below it")
+    ((name, parameters),) = entries.items()
+    allowed = {
+        p.name: p.default
+        for p in inspect.signature(PASSES[_known_pass(parameters, name)]).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    }
+    given = parameters.mapping(known=("enabled", *allowed))
+    values: dict[str, int | bool | str] = {}
+    for key, value in given.items():
+        if key == "enabled":
+            continue
+        default = allowed[key]
+        if isinstance(default, bool):
+            values[key] = value.flag()
+        else:
+            values[key] = value.text() if isinstance(default, str) else value.integer(0, 2**48)
+    return Step(name, values, given["enabled"].flag() if "enabled" in given else True)
+
+
+def _known_pass(item: Item, name: str) -> str:
+    if name not in PASSES:
+        raise item.error(
+            f"unknown pass {name!r}{did_you_mean(name, sorted(PASSES))}", f"known: {', '.join(sorted(PASSES))}"
+        )
+    return name
+
+
+def pipeline_of(options: CompileOptions) -> Pipeline:
+    """The pipeline that the options ask for.
+
+    Raises:
+        ConfigError: when its file is wrong, or a pass that is switched does not exist or is not in it.
+    """
+    pipeline = read_pipeline(options.pipeline or resources.rules("pipelines") / f"O{options.opt_level}.yaml")
+    known = pipeline.names()
+    for name in options.passes:
+        if name not in PASSES:
+            raise ConfigError(
+                f"--pass: unknown pass {name!r}{did_you_mean(name, sorted(PASSES))}",
+                f"known: {', '.join(sorted(PASSES))}",
+            )
+        if options.passes[name] and name not in known:
+            raise ConfigError(
+                f"--pass: {name!r} is not in the pipeline {pipeline.name}",
+                "write a pipeline with it and pass --pipeline FILE",
+            )
+    return pipeline
+
+
+def run_pipeline(
+    graph: Graph, pipeline: Pipeline, options: CompileOptions, observer: Observer | None = None
+) -> list[PassRecord]:
+    """Run the passes of a pipeline on a graph, in place.
+
+    Args:
+        observer: told of each pass after it ran.
+
+    Returns:
+        A record for each pass that ran, in order.
+
+    Raises:
+        InternalError: when a pass leaves the graph broken.
+        OutputError: when the dump cannot be written.
+    """
+    runner = _Runner(graph, options, observer)
+    for part in pipeline.steps:
+        if isinstance(part, Step):
+            runner.run(part)
+            continue
+        for _ in range(part.at_most):
+            changed = [runner.run(step) for step in part.steps]
+            if not any(changed):
+                break
+    return runner.records
+
+
+class _Runner:
+    def __init__(self, graph: Graph, options: CompileOptions, observer: Observer | None) -> None:
+        self.graph, self.options, self.observer = graph, options, observer
+        self.records: list[PassRecord] = []
+        self.verifier = Verifier()
+        self.verifier.check(graph, "the front end")
+        self.dumps = 0
+        self._dump("start")
+
+    def run(self, step: Step) -> bool:
+        if not self.options.passes.get(step.name, step.enabled):
+            return False
+        start, before = time.perf_counter(), len(self.graph.nodes)
+        try:
+            changed = PASSES[step.name](self.graph, self.options, **step.parameters)
+        except TorshcError as e:
+            e.add_note(f"in pass {step.name}")
+            raise
+        if changed:
+            sort(self.graph)
+            self.verifier.check(self.graph, f"pass {step.name}")
+        record = PassRecord(step.name, changed, before, len(self.graph.nodes), time.perf_counter() - start)
+        self.records.append(record)
+        if changed:
+            self._dump(step.name)
+        if self.observer is not None:
+            self.observer(record, self.graph)
+        return changed
+
+    def _dump(self, name: str) -> None:
+        folder = self.options.dump
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{self.dumps:03}-{name}.txt").write_text(graph_text(self.graph), encoding="utf-8")
+        except OSError as e:
+            raise OutputError(f"cannot write the dump to {str(folder)!r}: {e.strerror}") from e
+        self.dumps += 1

@@ -1,0 +1,101 @@
+"""One walk over a graph that applies a rule at each node; what the local passes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import InternalError
+from ..graph import Builder, Graph, Node, Patch, Value
+
+Rule = Callable[["Site"], Patch | None]
+
+
+class Site:
+    """The node at which a rule is tried.
+
+    Attributes:
+        graph: the whole graph; the rule does not change it.
+        node: the node, its operands being the newest.
+        uses: number of reads of each value, outputs of the graph included.
+    """
+
+    def __init__(self, graph: Graph, node: Node, uses: dict[Value, int]) -> None:
+        self.graph = graph
+        self.node = node
+        self.uses = uses
+        self.nodes: list[Node] = []
+        self.builder = Builder(graph, self.nodes, node.name)
+
+    def alone(self, value: Value) -> bool:
+        """Whether only one read of the value exists."""
+        return self.uses.get(value, 0) <= 1
+
+    def replace(self, *news: Value) -> Patch:
+        """A patch: the nodes built here, and these values in place of the node's results."""
+        return Patch(self.nodes, dict(zip(self.node.outputs, news, strict=False)))
+
+
+def walk(graph: Graph, rule: Rule, origin: str) -> bool:
+    """Try a rule at every node, in order; a patch takes the node's place at once, so later nodes see it.
+
+    Nodes of a patch are offered to the rule too, in the next walk. What is left without readers is swept by
+    ``dead_code``.
+
+    Returns:
+        Whether anything was replaced.
+
+    Raises:
+        InternalError: when a patch changes a type.
+    """
+    uses: dict[Value, int] = {}
+    for node in graph.nodes:
+        for v in node.operands:
+            uses[v] = uses.get(v, 0) + 1
+    for v in graph.outputs:
+        uses[v] = uses.get(v, 0) + 1
+    newest: dict[Value, Value] = {}
+    kept: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        if any(v in newest for v in node.operands):
+            node.inputs = tuple(newest.get(v, v) if v is not None else None for v in node.inputs)
+        site = Site(graph, node, uses)
+        patch = rule(site)
+        if patch is None:
+            kept.append(node)
+            continue
+        changed = True
+        _check(patch, origin)
+        kept.extend(patch.nodes)
+        for new in patch.nodes:
+            for v in new.operands:
+                uses[v] = uses.get(v, 0) + 1
+        for old, new_value in patch.replace.items():
+            newest[old] = new_value
+            uses[new_value] = uses.get(new_value, 0) + uses.pop(old, 0)
+        if all(v in patch.replace or not uses.get(v) for v in node.outputs):
+            _release(node, uses)
+        else:
+            kept.append(node)
+    graph.nodes[:] = kept
+    graph.outputs = [newest.get(v, v) for v in graph.outputs]
+    return changed
+
+
+def _check(patch: Patch, origin: str) -> None:
+    for old, new in patch.replace.items():
+        if old.type != new.type:
+            raise InternalError(f"{origin} replaces {old!r}: {old.type!r} by {new!r}: {new.type!r}")
+        if not new.name:
+            new.name = old.name
+
+
+def _release(node: Node, uses: dict[Value, int]) -> None:
+    """A node is gone: what only it read has no readers any more, and so on upwards."""
+    pending = [node]
+    while pending:
+        for v in pending.pop().operands:
+            uses[v] = uses.get(v, 0) - 1
+            maker = v.producer
+            if uses[v] == 0 and maker is not None and not any(uses.get(o) for o in maker.outputs):
+                pending.append(maker)

@@ -1,0 +1,34 @@
+"""Where templates and rules live: beside the package in a checkout, in ``torshc/_data`` in an installed wheel."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from .errors import InternalError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@cache
+def _find(kind: str) -> Path:
+    # The wheel's copy comes first: a checkout has no _data, and an installed package may stand beside anything.
+    for place in (_PACKAGE / "_data" / kind, _PACKAGE.parent / kind):
+        if place.is_dir():
+            return place
+    raise InternalError(f"the folder {kind!r} of torshc is missing", "install torshc anew")
+
+
+def rules(kind: str = "") -> Path:
+    """The folder of the rules, or one of its folders: "pipelines", "rewrites", "fusion"."""
+    return _find("rules") / kind
+
+
+def templates(target: str = "") -> Path:
+    """The folder of the templates, or that of a target."""
+    return _find("templates") / target
+
+
+def rule_files(kind: str) -> tuple[Path, ...]:
+    """The YAML files of a kind of rules, in the order of their names."""
+    return tuple(sorted(rules(kind).glob("*.yaml")))
