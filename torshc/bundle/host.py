@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import jinja2
 
+from torshc import resources
 from torshc.errors import InternalError
 
 Size = int | str
@@ -241,12 +241,8 @@ def _distinct(sizes: Sequence[Size]) -> list[str]:
     return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
 
 
-def render_host(program: HostProgram, templates: Path) -> str:
+def render_host(program: HostProgram) -> str:
     """The source of host.c.
-
-    Args:
-        program: what to render.
-        templates: folder that holds ``host.c.j2``.
 
     Raises:
         InternalError: the program contradicts itself or holds text that is no expression.
@@ -254,7 +250,7 @@ def render_host(program: HostProgram, templates: Path) -> str:
     _check(program)
     scratches: list[Size] = [step.scratch for step in program.steps if isinstance(step, Launch)]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates),
+        loader=jinja2.FileSystemLoader(resources.templates("c")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -271,8 +267,9 @@ def render_host(program: HostProgram, templates: Path) -> str:
     )
 
 
-def host_sources(program: HostProgram, templates: Path) -> tuple[dict[str, str], dict[str, str]]:
+def host_sources(program: HostProgram) -> tuple[dict[str, str], dict[str, str]]:
     """The C sources that every library has beside its kernels, and the headers that they include, by file name."""
-    sources = {name: (templates / name).read_text() for name in SOURCES}
-    headers = {name: (templates / name).read_text() for name in HEADERS}
-    return {"host.c": render_host(program, templates), **sources}, headers
+    folder = resources.templates("c")
+    sources = {name: (folder / name).read_text() for name in SOURCES}
+    headers = {name: (folder / name).read_text() for name in HEADERS}
+    return {"host.c": render_host(program), **sources}, headers

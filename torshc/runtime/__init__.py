@@ -1,1 +1,10 @@
+"""Loading and running a bundle; imports nothing of the compiler.
 
+model = torshc.runtime.load("out.tsc", threads=2)
+outputs = model.run({"x": array})
+"""
+
+from .manifest import TensorSpec
+from .model import Model, Stats, StepStats, load
+
+__all__ = ["Model", "Stats", "StepStats", "TensorSpec", "load"]

@@ -1,0 +1,151 @@
+/* The C interface of a compiled model, version 1.
+ *
+ * One header for every bundle: what is special about a model (its inputs, outputs, dimensions) is asked of the library;
+ * names stand in the bundle's manifest.json. Tensors have the layout of DLPack's DLTensor, so a `DLTensor *` may be
+ * passed as a `torshc_tensor *`.
+ *
+ *     torshc_options options = {sizeof options, 0, 2, "/models/digits.tsc/weights.bin"};
+ *     torshc_model *model;
+ *     if (torshc_open(&options, &model)) { puts(torshc_last_error()); return 1; }
+ *     int64_t shape_in[] = {1, 1, 8, 8}, shape_out[] = {1, 10};
+ *     torshc_tensor x = {pixels, {TORSHC_CPU, 0}, 4, {TORSHC_FLOAT, 32, 1}, shape_in, NULL, 0};
+ *     torshc_tensor y = {scores, {TORSHC_CPU, 0}, 2, {TORSHC_FLOAT, 32, 1}, shape_out, NULL, 0};
+ *     if (torshc_run(model, &x, 1, &y, 1, NULL, 0)) puts(torshc_last_error());
+ *     torshc_close(model);
+ *
+ * Every function that returns `int` returns TORSHC_OK or another status below. All checks come before the first write:
+ * a run that returns anything but TORSHC_OK has left the outputs as they were.
+ *
+ * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. The
+ * floating-point state of the caller is neither used nor changed. After fork() a child opens the model again.
+ */
+#ifndef TORSHC_MODEL_H
+#define TORSHC_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TORSHC_ABI_VERSION 1
+
+#if defined(__GNUC__)
+#define TORSHC_API __attribute__((visibility("default")))
+#else
+#define TORSHC_API
+#endif
+
+/* Status codes. Their numbers never change. */
+enum {
+    TORSHC_OK = 0,
+    TORSHC_E_ARGUMENT = 1,     /* a null pointer, an index out of range, or unknown options */
+    TORSHC_E_COUNT = 2,        /* too few or too many inputs or outputs */
+    TORSHC_E_NULL = 3,         /* a tensor with elements has no data, or a tensor with dimensions no shape */
+    TORSHC_E_DTYPE = 4,        /* another element type than the model's */
+    TORSHC_E_RANK = 5,         /* another number of dimensions */
+    TORSHC_E_SHAPE = 6,        /* a dimension that the model cannot take, or that contradicts another */
+    TORSHC_E_STRIDES = 7,      /* not compact row-major */
+    TORSHC_E_ALIGN = 8,        /* data not aligned to its element, or workspace not to 64 bytes */
+    TORSHC_E_ALIAS = 9,        /* an output or the workspace overlaps another buffer of the call */
+    TORSHC_E_DEVICE = 10,      /* a tensor on another device than the model's */
+    TORSHC_E_WORKSPACE = 11,   /* the caller's workspace is too small */
+    TORSHC_E_MEMORY = 12,      /* out of memory */
+    TORSHC_E_SIZE = 13,        /* these shapes need more than 2^47 bytes somewhere */
+    TORSHC_E_WEIGHTS = 14,     /* the weights file cannot be read, or is not this model's */
+    TORSHC_E_CPU = 15,         /* this processor lacks instructions that the library was compiled for */
+    TORSHC_E_FORKED = 16,      /* the model was opened before fork(): open it again in the child */
+    TORSHC_E_UNSUPPORTED = 17  /* compiled without profiling */
+};
+
+/* Type codes, those of DLPack's DLDataTypeCode. */
+enum { TORSHC_INT = 0, TORSHC_UINT = 1, TORSHC_FLOAT = 2, TORSHC_BFLOAT = 4, TORSHC_BOOL = 6 };
+
+/* Devices, those of DLPack's DLDeviceType. */
+enum { TORSHC_CPU = 1, TORSHC_CUDA = 2, TORSHC_METAL = 8 };
+
+typedef struct torshc_device {
+    int32_t type;
+    int32_t id;
+} torshc_device;
+
+typedef struct torshc_dtype {
+    uint8_t code;
+    uint8_t bits;
+    uint16_t lanes; /* always 1 */
+} torshc_dtype;
+
+/* Layout of DLTensor. `shape` and `strides` have `ndim` elements and count elements, not bytes; `strides` may be NULL
+ * for compact row-major, the only order that is accepted. Tensors are read, never changed; only output data is
+ * written. */
+typedef struct torshc_tensor {
+    void *data;
+    torshc_device device;
+    int32_t ndim;
+    torshc_dtype dtype;
+    int64_t *shape;
+    int64_t *strides;
+    uint64_t byte_offset;
+} torshc_tensor;
+
+typedef struct torshc_options {
+    uint32_t size;            /* sizeof(torshc_options): lets later versions add fields */
+    uint32_t flags;           /* 0 */
+    int32_t threads;          /* of a run, the caller's included; 0: as many as the process may use. Fewer if refused */
+    const char *weights_path; /* weights.bin, opened exactly as given; ignored by a library that embeds its weights */
+} torshc_options;
+
+typedef struct torshc_model torshc_model;
+
+/* TORSHC_ABI_VERSION of the library. */
+TORSHC_API int torshc_abi_version(void);
+
+/* A constant text for a status code. */
+TORSHC_API const char *torshc_status_text(int status);
+
+/* What the last failed call of this thread had to complain about; valid until this thread's next call. */
+TORSHC_API const char *torshc_last_error(void);
+
+/* Opens a model. `options` may be NULL for a library without a weights file. The weights file is mapped read-only; its
+ * size and its 64-bit identity (in the last 64 bytes of the file) must be those that the library was built with. The
+ * file must not change while the model is open. On failure *model is NULL. */
+TORSHC_API int torshc_open(const torshc_options *options, torshc_model **model);
+
+/* Closes a model; NULL does nothing. No other call on it may be in progress. */
+TORSHC_API void torshc_close(torshc_model *model);
+
+/* How many inputs and outputs there are. */
+TORSHC_API int32_t torshc_input_count(void);
+TORSHC_API int32_t torshc_output_count(void);
+
+/* Type, rank and dimensions of an input or output, -1 for a symbolic dimension. `dims` points into the library. */
+TORSHC_API int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
+TORSHC_API int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
+
+/* Dimensions of output `index` for inputs of these shapes; `dims` has room for its rank. The inputs' data may be NULL
+ * here and in torshc_workspace_size: only device, type and shape are looked at. */
+TORSHC_API int torshc_output_shape(const torshc_model *model, const torshc_tensor *inputs, int32_t count, int32_t index,
+                                   int64_t *dims);
+
+/* Bytes of workspace that a run with inputs of these shapes needs with this model's threads. */
+TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_tensor *inputs, int32_t count,
+                                     size_t *bytes);
+
+/* Runs the model. `workspace` is 64-byte aligned memory of `bytes` bytes, or NULL to use the model's own, which grows
+ * when a larger shape comes; a model without symbolic dimensions allocates it when opened and never again. */
+TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
+                          const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
+
+/* How many steps a run has (launches and copies, in the order of the manifest's "steps"). */
+TORSHC_API int32_t torshc_step_count(void);
+
+/* How often step `step` ran since the model was opened, and for how many nanoseconds in all. TORSHC_E_UNSUPPORTED
+ * unless the library was compiled with profiling. */
+TORSHC_API int torshc_profile(torshc_model *model, int32_t step, uint64_t *calls, uint64_t *nanoseconds);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

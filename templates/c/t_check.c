@@ -1,0 +1,195 @@
+/* Messages, and the checks that stand before every run. */
+#include "t_host.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define P (&t_the_program)
+
+/* ---- messages ---- */
+
+static _Thread_local char t_message[256];
+
+int t_fail(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(t_message, sizeof t_message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *torshc_last_error(void)
+{
+    return t_message;
+}
+
+const char *torshc_status_text(int status)
+{
+    static const char *const text[] = {
+        "ok", "bad argument", "wrong number of tensors", "null pointer in a tensor", "wrong element type", "wrong rank",
+        "wrong shape", "not compact row-major", "misaligned memory", "overlapping buffers", "wrong device",
+        "workspace too small", "out of memory", "shapes too large", "weights file unreadable or not this model's",
+        "processor lacks instructions", "model was opened before fork()",
+        "compiled without profiling"};
+    return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
+}
+
+int torshc_abi_version(void)
+{
+    return TORSHC_ABI_VERSION;
+}
+
+int t_size(t_wide size)
+{
+    if (size < 0)
+        return t_fail(TORSHC_E_SHAPE, "inputs of these shapes give a dimension below zero");
+    if (size > (t_wide)T_BYTES_MAX)
+        return t_fail(TORSHC_E_SIZE, "inputs of these shapes need more than 2^47 bytes");
+    return TORSHC_OK;
+}
+
+/* ---- checks ---- */
+
+/* Device, type, rank: what needs no symbols. */
+static int check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i)
+{
+    if (x->device.type != P->device)
+        return t_fail(TORSHC_E_DEVICE, "%s %d is on device type %d; expected %d", what, (int)i, (int)x->device.type,
+                    (int)P->device);
+    if (x->dtype.code != port->dtype.code || x->dtype.bits != port->dtype.bits || x->dtype.lanes != 1)
+        return t_fail(TORSHC_E_DTYPE, "%s %d has type code %d, %d bits, %d lanes; expected code %d, %d bits, 1 lane",
+                    what, (int)i, x->dtype.code, x->dtype.bits, x->dtype.lanes, port->dtype.code, port->dtype.bits);
+    if (x->ndim != port->ndim)
+        return t_fail(TORSHC_E_RANK, "%s %d has %d dimensions; expected %d", what, (int)i, (int)x->ndim,
+                    (int)port->ndim);
+    if (x->ndim && !x->shape)
+        return t_fail(TORSHC_E_NULL, "%s %d has no shape", what, (int)i);
+    return TORSHC_OK;
+}
+
+static int check_shape(const torshc_tensor *x, const int64_t *want, const char *what, int32_t i)
+{
+    for (int32_t d = 0; d < x->ndim; d++)
+        if (x->shape[d] != want[d] || x->shape[d] < 0)
+            return t_fail(TORSHC_E_SHAPE, "%s %d, dimension %d is %lld; expected %lld", what, (int)i, (int)d,
+                        (long long)x->shape[d], (long long)want[d]);
+    return TORSHC_OK;
+}
+
+static int check_strides(const torshc_tensor *x, const char *what, int32_t i)
+{
+    int64_t compact = 1;
+    for (int32_t d = 0; d < x->ndim; d++)
+        if (x->shape[d] == 0)
+            return TORSHC_OK;
+    for (int32_t d = x->ndim - 1; x->strides && d >= 0; d--) {
+        if (x->shape[d] != 1 && x->strides[d] != compact)
+            return t_fail(TORSHC_E_STRIDES, "%s %d, dimension %d has stride %lld; expected %lld (compact row-major)",
+                        what, (int)i, (int)d, (long long)x->strides[d], (long long)compact);
+        compact *= x->shape[d];
+    }
+    return TORSHC_OK;
+}
+
+/* Bytes of a shape. Empty dimensions count as 1 for the limit, so that a product over some of the dimensions never
+ * overflows either. */
+static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t *bytes)
+{
+    uint64_t limit = x->dtype.bits / 8;
+    int empty = 0;
+    for (int32_t d = 0; d < x->ndim; d++) {
+        empty |= x->shape[d] == 0;
+        if (x->shape[d] > 0 && (__builtin_mul_overflow(limit, (uint64_t)x->shape[d], &limit) || limit > T_BYTES_MAX))
+            return t_fail(TORSHC_E_SIZE, "%s %d is larger than 2^47 bytes", what, (int)i);
+    }
+    *bytes = empty ? 0 : limit;
+    return TORSHC_OK;
+}
+
+/* Binds the symbols to the inputs' dimensions and checks every shape; data is not looked at. */
+int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
+{
+    int64_t want[T_RANK_MAX];
+    uint64_t bytes;
+    int status;
+    if (count != P->inputs)
+        return t_fail(TORSHC_E_COUNT, "%d inputs; expected %d", (int)count, (int)P->inputs);
+    if (count && !inputs)
+        return t_fail(TORSHC_E_ARGUMENT, "inputs is NULL");
+    for (int32_t i = 0; i < count; i++)
+        if ((status = check_form(&inputs[i], &P->input[i], "input", i)))
+            return status;
+    for (int32_t k = 0; k < P->symbols; k++) {
+        const t_symbol *symbol = &P->symbol[k];
+        s[k] = inputs[symbol->input].shape[symbol->dim];
+        if (s[k] < symbol->min || s[k] > symbol->max)
+            return t_fail(TORSHC_E_SHAPE, "input %d, dimension %d is %lld; expected %lld to %lld", (int)symbol->input,
+                        (int)symbol->dim, (long long)s[k], (long long)symbol->min, (long long)symbol->max);
+    }
+    if ((status = P->fits(s))) /* before any size is computed in 64 bits */
+        return status;
+    for (int32_t i = 0; i < count; i++) {
+        P->input_dims(i, s, want);
+        if ((status = check_shape(&inputs[i], want, "input", i)) || (status = extent(&inputs[i], "input", i, &bytes)))
+            return status;
+    }
+    if (!P->holds(s))
+        return t_fail(TORSHC_E_SHAPE, "the dimensions of the inputs do not fit together");
+    return TORSHC_OK;
+}
+
+/* Where a tensor's data lies, checked for strides, size, null and alignment. */
+int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
+{
+    int status;
+    if ((status = extent(x, what, i, &span->bytes)) || (status = check_strides(x, what, i)))
+        return status;
+    if (span->bytes && !x->data)
+        return t_fail(TORSHC_E_NULL, "%s %d has no data", what, (int)i);
+    span->at = x->data ? (unsigned char *)x->data + x->byte_offset : NULL;
+    if (span->bytes && (uintptr_t)span->at % (x->dtype.bits / 8))
+        return t_fail(TORSHC_E_ALIGN, "%s %d is not aligned to its elements of %d bytes", what, (int)i,
+                    x->dtype.bits / 8);
+    return TORSHC_OK;
+}
+
+static int overlap(const t_span *a, const t_span *b)
+{
+    return a->bytes && b->bytes && (uintptr_t)a->at < (uintptr_t)b->at + b->bytes &&
+           (uintptr_t)b->at < (uintptr_t)a->at + a->bytes;
+}
+
+/* Outputs and the workspace may overlap nothing; inputs may overlap each other. */
+int t_check_aliases(const t_span *spans, const t_span *work)
+{
+    const int32_t n = P->inputs + P->outputs;
+    for (int32_t o = P->inputs; o < n; o++)
+        for (int32_t i = 0; i < o; i++)
+            if (overlap(&spans[o], &spans[i]))
+                return t_fail(TORSHC_E_ALIAS, "output %d overlaps %s %d", (int)(o - P->inputs),
+                            i < P->inputs ? "input" : "output", (int)(i < P->inputs ? i : i - P->inputs));
+    for (int32_t i = 0; i < n; i++)
+        if (overlap(work, &spans[i]))
+            return t_fail(TORSHC_E_ALIAS, "the workspace overlaps %s %d", i < P->inputs ? "input" : "output",
+                        (int)(i < P->inputs ? i : i - P->inputs));
+    return TORSHC_OK;
+}
+
+int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s)
+{
+    int64_t want[T_RANK_MAX];
+    int status;
+    if (count != P->outputs)
+        return t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)count, (int)P->outputs);
+    if (count && !outputs)
+        return t_fail(TORSHC_E_ARGUMENT, "outputs is NULL");
+    for (int32_t i = 0; i < count; i++) {
+        if ((status = check_form(&outputs[i], &P->output[i], "output", i)))
+            return status;
+        P->output_dims(i, s, want);
+        if ((status = check_shape(&outputs[i], want, "output", i)))
+            return status;
+    }
+    return TORSHC_OK;
+}

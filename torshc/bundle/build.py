@@ -1,0 +1,234 @@
+"""From C sources to a shared library: in parallel, through the cache, and the same bytes every time.
+
+All names are relative to the work folder, so that nothing of its path gets into an object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from torshc.errors import InternalError, OutputError
+
+from .cache import Cache, content_key
+from .toolchain import Compiler
+
+LIBRARY = "libmodel.so"
+
+
+@dataclass(frozen=True)
+class Object:
+    """A compiled source.
+
+    Attributes:
+        source: name of the source.
+        path: the object file, relative to the work folder.
+        seconds: what the compiler took; 0 when it came from the cache.
+        cached: whether it came from the cache.
+    """
+
+    source: str
+    path: str
+    seconds: float
+    cached: bool
+
+
+# Called after each source, from the threads of the build but one at a time: sources done, sources in all, the object.
+Progress = Callable[[int, int, Object], None]
+
+
+@contextlib.contextmanager
+def work_folder(named: Path | None = None, keep: bool = False) -> Iterator[Path]:
+    """A folder to build in: ``named`` (made, and never deleted), or a temporary one, deleted unless ``keep``.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    try:
+        if named is not None:
+            named.mkdir(parents=True, exist_ok=True)
+            folder, delete = named.absolute(), False
+        else:
+            folder, delete = Path(tempfile.mkdtemp(prefix="torshc-")), not keep
+    except OSError as error:
+        raise OutputError(
+            f"cannot make the work folder: {error}", "name another with --workdir, or set TMPDIR"
+        ) from error
+    try:
+        yield folder
+    finally:
+        if delete:
+            import shutil
+
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def build_objects(
+    sources: Mapping[str, str],
+    includes: Mapping[str, str],
+    compiler: Compiler,
+    flags: Sequence[str] | Callable[[str], Sequence[str]],
+    cache: Cache,
+    jobs: int,
+    workdir: Path,
+    progress: Progress | None = None,
+) -> list[Object]:
+    """Compiles sources to objects.
+
+    Args:
+        sources: text by file name; a text that occurs twice is compiled once, under its first name.
+        includes: text by file name of every header that a source may include.
+        compiler: what compiles them.
+        flags: its flags, for all sources or by source name.
+        cache: where objects are kept.
+        jobs: compilers at a time.
+        workdir: where sources are written (``src/``) and objects (``obj/``).
+        progress: called after each source.
+
+    Returns:
+        One object a distinct text, ordered by source name.
+
+    Raises:
+        ToolchainError: the compiler failed on one of them; the others are stopped.
+        OutputError: the work folder cannot be written.
+    """
+    unique: dict[str, str] = {}
+    for name in sorted(sources):
+        unique.setdefault(sources[name], name)
+    headers = content_key(part for name in sorted(includes) for part in (name, includes[name]))
+    build = _Build(compiler, headers, flags, cache, workdir, progress, len(unique))
+    try:
+        _write_files(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
+        (workdir / "obj").mkdir(exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(workdir, error) from error
+    order = sorted(unique, key=len, reverse=True)  # the longest first, so that none is left alone at the end
+    with ThreadPoolExecutor(max_workers=max(1, min(jobs, len(order) or 1))) as pool:
+        futures = [pool.submit(build.one, unique[text], text) for text in order]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            build.stopped = True
+            for future in futures:
+                future.cancel()
+    failed = [e for f in futures if not f.cancelled() and (e := f.exception()) and not isinstance(e, _Stopped)]
+    if failed:
+        raise failed[0]
+    return sorted((future.result() for future in futures), key=lambda o: o.source)
+
+
+class _Stopped(Exception):
+    """Another source has failed."""
+
+
+@dataclass
+class _Build:
+    compiler: Compiler
+    headers: str
+    flags: Sequence[str] | Callable[[str], Sequence[str]]
+    cache: Cache
+    workdir: Path
+    progress: Progress | None
+    total: int
+    done: int = 0
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def one(self, name: str, text: str) -> Object:
+        if self.stopped:
+            raise _Stopped
+        flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
+        target = f"obj/{Path(name).with_suffix('.o')}"
+        # The name is part of the key: it stands in the object's symbol table.
+        tool = (self.compiler.kind, self.compiler.version, platform.machine())
+        key = content_key(["object", name, text, self.headers, *tool, str(len(flags)), *flags])
+        began = time.perf_counter()
+        data = self.cache.get(key)
+        try:
+            if data is not None:
+                (self.workdir / target).write_bytes(data)
+            else:
+                self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir)
+                self.cache.put(key, (self.workdir / target).read_bytes())
+        except OSError as error:
+            raise _cannot_write(self.workdir, error) from error
+        seconds = 0.0 if data is not None else time.perf_counter() - began
+        result = Object(name, target, seconds, data is not None)
+        with self.lock:
+            self.done += 1
+            if self.progress:
+                self.progress(self.done, self.total, result)
+        return result
+
+
+def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        if Path(name).name != name or name.startswith((".", "-", "@")):
+            raise InternalError(f"{name[:200]!r} is not a plain file name for a source")
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _cannot_write(folder: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot build in {folder}: {error.strerror or error}", "name another folder with --workdir, or set TMPDIR"
+    )
+
+
+def link_library(
+    compiler: Compiler,
+    objects: Sequence[Object],
+    workdir: Path,
+    weights: Path | None = None,
+    sanitize: Sequence[str] = (),
+) -> Path:
+    """Links objects to ``libmodel.so`` in the work folder; ``weights`` is a file to link in as ``t_weights``.
+
+    Returns:
+        The library.
+
+    Raises:
+        ToolchainError: the assembler or the linker failed.
+    """
+    names = [item.path for item in objects]
+    if weights is not None:
+        names.append(_embed(compiler, weights, workdir))
+    compiler.link(names, LIBRARY, workdir, sanitize)
+    return workdir / LIBRARY
+
+
+_INCBIN = """\
+.section .rodata.t_weights, "a", %progbits
+.balign 64
+.globl t_weights
+.hidden t_weights
+.type t_weights, %object
+t_weights:
+.incbin "t_weights.bin"
+.size t_weights, . - t_weights
+.section .note.GNU-stack, "", %progbits
+"""
+
+
+def _embed(compiler: Compiler, weights: Path, workdir: Path) -> str:
+    """An object that holds the weights file, read by the assembler under a fixed name: paths are not ours to spell."""
+    link = workdir / "src" / "t_weights.bin"
+    try:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        (workdir / "obj").mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(weights.absolute())
+        (workdir / "src" / "t_weights.S").write_text(_INCBIN)
+    except OSError as error:
+        raise _cannot_write(workdir, error) from error
+    compiler.compile("src/t_weights.S", "obj/t_weights.o", ["-Isrc", "-Wa,-Isrc"], workdir)
+    return "obj/t_weights.o"

@@ -1,0 +1,170 @@
+"""The cache of compiled objects: content in, content out.
+
+A key is the hash of all that an object depends on (source, headers, flags, tool version), so nothing in the cache is
+ever out of date. An entry carries the hash of its content; one that does not match is deleted and counts as absent.
+Entries are written beside their place and renamed, so that any number of processes may share a folder. A cache that
+cannot be read or written only costs time: the first reason is kept in ``problem``, never raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAGIC = b"TORSHC OBJECT 1\n"
+_HEAD = len(_MAGIC) + 32
+# A temporary file older than this was left by a process that was killed.
+_STALE_SECONDS = 3600.0
+
+
+def cache_folder() -> Path:
+    """Where the cache lies: ``TORSHC_CACHE_DIR``, else ``torshc`` in ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    if named := os.environ.get("TORSHC_CACHE_DIR"):
+        return Path(named).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    if not Path(base).is_absolute():  # the XDG standard: relative paths are to be ignored
+        base = str(Path(os.path.expanduser("~")) / ".cache")
+    return Path(base).absolute() / "torshc"
+
+
+def content_key(parts: Iterable[str | bytes]) -> str:
+    """A hash over a sequence of parts, each with its length, so that no two sequences run together.
+
+    >>> content_key(["ab", "c"]) == content_key(["a", "bc"])
+    False
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry: its key, its bytes on disk, and when it was last used (seconds since the epoch)."""
+
+    key: str
+    size: int
+    used: float
+
+
+class Cache:
+    """A folder of objects; ``Cache(None)`` is one that keeps nothing.
+
+    Args:
+        folder: where; made when first written. The default is :func:`cache_folder`.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = None if folder is None else Path(folder).absolute() / "objects-1"
+        self.problem = ""
+        self.hits = 0
+        self.misses = 0
+
+    def _path(self, key: str) -> Path | None:
+        return self.folder / key[:2] / f"{key[2:]}.o" if self.folder else None
+
+    def get(self, key: str) -> bytes | None:
+        """The content under ``key``, or None; a damaged entry is deleted."""
+        path = self._path(key)
+        data = self._read(path) if path else None
+        if data is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return data
+
+    def _read(self, path: Path) -> bytes | None:
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._note(error)
+            return None
+        data = raw[_HEAD:]
+        if raw[: len(_MAGIC)] != _MAGIC or hashlib.sha256(data).digest() != raw[len(_MAGIC) : _HEAD]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # when it was last used, for trim()
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keeps ``data`` under ``key``; a failure leaves nothing behind and is noted in ``problem``."""
+        path = self._path(key)
+        if path is None:
+            return
+        temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("xb") as file:
+                file.write(_MAGIC + hashlib.sha256(data).digest())
+                file.write(data)
+            temporary.replace(path)
+        except OSError as error:
+            self._note(error)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _note(self, error: OSError) -> None:
+        if not self.problem:
+            self.problem = f"kernel cache {self.folder}: {error.strerror or error}"
+
+    def _files(self, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
+        if self.folder is None:
+            return
+        for path in sorted(self.folder.glob(f"??/{pattern}")):
+            with contextlib.suppress(OSError):  # another process may have deleted it
+                yield path, path.lstat()
+
+    def entries(self) -> list[Entry]:
+        """All entries, the least recently used first."""
+        found = [Entry(p.parent.name + p.stem, s.st_size, s.st_mtime) for p, s in self._files("*.o")]
+        return sorted(found, key=lambda e: (e.used, e.key))
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(entry.size for entry in self.entries())
+
+    def clear(self) -> int:
+        """Deletes all entries; returns how many."""
+        return self.trim(0)
+
+    def trim(self, limit: int) -> int:
+        """Deletes the least recently used entries until at most ``limit`` bytes remain; returns how many.
+
+        What killed processes left behind goes too.
+        """
+        for path, status in self._files(".*.tmp"):
+            if limit == 0 or time.time() - status.st_mtime > _STALE_SECONDS:
+                self._delete(path)
+        entries, deleted = self.entries(), 0
+        total = sum(entry.size for entry in entries)
+        for entry in entries:
+            path = self._path(entry.key)
+            if total <= limit or path is None:
+                break
+            deleted += self._delete(path)
+            total -= entry.size
+        return deleted
+
+    def _delete(self, path: Path) -> bool:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._note(error)
+            return False
+        return True

@@ -1,0 +1,161 @@
+"""Instruction sets: what the host or a named processor can do, and the compiler flags that say so.
+
+LLVM knows the processors, so the answer does not depend on which compiler there is: kernels are rendered for a vector
+width before a compiler is looked for.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+
+from torshc.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-]{0,63}\Z")
+
+# The x86-64 psABI levels: what each adds.
+_LEVELS = (
+    ("x86-64-v2", ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16")),
+    ("x86-64-v3", ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")),
+    ("x86-64-v4", ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
+)
+# Beyond the levels: what compilers use for dot products of narrow types.
+_EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
+_CHECKED = {16: ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"), 8: ("avx2", "fma"), 4: ("sse2",), 1: ()}
+
+
+@dataclass(frozen=True)
+class Isa:
+    """An instruction set.
+
+    Attributes:
+        arch: "x86_64", "aarch64", or what the machine calls itself.
+        mcpu: the processor by LLVM's name; for the host the level that it reaches, e.g. "x86-64-v3".
+        tune: the processor to schedule for, or "".
+        extras: features beyond ``mcpu``.
+        lanes: 32-bit lanes of its vectors: 16, 8, 4 or 1.
+    """
+
+    arch: str
+    mcpu: str
+    tune: str
+    extras: tuple[str, ...]
+    lanes: int
+
+    @property
+    def cpu_features(self) -> tuple[str, ...]:
+        """What the library asks the processor for when it is opened, in the words of ``__builtin_cpu_supports``."""
+        return _CHECKED[self.lanes] if self.arch == "x86_64" else ()
+
+    def flags(self, kind: str) -> tuple[str, ...]:
+        """Flags for a compiler of ``kind`` "clang", "gcc" or "zig", without the tuning.
+
+        >>> Isa("x86_64", "x86-64-v3", "", (), 8).flags("zig")
+        ('-march=x86_64_v3', '-DTORSHC_LANES=8')
+        """
+        mcpu = self.mcpu.replace("-", "_") if kind == "zig" else self.mcpu
+        flags = [f"-march={mcpu}" if self.arch == "x86_64" else f"-mcpu={mcpu}"] if mcpu else []
+        flags += [f"-m{extra}" for extra in self.extras]
+        if self.lanes == 16:
+            flags.append("-mprefer-vector-width=512")  # compilers split 64-byte vectors in two where they think it wise
+        return (*flags, f"-DTORSHC_LANES={self.lanes}")
+
+
+def lanes(mcpu: str | None = None) -> int:
+    """32-bit lanes of a vector of this processor, the host when None: 16 (AVX-512), 8 (AVX2), 4 (SSE, NEON) or 1."""
+    return resolve(mcpu).lanes
+
+
+@lru_cache
+def resolve(mcpu: str | None = None) -> Isa:
+    """The instruction set of a processor by LLVM's name ("znver4", "x86-64-v3", "cortex-a76"), the host when None.
+
+    Raises:
+        ConfigError: LLVM knows no such processor for this machine's architecture.
+    """
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    if mcpu in (None, "native", "host"):
+        return _host(arch)
+    assert mcpu is not None
+    if not _NAME.match(mcpu):
+        raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
+    return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
+
+
+def _host(arch: str) -> Isa:
+    import llvmlite.binding as llvm
+
+    has = {name for name, on in llvm.get_host_cpu_features().items() if on}
+    name = llvm.get_host_cpu_name()
+    tune = name if _NAME.match(name) and name != "generic" else ""
+    if arch == "aarch64":
+        return Isa(arch, tune, "", (), 4)
+    if arch != "x86_64":
+        return Isa(arch, "", "", (), 1)
+    # The level, not the processor's name: virtual machines hide features that the name would promise.
+    level = "x86-64"
+    for candidate, needs in _LEVELS:
+        if not has.issuperset(needs):
+            break
+        level = candidate
+    width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
+    extras = tuple(e for e in _EXTRAS if e in has and (width == 16 or e == "avxvnni") and width >= 8)
+    return Isa(arch, level, tune, extras, width)
+
+
+_PROBE_AVX512 = """
+define void @f(ptr %p) {
+  %x = load <16 x float>, ptr %p
+  %y = fadd <16 x float> %x, %x
+  store <16 x float> %y, ptr %p
+  ret void
+}
+"""
+_PROBE_AVX2 = """
+define void @f(ptr %p) {
+  %x = load <8 x i32>, ptr %p
+  %y = add <8 x i32> %x, %x
+  store <8 x i32> %y, ptr %p
+  ret void
+}
+"""
+
+
+def _lanes_of(arch: str, mcpu: str) -> int:
+    """Asks LLVM which registers it takes for 16 floats; llvmlite has no table of a processor's features."""
+    import llvmlite.binding as llvm
+
+    if arch not in ("x86_64", "aarch64"):
+        return 1
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = f"{arch}-unknown-linux-gnu"
+    target = llvm.Target.from_triple(triple)
+    if not _known(triple, mcpu):
+        raise ConfigError(
+            f"--mcpu {mcpu}: LLVM knows no such {arch} processor",
+            "use a name such as x86-64-v3, x86-64-v4, znver4 or skylake-avx512, or leave it out for this machine",
+        )
+    if arch == "aarch64":
+        return 4
+    # Some processors prefer 256 bits although they have 512; the question is what they have.
+    machine = target.create_target_machine(cpu=mcpu, features="-prefer-256-bit", opt=1)
+    text = machine.emit_assembly(llvm.parse_assembly(_PROBE_AVX512))
+    if "zmm" in text:
+        return 16
+    avx2 = target.create_target_machine(cpu=mcpu, opt=1).emit_assembly(llvm.parse_assembly(_PROBE_AVX2))
+    return 8 if "vpaddd" in avx2 and "ymm" in avx2 else 4
+
+
+def _known(triple: str, mcpu: str) -> bool:
+    """Whether LLVM knows the processor: for an unknown one it prints to stderr and falls back, so ask in a child."""
+    code = (
+        "import sys, llvmlite.binding as l; l.initialize_all_targets(); l.initialize_all_asmprinters();"
+        "l.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, triple, mcpu], capture_output=True, text=True, check=False)
+    return done.returncode == 0 and "not a recognized processor" not in done.stderr

@@ -1,0 +1,232 @@
+"""Writing a bundle: beside its place, then renamed, so that there is a whole one or none.
+
+out.tsc/
+    libmodel.so     the compiled model
+    model.h         its C interface
+    weights.bin     its weights, unless embedded or none
+    manifest.json   what it is
+    src/            the generated sources, on request
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from torshc.errors import ConfigError, OutputError
+
+from .build import LIBRARY
+from .manifest import FILE, FORMAT, Manifest
+from .weights import WeightsInfo, write_weights
+
+HEADER = "model.h"
+WEIGHTS = "weights.bin"
+SOURCES = "src"
+# A library addresses its data relative to its code, 31 bits far.
+EMBED_MAX = 1 << 30
+_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, FILE}
+_MANIFEST_MAX = 256 << 20
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_bundle(folder: Path) -> bool:
+    """Whether a folder is a torshc bundle, whole or not, and holds nothing else."""
+    manifest = folder / FILE
+    try:
+        if not folder.is_dir() or not {p.name for p in folder.iterdir()} <= _KNOWN:
+            return False
+        if manifest.is_symlink() or not manifest.is_file() or manifest.stat().st_size > _MANIFEST_MAX:
+            return False
+        body = json.loads(manifest.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("format") == FORMAT
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}", "free some space, check the rights, or write elsewhere"
+        ) from error
+
+
+class BundleWriter:
+    """A bundle in the making; nothing is at its place until :meth:`commit`.
+
+        with BundleWriter(Path("out.tsc")) as bundle:
+            weights = bundle.write_weights(arrays)
+            ...                                     # render, compile and link what needs weights.id
+            bundle.add_library(workdir / "libmodel.so")
+            bundle.add_text("model.h", header)
+            bundle.commit(manifest)
+
+    Leaving the block without a commit, for whatever reason, removes all that was written. What a killed process left
+    is removed by the next one that writes to the same place.
+
+    Args:
+        place: the folder to be; a bundle or an empty folder there is replaced.
+
+    Raises:
+        OutputError: something else is there, or the folder around it cannot be written.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place = Path(os.path.realpath(place))
+        self._prefix = f".torshc-{hashlib.sha256(os.fsencode(self.place.name)).hexdigest()[:12]}-"
+        self.folder = self.place
+        self._lock = -1
+
+    def __enter__(self) -> BundleWriter:
+        with _writing(self.place):
+            _check_place(self.place)
+            self._sweep()
+            self._make_folder()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.folder != self.place:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+    def _make_folder(self) -> None:
+        """Makes the folder to write in and locks it, which tells others that its writer lives."""
+        while True:
+            self.folder = self.place.with_name(f"{self._prefix}{secrets.token_hex(6)}.tmp")
+            self.folder.mkdir()
+            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):  # swept between mkdir and flock: make another
+                if os.path.samestat(self.folder.stat(), os.fstat(self._lock)):
+                    return
+            os.close(self._lock)
+
+    def _sweep(self) -> None:
+        """Removes what writers to this place left behind when they were killed."""
+        for stale in self.place.parent.glob(f"{self._prefix}*.tmp"):
+            with contextlib.suppress(OSError):
+                handle = os.open(stale, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(stale, ignore_errors=True)
+                finally:
+                    os.close(handle)
+
+    def write_weights(self, arrays: Iterable[npt.NDArray[Any]], embed: bool = False) -> WeightsInfo:
+        """Writes weights.bin, an array at a time; with ``embed`` it is removed again by :meth:`add_library`.
+
+        Raises:
+            ConfigError: too large to embed.
+            OutputError: it cannot be written.
+        """
+        info = write_weights(self.folder / WEIGHTS, arrays)
+        if embed and info.bytes > EMBED_MAX:
+            raise ConfigError(
+                f"{info.bytes} bytes of weights cannot be embedded (at most {EMBED_MAX})", "leave --embed-weights out"
+            )
+        return info
+
+    @property
+    def weights(self) -> Path:
+        """The weights file being written, to be linked in."""
+        return self.folder / WEIGHTS
+
+    def add_library(self, library: Path, embedded: bool = False) -> str:
+        """Moves the library into the bundle; returns its SHA-256. ``embedded``: it holds the weights."""
+        target = self.folder / LIBRARY
+        with _writing(target):
+            shutil.move(library, target)
+            if embedded:
+                self.weights.unlink(missing_ok=True)
+            return file_sha256(target)
+
+    def add_text(self, name: str, text: str) -> None:
+        """Writes a text file of the bundle."""
+        with _writing(self.folder / name):
+            (self.folder / name).write_text(text, encoding="utf-8")
+
+    def add_sources(self, texts: Mapping[str, str]) -> None:
+        """Writes ``src/`` with these files."""
+        with _writing(self.folder / SOURCES):
+            (self.folder / SOURCES).mkdir()
+        for name, text in texts.items():
+            self.add_text(f"{SOURCES}/{name}", text)
+
+    def commit(self, manifest: Manifest) -> Path:
+        """Writes the manifest and puts the bundle at its place, in one step.
+
+        Raises:
+            OutputError: it cannot be written, or something else appeared there meanwhile.
+        """
+        self.add_text(FILE, manifest.to_json())
+        with _writing(self.place):
+            for _ in range(100):  # others may write to the same place at the same time
+                try:
+                    self.folder.rename(self.place)  # works when there is nothing, or an empty folder
+                    return self.place
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                        raise
+                _check_place(self.place)
+                with contextlib.suppress(FileNotFoundError):
+                    self._replace()
+                    return self.place
+        raise OutputError(f"cannot write {self.place}: others keep changing it")
+
+    def _replace(self) -> None:
+        """Swaps the new bundle with the old one, which then lies in our folder and is removed."""
+        if not _exchange(self.folder, self.place):
+            aside = self.place.with_name(f"{self._prefix}{secrets.token_hex(6)}.tmp")
+            self.place.rename(aside)
+            self.folder.rename(self.place)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _check_place(place: Path) -> None:
+    """Raises OutputError unless a bundle may be written here."""
+    if not place.parent.is_dir():
+        raise OutputError(f"cannot write {place}: there is no folder {place.parent}", "make it first")
+    if not os.path.lexists(place) or is_bundle(place):
+        return
+    if place.is_dir() and not any(place.iterdir()):
+        return
+    raise OutputError(
+        f"{place} exists and is not a torshc bundle (or holds more than one); it is left alone",
+        "name another place with -o, or remove it yourself",
+    )
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swaps two names in one step; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code))

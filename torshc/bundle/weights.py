@@ -1,0 +1,101 @@
+"""The weights file: arrays one after the other, each at a multiple of 64 bytes, and a footer.
+
+    payload   the arrays, zeros between them; its length is a multiple of 64
+    footer    64 bytes: "TORSHC WEIGHTS 1", payload length, identity (both unsigned 64-bit little-endian), zeros
+
+The identity is the first eight bytes of the payload's SHA-256. The library knows the length and the identity of its
+weights and compares both when it is opened, which costs no reading of the payload; ``torshc.load`` compares the
+SHA-256 of the whole file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from torshc.errors import OutputError
+
+ALIGN = 64
+MAGIC = b"TORSHC WEIGHTS 1"
+_CHUNK = 16 << 20
+
+
+@dataclass(frozen=True)
+class WeightsInfo:
+    """What the host program and the manifest say about a weights file.
+
+    Attributes:
+        bytes: length of the payload, 0 when there are no weights (and no file).
+        id: its 64-bit identity.
+        sha256: of the whole file, hexadecimal; "" when there is none.
+        offsets: where each array starts.
+    """
+
+    bytes: int
+    id: int
+    sha256: str
+    offsets: tuple[int, ...]
+
+
+def align(size: int) -> int:
+    """``size`` rounded up to a multiple of 64."""
+    return -(-size // ALIGN) * ALIGN
+
+
+def weight_offsets(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Where :func:`write_weights` puts arrays of these sizes in bytes.
+
+    >>> weight_offsets([4, 65, 0, 8])
+    (0, 64, 192, 192)
+    """
+    offsets, at = [], 0
+    for size in sizes:
+        offsets.append(at)
+        at += align(size)
+    return tuple(offsets)
+
+
+def write_weights(path: Path, arrays: Iterable[npt.NDArray[Any]]) -> WeightsInfo:
+    """Writes a weights file, one array at a time, so that an iterator may make each when its turn comes.
+
+    Args:
+        path: the file, which must not exist.
+        arrays: any shapes and types; written in C order.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    digest, offsets, at = hashlib.sha256(), [], 0
+    try:
+        with path.open("xb", buffering=0) as file:
+            for array in arrays:
+                offsets.append(at)
+                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                for start in range(0, data.size, _CHUNK):
+                    _write(file, memoryview(data[start : start + _CHUNK]), digest)
+                _write(file, memoryview(bytes(align(data.size) - data.size)), digest)
+                at += align(data.size)
+            identity = int.from_bytes(digest.digest()[:8], "little")
+            _write(file, memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)), digest)
+        if at == 0:
+            path.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}", "free some space, or write elsewhere"
+        ) from error
+    return (
+        WeightsInfo(at, identity, digest.hexdigest(), tuple(offsets)) if at else WeightsInfo(0, 0, "", tuple(offsets))
+    )
+
+
+def _write(file: Any, data: memoryview, digest: Any) -> None:
+    digest.update(data)
+    while data:  # an unbuffered file may take less than it is given
+        data = data[file.write(data) :]

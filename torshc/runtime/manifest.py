@@ -1,0 +1,152 @@
+"""What the runtime reads of a bundle's manifest, checked field by field; loading a bundle loads no compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torshc.errors import BundleError, RunError
+
+FORMAT = "torshc-bundle"
+FORMAT_VERSION = 1
+REMEDY = "compile the model again"
+_SIZE_MAX = 256 << 20
+
+_NUMPY = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
+    "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output of a model.
+
+    Attributes:
+        name: as in the model.
+        dtype: short name of its element type ("f32").
+        shape: integers, or text for a symbolic dimension ("batch", "2*batch").
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype.
+
+        Raises:
+            RunError: bf16 without the ml_dtypes package, which NumPy has no type for by itself.
+        """
+        if self.dtype == "bf16":
+            try:
+                import ml_dtypes
+            except ImportError as error:
+                raise RunError(f"{self.name!r} is bfloat16, which NumPy lacks", "pip install ml_dtypes") from error
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(_NUMPY[self.dtype])
+
+
+@dataclass(frozen=True)
+class SymbolSpec:
+    """A symbolic dimension: dimension ``dim`` of input number ``input``, from ``min`` to ``max``."""
+
+    name: str
+    input: int
+    dim: int
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """A step of a run: the kernel's symbol and template ("copy" without a kernel), and the model nodes."""
+
+    kernel: str
+    template: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The part of a manifest that a run needs."""
+
+    model: str
+    target: str
+    arch: str
+    profile: bool
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    symbols: tuple[SymbolSpec, ...]
+    steps: tuple[StepSpec, ...]
+    library_sha256: str
+    weights_sha256: str
+    weights_embedded: bool
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Reads and checks ``manifest.json`` of a bundle.
+
+    Raises:
+        BundleError: there is none, it was altered, or another version of torshc wrote it.
+    """
+    path = folder / "manifest.json"
+    try:
+        if path.stat().st_size > _SIZE_MAX:
+            raise BundleError(f"{path} is too large to be a manifest", REMEDY)
+        body = json.loads(path.read_bytes())
+    except OSError as error:
+        why = "is not a torshc bundle" if folder.is_dir() else "is not a folder"
+        raise BundleError(f"{folder} {why}: {error.strerror or error}", "name the folder that compile wrote") from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{path} is not JSON: {error}", REMEDY) from error
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise BundleError(f"{path} is not the manifest of a torshc bundle", "name the folder that compile wrote")
+    if body.get("format_version") != FORMAT_VERSION:
+        raise BundleError(
+            f"{path} has format version {body.get('format_version')!r}; this torshc reads {FORMAT_VERSION}",
+            "compile the model again with this torshc",
+        )
+    digest = body.pop("sha256", None)
+    if digest != hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest():
+        raise BundleError(f"{path} was altered: its sha256 does not match", REMEDY)
+    try:
+        return _read(body)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise BundleError(f"{path} lacks a field or has one of another type: {error}", REMEDY) from error
+
+
+def _read(body: dict[str, Any]) -> Manifest:
+    kernels = body["kernels"]
+    steps = tuple(
+        StepSpec("copy", "copy", tuple(step["nodes"]))
+        if step["kernel"] is None
+        else StepSpec(kernels[step["kernel"]]["symbol"], kernels[step["kernel"]]["template"], tuple(step["nodes"]))
+        for step in body["steps"]
+    )
+    weights = body["weights"]
+    return Manifest(
+        model=str(body["model"]),
+        target=str(body["target"]),
+        arch=str(body["isa"]["arch"]),
+        profile=bool(body["profile"]),
+        inputs=tuple(_tensor(item) for item in body["inputs"]),
+        outputs=tuple(_tensor(item) for item in body["outputs"]),
+        symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),
+        steps=steps,
+        library_sha256=str(body["library_sha256"]),
+        weights_sha256=weights["sha256"] if weights and not weights["embedded"] else "",
+        weights_embedded=bool(weights and weights["embedded"]),
+    )
+
+
+def _tensor(item: dict[str, Any]) -> TensorSpec:
+    if item["dtype"] != "bf16" and item["dtype"] not in _NUMPY:
+        raise TypeError(f"dtype {item['dtype']!r}")
+    return TensorSpec(str(item["name"]), item["dtype"], tuple(item["dims"]))

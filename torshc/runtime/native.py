@@ -1,0 +1,134 @@
+"""The C interface of ``model.h`` through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64
+from pathlib import Path
+from typing import Any
+
+from torshc.errors import BundleError
+
+ABI_VERSION = 1
+CPU = 1
+
+
+class Device(ctypes.Structure):
+    _fields_ = (("type", c_int32), ("id", c_int32))
+
+
+class Dtype(ctypes.Structure):
+    _fields_ = (("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16))
+
+
+class Tensor(ctypes.Structure):
+    """DLPack's DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", Device),
+        ("ndim", c_int32),
+        ("dtype", Dtype),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    )
+
+
+class Options(ctypes.Structure):
+    _fields_ = (("size", c_uint32), ("flags", c_uint32), ("threads", c_int32), ("weights_path", c_char_p))
+
+
+_MODEL = ctypes.c_void_p
+_INFO = (c_int32, POINTER(Dtype), POINTER(c_int32), POINTER(POINTER(c_int64)))
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "torshc_abi_version": (c_int, ()),
+    "torshc_last_error": (c_char_p, ()),
+    "torshc_status_text": (c_char_p, (c_int,)),
+    "torshc_open": (c_int, (POINTER(Options), POINTER(_MODEL))),
+    "torshc_close": (None, (_MODEL,)),
+    "torshc_input_count": (c_int32, ()),
+    "torshc_output_count": (c_int32, ()),
+    "torshc_step_count": (c_int32, ()),
+    "torshc_input_info": (c_int, _INFO),
+    "torshc_output_info": (c_int, _INFO),
+    "torshc_output_shape": (c_int, (_MODEL, POINTER(Tensor), c_int32, c_int32, POINTER(c_int64))),
+    "torshc_workspace_size": (c_int, (_MODEL, POINTER(Tensor), c_int32, POINTER(c_size_t))),
+    "torshc_run": (
+        c_int,
+        (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32, ctypes.c_void_p, c_size_t),
+    ),
+    "torshc_profile": (c_int, (_MODEL, c_int32, POINTER(c_uint64), POINTER(c_uint64))),
+}
+
+_spelling_lock = threading.Lock()
+_spellings: dict[Path, list[tuple[int, int, int]]] = {}
+
+
+def _spell(path: Path) -> str:
+    """An absolute name for the file that no other version of it in this process has had.
+
+    The loader takes two equal names for one library and would go on using the old one after a bundle was replaced
+    while a model of it was open; ``/a/./b`` is another name for ``/a/b``.
+    """
+    status = path.stat()
+    identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    with _spelling_lock:
+        known = _spellings.setdefault(path, [])
+        if identity not in known:
+            known.append(identity)
+        return os.fspath(path.parent) + "/." * known.index(identity) + "/" + path.name
+
+
+class Library:
+    """A loaded ``libmodel.so``.
+
+    Args:
+        path: absolute; nothing is searched for.
+
+    Raises:
+        BundleError: it cannot be loaded, or has another interface.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._library = ctypes.CDLL(_spell(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError as error:
+            raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(self._library, name, None)
+            if function is None:
+                self.unload()
+                raise BundleError(
+                    f"{path} lacks {name}: it is no library of a torshc bundle", "compile the model again"
+                )
+            function.restype, function.argtypes = result, arguments
+        if (version := self.torshc_abi_version()) != ABI_VERSION:
+            self.unload()
+            raise BundleError(f"{path} has interface version {version}; this torshc knows {ABI_VERSION}")
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("torshc_"):
+            raise AttributeError(name)
+        function = getattr(self._library, name)
+        setattr(self, name, function)  # found directly from now on
+        return function
+
+    def last_error(self) -> str:
+        """The message of this thread's last failed call."""
+        return bytes(self.torshc_last_error()).decode(errors="replace")
+
+    def info(self, kind: str, index: int) -> tuple[Dtype, tuple[int, ...]]:
+        """Type and dimensions (-1: symbolic) of input or output ``index``; ``kind`` is "input" or "output"."""
+        dtype, ndim, dims = Dtype(), c_int32(), POINTER(c_int64)()
+        if getattr(self, f"torshc_{kind}_info")(index, byref(dtype), byref(ndim), byref(dims)):
+            raise BundleError(f"{kind} {index}: {self.last_error()}")
+        return dtype, tuple(dims[i] for i in range(ndim.value))
+
+    def unload(self) -> None:
+        """Takes the library out of the process; nothing of it may be used afterwards."""
+        import _ctypes
+
+        _ctypes.dlclose(self._library._handle)
