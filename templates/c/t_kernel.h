@@ -1,0 +1,55 @@
+/* What every generated kernel includes: vectors, scalar functions, index arithmetic. */
+#ifndef T_KERNEL_H
+#define T_KERNEL_H
+
+#include "t_math.h"
+
+/* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. */
+T_FN int64_t t_idiv(int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+T_FN int64_t t_imod(int64_t a, int64_t b) { return b == 0 ? a : a - t_idiv(a, b) * b; }
+T_FN int64_t t_iquot(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; }
+T_FN int64_t t_imin(int64_t a, int64_t b) { return a < b ? a : b; }
+T_FN int64_t t_imax(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Mask of the first n lanes. */
+T_FN i32v t_first_bool(int64_t n) {
+    i32v r = {0};
+    for (int i = 0; i < TORSHC_LANES; i++) r[i] = i < n ? -1 : 0;
+    return r;
+}
+
+/* Loads of the lanes whose mask is set; the others are 0 and their memory is not touched. */
+#define T_DEF_MASKED(N, S, T) \
+    T_FN S##v t_loadm_##N(const T *p, i32v mask) { \
+        if (t_hall_bool(mask)) return t_load_##N(p); \
+        T r[TORSHC_LANES]; \
+        for (int i = 0; i < TORSHC_LANES; i++) r[i] = mask[i] ? p[i] : (T)0; \
+        return t_load_##N(r); \
+    } \
+    T_FN S##v t_gatherm_##N(const T *p, i64v at, i32v mask) { \
+        T r[TORSHC_LANES]; \
+        for (int i = 0; i < TORSHC_LANES; i++) r[i] = mask[i] ? p[at[i]] : (T)0; \
+        return t_load_##N(r); \
+    }
+#define T_DEF_MASKED_PLAIN(S, T, M) T_DEF_MASKED(S, S, T)
+T_EACH(T_DEF_MASKED_PLAIN)
+T_DEF_MASKED(bool, i32, uint8_t)
+T_DEF_MASKED(f16, f32, uint16_t)
+T_DEF_MASKED(bf16, f32, uint16_t)
+#undef T_DEF_MASKED_PLAIN
+#undef T_DEF_MASKED
+
+/* One f16 or bf16 element in every lane. */
+T_FN f32v t_splat_f16(const uint16_t *p) {
+    u16v r = t_splat_u16(*p);
+    return t_decode_f16(r);
+}
+T_FN f32v t_splat_bf16(const uint16_t *p) {
+    u16v r = t_splat_u16(*p);
+    return t_decode_bf16(r);
+}
+
+#endif

@@ -1,0 +1,111 @@
+"""What a kernel is before it is printed: buffers, axes, stores and bodies as expressions.
+
+Nothing here knows a target. A target's templates receive a kernel and a printer, and ask the printer for the text of
+the expressions that they place in their loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..expr import DType, Expr, const
+from ..graph import Value
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A weight in the form that a kernel reads, made from a constant when the bundle is written.
+
+    Attributes:
+        source: the constant.
+        how: name of the form with its parameters; equal sources packed equally are stored once.
+        make: makes the packed array.
+        nbytes: its size.
+    """
+
+    source: Value
+    how: str
+    make: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = field(compare=False)
+    nbytes: int = 0
+    dtype: DType | None = None
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """Memory that one kernel writes for another of the same group (a packed operand)."""
+
+    name: str
+    owner: int
+    nbytes: Expr
+
+
+Operand = Value | Packed | Temporary
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An argument of a kernel.
+
+    Attributes:
+        operand: what stands behind it.
+        dtype: element type in memory.
+        written: whether the kernel stores to it.
+    """
+
+    operand: Operand
+    dtype: DType
+    written: bool
+
+
+@dataclass(frozen=True)
+class Store:
+    """One store: buffer number, element offset, value."""
+
+    buffer: int
+    offset: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Base of the kernel kinds.
+
+    Attributes:
+        buffers: arguments in order; loads and stores name them by position.
+        tasks: number of independent pieces of work.
+        scratch: bytes of scratch for each thread.
+        flops, nbytes: arithmetic operations and bytes moved at the least, for people and for the roofline.
+    """
+
+    kind: ClassVar[str] = ""
+    template: ClassVar[str] = ""
+
+    buffers: tuple[Buffer, ...]
+    tasks: Expr
+    flops: Expr
+    nbytes: Expr
+
+    @property
+    def scratch(self) -> Expr:
+        return const(0)
+
+    def expressions(self) -> list[Expr]:
+        """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""
+        return _expressions([getattr(self, name) for name in self.__dataclass_fields__ if name not in _APART])
+
+
+_APART = ("buffers", "flops", "nbytes")
+
+
+def _expressions(item: object) -> list[Expr]:
+    if isinstance(item, Expr):
+        return [item]
+    if isinstance(item, (list, tuple)):
+        return [e for x in item for e in _expressions(x)]
+    if hasattr(item, "__dataclass_fields__"):
+        return [e for name in item.__dataclass_fields__ for e in _expressions(getattr(item, name))]
+    return []

@@ -1,0 +1,69 @@
+"""What follows a heavy anchor inside its kernel: from the accumulated element to the stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import InternalError
+from ..expr import Expr
+from ..graph import Graph, Node, Value
+from ..ops.base import Index
+from ..plan.group import Group, expand
+from ..plan.inline import Inliner
+from .base import Store
+from .nest import Buffers
+
+
+def lower_epilogue(
+    graph: Graph, group: Group, anchor: Node, results: Mapping[Value, tuple[Expr, Index]], buffers: Buffers
+) -> list[Store]:
+    """The stores of a heavy group.
+
+    Args:
+        group: its nodes; those that the anchor's results reach make up the epilogue, others are read through.
+        anchor: the heavy node, as it stands in the group (or in its expansion).
+        results: for each result of the anchor the register that holds an element (an ``acc``) and the element's
+            logical index in the kernel's axes.
+        buffers: the argument list to add to.
+
+    Returns:
+        One store for each output of the group, its offset and value over the kernel's axes and buffers.
+    """
+    nodes, alias = expand(graph, sorted({*group.nodes, *group.folded}, key=lambda n: n.id))
+    order = _topological(nodes)
+    inliner = Inliner(nodes, {v: e for v, (e, _) in results.items()})
+    place: dict[Value, Index] = {v: i for v, (_, i) in results.items()}
+    for node in order:
+        reached = [v for v in node.operands if v in place]
+        if node is anchor or not reached or node.outputs[0] in place:
+            continue
+        if node.op.family == "view":
+            index = node.op.push(node, place[reached[0]])
+            if index is None:
+                raise InternalError(f"{node.describe()} cannot follow {anchor.describe()} in its kernel")
+            inliner.known[node.output] = inliner.known[reached[0]]
+        else:
+            index = next((place[v] for v in reached if v.shape == node.output.shape), None)
+            if index is None:
+                raise InternalError(f"{node.describe()} changes the shape of {anchor.describe()}")
+            inliner.known[node.output] = inliner.at(node.output, index)
+        place[node.output] = index
+    outputs = [(o, alias.get(o, o)) for o in group.outputs]
+    return [buffers.store(o, place[i], buffers.resolve(inliner.known[i])) for o, i in outputs]
+
+
+def _topological(nodes: list[Node]) -> list[Node]:
+    made = {v: n for n in nodes for v in n.outputs}
+    out: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        if node in out:
+            return
+        for v in node.operands:
+            if v in made:
+                visit(made[v])
+        out[node] = None
+
+    for n in nodes:
+        visit(n)
+    return list(out)

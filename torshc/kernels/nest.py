@@ -1,0 +1,414 @@
+"""Lowering of loop nests: pointwise groups to a map kernel, groups with reductions to a row kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import InternalError
+from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
+from ..expr.affine import contains
+from ..graph import Graph, Node, Value
+from ..ops.base import Index, Nest
+from ..plan.group import Group, expand
+from ..plan.inline import Inliner, address, register_type
+from ..plan.storage import Storage
+from .axes import join_axes, make_axes
+from .base import Buffer, Kernel, Store
+
+CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
+KEEP_COST = 8  # a value this dear is kept in the row's scratch rather than computed again
+
+
+@dataclass(frozen=True)
+class MapKernel(Kernel):
+    """Stores of scalar expressions over parallel axes; vectors run along the last axis.
+
+    Attributes:
+        axes: loop axes, outermost first, at least one.
+        stores: what is stored at each point.
+        rows: rows (points of the outer axes) a task.
+        chunk: elements of the last axis a task, a multiple of 16.
+    """
+
+    kind: ClassVar[str] = "nest"
+    template: ClassVar[str] = "map.c.j2"
+
+    axes: tuple[Expr, ...]
+    stores: tuple[Store, ...]
+    rows: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A reduction within a stage: `name` is the accumulated `term`, `result` what follows from it."""
+
+    name: str
+    combine: str
+    term: Expr
+    result: Expr
+
+
+@dataclass(frozen=True)
+class Keep:
+    """A value stored to a row of scratch while a stage runs over it, for later stages."""
+
+    slot: int
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass over the reduction axes."""
+
+    accumulators: tuple[Accumulator, ...]
+    keeps: tuple[Keep, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowKernel(Kernel):
+    """Reductions over a row, one after the other, and what is computed from them.
+
+    Attributes:
+        axes: parallel axes, outermost first.
+        reduce: reduction axes, outermost first.
+        across: whether vectors run along the last reduction axis (else along the last parallel axis).
+        stages: passes over the row.
+        element: stores made in a last pass over the row.
+        row: stores made once a row.
+        kept: number of scratch rows of f32.
+        rows: points of the outer axes a task.
+        chunk: elements of the lane axis a task when vectors run along a parallel axis.
+    """
+
+    kind: ClassVar[str] = "row"
+    template: ClassVar[str] = "row.c.j2"
+
+    axes: tuple[Expr, ...]
+    reduce: tuple[Expr, ...]
+    across: bool
+    stages: tuple[Stage, ...]
+    element: tuple[Store, ...]
+    row: tuple[Store, ...]
+    kept: int
+    rows: int
+    chunk: int
+
+    @property
+    def row_size(self) -> Expr:
+        """Elements in a row of scratch, rounded up so that whole vectors fit."""
+        return call("floordiv", product([a.args[0] for a in self.reduce]) + 15, 16) * 16
+
+    @property
+    def scratch(self) -> Expr:
+        return self.row_size * 4 * self.kept
+
+
+def product(extents: Sequence[Expr]) -> Expr:
+    total = const(1)
+    for e in extents:
+        total = total * e
+    return total
+
+
+def lower_nest(graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> Kernel:
+    """The kernel of a group of nests."""
+    nodes, alias = expand(graph, group.nodes)
+    nests = {n: _nest(n) for n in nodes}
+    reductions = [n for n in nodes if nests[n].reduce]
+    pairs = [(o, alias.get(o, o)) for o in group.outputs]
+    if not reductions:
+        return _lower_map(nodes, pairs, storage)
+    return _lower_row(nodes, reductions, nests, pairs, storage)
+
+
+def _nest(node: Node) -> Nest:
+    nest = node.op.nest(node, 0)
+    if nest is None:
+        raise InternalError(f"{node.describe()} has no loop nest and no kernel of its own")
+    return nest
+
+
+class Buffers:
+    """The argument list of a kernel, filled as loads and stores are met."""
+
+    def __init__(self, storage: Mapping[Value, Storage]) -> None:
+        self.storage = storage
+        self.reads: dict[Value, int] = {}
+        self.writes: dict[Value, int] = {}
+        self.list: list[Buffer] = []
+
+    def resolve(self, e: Expr) -> Expr:
+        """Loads of values at logical indices become loads of numbered buffers at element offsets."""
+
+        def leaf(x: Expr) -> Expr | None:
+            if x.op != "load" or not isinstance(x.data, Value):
+                return None
+            root, offset = address(x.data, tuple(self.resolve(a) for a in x.args), self.storage)
+            if root not in self.reads:
+                self.reads[root] = len(self.list)
+                self.list.append(Buffer(root, root.dtype, written=False))
+            return load(self.reads[root], (offset,), register_type(root.dtype))
+
+        return rebuild(e, leaf)
+
+    def store(self, value: Value, index: Index, what: Expr) -> Store:
+        """A store to an output."""
+        root, offset = address(value, index, self.storage)
+        if root not in self.writes:
+            self.writes[root] = len(self.list)
+            self.list.append(Buffer(root, root.dtype, written=True))
+        return Store(self.writes[root], offset, what)
+
+
+def _traffic(buffers: Sequence[Buffer], values: Sequence[Value]) -> Expr:
+    """Bytes that must be read and written at the least: each operand once."""
+    total = const(0)
+    for b in buffers:
+        if isinstance(b.operand, Value) and not b.written:
+            total = total + b.operand.type.nbytes
+    for v in values:
+        total = total + v.type.nbytes
+    return total
+
+
+def _lower_map(nodes: list[Node], pairs: list[tuple[Value, Value]], storage: Mapping[Value, Storage]) -> MapKernel:
+    outputs = [o for o, _ in pairs]
+    main = outputs[0]
+    index, axes = make_axes(main.shape, main.layout, "i")
+    inliner, buffers = Inliner(nodes), Buffers(storage)
+    values = [buffers.resolve(inliner.at(inner, index)) for _, inner in pairs]
+    stores = [buffers.store(o, index, v) for o, v in zip(outputs, values, strict=True)]
+    axes, bodies = join_axes(axes, [x for s in stores for x in (s.offset, s.value)])
+    axes = axes or [axis("i0", 1)]
+    stores = [Store(s.buffer, bodies[2 * k], bodies[2 * k + 1]) for k, s in enumerate(stores)]
+    inner = as_int(axes[-1].args[0])
+    rows = max(1, CHUNK // max(inner, 1)) if inner is not None and inner < CHUNK else 1
+    size = product([a.args[0] for a in axes])
+    return MapKernel(
+        buffers=tuple(buffers.list),
+        tasks=_tasks(axes, rows, CHUNK),
+        flops=size * sum(_flops(s.value) for s in stores),
+        nbytes=_traffic(buffers.list, outputs),
+        axes=tuple(axes),
+        stores=tuple(stores),
+        rows=rows,
+        chunk=CHUNK,
+    )
+
+
+def _flops(e: Expr) -> int:
+    return sum(1 for x in walk(e) if x.dtype.is_float and x.op not in ("const", "load", "acc", "cast", "select"))
+
+
+def _ceil(e: Expr, by: int) -> Expr:
+    return call("floordiv", e + (by - 1), by)
+
+
+def _tasks(axes: Sequence[Expr], rows: int, chunk: int) -> Expr:
+    return _ceil(product([a.args[0] for a in axes[:-1]]), rows) * _ceil(axes[-1].args[0], chunk)
+
+
+class _Rows:
+    """The index space of a row kernel: the parallel axes and the reduction axes, and which value lies where."""
+
+    def __init__(self, reductions: list[Node], nests: Mapping[Node, Nest], layout: tuple[int, ...] | None) -> None:
+        first = reductions[0]
+        out = first.outputs[0]
+        self.reduced = getattr(first.op, "axes", ()) if first.op.family == "reduce" else ()
+        self.windowed = first.op.family != "reduce"
+        extents = nests[first].reduce
+        self.reduce = [const(0) if as_int(e) == 1 else axis(f"r{k}", e) for k, e in enumerate(extents)]
+        if self.windowed:
+            self.full_shape = out.shape
+            self.index, self.axes = make_axes(out.shape, layout, "i")
+            self.full = self.index
+            return
+        self.full_shape = first.operands[0].shape
+        row_shape = tuple(const(1) if d in self.reduced else s for d, s in enumerate(self.full_shape))
+        self.index, self.axes = make_axes(row_shape, layout, "i")
+        inner = iter(self.reduce)
+        self.full = tuple(next(inner) if d in self.reduced else i for d, i in enumerate(self.index))
+
+    def index_of(self, value: Value) -> tuple[Index, bool]:
+        """Index of a value of the group, and whether it has an element for each element of the row."""
+        if value.shape == self.full_shape:
+            return self.full, not self.windowed and any(r.op == "axis" for r in self.reduce)
+        if len(value.shape) == len(self.full_shape):
+            return self.index, False
+        return tuple(i for d, i in enumerate(self.index) if d not in self.reduced), False
+
+
+def _lower_row(
+    nodes: list[Node],
+    reductions: list[Node],
+    nests: Mapping[Node, Nest],
+    pairs: list[tuple[Value, Value]],
+    storage: Mapping[Value, Storage],
+) -> RowKernel:
+    layout = _row_layout(nodes, reductions[0], pairs)
+    rows = _Rows(reductions, nests, layout)
+    inliner, buffers = Inliner(nodes), Buffers(storage)
+    levels: dict[Node, int] = {}
+    stages: dict[int, list[Accumulator]] = {}
+    for k, node in enumerate(reductions):
+        level = 1 + max((levels[r] for r in reductions[:k] if _depends(node, r)), default=0)
+        levels[node] = level
+        stages.setdefault(level, []).append(_accumulate(node, nests[node], k, rows, inliner, buffers))
+    element: list[Store] = []
+    row: list[Store] = []
+    for outer, inner in pairs:
+        index, each = rows.index_of(inner)
+        value = buffers.resolve(inliner.at(inner, index))
+        (element if each else row).append(buffers.store(outer, index, value))
+    return _finish_row(rows, [stages[k] for k in sorted(stages)], element, row, buffers, [o for o, _ in pairs])
+
+
+def _row_layout(nodes: list[Node], first: Node, pairs: list[tuple[Value, Value]]) -> tuple[int, ...] | None:
+    """Memory order to walk in: that of an output over the whole row, else of the first operand."""
+    source = first.operands[0]
+    if first.op.family != "reduce":
+        return first.outputs[0].layout
+    for outer, _ in pairs:
+        if outer.shape == source.shape:
+            return outer.layout
+    return source.layout
+
+
+def _depends(node: Node, on: Node) -> bool:
+    pending, seen = list(node.operands), set()
+    while pending:
+        v = pending.pop()
+        if v in seen or v.producer is None:
+            continue
+        seen.add(v)
+        if v.producer is on:
+            return True
+        pending.extend(v.producer.operands)
+    return False
+
+
+def _accumulate(node: Node, nest: Nest, k: int, rows: _Rows, inliner: Inliner, buffers: Buffers) -> Accumulator:
+    def read(operand: int, index: Index) -> Expr:
+        value = node.inputs[operand]
+        assert value is not None
+        return inliner.at(value, index)
+
+    out = node.outputs[0]
+    index, _ = rows.index_of(out)
+    if out.shape == rows.full_shape and not rows.windowed:
+        index = rows.index  # every reduced dimension has size 1
+    term = buffers.resolve(nest.body(index, tuple(rows.reduce), read))
+    total = acc(f"a{k}", term.dtype)
+    result = buffers.resolve(nest.finish(total, index, read)) if nest.finish else total
+    inliner.known[out] = acc(f"x{k}", result.dtype)
+    return Accumulator(f"{k}", nest.combine, term, result)
+
+
+def _finish_row(
+    rows: _Rows,
+    levels: list[list[Accumulator]],
+    element: list[Store],
+    row: list[Store],
+    buffers: Buffers,
+    outputs: list[Value],
+) -> RowKernel:
+    reduce = [r for r in rows.reduce if r.op == "axis"]
+    flat: list[Expr] = []
+    for accumulators in levels:
+        for a in accumulators:
+            flat += [a.term, a.result]
+    for s in (*element, *row):
+        flat += [s.offset, s.value]
+    axes, flat = join_axes(rows.axes, flat)
+    reduce, flat = join_axes(reduce, flat)
+    parts = iter(flat)
+    levels = [[Accumulator(a.name, a.combine, next(parts), next(parts)) for a in x] for x in levels]
+    element = [Store(s.buffer, next(parts), next(parts)) for s in element]
+    row = [Store(s.buffer, next(parts), next(parts)) for s in row]
+    across = bool(reduce) and _runs_along(reduce[-1], axes, levels, element)
+    reduce, axes = reduce or [axis("r0", 1)], axes or [axis("i0", 1)]
+    stages, element, kept = (
+        _keep(levels, element, reduce) if across else ([Stage(tuple(x)) for x in levels], element, 0)
+    )
+    extents = product([r.args[0] for r in reduce])
+    length = as_int(extents if across else axes[-1].args[0] * extents)
+    per_task = max(1, CHUNK // max(length, 1)) if length is not None else 1
+    lanes_chunk = 16 * max(1, CHUNK // 16 // max(as_int(extents) or 64, 1))
+    points = product([a.args[0] for a in axes])
+    work = sum(_flops(a.term) + 1 for x in levels for a in x) + sum(_flops(s.value) for s in element)
+    return RowKernel(
+        buffers=tuple(buffers.list),
+        tasks=_ceil(points, per_task) if across else _tasks(axes, per_task, lanes_chunk),
+        flops=points * extents * work,
+        nbytes=_traffic(buffers.list, outputs),
+        axes=tuple(axes),
+        reduce=tuple(reduce),
+        across=across,
+        stages=tuple(stages),
+        element=tuple(element),
+        row=tuple(row),
+        kept=kept,
+        rows=per_task,
+        chunk=lanes_chunk,
+    )
+
+
+def _runs_along(lane: Expr, axes: list[Expr], levels: list[list[Accumulator]], element: list[Store]) -> bool:
+    """Whether vectors should run along the last reduction axis: loads step by 1 along it, or nothing else is there."""
+    from ..expr.affine import split_axis
+
+    def votes(a: Expr) -> int:
+        count = 0
+        for x in (x for level in levels for accumulator in level for x in walk(accumulator.term)):
+            if x.op == "load":
+                parts = split_axis(x.args[0], a)
+                count += parts is not None and as_int(parts[0]) == 1
+        return count
+
+    return not axes or votes(lane) >= votes(axes[-1])
+
+
+def _keep(
+    levels: list[list[Accumulator]], element: list[Store], reduce: list[Expr]
+) -> tuple[list[Stage], list[Store], int]:
+    """Find dear values that a later pass needs again, and route them through scratch rows."""
+    position = const(0)
+    for r in reduce:
+        position = position * r.args[0] + r
+    stages: list[Stage] = []
+    pending = [list(x) for x in levels]
+    count = 0
+    for k, accumulators in enumerate(pending):
+        here = {x for a in accumulators for x in walk(a.term)}
+        later = [a.term for x in pending[k + 1 :] for a in x] + [s.value for s in element]
+        found = [x for x in _shared(later, here) if any(contains(x, r) for r in reduce)]
+        mapping = {x: load(f"row{count + n}", (position,), x.dtype) for n, x in enumerate(found)}
+        stages.append(Stage(tuple(accumulators), tuple(Keep(count + n, x) for n, x in enumerate(found))))
+        count += len(found)
+        if mapping:
+            for x in pending[k + 1 :]:
+                x[:] = [Accumulator(a.name, a.combine, rebuild(a.term, mapping.get), a.result) for a in x]
+            element = [Store(s.buffer, s.offset, rebuild(s.value, mapping.get)) for s in element]
+    return stages, element, count
+
+
+def _shared(roots: list[Expr], here: set[Expr]) -> list[Expr]:
+    """Topmost f32 sub-expressions of the roots that stand in `here` and are dear enough."""
+    out: dict[Expr, None] = {}
+    pending, seen = list(roots), set()
+    while pending:
+        x = pending.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if x in here and x.dtype.name == "f32" and x.op != "load" and cost(x) >= KEEP_COST:
+            out[x] = None
+        elif x.op != "load":
+            pending.extend(x.args)
+    return list(out)
+
+
+__all__ = ["Accumulator", "Buffers", "Keep", "MapKernel", "RowKernel", "Stage", "lower_nest", "product"]

@@ -1,0 +1,238 @@
+"""Fusion: which nodes share a kernel, and the reason wherever two do not.
+
+Nodes are taken in topological order, each joining the groups that make its operands where that is legal. A group is
+one of: "nest" (pointwise work over one index space), "row" (reductions over one set of axes with what stands before
+and after them), or a heavy anchor (a product, a convolution...) with pointwise work after it. Views belong to no
+group: whoever reads through one folds its index arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..expr import as_int
+from ..graph import Graph, Node, Value
+from .group import Boundary, Group
+
+HEAVY = ("gemm", "conv", "conv_transpose", "attention", "recurrent")
+CHEAP = {"none": 0, "conservative": 1, "default": 4, "aggressive": 12}  # nodes that may be computed again
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far fusion may go.
+
+    Attributes:
+        strategy: "none", "conservative", "default" or "aggressive".
+        size: most nodes (views apart) in a group.
+    """
+
+    strategy: str = "default"
+    size: int = 64
+
+
+def kind_of(node: Node) -> str:
+    """The kind of a group that holds this node alone."""
+    if node.op.family in HEAVY:
+        return node.op.family
+    if node.op.family == "composite":
+        return "row"
+    nest = node.op.nest(node, 0)
+    return "row" if nest is not None and nest.reduce else "nest"
+
+
+def is_view(node: Node) -> bool:
+    return node.op.family == "view"
+
+
+def behind_views(value: Value) -> tuple[Value, list[Node]]:
+    """The value that a chain of one-operand views starts from, and the views, nearest to the reader first."""
+    chain: list[Node] = []
+    while (node := value.producer) is not None and is_view(node) and len(node.operands) == 1:
+        chain.append(node)
+        value = node.operands[0]
+    return value, chain
+
+
+class Fuser:
+    """The state of the search."""
+
+    def __init__(self, graph: Graph, limits: Limits) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.group_of: dict[Node, Group] = {}
+        self.position = {n: k for k, n in enumerate(graph.nodes)}
+        self.boundaries: list[Boundary] = []
+
+    def run(self) -> list[Group]:
+        for node in self.graph.nodes:
+            if is_view(node):
+                continue
+            kind = kind_of(node)
+            group = Group(0, kind, [node], anchor=node if kind in HEAVY else None)
+            self.group_of[node] = group
+            if self.limits.strategy != "none":
+                self._join_producers(node)
+        return list(dict.fromkeys(self.group_of.values()))
+
+    def _join_producers(self, node: Node) -> None:
+        """Join the groups of the operands, latest first; a node with its own kernel kind joins none."""
+        sources = [(v, *behind_views(v)) for v in dict.fromkeys(node.operands)]
+        made = [(v, b, c) for v, b, c in sources if b.producer is not None and b.producer in self.group_of]
+        made.sort(key=lambda s: -max(self.position[n] for n in self.group_of[_maker(s[1])].nodes))
+        for value, base, chain in made:
+            source, own = self.group_of[_maker(base)], self.group_of[node]
+            if source is own:
+                continue
+            reason = self._refusal(node, value, base, chain, source, own)
+            if reason is None:
+                self._merge(source, own)
+            else:
+                self.boundaries.append(Boundary(value, node, reason))
+
+    def _refusal(
+        self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group
+    ) -> str | None:
+        """Why `own` (which holds `node`) cannot take in `source`, or None when it can."""
+        if node.op.family in HEAVY or node.op.family == "composite":
+            return "template"
+        if source.anchor is not None and own.anchor is not None:
+            return "template"
+        if len(source.nodes) + len(own.nodes) > self.limits.size:
+            return "size"
+        reason = self._fits(node, value, base, chain, source, own)
+        if reason is not None:
+            return reason
+        if self.limits.strategy == "conservative" and len(self._outside_readers(base, own)) > 0:
+            return "reader"
+        return "cycle" if self._would_cycle(source, own) else None
+
+    def _fits(self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
+        reshapes = all(n.op.name == "Reshape" for n in chain) and (not chain or _row_major(base, value))
+        if node.op.family == "reduce":
+            return self._fits_reduce(node, base, chain, source, own)
+        if node.op.family != "pointwise":
+            return "template"
+        if "composite" in {n.op.family for n in source.nodes}:
+            return "template"
+        if source.kind == "row" or own.kind == "row":
+            return self._fits_row(node, value, base, chain, source, own)
+        if value.shape != node.output.shape:
+            return "shape"
+        if not reshapes:
+            return "layout"
+        if base.layout != node.output.layout and not chain and _spread(base):
+            return "layout"
+        return None
+
+    def _fits_reduce(self, node: Node, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
+        if source.anchor is not None:
+            return "template"
+        if chain:
+            return "shape"
+        space = (node.operands[0].shape, getattr(node.op, "axes", ()))
+        for group in (source, own):
+            known = row_space(group) if group.kind == "row" else None
+            if group.kind == "row" and known is None:
+                return "template"
+            if known is not None and known != space:
+                return "axes"
+        if source.kind == "nest" and base.shape != space[0]:
+            return "shape"
+        return None
+
+    def _fits_row(
+        self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group
+    ) -> str | None:
+        if chain:
+            return "shape"
+        if source.anchor is not None or own.anchor is not None:
+            return "template"
+        spaces = {row_space(g) for g in (source, own) if g.kind == "row"}
+        if None in spaces:  # a window reduction such as pooling: pointwise work on its result
+            windowed = source if source.kind == "row" and row_space(source) is None else own
+            if len(spaces) > 1 or windowed is own:
+                return "template"
+            return None if value.shape == node.output.shape else "shape"
+        if len(spaces) > 1:
+            return "axes"
+        full, axes = next(s for s in spaces if s is not None)
+        row = tuple(d for k, d in enumerate(full) if k not in axes)
+        shapes = {full, _kept(full, axes)} | ({row} if len(axes) == len(full) or node.output.shape == row else set())
+        if node.output.shape not in shapes:
+            return "shape"
+        return None if value.shape in shapes else "shape"
+
+    def _merge(self, source: Group, own: Group) -> None:
+        nodes = sorted({*source.nodes, *own.nodes}, key=self.position.__getitem__)
+        merged = Group(0, own.kind, nodes, anchor=source.anchor or own.anchor)
+        if merged.anchor is not None:
+            merged.kind = merged.anchor.op.family
+        elif "row" in (source.kind, own.kind):
+            merged.kind = "row"
+        for n in nodes:
+            self.group_of[n] = merged
+
+    def _outside_readers(self, value: Value, own: Group) -> list[Node]:
+        return [n for n in self.graph.nodes if value in n.operands and self.group_of.get(n) is not own]
+
+    def _would_cycle(self, source: Group, own: Group) -> bool:
+        """Whether another group stands between the two: it reads the source and the own group reads it."""
+        first = min(self.position[n] for n in source.nodes)
+        seen: set[Group | int] = set()
+        pending = [g for g in self._feeders(own) if g is not source]
+        while pending:
+            group = pending.pop()
+            if id(group) in seen:
+                continue
+            seen.add(id(group))
+            if group is source:
+                return True
+            if max(self.position[n] for n in group.nodes) < first:
+                continue
+            pending.extend(g for g in self._feeders(group) if g is not own)
+        return False
+
+    def _feeders(self, group: Group) -> Iterator[Group]:
+        """Groups whose results this group reads, through views."""
+        pending = [v for n in group.nodes for v in n.operands]
+        seen: set[Value] = set()
+        while pending:
+            v = pending.pop()
+            if v in seen or v.producer is None:
+                continue
+            seen.add(v)
+            owner = self.group_of.get(v.producer)
+            if owner is None:
+                pending.extend(v.producer.operands)
+            elif owner is not group:
+                yield owner
+
+
+def _maker(value: Value) -> Node:
+    assert value.producer is not None
+    return value.producer
+
+
+def _kept(full: tuple[object, ...], axes: tuple[int, ...]) -> tuple[object, ...]:
+    from ..expr import const
+
+    return tuple(const(1) if k in axes else d for k, d in enumerate(full))
+
+
+def _row_major(base: Value, value: Value) -> bool:
+    return base.layout is None and value.layout is None
+
+
+def _spread(value: Value) -> bool:
+    """Whether a value has more than one dimension that is not 1, so that its layout matters."""
+    return sum(as_int(d) != 1 for d in value.shape) > 1
+
+
+def row_space(group: Group) -> tuple[tuple[object, ...], tuple[int, ...]] | None:
+    """Full shape and reduced axes of a row group, or None for a window reduction or an undecomposed composite."""
+    for n in group.nodes:
+        if n.op.family == "reduce":
+            return n.operands[0].shape, getattr(n.op, "axes", ())
+    return None

@@ -1,0 +1,105 @@
+"""A fusion group: the nodes that one kernel computes, and why it ends where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..graph import Builder, Graph, Node, Value
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Why a value goes through memory instead of staying inside a kernel.
+
+    Attributes:
+        value: the value at the boundary.
+        consumer: the node that could have joined.
+        reason: a code of :data:`REASONS`.
+    """
+
+    value: Value
+    consumer: Node
+    reason: str
+
+
+REASONS = {
+    "output": "it is an output of the model",
+    "reader": "another kernel reads it too",
+    "shape": "its reader runs over another shape",
+    "axes": "its reader reduces over other axes",
+    "dtype": "its reader needs another element type",
+    "size": "the group has reached the size limit",
+    "template": "no kernel template computes both",
+    "cycle": "joining them would make a cycle",
+    "cost": "computing it again for each reader costs more than storing it",
+    "layout": "its reader needs another order in memory",
+    "off": "fusion is switched off",
+}
+
+
+@dataclass
+class Group:
+    """The nodes of one kernel.
+
+    Attributes:
+        id: number in launch order.
+        kind: "nest" (no reduction), "row" (reductions) or the family of the heavy anchor.
+        nodes: in topological order.
+        folded: views, and cheap nodes computed again, that it reads through; they may stand in several groups.
+        anchor: the heavy node, if there is one.
+        outputs: values that it writes to memory.
+        boundaries: what else could have joined, and why it did not.
+        reads: values that it reads from memory.
+        pattern: name of the fusion pattern or pass that made the anchor, or empty.
+    """
+
+    id: int
+    kind: str
+    nodes: list[Node]
+    anchor: Node | None = None
+    folded: list[Node] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    reads: list[Value] = field(default_factory=list)
+    boundaries: list[Boundary] = field(default_factory=list)
+    pattern: str = ""
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted({n.id for n in (*self.nodes, *self.folded)})
+
+
+def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value, Value]]:
+    """Replace composite nodes by the simpler ones that they stand for.
+
+    Returns:
+        The nodes in topological order, and for each output of a composite node the value that takes its place.
+    """
+    out: list[Node] = []
+    alias: dict[Value, Value] = {}
+
+    def visit(node: Node) -> None:
+        inputs = tuple(alias.get(v, v) if v is not None else None for v in node.inputs)
+        scratch: list[Node] = []
+        made = node.op.decompose(Builder(graph, scratch, node.name), inputs) if node.op.family == "composite" else None
+        if made is None:
+            if inputs != node.inputs:
+                node = _rewired(graph, node, inputs, alias)
+            out.append(node)
+            return
+        for inner in scratch:
+            visit(inner)
+        for old, new in zip(node.outputs, made, strict=False):
+            alias[old] = alias.get(new, new)
+
+    for node in nodes:
+        visit(node)
+    return out, alias
+
+
+def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: dict[Value, Value]) -> Node:
+    outputs = [graph.new_value(v.type, v.name) for v in node.outputs]
+    for old, new in zip(node.outputs, outputs, strict=True):
+        new.layout = old.layout
+        alias[old] = new
+    return graph.new_node(node.op, inputs, outputs, node.name)

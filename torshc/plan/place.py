@@ -1,0 +1,361 @@
+"""What must be in memory: which results groups write, what they read through, where concatenations are built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..expr import Expr, as_int, axis, const, cost, walk
+from ..graph import Graph, Node, Value
+from ..ops.base import REGISTRY
+from .fusion import CHEAP, HEAVY, Fuser, Limits, behind_views, is_view, kind_of
+from .group import Boundary, Group
+from .inline import Inliner
+from .storage import Storage, contiguous, strided
+
+COST = 8  # work of a node that may be done again for each reader, in multiply-adds
+
+
+@dataclass
+class Plan:
+    """The groups in launch order and where values lie.
+
+    Attributes:
+        groups: in an order in which every group finds its operands ready.
+        storage: values that lie inside the memory of others.
+        boundaries: why fusion stopped where it did.
+    """
+
+    graph: Graph
+    groups: list[Group] = field(default_factory=list)
+    storage: dict[Value, Storage] = field(default_factory=dict)
+    boundaries: list[Boundary] = field(default_factory=list)
+
+
+def make_plan(graph: Graph, limits: Limits) -> Plan:
+    """Fuse a graph and decide what is stored."""
+    return _Placer(graph, limits).run()
+
+
+class _Placer:
+    def __init__(self, graph: Graph, limits: Limits) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.fuser = Fuser(graph, limits)
+        self.fuser.run()
+        self.group_of = self.fuser.group_of
+        self.users = graph.users()
+        self.parts: dict[Value, tuple[Value, int, Expr]] = {}  # operand -> (concatenation, axis, start)
+        self.joined: dict[Value, list[Value]] = {}  # concatenation -> operands
+        self.aliases: dict[Value, tuple[Value, Expr]] = {}  # view -> (value in memory, offset)
+        self.roots: set[Value] = set()  # values that aliases look at
+        self.made: dict[Value, Group] = {}  # value -> group that writes it
+        self.done: set[int] = set()
+        self.groups: list[Group] = []
+        self.boundaries = self.fuser.boundaries
+
+    def run(self) -> Plan:
+        if self.limits.strategy == "none":
+            for node in self.graph.nodes:
+                if is_view(node):
+                    self.group_of[node] = Group(0, "nest", [node])
+        for k, v in enumerate(self.graph.outputs):
+            if v.const is not None or v.producer is None or v in self.graph.outputs[:k]:
+                v = self.graph.outputs[k] = self._copy(v)
+            self._need(v)
+        self._order()
+        for g in self.groups:
+            g.boundaries = [b for b in self.boundaries if b.consumer in g.nodes]
+        return Plan(self.graph, self.groups, self._settle(), self.boundaries)
+
+    def _copy(self, v: Value) -> Value:
+        """An output that is an input, a constant or another output is copied."""
+        out = self.graph.new_value(v.type, v.name)
+        node = self.graph.new_node(REGISTRY["", "Identity"](), [v], [out], "")
+        self.graph.nodes.append(node)
+        self.group_of[node] = Group(0, "nest", [node])
+        self.fuser.position[node] = len(self.fuser.position)
+        return out
+
+    # -- what is needed in memory ------------------------------------------------------------------------------
+
+    def _need(self, value: Value) -> None:
+        """See to it that a value will be in memory."""
+        pending = [value]
+        while pending:
+            v = pending.pop()
+            if self._stored(v) or v.producer is None:
+                continue
+            group = self.group_of.get(v.producer)
+            if group is None:
+                pending.extend(self._materialise(v))
+                continue
+            self.made[v] = group
+            group.outputs.append(v)
+            pending.extend(self._reads(group))
+
+    def _stored(self, v: Value) -> bool:
+        """Whether a value is already known to be in memory."""
+        return v in self.made or v in self.aliases or v in self.joined
+
+    def _reads(self, group: Group) -> list[Value]:
+        """The values that a group reads from memory; done once a group."""
+        if id(group) in self.done:
+            return []
+        self.done.add(id(group))
+        self.groups.append(group)
+        members = set(group.nodes)
+        wanted: dict[Value, None] = {}
+        for node in group.nodes:
+            for v in node.operands:
+                if v.producer in members:
+                    continue
+                if node.op.family in HEAVY:
+                    self._pull_heavy(group, node, v, wanted)
+                else:
+                    self._pull(group, node, v, wanted)
+        group.folded = sorted(dict.fromkeys(group.folded), key=self.fuser.position.__getitem__)
+        group.reads = list(wanted)
+        return group.reads
+
+    def _pull(self, group: Group, reader: Node, value: Value, wanted: dict[Value, None]) -> None:
+        """Read a value through views and cheap nodes as far as that goes."""
+        node = value.producer
+        if value.const is not None or node is None or self._stored(value):
+            wanted[value] = None
+            return
+        if node in group.folded or node in group.nodes:
+            return
+        if self.limits.strategy != "none" and reader.op.family != "composite":
+            if is_view(node) and self._foldable(group, node):
+                group.folded.append(node)
+                for v in node.operands:
+                    self._pull(group, node, v, wanted)
+                return
+            if not is_view(node) and self._cheap(node):
+                for member in self._needed_members(node):
+                    group.folded.append(member)
+                    for v in member.operands:
+                        self._pull(group, member, v, wanted)
+                return
+        wanted[value] = None
+
+    def _foldable(self, group: Group, view: Node) -> bool:
+        """Whether a group may read through a view: concatenations only where the branch is cheap and not nested."""
+        if view.op.name != "Concat":
+            return True
+        nested = any(_behind_concat(v) for v in view.operands) or any(
+            n.op.name == "Concat" or n.op.family in HEAVY for n in self.users.get(view.output, [])
+        )
+        return group.kind == "nest" and len(view.operands) <= 4 and not nested and self._light(view)
+
+    def _light(self, view: Node) -> bool:
+        """Whether all readers of a view, through other views, are pointwise groups."""
+        pending = [n for v in view.outputs for n in self.users.get(v, [])]
+        while pending:
+            n = pending.pop()
+            if is_view(n):
+                pending.extend(m for v in n.outputs for m in self.users.get(v, []))
+            elif self.group_of[n].kind != "nest":
+                return False
+        return not any(v in self.graph.outputs for v in view.outputs)
+
+    def _cheap(self, node: Node) -> bool:
+        """Whether a pointwise group is better computed again by each reader than stored."""
+        group = self.group_of[node]
+        limit = CHEAP[self.limits.strategy]
+        if group.kind != "nest" or len(group.nodes) > limit or any(v in self.graph.outputs for v in node.outputs):
+            return False
+        index = tuple(axis(f"i{k}", d) for k, d in enumerate(node.output.shape))
+        body = Inliner(group.nodes).at(node.output, index)
+        loads = [x for x in walk(body) if x.op == "load"]
+        heavy_reader = any(n.op.family in HEAVY for v in node.outputs for n in self._readers(v))
+        return len(loads) <= 1 and cost(body) <= COST and not heavy_reader
+
+    def _readers(self, value: Value) -> list[Node]:
+        out: list[Node] = []
+        pending = list(self.users.get(value, []))
+        while pending:
+            n = pending.pop()
+            if is_view(n):
+                pending.extend(m for v in n.outputs for m in self.users.get(v, []))
+            else:
+                out.append(n)
+        return out
+
+    def _needed_members(self, node: Node) -> list[Node]:
+        """The nodes of a group that one of its results depends on."""
+        members, out, pending = set(self.group_of[node].nodes), [], [node]
+        while pending:
+            n = pending.pop()
+            if n in out:
+                continue
+            out.append(n)
+            pending.extend(v.producer for v in n.operands if v.producer in members and v.producer is not None)
+        return out
+
+    def _pull_heavy(self, group: Group, node: Node, value: Value, wanted: dict[Value, None]) -> None:
+        """An operand of a heavy node: read through views where that leaves plain strides, else from memory."""
+        _, chain = behind_views(value)
+        can_stride = node.op.family in ("gemm", "attention") and self.limits.strategy != "none"
+        if not can_stride or not chain or self._stored(value):
+            wanted[value] = None
+            return
+        for length in range(len(chain), 0, -1):
+            views = chain[:length]
+            found = strided(value, views)
+            if found is not None and self._steps_well(node, value, found[2]):
+                group.folded.extend(views)
+                wanted[found[0]] = None
+                return
+        wanted[value] = None
+
+    def _steps_well(self, node: Node, value: Value, strides: Sequence[object]) -> bool:
+        """Products read rows of their left operand with step 1; attention reads rows of all operands so."""
+        right = node.op.family == "gemm" and len(node.operands) > 1 and value is node.operands[1]
+        return right or not strides or strides[-1] is const(1) or as_int(value.shape[-1]) == 1
+
+    # -- views that must be stored -----------------------------------------------------------------------------
+
+    def _materialise(self, value: Value) -> list[Value]:
+        """Give a view memory: that of what it looks at, a part of a concatenation, or a copy."""
+        node = value.producer
+        assert node is not None
+        base, chain = behind_views(value)
+        found = strided(value, chain) if chain else None
+        if found is not None and self._can_alias(value, base, found[2]):
+            self.aliases[value] = (base, found[1])
+            self.roots.add(base)
+            return [base]
+        if node.op.name == "Concat":
+            return self._place_concat(node)
+        if chain and self._push(value, base, chain):
+            return []
+        group = Group(0, "nest", [node])
+        self.group_of[node] = group
+        return [value]
+
+    def _can_alias(self, value: Value, base: Value, strides: tuple[Expr, ...]) -> bool:
+        if base.layout is not None or value.layout is not None or not contiguous(value, strides):
+            return False
+        if base in self.parts or base in self.joined or (base.producer is not None and is_view(base.producer)):
+            return False
+        outside = base.const is not None or base.producer is None or base in self.graph.outputs
+        return not (value in self.graph.outputs and outside)
+
+    def _push(self, value: Value, base: Value, chain: list[Node]) -> bool:
+        """Let the producer store through the views: only when nobody reads what stands before them."""
+        group = self.group_of.get(base.producer) if base.producer is not None else None
+        alone = all(len(self.users.get(v, [])) == 1 for n in chain for v in n.operands)
+        if group is None or group.anchor is None or id(group) in self.done or not alone:
+            return False
+        if any(n.op.name not in ("Reshape", "Transpose") for n in chain) or base.layout is not None:
+            return False
+        if base in self.graph.outputs or any(v in self.graph.outputs for n in chain for v in n.operands):
+            return False
+        for n in reversed(chain):
+            group.nodes.append(n)
+            self.group_of[n] = group
+        self._need(value)
+        return True
+
+    def _place_concat(self, node: Node) -> list[Value]:
+        """Operands write straight into their part of the result; what cannot is copied there."""
+        out = node.output
+        along = getattr(node.op, "axis", 0) % out.type.rank
+        start = const(0)
+        self.joined[out] = []
+        for k, v in enumerate(node.operands):
+            end = start + v.shape[along]
+            if not self._placeable(v, out):
+                v = self._copy_of(v, node)
+            self.parts[v] = (out, along, start)
+            self.joined[out].append(v)
+            start = end
+        return self.joined[out]
+
+    def _placeable(self, v: Value, out: Value) -> bool:
+        node = v.producer
+        if node is None or v in self.parts or v in self.roots or v in self.aliases or v in self.graph.outputs:
+            return False
+        if v.layout != out.layout or not v.shape:
+            return False
+        if is_view(node):
+            return node.op.name == "Concat" and node not in self.group_of
+        group = self.group_of[node]
+        return group.kind in ("nest", "row", "conv", "gemm") and not any(
+            n.op.family == "composite" for n in group.nodes
+        )
+
+    def _copy_of(self, v: Value, reader: Node) -> Value:
+        out = self.graph.new_value(v.type, v.name)
+        out.layout = reader.output.layout
+        node = self.graph.new_node(REGISTRY["", "Identity"](), [v], [out], reader.name)
+        self.fuser.position[node] = self.fuser.position[reader]
+        self.group_of[node] = Group(0, "nest", [node])
+        self.users.setdefault(v, []).append(node)
+        return out
+
+    # -- order -------------------------------------------------------------------------------------------------
+
+    def _order(self) -> None:
+        """Put the groups in an order in which operands are ready, close to the order of the model."""
+        position = self.fuser.position
+        ordered: list[Group] = []
+        state: dict[int, int] = {}
+        for root in sorted(self.groups, key=lambda g: max(position[n] for n in g.nodes)):
+            stack: list[tuple[Group, bool]] = [(root, False)]
+            while stack:
+                g, ready = stack.pop()
+                if ready and state[id(g)] == 1:
+                    state[id(g)] = 2
+                    ordered.append(g)
+                elif id(g) not in state:
+                    state[id(g)] = 1
+                    stack.append((g, True))
+                    stack.extend((w, False) for v in reversed(g.reads) for w in self._writers(v) if id(w) not in state)
+        for k, g in enumerate(ordered):
+            g.id = k
+        self.groups = ordered
+
+    def _writers(self, value: Value) -> list[Group]:
+        """The groups that must have run before a value can be read."""
+        out: list[Group] = []
+        pending, seen = [value], set()
+        while pending:
+            v = pending.pop()
+            if v in seen:
+                continue
+            seen.add(v)
+            if v in self.made:
+                out.append(self.made[v])
+            elif v in self.aliases:
+                pending.append(self.aliases[v][0])
+            else:
+                pending.extend(self.joined.get(v, []))
+        return out
+
+    def _settle(self) -> dict[Value, Storage]:
+        """Final places: a part of a part lies in the outermost concatenation."""
+        storage: dict[Value, Storage] = {}
+
+        def place(v: Value) -> Storage:
+            if v not in self.parts:
+                return Storage(v, const(0), v.strides)
+            parent, along, start = self.parts[v]
+            outer = place(parent)
+            return Storage(outer.root, outer.offset + start * outer.strides[along], outer.strides)
+
+        for v in self.parts:
+            storage[v] = place(v)
+        for v, (base, offset) in self.aliases.items():
+            storage[v] = Storage(base, offset, v.strides)
+        return storage
+
+
+def _behind_concat(v: Value) -> bool:
+    base, _ = behind_views(v)
+    return base.producer is not None and base.producer.op.name == "Concat"
+
+
+__all__ = ["Plan", "kind_of", "make_plan"]
