@@ -1,7 +1,10 @@
 """The operators, a class each, in families. Importing this package registers them all."""
 
-from . import pointwise, reduce, view
+from . import attention, conv, generate, index, linalg, norm, pointwise, pool, recurrent, reduce, view
 from .base import REGISTRY, Nest, Op, operator
 from .source import SourceNode, Unsupported
 
-__all__ = ["REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "operator", "pointwise", "reduce", "view"]
+__all__ = [
+    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "generate", "index", "linalg", "norm",
+    "operator", "pointwise", "pool", "recurrent", "reduce", "view",
+]  # fmt: skip

@@ -79,8 +79,11 @@ def _mish(x: Expr) -> Expr:
     return call("mul", x, call("tanh", _softplus(x)))
 
 
-_PLAIN = """Add Sub Mul Div Neg Abs Sign Floor Ceil Round Sqrt Exp Log Tanh Erf Sigmoid Sin Cos Tan Asin Acos Atan
-Sinh Cosh Asinh Acosh Atanh And Or Xor Not""".split()
+_PLAIN = [
+    "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh", "Erf",
+    "Sigmoid", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "And", "Or",
+    "Xor", "Not",
+]  # fmt: skip
 _RENAMED = {
     "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge", "Equal": "eq", "IsNaN": "isnan",
     "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor", "BitwiseNot": "bitnot",

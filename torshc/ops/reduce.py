@@ -68,7 +68,8 @@ class Reduce(Op):
         x = source.required(0)
         axes = source.axes()
         keepdims = bool(source.attribute("keepdims", 1))
-        if not axes and source.attribute("noop_with_empty_axes", 0):
+        noop = source.attribute("noop_with_empty_axes", 0)
+        if not axes and noop:
             return [x]
         rank = x.type.rank
         chosen = tuple(sorted({axis_of(a, rank) for a in axes})) if axes else tuple(range(rank))

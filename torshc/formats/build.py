@@ -1,0 +1,271 @@
+"""Makes a graph of a source model: names become values, nodes become operators, problems are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import ModelError, UnsupportedError
+from ..expr import as_int
+from ..graph import Builder, Graph, TensorType, Value
+from ..ops import REGISTRY, SourceNode, Unsupported
+from . import schemas
+from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
+from .order import sort_nodes
+from .pins import Pins, dimension, input_shapes, require_sizes
+
+_DEPTH = 64  # calls of functions and branches inside each other
+
+
+def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
+    """The graph of a source model.
+
+    Args:
+        pins: dimensions that inputs are fixed to.
+        lenient: attributes come from JSON, which cannot tell an int from a float.
+
+    Raises:
+        ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
+    """
+    return _Importer(model, lenient).run(pins)
+
+
+class _Placed(Misfit):
+    """A fault whose place is already in the message."""
+
+
+@dataclass
+class _Scope:
+    """Values by name, in a graph, a branch or a call of a function; None stands for what could not be imported."""
+
+    values: dict[str, Value | None]
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    depth: int = 0
+
+
+class _Importer:
+    def __init__(self, model: SourceModel, lenient: bool) -> None:
+        self.model = model
+        self.lenient = lenient
+        self.graph = Graph(name=model.graph.name)
+        self.problems: dict[str, None] = {}
+        self._inferred: Mapping[str, TypeDecl] | None = None
+
+    def run(self, pins: Pins) -> Graph:
+        try:
+            self.check_opsets(self.model.opsets)
+            scope = _Scope({}, self.model.opsets)
+            self.inputs(pins, scope)
+            self.body(self.model.graph, scope)
+            self.outputs(scope)
+        except Misfit as e:
+            raise ModelError(f"{self.model.file}: {e.message}", e.remedy) from e
+        if self.problems:
+            raise UnsupportedError(list(self.problems))
+        return self.graph
+
+    def problem(self, text: str) -> None:
+        self.problems[text] = None
+
+    def check_opsets(self, opsets: Mapping[str, int]) -> None:
+        version = opsets.get("")
+        if version is not None and version < 1:
+            raise Misfit(f"opset {version} does not exist")
+        if version is not None and version < schemas.OLDEST:
+            self.problem(f"opset {version}: the oldest that torshc reads is {schemas.OLDEST}")
+        if version is not None and version > schemas.NEWEST:
+            self.problem(f"opset {version}: the newest that the installed onnx package knows is {schemas.NEWEST}")
+
+    def inputs(self, pins: Pins, scope: _Scope) -> None:
+        declared: dict[str, TypeDecl] = {}
+        seen: set[str] = set()
+        for name, t in self.model.graph.inputs:
+            if name in seen or not name:
+                raise Misfit(f"two inputs are named {name!r}" if name else "an input has no name")
+            seen.add(name)
+            if name not in self.model.graph.constants:
+                declared[name] = t
+        shapes = input_shapes(declared, pins, self.model.file)
+        for name, t in declared.items():
+            if t.problem or t.dtype is None or name not in shapes:
+                self.problem(
+                    f"input {name!r}: {t.problem or ('its rank' if t.dtype else 'its type') + ' is not given'}"
+                )
+                scope.values[name] = None
+                continue
+            require_sizes(shapes[name], f"input {name!r}")
+            value = self.graph.new_value(TensorType(t.dtype, shapes[name]), name)
+            self.graph.inputs.append(value)
+            scope.values[name] = value
+
+    def body(self, graph: SourceGraph, scope: _Scope) -> None:
+        """Import the constants and nodes of a graph into a scope."""
+        for name, array in graph.constants.items():
+            scope.values[name] = self.constant(array, name)
+        for op in sort_nodes(graph.nodes, set(scope.values)):
+            self.node(op, scope)
+
+    def constant(self, array: Array | Unusable, name: str) -> Value | None:
+        if isinstance(array, Unusable):
+            self.problem(f"initializer {name!r}: {array.reason}")
+            return None
+        return self.graph.constant(array, name)
+
+    def node(self, op: SourceOp, scope: _Scope) -> None:
+        """Import a node: its outputs enter the scope, as None when it could not be imported."""
+        attributes = {}
+        for key, v in op.attributes.items():
+            v = scope.attributes.get(v.name) if isinstance(v, Reference) else v
+            if v is not None:
+                attributes[key] = v
+        op = replace(op, attributes=attributes)
+        operands = [scope.values[name] if name else None for name in op.inputs]
+        known = all(value is not None or not name for name, value in zip(op.inputs, operands, strict=True))
+        made: Sequence[Value | None] = ()
+        try:
+            made = self.call(op, operands, scope, known)
+        except Unsupported as e:
+            self.problem(f"{scope.prefix}{op.describe()}: {e}")
+        except _Placed:
+            raise
+        except ModelError as e:
+            raise _Placed(f"{scope.prefix}{op.describe()}: {e.message}", e.remedy) from e
+        for k, name in enumerate(op.outputs):
+            if not name:
+                continue
+            value = made[k] if k < len(made) else self.guess(name, scope)
+            if value is not None:
+                require_sizes(value.shape, f"{name!r}, the result of {op.describe()},")
+                value.name = value.name or name
+            scope.values[name] = value
+
+    def call(self, op: SourceOp, operands: list[Value | None], scope: _Scope, known: bool) -> Sequence[Value | None]:
+        """The outputs of a node; none when an operand could not be imported."""
+        function = self.model.functions.get((op.domain, op.op_type))
+        if function is not None:
+            return self.expand(op, function, operands, scope, op.attributes)
+        version = scope.opsets.get(op.domain, 1 if op.domain else None)
+        if version is None:
+            raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
+        if op.op_type == "If" and not op.domain:
+            return self.branch(op, operands[0], scope) if known else ()
+        schema = schemas.schema_of(op.op_type, op.domain, version)
+        attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
+        cls = REGISTRY.get((op.domain, op.op_type))
+        if cls is None:
+            body = schemas.expansion(op.op_type, op.domain, version)
+            if body is None:
+                raise Unsupported(schemas.unknown(op))
+            defaults = schemas.defaults(op.op_type, op.domain, version)
+            return self.expand(op, body, operands, scope, {**defaults, **attributes})
+        for value in attributes.values():
+            if isinstance(value, Unusable):
+                raise Unsupported(value.reason)
+        if not known:
+            return ()
+        while operands and operands[-1] is None:
+            operands.pop()
+        name = scope.prefix + (op.name or next((o for o in op.outputs if o), ""))
+        count = len(op.outputs)
+        while count > 1 and not op.outputs[count - 1]:
+            count -= 1
+        return cls.read(SourceNode(op.op_type, version, attributes, operands, count, Builder(self.graph, name=name)))
+
+    def guess(self, name: str, scope: _Scope) -> Value | None:
+        """A stand-in for a value that could not be made, so that what reads it is looked at too."""
+        if scope.depth:
+            return None
+        if self._inferred is None:
+            self._inferred = self.model.infer()
+        t = self._inferred.get(name)
+        if t is None or t.dtype is None or t.dims is None:
+            return None
+        dims = [dimension(d) for d in t.dims]
+        if any(d is None for d in dims):
+            return None
+        return self.graph.new_value(TensorType(t.dtype, tuple(d for d in dims if d is not None)), name)
+
+    def expand(
+        self,
+        op: SourceOp,
+        function: SourceFunction,
+        operands: list[Value | None],
+        scope: _Scope,
+        attributes: Mapping[str, Any],
+    ) -> Sequence[Value | None]:
+        """Import the body of a function in place of a call of it."""
+        if scope.depth >= _DEPTH:
+            raise Misfit("functions call each other too deeply, or in a circle")
+        if len(operands) > len(function.inputs):
+            raise Misfit(f"it takes {len(function.inputs)} inputs, and {len(operands)} are given")
+        self.check_opsets(function.opsets)
+        missing = dict.fromkeys(function.inputs[len(operands) :])
+        given = dict(zip(function.inputs, operands, strict=False))
+        absent = {n for n, v in zip(function.inputs, op.inputs, strict=False) if not v} | set(missing)
+        nodes = [replace(n, inputs=tuple("" if i in absent else i for i in n.inputs)) for n in function.nodes]
+        inner = _Scope(
+            {**given, **missing},
+            {**self.model.opsets, **function.opsets},
+            {**function.defaults, **attributes},
+            f"{scope.prefix}{op.name or op.op_type}/",
+            scope.depth + 1,
+        )
+        self.body(SourceGraph(nodes=nodes), inner)
+        return [self.result(inner, name) for name in function.outputs]
+
+    def branch(self, op: SourceOp, condition: Value | None, scope: _Scope) -> Sequence[Value | None]:
+        """The chosen branch of an If whose condition is known."""
+        data = condition.data if condition is not None else None
+        if condition is not None and condition.const is not None and condition.const.size == 1:
+            chosen = bool(condition.const.reshape(-1)[0])
+        elif data is not None and len(data) == 1 and data[0].op == "const":
+            chosen = bool(data[0].data)
+        else:
+            raise Unsupported("a condition that is known only at run time")
+        body = op.attributes.get("then_branch" if chosen else "else_branch")
+        if not isinstance(body, SourceGraph) or len(body.outputs) != len(op.outputs):
+            raise Misfit("If needs two branches with as many outputs as it has")
+        if scope.depth >= _DEPTH:
+            raise Misfit("branches are nested too deeply")
+        inner = replace(scope, values=dict(scope.values), depth=scope.depth + 1)
+        self.body(body, inner)
+        return [self.result(inner, name) for name, _ in body.outputs]
+
+    def result(self, scope: _Scope, name: str) -> Value | None:
+        if name not in scope.values:
+            raise Misfit(f"nothing makes its output {name!r}")
+        return scope.values[name]
+
+    def outputs(self, scope: _Scope) -> None:
+        """Note the graph's outputs, and refuse those whose declared type is not what was found."""
+        if not self.model.graph.outputs:
+            raise Misfit("the model has no outputs")
+        names: set[str] = set()
+        for name, t in self.model.graph.outputs:
+            if name not in scope.values:
+                raise Misfit(f"nothing makes the output {name!r}")
+            if name in names:
+                raise Misfit(f"two outputs are named {name!r}")
+            names.add(name)
+            value = scope.values[name]
+            if t.problem:
+                self.problem(f"output {name!r}: {t.problem}")
+            if value is None:
+                continue
+            self.contradiction(name, t, value)
+            self.graph.outputs.append(value)
+            self.graph.output_names.append(name)
+
+    def contradiction(self, name: str, t: TypeDecl, value: Value) -> None:
+        found = f"{value.type!r} was found"
+        if t.dtype is not None and t.dtype is not value.dtype:
+            raise Misfit(f"output {name!r} is declared as {t.dtype!r}, and {found}")
+        if t.dims is None:
+            return
+        dims = [dimension(d) for d in t.dims]
+        pairs = [(as_int(d), as_int(f)) for d, f in zip(dims, value.shape, strict=False) if d is not None]
+        if len(dims) != value.type.rank or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            raise Misfit(f"output {name!r} is declared with shape {list(t.dims)}, and {found}")

@@ -1,0 +1,59 @@
+"""Files that a model refers to: found below the model's folder only, checked, and mapped."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from .model import Array, Misfit
+
+
+def locate(folder: Path | None, location: str) -> Path:
+    """The path of a file that a model names.
+
+    Raises:
+        Misfit: when it is missing, or is anything but a regular file below the folder reached without links.
+    """
+    if folder is None:
+        raise Misfit(f"external data {location!r} of a model that was not read from a file")
+    pure = PurePosixPath(location)
+    if not location or "\0" in location or "\\" in location or pure.is_absolute() or ".." in pure.parts:
+        raise Misfit(f"external data {location!r} lies outside the model's folder")
+    path = folder
+    for part in pure.parts:
+        path = path / part
+        try:
+            mode = path.lstat().st_mode
+        except OSError as e:
+            raise Misfit(f"external data {location!r} cannot be read: {e.strerror}") from e
+        if stat.S_ISLNK(mode):
+            raise Misfit(f"external data {location!r} is reached through a link")
+    if not stat.S_ISREG(mode):
+        raise Misfit(f"external data {location!r} is not a regular file")
+    return path
+
+
+class Folder:
+    """The files beside a model, each mapped once."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._maps: dict[Path, Array] = {}
+
+    def bytes(self, location: str, offset: int, length: int) -> memoryview:
+        """`length` bytes of a file from `offset`.
+
+        Raises:
+            Misfit: when the file cannot be used or is too short.
+        """
+        path = locate(self.folder, location)
+        size = path.stat().st_size
+        if offset < 0 or offset + length > size:
+            raise Misfit(f"external data {location!r} has {size} bytes; {length} from {offset} are wanted")
+        if not length:
+            return memoryview(b"")
+        if path not in self._maps:
+            self._maps[path] = np.memmap(path, dtype=np.uint8, mode="r")
+        return self._maps[path].data[offset : offset + length]

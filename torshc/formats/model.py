@@ -1,0 +1,119 @@
+"""What every front end hands over: a model as plain data, before its nodes become operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..expr import DType
+
+Array = np.ndarray[Any, Any]
+
+
+class Misfit(ModelError):
+    """A fault inside a model whose place the importer still has to add."""
+
+
+@dataclass(frozen=True)
+class TypeDecl:
+    """A declared type.
+
+    Attributes:
+        dtype: element type, or None when it is not declared or is one that torshc lacks.
+        dims: a number, a name (or expression) or None (unknown) each; None when not even the rank is declared.
+        problem: why the type cannot be used, or "".
+    """
+
+    dtype: DType | None = None
+    dims: tuple[int | str | None, ...] | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An attribute's value inside a function: the attribute of the call with this name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A sparse tensor, as index and value arrays of its non-zero elements."""
+
+    values: Array
+    indices: Array
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A constant or an attribute of a kind that torshc lacks; the reason becomes a problem where it is used."""
+
+    reason: str
+
+
+@dataclass
+class SourceOp:
+    """A node as written in the model.
+
+    Attributes:
+        inputs: names; "" where an optional one is absent.
+        outputs: names; "" where unused.
+        where: its place in the file where it has no name, such as "nodes[3]".
+    """
+
+    op_type: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+
+    def describe(self) -> str:
+        """For messages."""
+        label = self.name or next((o for o in self.outputs if o), "")
+        return f"node {label!r} ({self.op_type})" if label else f"{self.where or 'a node'} ({self.op_type})"
+
+
+@dataclass
+class SourceGraph:
+    """A graph, or the body of a control-flow branch."""
+
+    name: str = ""
+    inputs: list[tuple[str, TypeDecl]] = field(default_factory=list)
+    constants: dict[str, Array | Unusable] = field(default_factory=dict)
+    nodes: list[SourceOp] = field(default_factory=list)
+    outputs: list[tuple[str, TypeDecl]] = field(default_factory=list)
+
+
+@dataclass
+class SourceFunction:
+    """A function of the model, or one that defines an operator in terms of others."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: list[SourceOp]
+    opsets: Mapping[str, int]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class SourceModel:
+    """A model.
+
+    Attributes:
+        file: its path, for messages.
+        opsets: version of each domain; "" is ONNX's own.
+        infer: types by value name as another tool knows them, to go on past an unsupported node.
+    """
+
+    file: str
+    graph: SourceGraph
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str], SourceFunction] = field(default_factory=dict)
+    infer: Callable[[], Mapping[str, TypeDecl]] = dict

@@ -1,0 +1,212 @@
+"""Reads ONNX files (binary, text, protobuf-JSON) as source models."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+
+from ..errors import ModelError
+from .external import Folder
+from .model import (
+    Array,
+    Misfit,
+    Reference,
+    SourceFunction,
+    SourceGraph,
+    SourceModel,
+    SourceOp,
+    TypeDecl,
+    Unusable,
+)
+from .onnx_tensor import Tensors, declared
+from .onnx_wire import strip
+
+
+def read_model(path: str | Path | bytes) -> SourceModel:
+    """Read an ONNX model without looking at its operators.
+
+    Raises:
+        ModelError: when it is no ONNX model, or is damaged.
+    """
+    file = "the model" if isinstance(path, bytes) else str(path)
+    folder = None if isinstance(path, bytes) else Path(path).parent
+    try:
+        data = memoryview(path) if isinstance(path, bytes) else map_file(Path(path))
+        return _Reader(file, _binary(data), Folder(folder)).model()
+    except Misfit as e:
+        raise ModelError(f"{file}: {e.message}", e.remedy) from e
+
+
+def map_file(path: Path) -> memoryview:
+    """A file's bytes, mapped.
+
+    Raises:
+        ModelError: when it is missing, not a regular file, or empty.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ModelError(f"{path} is not a regular file")
+        with path.open("rb") as f:
+            return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as e:
+        raise ModelError(f"{path} cannot be read: {e.strerror}") from e
+    except ValueError as e:
+        raise ModelError(f"{path} is empty", "check that the file was downloaded or exported completely") from e
+
+
+def _binary(data: memoryview) -> memoryview:
+    """The binary form of a model in any of the three forms."""
+    if not len(data):
+        raise Misfit("the model is empty")
+    head = bytes(data[:4096]).lstrip(b" \t\r\n\xef\xbb\xbf")
+    if head.startswith(b"{"):
+        try:
+            return memoryview(json_format.Parse(bytes(data), ModelProto()).SerializeToString())
+        except (json_format.ParseError, UnicodeDecodeError, RecursionError, DecodeError) as e:
+            raise Misfit(f"no ONNX model in JSON: {e}") from e
+    if head.startswith((b"<", b"//", b"#")):
+        try:
+            return memoryview(onnx.parser.parse_model(bytes(data).decode()).SerializeToString())
+        except (onnx.parser.ParseError, UnicodeDecodeError) as e:
+            raise Misfit(f"no ONNX model in text form: {e}") from e
+    return data
+
+
+class _Reader:
+    def __init__(self, file: str, data: memoryview, folder: Folder) -> None:
+        stripped = strip(data)
+        self.file = file
+        self.proto = ModelProto()
+        try:
+            self.proto.ParseFromString(stripped.message)
+        except (DecodeError, UnicodeDecodeError) as e:
+            raise Misfit("the file is truncated, or is not an ONNX model") from e
+        self.tensors = Tensors(stripped.chunks, folder)
+
+    def model(self) -> SourceModel:
+        m = self.proto
+        if not m.HasField("graph") or not (m.graph.node or m.graph.output):
+            raise Misfit("the file holds no graph; is it an ONNX model?")
+        if not m.opset_import:
+            raise Misfit("the model does not say which operator set it uses")
+        return SourceModel(
+            self.file,
+            self.graph(m.graph),
+            _opsets(m.opset_import),
+            {(_domain(f.domain), f.name): self.function(f) for f in m.functions},
+            self.infer,
+        )
+
+    def graph(self, g: GraphProto) -> SourceGraph:
+        constants: dict[str, Array | Unusable] = {}
+        for t in g.initializer:
+            self._initializer(constants, t.name, lambda t=t: self.tensors.array(t))
+        for s in g.sparse_initializer:
+            self._initializer(constants, s.values.name, lambda: Unusable("a sparse initializer"))
+        return SourceGraph(
+            g.name,
+            [(v.name, declared(v.type)) for v in g.input],
+            constants,
+            [self.node(n, k) for k, n in enumerate(g.node)],
+            [(v.name, declared(v.type)) for v in g.output],
+        )
+
+    def _initializer(self, constants: dict[str, Array | Unusable], name: str, make: Any) -> None:
+        if name in constants:
+            raise Misfit(f"two initializers are named {name!r}")
+        try:
+            constants[name] = make()
+        except Misfit as e:
+            raise Misfit(f"initializer {name!r}: {e.message}") from e
+
+    def node(self, n: NodeProto, k: int) -> SourceOp:
+        op = SourceOp(n.op_type, _domain(n.domain), n.name, tuple(n.input), tuple(n.output), {}, f"node[{k}]")
+        attributes: dict[str, Any] = {}
+        for a in n.attribute:
+            if a.name in attributes:
+                raise Misfit(f"{op.describe()} has attribute {a.name!r} twice")
+            try:
+                attributes[a.name] = self.attribute(a)
+            except Misfit as e:
+                raise Misfit(f"{op.describe()}: attribute {a.name!r}: {e.message}") from e
+        op.attributes = attributes
+        return op
+
+    def attribute(self, a: AttributeProto) -> Any:
+        """An attribute's value; text that is not UTF-8 stays bytes."""
+        kind = AttributeProto.AttributeType.Name(a.type) if a.type in AttributeProto.AttributeType.values() else ""
+        if a.ref_attr_name:
+            return Reference(a.ref_attr_name)
+        match kind:
+            case "FLOAT" | "INT":
+                return a.f if kind == "FLOAT" else a.i
+            case "FLOATS" | "INTS":
+                return tuple(a.floats if kind == "FLOATS" else a.ints)
+            case "STRING":
+                return _text(a.s)
+            case "STRINGS":
+                return tuple(_text(s) for s in a.strings)
+            case "TENSOR":
+                return self.tensors.array(a.t)
+            case "TENSORS":
+                return tuple(self.tensors.array(t) for t in a.tensors)
+            case "SPARSE_TENSOR":
+                return self.tensors.sparse(a.sparse_tensor)
+            case "GRAPH":
+                return self.graph(a.g)
+            case "GRAPHS":
+                return tuple(self.graph(g) for g in a.graphs)
+        return Unusable(f"an attribute of kind {kind or a.type}")
+
+    def function(self, f: FunctionProto) -> SourceFunction:
+        return SourceFunction(
+            tuple(f.input),
+            tuple(f.output),
+            [self.node(n, k) for k, n in enumerate(f.node)],
+            _opsets(f.opset_import),
+            {a.name: self.attribute(a) for a in f.attribute_proto},
+        )
+
+    def infer(self) -> dict[str, TypeDecl]:
+        """What ONNX's own shape inference knows of each value."""
+        try:
+            model = onnx.shape_inference.infer_shapes(self.proto)
+        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+            model = self.proto
+        return {v.name: declared(v.type) for v in (*model.graph.value_info, *model.graph.output)}
+
+
+def read_function(proto: FunctionProto) -> SourceFunction:
+    """A function that is not part of a model: the body by which ONNX defines an operator."""
+    return _detached().function(proto)
+
+
+def read_attribute(proto: AttributeProto) -> Any:
+    """The value of an attribute that is not part of a model."""
+    return _detached().attribute(proto)
+
+
+def _detached() -> _Reader:
+    return _Reader("", memoryview(b""), Folder(None))
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _opsets(entries: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    return {_domain(e.domain): int(e.version) for e in entries}
+
+
+def _text(s: bytes) -> str | bytes:
+    try:
+        return s.decode()
+    except UnicodeDecodeError:
+        return s

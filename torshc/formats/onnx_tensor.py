@@ -1,0 +1,140 @@
+"""ONNX tensors and types as NumPy arrays and declared types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from ..expr import from_onnx
+from .external import Folder
+from .model import Array, Misfit, Sparse, TypeDecl, Unusable
+
+_MAX_BYTES = 1 << 62
+_KNOWN = set(TensorProto.DataType.values())
+
+
+def type_name(code: int) -> str:
+    """ONNX's name of an element type.
+
+    Raises:
+        Misfit: for a code that ONNX does not have.
+    """
+    if code not in _KNOWN:
+        raise Misfit(f"unknown element type {code}")
+    return str(TensorProto.DataType.Name(code))
+
+
+class Tensors:
+    """Turns tensors into arrays.
+
+    Args:
+        chunks: raw data left out of the message; see :mod:`torshc.formats.onnx_wire`.
+        folder: where external data lies.
+    """
+
+    def __init__(self, chunks: Sequence[memoryview], folder: Folder) -> None:
+        self.chunks = chunks
+        self.folder = folder
+
+    def array(self, t: TensorProto) -> Array | Unusable:
+        """The contents of a tensor, without a copy where they are raw.
+
+        Raises:
+            Misfit: when the data do not fit the declared type and shape.
+        """
+        dtype = from_onnx(t.data_type)
+        if dtype is None:
+            return Unusable(f"element type {type_name(t.data_type)}")
+        shape = tuple(int(d) for d in t.dims)
+        count = checked_size(shape) * dtype.size
+        if t.HasField("segment"):
+            return Unusable("a tensor in segments")
+        if t.data_location == TensorProto.EXTERNAL:
+            data = self._external(t, count)
+        elif t.doc_string:
+            data = self.chunks[int(t.doc_string)]
+        elif t.HasField("raw_data"):
+            data = memoryview(t.raw_data)
+        else:
+            return _typed(t, shape)
+        if len(data) != count:
+            raise Misfit(f"{dtype.name}{list(shape)} takes {count} bytes, and {len(data)} are given")
+        stored = np.frombuffer(data, dtype=dtype.numpy.newbyteorder("<") if dtype.name != "bf16" else dtype.numpy)
+        array = stored.reshape(shape)
+        return array if array.dtype.isnative else array.astype(dtype.numpy)
+
+    def _external(self, t: TensorProto, count: int) -> memoryview:
+        entries = {e.key: e.value for e in t.external_data}
+        if "location" not in entries:
+            raise Misfit("external data without a location")
+        try:
+            offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(count)))
+        except ValueError as e:
+            raise Misfit(f"external data with an offset or length that is no number: {e}") from e
+        if length != count:
+            raise Misfit(f"external data of {length} bytes for a tensor of {count}")
+        return self.folder.bytes(entries["location"], offset, length)
+
+    def sparse(self, t: onnx.SparseTensorProto) -> Sparse | Unusable:
+        """A sparse tensor."""
+        values, indices = self.array(t.values), self.array(t.indices)
+        if isinstance(values, Unusable):
+            return values
+        if isinstance(indices, Unusable):
+            return indices
+        dims = tuple(int(d) for d in t.dims)
+        checked_size(dims)
+        return Sparse(values, indices, dims)
+
+
+def _typed(t: TensorProto, shape: tuple[int, ...]) -> Array:
+    """A tensor whose elements stand in a typed field, such as float_data."""
+    try:
+        array: Array = numpy_helper.to_array(t)
+    except (ValueError, TypeError, OverflowError, AttributeError) as e:
+        raise Misfit(f"its data do not fit its type and shape: {e}") from e
+    return array.reshape(shape)
+
+
+def checked_size(shape: Sequence[int]) -> int:
+    """Number of elements of a static shape.
+
+    Raises:
+        Misfit: for a negative dimension, or more elements than any machine can address.
+    """
+    total = 1
+    for d in shape:
+        if d < 0:
+            raise Misfit(f"shape {list(shape)} has a negative dimension")
+        total *= max(d, 1)
+    if total * 8 > _MAX_BYTES:
+        raise Misfit(f"shape {list(shape)} has too many elements")
+    return 0 if 0 in shape else total
+
+
+def declared(t: onnx.TypeProto) -> TypeDecl:
+    """A declared type."""
+    kind = t.WhichOneof("value")
+    if kind is None:
+        return TypeDecl()
+    if kind != "tensor_type":
+        return TypeDecl(problem=f"a value of kind {kind.removesuffix('_type')}")
+    code = t.tensor_type.elem_type
+    dtype = from_onnx(code)
+    problem = f"element type {type_name(code)}" if dtype is None and code else ""
+    if not t.tensor_type.HasField("shape"):
+        return TypeDecl(dtype, None, problem)
+    return TypeDecl(dtype, tuple(_dim(d) for d in t.tensor_type.shape.dim), problem)
+
+
+def _dim(d: Any) -> int | str | None:
+    kind = d.WhichOneof("value")
+    if kind == "dim_param":
+        return str(d.dim_param) or None
+    if kind != "dim_value":
+        return None
+    return int(d.dim_value) if d.dim_value >= 0 else None

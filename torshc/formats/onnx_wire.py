@@ -1,0 +1,110 @@
+"""Reads a binary ONNX file without copying its weights.
+
+The protobuf library copies every ``raw_data`` twice (into the message, and again at each access). This walk over the
+wire format (https://protobuf.dev/programming-guides/encoding/) leaves large raw data where it is in the mapped file,
+and hands a small model without it to the library. The place of each is noted in the tensor's ``doc_string``, which is
+dropped everywhere else, so that no model can forge such a note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .model import Misfit
+
+LARGE = 1024  # bytes; smaller tensors stay in the message
+
+# Field numbers of onnx.proto3 that lead to tensors: message -> field -> message.
+_PATHS: dict[str, dict[int, str]] = {
+    "Model": {7: "Graph", 25: "Function"},
+    "Graph": {1: "Node", 5: "Tensor"},
+    "Function": {7: "Node", 11: "Attribute"},
+    "Node": {5: "Attribute"},
+    "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph"},
+    "Tensor": {},
+}
+_RAW_DATA, _DOC_STRING = 9, 12
+_DEPTH = 100  # protobuf's own limit
+
+
+@dataclass
+class Stripped:
+    """A model without its large raw data.
+
+    Attributes:
+        message: the serialised model.
+        chunks: the raw data left out; a tensor's doc_string is the number of its chunk.
+    """
+
+    message: bytes
+    chunks: list[memoryview] = field(default_factory=list)
+
+
+def strip(data: memoryview) -> Stripped:
+    """Take the large raw data out of a serialised model.
+
+    Raises:
+        Misfit: when the bytes are no protobuf message, or are truncated.
+    """
+    chunks: list[memoryview] = []
+    return Stripped(b"".join(_message(data, "Model", chunks, 0)), chunks)
+
+
+def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) -> list[bytes]:
+    if depth > _DEPTH:
+        raise Misfit("the file nests its messages too deeply")
+    out: list[bytes] = []
+    at = 0
+    while at < len(data):
+        start = at
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 2:
+            size, at = _varint(data, at)
+            if size > len(data) - at:
+                raise Misfit("the file is truncated, or is not an ONNX model")
+            part = data[at : at + size]
+            at += size
+            inner = _PATHS[kind].get(number)
+            if inner is not None:
+                pieces = _message(part, inner, chunks, depth + 1)
+                out += [_encode(tag), _encode(sum(map(len, pieces))), *pieces]
+                continue
+            if kind == "Tensor" and number == _DOC_STRING:
+                continue
+            if kind == "Tensor" and number == _RAW_DATA and size >= LARGE:
+                note = str(len(chunks)).encode()
+                chunks.append(part)
+                out += [_encode(_DOC_STRING << 3 | 2), _encode(len(note)), note]
+                continue
+        elif wire == 0:
+            _, at = _varint(data, at)
+        elif wire in (1, 5):
+            at += 8 if wire == 1 else 4
+        else:
+            raise Misfit("the file is not an ONNX model")
+        if at > len(data) or number == 0:
+            raise Misfit("the file is truncated, or is not an ONNX model")
+        out.append(bytes(data[start:at]))
+    return out
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise Misfit("the file is truncated, or is not an ONNX model")
+
+
+def _encode(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,120 @@
+"""Symbolic dimensions of a model's inputs, and the shapes that a user pins them to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import ConfigError, did_you_mean
+from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, substitute
+from ..graph import Shape
+from .model import Misfit, TypeDecl
+
+Pins = Mapping[str, Sequence[int | str]]
+
+
+def dimension(declared: int | str | None) -> Expr | None:
+    """A declared dimension as an expression; None when it says nothing.
+
+    A name may be an expression over other names, such as ``s0*2``; one that can never be a size says nothing.
+    """
+    if declared is None:
+        return None
+    if isinstance(declared, int):
+        return const(declared)
+    try:
+        e = parse_dim(declared)
+    except ValueError:
+        return dim(declared)
+    value = as_int(e)
+    return e if value is None or value >= 0 else None
+
+
+def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str) -> dict[str, Shape]:
+    """The shape of each input, unknown dimensions being given fresh names, and pins being applied.
+
+    An input whose rank nobody tells is left out.
+
+    Raises:
+        ConfigError: when a pin names no input, has another rank, or contradicts the model or another pin.
+    """
+    for name in pins:
+        if name not in inputs:
+            hint = did_you_mean(name, list(inputs)) or f"; it has {', '.join(map(repr, inputs)) or 'no inputs'}"
+            raise ConfigError(f"{file} has no input {name!r}{hint}")
+    taken = {n for t in inputs.values() for d in t.dims or () if (e := dimension(d)) is not None for n in dims_of(e)}
+    shapes: dict[str, Shape] = {}
+    for name, t in inputs.items():
+        dims = t.dims if t.dims is not None else (None,) * len(pins[name]) if name in pins else None
+        if dims is not None:
+            shapes[name] = tuple(_named(d, f"{name}_{k}", taken) for k, d in enumerate(dims))
+    known: dict[Expr, Expr] = {}
+    for name, wanted in pins.items():
+        if len(wanted) != len(shapes[name]):
+            raise ConfigError(
+                f"shape {list(wanted)} for input {name!r} of {file}, which has {len(shapes[name])} dimensions"
+            )
+        for k, (d, w) in enumerate(zip(shapes[name], wanted, strict=True)):
+            _pin(d, w, known, f"dimension {k} of input {name!r} of {file}")
+    return {name: tuple(substitute(d, known) for d in shape) for name, shape in shapes.items()}
+
+
+def _named(declared: int | str | None, wish: str, taken: set[str]) -> Expr:
+    e = dimension(declared)
+    if e is not None:
+        return e
+    name = wish
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return dim(name)
+
+
+def _pin(declared: Expr, wanted: int | str, known: dict[Expr, Expr], what: str) -> None:
+    """Note what a symbol must be for a declared dimension to become the wanted one."""
+    target = dimension(wanted)
+    if target is None:
+        raise ConfigError(f"{what} cannot be {wanted!r}")
+    now = substitute(declared, known)
+    if now is target:
+        return
+    names = dims_of(now)
+    if not names:
+        raise ConfigError(f"{what} is {now!r} and cannot be {wanted!r}")
+    symbol = dim(names[0])
+    if now is symbol:
+        known[symbol] = target
+    elif len(names) == 1 and (solution := _solve(now, symbol, target)) is not None:
+        known[symbol] = const(solution)
+    else:
+        raise ConfigError(
+            f"{what} is {now!r} and cannot be {wanted!r}", f"pin {', '.join(names)} where they stand alone"
+        )
+    for s in known:
+        known[s] = substitute(known[s], {symbol: known[symbol]})
+
+
+def _solve(e: Expr, symbol: Expr, target: Expr) -> int | None:
+    """The value of the symbol that makes a linear expression the target."""
+    goal = as_int(target)
+    at = [as_int(substitute(e, {symbol: const(v)})) for v in (0, 1)]
+    if goal is None or at[0] is None or at[1] is None or at[1] == at[0]:
+        return None
+    value, rest = divmod(goal - at[0], at[1] - at[0])
+    exact = not rest and value >= 0 and as_int(substitute(e, {symbol: const(value)})) == goal
+    return value if exact else None
+
+
+def require_sizes(shape: Shape, what: str) -> None:
+    """Refuse a shape that no machine can hold.
+
+    Raises:
+        Misfit: when its known dimensions are negative or their product is beyond 64 bits of bytes.
+    """
+    total = 8
+    for d in shape:
+        value = as_int(d)
+        if value is not None and value < 0:
+            raise Misfit(f"{what} has shape {list(shape)}, with a negative dimension")
+        total *= max(value or 1, 1)
+    if total >= 1 << 62:
+        raise Misfit(f"{what} has shape {list(shape)}, which is more than memory can hold")

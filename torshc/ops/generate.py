@@ -1,0 +1,188 @@
+"""Tensors made from attributes and shapes alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..errors import ModelError
+from ..expr import F32, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
+from ..graph import Node, Shape, TensorType, Value
+from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .pointwise import compute
+from .source import SourceNode, Unsupported
+from .view import Expand
+
+
+@operator()
+@dataclass(frozen=True)
+class Constant(Op):
+    """ONNX Constant; it becomes a constant value at import, whichever of its attributes holds it."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        if len(source.attributes) != 1:
+            raise ModelError("Constant needs exactly one of its attributes")
+        ((name, value),) = source.attributes.items()
+        if name in ("value_int", "value_ints"):
+            array = np.asarray(value, dtype=np.int64)
+        elif name in ("value_float", "value_floats"):
+            array = np.asarray(value, dtype=np.float32)
+        elif name == "value":
+            array = value
+        elif name == "sparse_value":
+            array = _dense(value)
+        elif name in ("value_string", "value_strings"):
+            raise Unsupported("strings")
+        else:
+            raise ModelError(f"Constant has no attribute {name!r}")
+        return [source.builder.graph.constant(array)]
+
+
+def _dense(sparse: Any) -> np.ndarray[Any, Any]:
+    """A sparse tensor, given by values, indices and dims, with its zeros."""
+    if math.prod(sparse.dims) > 1 << 24:
+        raise Unsupported(f"a sparse constant of shape {list(sparse.dims)}")
+    array = np.zeros(sparse.dims, dtype=sparse.values.dtype)
+    try:
+        if sparse.indices.ndim == 2:
+            array[tuple(sparse.indices.T)] = sparse.values
+        else:
+            array.reshape(-1)[sparse.indices] = sparse.values
+    except (IndexError, ValueError) as e:
+        raise ModelError(f"a sparse constant contradicts itself: {e}") from e
+    return array
+
+
+@operator()
+@dataclass(frozen=True)
+class ConstantOfShape(Op):
+    """A tensor filled with one value; it becomes an Expand of that value at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        value = source.attribute("value")
+        array = np.zeros(1, np.float32) if value is None else value
+        source.fields(cls)
+        if array.size != 1:
+            raise ModelError(f"ConstantOfShape with a value of {array.size} elements")
+        dims = source.dims(0, "the shape of ConstantOfShape") or ()
+        fill = source.builder.graph.constant(np.ascontiguousarray(array).reshape(()))
+        return source.emit(Expand(dims), [fill])
+
+
+_NONE = const(0)
+
+
+@operator()
+@dataclass(frozen=True)
+class Range(Op):
+    """start, start + step, ...: `count` numbers.
+
+    Attributes:
+        start, step: i64 expressions, or floats.
+        count: number of elements.
+        dtype: element type.
+    """
+
+    family: ClassVar[str] = "nest"
+    start: Expr | float = 0.0
+    step: Expr | float = 1.0
+    count: Expr = _NONE
+    dtype: DType = I64
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(self.dtype, (self.count,))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind = compute(self.dtype)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            if isinstance(self.start, Expr) or isinstance(self.step, Expr):
+                return cast(at[0] * self.step + self.start, kind)  # type: ignore[operator]  # both are expressions
+            step, start = const(self.step, kind), const(self.start, kind)
+            return call("add", call("mul", cast(at[0], kind), step), start)
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        dtype = source.required(0).dtype
+        source.attribute("stash_type")
+        source.fields(cls)
+        if any(source.required(k).dtype is not dtype for k in (1, 2)):
+            raise ModelError("Range with bounds of different types")
+        if not dtype.is_int:
+            start, limit, step = (float(_scalar(source, k)) for k in range(3))
+            if step == 0 or not all(map(math.isfinite, (start, limit, step))):
+                raise ModelError(f"Range from {start} to {limit} in steps of {step}")
+            return source.emit(cls(start, step, const(max(math.ceil((limit - start) / step), 0)), dtype), [])
+        first, last, by = (cast(_element(source, k), I64) for k in range(3))
+        pace = as_int(by)
+        if pace is None:
+            raise Unsupported("a Range whose step depends on a symbolic dimension")
+        if pace == 0:
+            raise ModelError("Range in steps of 0")
+        span = last - first if pace > 0 else first - last
+        count = call("floordiv", call("max", span, 0) + (abs(pace) - 1), abs(pace))
+        return source.emit(cls(first, by, count, dtype), [])
+
+
+_RANGE = ("the start of Range", "the end of Range", "the step of Range")
+
+
+def _scalar(source: SourceNode, k: int) -> Any:
+    array = source.array(k, _RANGE[k])
+    if array is None or array.size != 1:
+        raise ModelError(f"{_RANGE[k]} is no scalar")
+    return array.reshape(-1)[0]
+
+
+def _element(source: SourceNode, k: int) -> Expr:
+    dims = source.dims(k, _RANGE[k])
+    if dims is None or len(dims) != 1:
+        raise ModelError(f"{_RANGE[k]} is no scalar")
+    return dims[0]
+
+
+@operator()
+@dataclass(frozen=True)
+class EyeLike(Op):
+    """Ones on a diagonal of a matrix, zeros elsewhere.
+
+    Attributes:
+        shape: shape of the matrix.
+        k: which diagonal; positive ones lie above the main one.
+    """
+
+    family: ClassVar[str] = "nest"
+    shape: Shape = ()
+    k: int = 0
+    dtype: DType = F32
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(self.dtype, self.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind = compute(self.dtype)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            return select(call("eq", at[0] + self.k, at[1]), const(1, kind), const(0, kind))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = need(source.required(0), "input 0 of EyeLike")
+        code = source.attribute("dtype")
+        dtype = x.dtype if code is None else from_onnx(int(code))
+        k = int(source.attribute("k", 0))
+        source.fields(cls)
+        if dtype is None:
+            raise Unsupported(f"EyeLike of ONNX type {code}")
+        if x.type.rank != 2:
+            raise ModelError(f"EyeLike of {x.type!r}, which is no matrix")
+        return source.emit(cls(x.shape, k, dtype), [])

@@ -1,0 +1,223 @@
+"""Operators that read where other tensors say, and the search for the place of an extreme.
+
+An index out of range is a fault of the model's user that ONNX leaves undefined: here it is clamped into the range, so
+that a generated kernel never reads outside of a tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import ModelError
+from ..expr import I64, Expr, as_int, call, cast, const, is_nonnegative, select
+from ..graph import Builder, Node, Shape, TensorType, Value
+from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from .compose import apply
+from .source import SourceNode, Unsupported
+
+
+def wrap(index: Expr, size: Expr) -> Expr:
+    """An index as i64, counted from the end where negative, clamped into 0..size-1."""
+    index = cast(index, I64)
+    index = select(call("lt", index, 0), index + size, index)
+    return call("max", call("min", index, size - 1), 0)
+
+
+def guarded(read: Read, k: int, at: Index, sizes: Shape) -> Expr:
+    """read(k, at), or 0 where a symbolic dimension that an index was clamped into turns out empty."""
+    value = read(k, at)
+    ok = const(True)
+    for size in sizes:
+        if not is_nonnegative(size - 1):
+            ok = call("and", ok, call("gt", size, 0))
+    return select(ok, value, const(0, value.dtype))
+
+
+def indices_of(inputs: Inputs, name: str) -> tuple[Value, Value]:
+    """The data and the indices of an operator."""
+    data, indices = need(inputs[0], f"input 0 of {name}"), need(inputs[1], f"input 1 of {name}")
+    if not indices.dtype.is_int:
+        raise ModelError(f"{name} with indices of {indices.dtype!r}")
+    return data, indices
+
+
+def not_empty(data: Value, axes: range, indices: Value, name: str) -> None:
+    """Refuse to take elements out of a dimension that has none."""
+    wanted = as_int(indices.type.size)
+    if wanted != 0 and any(as_int(data.shape[a]) == 0 for a in axes):
+        raise ModelError(f"{name} of {data.type!r}, which has no elements there")
+
+
+@operator()
+@dataclass(frozen=True)
+class Gather(Op):
+    """Slices of the data along an axis, at the indices: out[..., i..., ...] = data[..., indices[i...], ...]."""
+
+    family: ClassVar[str] = "nest"
+    axis: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        data, indices = indices_of(inputs, "Gather")
+        axis = axis_of(self.axis, data.type.rank)
+        if not data.type.rank:
+            raise ModelError("Gather from a scalar")
+        not_empty(data, range(axis, axis + 1), indices, "Gather")
+        return [TensorType(data.dtype, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        data, indices = (v.shape for v in node.operands)
+        axis = axis_of(self.axis, len(data))
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            place = wrap(read(1, at[axis : axis + len(indices)]), data[axis])
+            return guarded(read, 0, (*at[:axis], place, *at[axis + len(indices) :]), data[axis : axis + 1])
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class GatherElements(Op):
+    """out[i, j, k] = data[i, indices[i, j, k], k] for axis 1, and so on; the other dimensions may be shorter."""
+
+    family: ClassVar[str] = "nest"
+    axis: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        data, indices = indices_of(inputs, "GatherElements")
+        axis = axis_of(self.axis, data.type.rank)
+        if data.type.rank != indices.type.rank or not data.type.rank:
+            raise ModelError(f"GatherElements of {data.type!r} with indices {indices.type!r}")
+        for k, (d, i) in enumerate(zip(data.shape, indices.shape, strict=True)):
+            have, want = as_int(d), as_int(i)
+            if k != axis and have is not None and want is not None and want > have:
+                raise ModelError(f"GatherElements of {data.type!r} with indices {indices.type!r}")
+            if k != axis and (have is None or want is None):
+                same_dim(d, i, constraints, "GatherElements")
+        not_empty(data, range(axis, axis + 1), indices, "GatherElements")
+        return [TensorType(data.dtype, indices.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        data = node.operands[0].shape
+        axis = axis_of(self.axis, len(data))
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            place = wrap(read(1, at), data[axis])
+            return guarded(read, 0, (*at[:axis], place, *at[axis + 1 :]), data[axis : axis + 1])
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class GatherND(Op):
+    """out[b..., i..., rest...] = data[b..., indices[b..., i..., :], rest...].
+
+    Attributes:
+        batch_dims: number of leading dimensions that data and indices share.
+        depth: length of the last dimension of the indices.
+    """
+
+    family: ClassVar[str] = "nest"
+    batch_dims: int = 0
+    depth: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        data, indices = indices_of(inputs, "GatherND")
+        b, depth = self.batch_dims, self.depth
+        if not 0 <= b < indices.type.rank or b + depth > data.type.rank or depth < 1:
+            raise ModelError(f"GatherND of {data.type!r} with indices {indices.type!r} and {b} batch dimensions")
+        batch = [same_dim(data.shape[k], indices.shape[k], constraints, "the batch of GatherND") for k in range(b)]
+        not_empty(data, range(b, b + depth), indices, "GatherND")
+        return [TensorType(data.dtype, (*batch, *indices.shape[b:-1], *data.shape[b + depth :]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        data, indices = (v.shape for v in node.operands)
+        b, head = self.batch_dims, len(indices) - 1
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            places = [wrap(read(1, (*at[:head], const(k))), data[b + k]) for k in range(self.depth)]
+            return guarded(read, 0, (*at[:b], *places, *at[head:]), data[b : b + self.depth])
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        indices = source.required(1)
+        depth = as_int(indices.shape[-1]) if indices.type.rank else 0
+        if depth is None:
+            raise Unsupported("GatherND whose last dimension of indices is symbolic")
+        batch = int(source.attribute("batch_dims", 0))
+        source.fields(cls)
+        return source.emit(cls(batch, depth), [source.required(0), indices])
+
+
+@operator("ArgSearch", "torshc")
+@dataclass(frozen=True)
+class ArgSearch(Op):
+    """First (or last) place along an axis where the data equal the extreme, the second operand, or are NaN."""
+
+    family: ClassVar[str] = "reduce"
+    axis: int = 0
+    last: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, need(inputs[1], "the extreme of ArgSearch").shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        data = node.operands[0]
+        size = data.shape[self.axis]
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            value = read(0, (*at[: self.axis], inner[0], *at[self.axis + 1 :]))
+            found = call("eq", value, read(1, at))
+            if value.dtype.is_float:
+                found = call("or", found, call("isnan", value))
+            return select(found, inner[0], const(-1) if self.last else size)
+
+        return Nest(body, (size,), "max" if self.last else "min")
+
+
+@dataclass(frozen=True)
+class Arg(Op):
+    """Base of ArgMax and ArgMin: the place of the extreme along an axis."""
+
+    family: ClassVar[str] = "composite"
+    reduction: ClassVar[str] = ""
+    axis: int = 0
+    keepdims: int = 1
+    select_last_index: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], f"input 0 of {self.name}")
+        axis = axis_of(self.axis, x.type.rank)
+        kept = (const(1),) if self.keepdims else ()
+        if as_int(x.shape[axis] if x.type.rank else const(1)) == 0:
+            raise ModelError(f"{self.name} along a dimension without elements")
+        return [TensorType(I64, (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))]
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        from .view import Reshape
+
+        x = need(inputs[0], f"input 0 of {self.name}")
+        axis = axis_of(self.axis, x.type.rank)
+        extreme = apply(b, self.reduction, x, axes=(axis,))
+        out = b.one(ArgSearch(axis, bool(self.select_last_index)), x, extreme)
+        return [out if self.keepdims else b.one(Reshape((*x.shape[:axis], *x.shape[axis + 1 :])), out)]
+
+
+@operator()
+@dataclass(frozen=True)
+class ArgMax(Arg):
+    """Place of the maximum along an axis; the first NaN counts as one."""
+
+    reduction: ClassVar[str] = "ReduceMax"
+
+
+@operator()
+@dataclass(frozen=True)
+class ArgMin(Arg):
+    """Place of the minimum along an axis; the first NaN counts as one."""
+
+    reduction: ClassVar[str] = "ReduceMin"
