@@ -6,22 +6,22 @@ from collections.abc import Mapping
 
 from ..errors import InternalError
 from ..expr import Expr
-from ..graph import Graph, Node, Value
+from ..graph import Node, Value
 from ..ops.base import Index
-from ..plan.group import Group, expand
+from ..plan.group import Group
 from ..plan.inline import Inliner
 from .base import Store
 from .nest import Buffers
 
 
 def lower_epilogue(
-    graph: Graph, group: Group, anchor: Node, results: Mapping[Value, tuple[Expr, Index]], buffers: Buffers
+    group: Group, anchor: Node, results: Mapping[Value, tuple[Expr, Index]], buffers: Buffers
 ) -> list[Store]:
     """The stores of a heavy group.
 
     Args:
         group: its nodes; those that the anchor's results reach make up the epilogue, others are read through.
-        anchor: the heavy node, as it stands in the group (or in its expansion).
+        anchor: the heavy node.
         results: for each result of the anchor the register that holds an element (an ``acc``) and the element's
             logical index in the kernel's axes.
         buffers: the argument list to add to.
@@ -29,7 +29,7 @@ def lower_epilogue(
     Returns:
         One store for each output of the group, its offset and value over the kernel's axes and buffers.
     """
-    nodes, alias = expand(graph, sorted({*group.nodes, *group.folded}, key=lambda n: n.id))
+    nodes = [*group.folded, *group.nodes]
     order = _topological(nodes)
     inliner = Inliner(nodes, {v: e for v, (e, _) in results.items()})
     place: dict[Value, Index] = {v: i for v, (_, i) in results.items()}
@@ -48,8 +48,8 @@ def lower_epilogue(
                 raise InternalError(f"{node.describe()} changes the shape of {anchor.describe()}")
             inliner.known[node.output] = inliner.at(node.output, index)
         place[node.output] = index
-    outputs = [(o, alias.get(o, o)) for o in group.outputs]
-    return [buffers.store(o, place[i], buffers.resolve(inliner.known[i])) for o, i in outputs]
+    pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
+    return [buffers.store(o, place[i], buffers.resolve(inliner.known[i])) for o, i in pairs]
 
 
 def _topological(nodes: list[Node]) -> list[Node]:

@@ -9,9 +9,9 @@ from typing import ClassVar
 from ..errors import InternalError
 from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
 from ..expr.affine import contains
-from ..graph import Graph, Node, Value
+from ..graph import Node, Value
 from ..ops.base import Index, Nest
-from ..plan.group import Group, expand
+from ..plan.group import Group
 from ..plan.inline import Inliner, address, register_type
 from ..plan.storage import Storage
 from .axes import join_axes, make_axes
@@ -113,12 +113,12 @@ def product(extents: Sequence[Expr]) -> Expr:
     return total
 
 
-def lower_nest(graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> Kernel:
+def lower_nest(group: Group, storage: Mapping[Value, Storage]) -> Kernel:
     """The kernel of a group of nests."""
-    nodes, alias = expand(graph, group.nodes)
+    nodes = [*group.folded, *group.nodes]
     nests = {n: _nest(n) for n in nodes}
     reductions = [n for n in nodes if nests[n].reduce]
-    pairs = [(o, alias.get(o, o)) for o in group.outputs]
+    pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
     if not reductions:
         return _lower_map(nodes, pairs, storage)
     return _lower_row(nodes, reductions, nests, pairs, storage)

@@ -52,6 +52,7 @@ class Group:
         boundaries: what else could have joined, and why it did not.
         reads: values that it reads from memory.
         pattern: name of the fusion pattern or pass that made the anchor, or empty.
+        alias: for an output of a composite node that lowering has expanded, the value that stands for it.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Group:
     reads: list[Value] = field(default_factory=list)
     boundaries: list[Boundary] = field(default_factory=list)
     pattern: str = ""
+    alias: dict[Value, Value] = field(default_factory=dict)
 
     @property
     def numbers(self) -> list[int]:

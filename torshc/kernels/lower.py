@@ -1,0 +1,44 @@
+"""From a group to its kernels: the choice of template."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from ..graph import Graph, Value
+from ..plan.fusion import HEAVY
+from ..plan.group import Group, expand
+from ..plan.storage import Storage
+from .base import Kernel
+from .machine import Machine
+from .nest import lower_nest
+
+Lowering = Callable[[Group, Mapping[Value, Storage], Machine], list[Kernel]]
+LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowering(family: str) -> Callable[[Lowering], Lowering]:
+    """Decorator: register how groups of a heavy family become kernels."""
+
+    def register(function: Lowering) -> Lowering:
+        LOWERINGS[family] = function
+        return function
+
+    return register
+
+
+def lower(graph: Graph, group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a group, in launch order: one, or a packing kernel before the one that needs it."""
+    group = expanded(graph, group)
+    if group.anchor is None:
+        return [lower_nest(group, storage)]
+    return LOWERINGS[group.anchor.op.family](group, storage, machine)
+
+
+def expanded(graph: Graph, group: Group) -> Group:
+    """The group with its composite nodes replaced by simpler ones (only -O0 leaves any)."""
+    if not any(n.op.family == "composite" for n in group.nodes):
+        return group
+    nodes, alias = expand(graph, group.nodes)
+    anchor = next((n for n in nodes if n.op.family in HEAVY), None)
+    return dataclasses.replace(group, nodes=nodes, anchor=anchor, alias=alias)

@@ -1,0 +1,20 @@
+"""What the choice of templates and tiles depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The processor that is compiled for.
+
+    Attributes:
+        lanes: f32 elements of a vector register (16, 8, 4 or 1).
+        compiler: "clang" or "gcc": they allocate registers differently, so tiles differ.
+        threads: threads to spread tasks over at the least.
+    """
+
+    lanes: int = 8
+    compiler: str = "clang"
+    threads: int = 8
