@@ -43,7 +43,7 @@ def test_a_repeated_group_ends_when_nothing_changes() -> None:
 def test_a_pass_switched_off_does_not_run() -> None:
     options = dataclasses.replace(OPTIONS, opt_level=0, passes={"dead_code": False})
     graph = model().graph
-    assert optimise(graph, options) == []
+    assert "dead_code" not in [r.name for r in optimise(graph, options)]
     assert len(graph.nodes) == 3
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from ..graph import Graph
 from ..options import CompileOptions
-from . import dead_code, decompose, fold_constants
+from . import (
+    canonicalise,
+    common_subexpressions,
+    dead_code,
+    decompose,
+    fold_constants,
+    propagate,
+    recognise_attention,
+    rewrite,
+    settle_outputs,
+    strength_reduction,
+)
 from .manager import (
     PASSES,
     Observer,
@@ -19,8 +30,9 @@ from .manager import (
 )
 
 __all__ = [
-    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "dead_code", "decompose", "fold_constants",
-    "graph_pass", "optimise", "pipeline_of", "read_pipeline", "run_pipeline",
+    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "common_subexpressions",
+    "dead_code", "decompose", "fold_constants", "graph_pass", "optimise", "pipeline_of", "propagate",
+    "read_pipeline", "recognise_attention", "rewrite", "run_pipeline", "settle_outputs", "strength_reduction",
 ]  # fmt: skip
 
 

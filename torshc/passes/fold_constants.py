@@ -10,7 +10,8 @@ from .manager import graph_pass
 from .walk import Site, walk
 
 _MIB = 1 << 20
-_WORK = 1 << 30  # elements that a reduction may visit
+_TERMS = 1 << 26  # elements that a reduction may visit; the interpreter holds them all at once
+_PRODUCTS = 1 << 34  # multiplications of a matrix product
 
 
 @graph_pass("fold_constants")
@@ -50,6 +51,8 @@ def _affordable(node: Node, budget: int, growth: int) -> bool:
         return False
     total = sum(n for n in made if n is not None)
     read = sum(v.const.nbytes for v in node.operands if v.const is not None)
+    if node.op.family == "view" and total <= read:
+        return True  # a view of what is there already
     if total > budget or (total > growth and total > 2 * read):
         return False
     nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
@@ -57,6 +60,6 @@ def _affordable(node: Node, budget: int, growth: int) -> bool:
         steps = as_int(v.type.size) or 0
         for e in nest.reduce if nest is not None else ():
             steps *= as_int(e) or 0
-        if steps > min(_WORK, budget):
+        if steps > (_PRODUCTS if node.op.name == "MatMul" else _TERMS):
             return False
     return True

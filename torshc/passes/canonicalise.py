@@ -1,0 +1,248 @@
+"""Bring nodes to one form, and remove those that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..expr import as_int
+from ..graph import Graph, Node, Patch, TensorType, Value
+from ..ops import REGISTRY
+from ..ops.base import broadcast
+from ..ops.pointwise import Cast, Dropout, Pointwise
+from ..ops.reduce import Reduce
+from ..ops.view import Concat, Expand, Pad, Reshape, Slice, Split, Transpose
+from ..options import CompileOptions
+from .manager import graph_pass
+from .match import COMMUTATIVE
+from .walk import Site, walk
+
+
+@graph_pass("canonicalise")
+def canonicalise(graph: Graph, options: CompileOptions) -> bool:
+    """Remove nodes that change nothing, merge views, put constants on the right.
+
+    Before::
+
+        %1 = Identity(%0)
+        %2 = Add(1.0, %1)
+        %3 = Transpose[perm=(1, 0)](%2)
+        %4 = Transpose[perm=(1, 0)](%3)
+
+    After::
+
+        %2 = Add(%0, 1.0)
+    """
+    return walk(graph, _rule, "canonicalise")
+
+
+def _rule(site: Site) -> Patch | None:
+    if not site.node.operands:
+        return None
+    for kind, rule in _RULES:
+        if isinstance(site.node.op, kind) and (patch := rule(site)) is not None:
+            return patch
+    return None
+
+
+def _maker(value: Value | None, kind: type) -> Node | None:
+    """The node that makes a value, if its operator is of this kind."""
+    node = value.producer if value is not None else None
+    return node if node is not None and isinstance(node.op, kind) else None
+
+
+def _unchanged(site: Site) -> Patch | None:
+    """A view, cast or copy whose result is its operand."""
+    x, y = site.node.operands[0], site.node.output
+    if x.type != y.type or x.layout != y.layout or len(site.node.outputs) > 1:
+        return None
+    op = site.node.op
+    idle = (
+        isinstance(op, Reshape | Expand | Cast | Dropout)
+        or op.name == "Identity"
+        or (isinstance(op, Transpose) and op.perm == tuple(range(len(op.perm))))
+        or (isinstance(op, Slice) and all(as_int(s) == 0 for s in op.starts) and set(op.steps) <= {1})
+        or (isinstance(op, Concat | Split) and len(site.node.operands) == 1)
+        or (isinstance(op, Pad) and all(as_int(p) == 0 for p in (*op.before, *op.after)))
+        or (op.name in ("Sum", "Max", "Min", "Mean") and len(site.node.operands) == 1)
+    )
+    return site.replace(x) if idle else None
+
+
+def _dropout(site: Site) -> Patch | None:
+    mask_unread = all(not site.uses.get(v) for v in site.node.outputs[1:])
+    return Patch([], {site.node.output: site.node.operands[0]}) if mask_unread else None
+
+
+def _reshape(site: Site) -> Patch | None:
+    """Reshape(Reshape(x)) is one Reshape; one that only splits or joins leading dimensions goes before a Transpose."""
+    node = site.node
+    x = node.operands[0]
+    if (inner := _maker(x, Reshape)) is not None:
+        return site.replace(site.builder.one(node.op, inner.operands[0]))
+    turn = _maker(x, Transpose)
+    if turn is None or not site.alone(x):
+        return None
+    return _lift_reshape(site, turn)
+
+
+def _lift_reshape(site: Site, turn: Node) -> Patch | None:
+    """Reshape(Transpose[(0, 2, 1)](x)) as Transpose[(..., 1, 0)](Reshape(x)), for exports of k transposed."""
+    assert isinstance(turn.op, Transpose)
+    perm, out = turn.op.perm, site.node.output.shape
+    # Trailing dimensions that the Reshape keeps, and the leading dimension that it splits.
+    kept = len(perm) - 1
+    if perm[0] != 0 or kept < 1 or len(out) <= kept or out[-kept:] != turn.output.shape[1:]:
+        return None
+    lead = len(out) - kept
+    inside = turn.operands[0]
+    shape = (*out[:lead], *inside.shape[1:])
+    flat = site.builder.one(Reshape(shape), inside)
+    perm = (*range(lead), *(p - 1 + lead for p in perm[1:]))
+    return site.replace(site.builder.one(Transpose(perm), flat))
+
+
+def _transpose(site: Site) -> Patch | None:
+    """Transpose(Transpose(x)) is one Transpose; one that moves only dimensions of 1 is a Reshape."""
+    op, x = site.node.op, site.node.operands[0]
+    assert isinstance(op, Transpose)
+    if (inner := _maker(x, Transpose)) is not None:
+        assert isinstance(inner.op, Transpose)
+        perm = tuple(inner.op.perm[p] for p in op.perm)
+        return site.replace(site.builder.one(Transpose(perm), inner.operands[0]))
+    wide = [p for p in op.perm if as_int(x.shape[p]) != 1]
+    if wide == sorted(wide):
+        return site.replace(site.builder.one(Reshape(site.node.output.shape), x))
+    return None
+
+
+def _slice(site: Site) -> Patch | None:
+    """Slice(Slice(x)) with steps of 1 is one Slice."""
+    op, inner = site.node.op, _maker(site.node.operands[0], Slice)
+    if inner is None:
+        return None
+    assert isinstance(op, Slice) and isinstance(inner.op, Slice)
+    if set(op.steps) | set(inner.op.steps) != {1}:
+        return None
+    starts = tuple(a + b for a, b in zip(op.starts, inner.op.starts, strict=True))
+    return site.replace(site.builder.one(Slice(starts, op.sizes, op.steps), inner.operands[0]))
+
+
+def _cast(site: Site) -> Patch | None:
+    """Cast(Cast(x)) is one Cast when the middle type holds every value of x."""
+    op, inner = site.node.op, _maker(site.node.operands[0], Cast)
+    if inner is None:
+        return None
+    first, middle = inner.operands[0].dtype, inner.output.dtype
+    wider = (first.kind == middle.kind and first.size < middle.size) or (first.kind == "b" and middle.kind != "b")
+    return site.replace(site.builder.one(op, inner.operands[0])) if wider else None
+
+
+def _concat(site: Site) -> Patch | None:
+    """Concat without empty operands, and with the operands of an inner Concat that nobody else reads."""
+    op = site.node.op
+    assert isinstance(op, Concat)
+    rank = site.node.output.type.rank
+    parts: list[Value] = []
+    for v in site.node.operands:
+        inner = _maker(v, Concat)
+        same = inner is not None and isinstance(inner.op, Concat) and inner.op.axis % rank == op.axis % rank
+        if inner is not None and same and site.alone(v):
+            parts.extend(inner.operands)
+        elif as_int(v.shape[op.axis]) != 0:
+            parts.append(v)
+    if len(parts) in (0, len(site.node.operands)):
+        return None
+    return site.replace(site.builder.add(op, parts)[0] if len(parts) > 1 else parts[0])
+
+
+def _sum(site: Site) -> Patch | None:
+    """Sum of two is Add."""
+    if site.node.op.name != "Sum" or len(site.node.inputs) != 2:
+        return None
+    return site.replace(site.builder.one(REGISTRY["", "Add"](), *site.node.inputs))
+
+
+def _subtract(site: Site) -> Patch | None:
+    """x - c is x + (-c), exactly, for floats."""
+    if site.node.op.name != "Sub" or not site.node.output.dtype.is_float:
+        return None
+    x, c = site.node.operands
+    if c.const is None or x.const is not None:
+        return None
+    negated = site.graph.constant(np.negative(c.const))
+    return site.replace(site.builder.one(REGISTRY["", "Add"](), x, negated))
+
+
+def _order(site: Site) -> Patch | None:
+    """Constants to the right."""
+    node = site.node
+    if node.op.name not in COMMUTATIVE or len(node.operands) != 2:
+        return None
+    a, b = node.operands
+    if a.const is None or b.const is not None:
+        return None
+    return site.replace(site.builder.one(node.op, b, a))
+
+
+def _unexpand(site: Site) -> Patch | None:
+    """A pointwise operator broadcasts by itself: it reads what an Expand reads."""
+    if not any(_maker(v, Expand) for v in site.node.operands):
+        return None
+    inputs = list(site.node.operands)
+    for k, v in enumerate(inputs):
+        expand = _maker(v, Expand)
+        if expand is None:
+            continue
+        trial = [*inputs[:k], expand.operands[0], *inputs[k + 1 :]]
+        found: list[object] = []
+        shape = broadcast([t.shape for t in trial], found)  # type: ignore[arg-type]  # only its length is looked at
+        if TensorType(site.node.output.dtype, shape) == site.node.output.type and not found:
+            inputs = trial
+    if inputs == list(site.node.operands):
+        return None
+    return site.replace(site.builder.add(site.node.op, inputs)[0])
+
+
+def _reduce(site: Site) -> Patch | None:
+    """A reduction over dimensions of 1 moves nothing; without keepdims it is a Reshape."""
+    op, x = site.node.op, site.node.operands[0]
+    assert isinstance(op, Reduce)
+    if op.name not in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"):
+        return None
+    if any(as_int(x.shape[a]) != 1 for a in op.axes):
+        return None
+    return site.replace(x if x.type == site.node.output.type else site.builder.one(Reshape(site.node.output.shape), x))
+
+
+def _where(site: Site) -> Patch | None:
+    """Where with a condition that is true, or false, everywhere."""
+    if site.node.op.name != "Where":
+        return None
+    condition, a, b = site.node.operands
+    if condition.const is None or condition.const.size == 0:
+        return None
+    chosen = a if condition.const.all() else b if not condition.const.any() else None
+    if chosen is None:
+        return None
+    if chosen.type == site.node.output.type:
+        return site.replace(chosen)
+    return site.replace(site.builder.one(Expand(site.node.output.shape), chosen))
+
+
+_RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
+    (object, _unchanged),
+    (Dropout, _dropout),
+    (Reshape, _reshape),
+    (Transpose, _transpose),
+    (Slice, _slice),
+    (Cast, _cast),
+    (Concat, _concat),
+    (Reduce, _reduce),
+    (Pointwise, _sum),
+    (Pointwise, _subtract),
+    (Pointwise, _order),
+    (Pointwise, _unexpand),
+    (Pointwise, _where),
+]

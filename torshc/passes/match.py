@@ -1,0 +1,204 @@
+"""Matching of patterns against a graph, and building of graphs from them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..expr import Expr, as_int
+from ..graph import Builder, Node, Value
+from .pattern import Absent, Apply, Capture, Constant, Named, Number, Part, Pattern, Variable
+
+COMMUTATIVE = frozenset(
+    {"Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a pattern bound.
+
+    Attributes:
+        values: by variable, constant or name of an inner value.
+        attributes: captured attributes by name.
+        gathered: constants of ``$name+``, in the order in which they were met.
+        nodes: the nodes that the pattern covers, the root among them.
+    """
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    gathered: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    nodes: tuple[Node, ...] = ()
+
+    def bind(self, name: str, value: Value) -> Match | None:
+        """With a name bound, or None when it is bound to something else."""
+        known = self.values.get(name)
+        if known is not None:
+            return self if _same(known, value) else None
+        return Match({**self.values, name: value}, self.attributes, self.gathered, self.nodes)
+
+
+def _same(a: Value, b: Value) -> bool:
+    if a is b:
+        return True
+    if a.const is None or b.const is None or a.type != b.type:
+        return False
+    return a.const is b.const or a.const.tobytes() == b.const.tobytes()
+
+
+def match(
+    pattern: Pattern,
+    value: Value | None,
+    so_far: Match | None = None,
+    parts: Mapping[str, Sequence[Pattern]] | None = None,
+) -> Iterator[Match]:
+    """The ways in which a value fits a pattern, the likeliest first.
+
+    Args:
+        parts: alternatives of the parts that the pattern names.
+    """
+    found = so_far or Match()
+    if isinstance(pattern, Absent) or value is None:
+        if isinstance(pattern, Absent) and value is None:
+            yield found
+        return
+    if isinstance(pattern, Part):
+        for alternative in (parts or {})[pattern.name]:
+            yield from match(alternative, value, found, parts)
+        return
+    if isinstance(pattern, Named):
+        bound = found.bind(pattern.name, value)
+        if bound is not None:
+            yield from match(pattern.inside, value, bound, parts)
+        return
+    if isinstance(pattern, Apply):
+        yield from _apply(pattern, value, found, parts)
+        return
+    bound = _leaf(pattern, value, found)
+    if bound is not None:
+        yield bound
+
+
+def _leaf(pattern: Variable | Constant | Number, value: Value, found: Match) -> Match | None:
+    if isinstance(pattern, Variable):
+        return found.bind(pattern.name, value)
+    if value.const is None:
+        return None
+    if isinstance(pattern, Number):
+        return found if _is_number(value.const, pattern) else None
+    if not pattern.many:
+        return found.bind(pattern.name, value)
+    gathered = {**found.gathered, pattern.name: (*found.gathered.get(pattern.name, ()), value)}
+    return Match(found.values, found.attributes, gathered, found.nodes)
+
+
+def _is_number(array: np.ndarray[Any, Any], number: Number) -> bool:
+    if array.size == 0 or array.size > 1 << 16:
+        return False
+    if array.dtype.kind in "iub":
+        return bool(np.all(array == number.value))
+    wanted = np.asarray(number.value, dtype=array.dtype)
+    if number.tolerance:
+        return bool(np.all(np.abs(array - wanted) <= number.tolerance * abs(number.value)))
+    # -0.0 == 0.0, but x + 0.0 and x - 0.0 differ there; a rule says which it means.
+    return bool(np.all((array == wanted) & (np.signbit(array) == np.signbit(wanted))))
+
+
+def _apply(
+    pattern: Apply, value: Value, found: Match, parts: Mapping[str, Sequence[Pattern]] | None
+) -> Iterator[Match]:
+    node = value.producer
+    if node is None or node.output is not value or type(node.op) not in pattern.ops:
+        return
+    if len(pattern.args) != len(node.inputs):
+        return
+    captured = _attributes(pattern, node, found)
+    if captured is None:
+        return
+    start: Match | None = Match(found.values, captured, found.gathered, (*found.nodes, node))
+    if pattern.name and start is not None:
+        start = start.bind(pattern.name, value)
+    if start is None:
+        return
+    swap = node.op.name in COMMUTATIVE and len(node.inputs) <= 4
+    orders = itertools.permutations(node.inputs) if swap else iter([node.inputs])
+    for order in orders:
+        yield from _operands(pattern.args, order, start, parts)
+
+
+def _operands(
+    patterns: Sequence[Pattern],
+    values: Sequence[Value | None],
+    found: Match,
+    parts: Mapping[str, Sequence[Pattern]] | None,
+) -> Iterator[Match]:
+    if not patterns:
+        yield found
+        return
+    for head in match(patterns[0], values[0], found, parts):
+        yield from _operands(patterns[1:], values[1:], head, parts)
+
+
+def _attributes(pattern: Apply, node: Node, found: Match) -> Mapping[str, Any] | None:
+    captured = dict(found.attributes)
+    for name, wanted in pattern.attributes:
+        actual = getattr(node.op, name)
+        if isinstance(wanted, Capture):
+            if wanted.name in captured and captured[wanted.name] != actual:
+                return None
+            captured[wanted.name] = actual
+        elif _plain(actual) != wanted:
+            return None
+    return captured
+
+
+def _plain(attribute: Any) -> Any:
+    """An attribute with constant expressions as integers."""
+    if isinstance(attribute, Expr):
+        return as_int(attribute)
+    return tuple(_plain(a) for a in attribute) if isinstance(attribute, tuple) else attribute
+
+
+def covers(found: Match, root: Value, uses: Mapping[Value, int]) -> bool:
+    """Whether nobody outside the match reads its inner values, so that replacing it leaves nothing to compute twice."""
+    inside = set(found.nodes)
+    for node in inside:
+        for v in node.outputs:
+            if v is root:
+                continue
+            reads = sum(operand is v for reader in inside for operand in reader.operands)
+            if uses.get(v, 0) > reads:
+                return False
+    return True
+
+
+def build(pattern: Pattern, builder: Builder, found: Match, like: Value) -> Value | None:
+    """The graph that a pattern describes.
+
+    Args:
+        like: a value whose dtype the pattern's numbers take.
+    """
+    if isinstance(pattern, Absent):
+        return None
+    if isinstance(pattern, Variable | Constant):
+        return found.values[pattern.name]
+    if isinstance(pattern, Number):
+        return builder.constant(np.asarray(pattern.value, dtype=like.dtype.numpy))
+    assert isinstance(pattern, Apply)
+    args = [build(a, builder, found, like) for a in pattern.args]
+    fields = {k: _attribute(v, found) for k, v in pattern.attributes}
+    return builder.add(pattern.ops[0](**fields), args)[0]
+
+
+def _attribute(value: Any, found: Match) -> Any:
+    if not isinstance(value, Capture):
+        return value
+    if value.name in found.attributes:
+        return found.attributes[value.name]
+    constant = found.values[value.name].const
+    assert constant is not None
+    return constant.reshape(-1)[0].item()

@@ -1,0 +1,44 @@
+"""Infer types anew and replace small tensors whose contents are known by constants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph import Graph, Value, ints_of, substitute_values
+from ..graph.builder import evaluate
+from ..options import CompileOptions
+from .manager import graph_pass
+
+
+@graph_pass("propagate")
+def propagate(graph: Graph, options: CompileOptions) -> bool:
+    """Carry what is known of shapes and of shape arithmetic through the graph.
+
+    Before::
+
+        %1 = Shape(%0) : i64[2]        # %0 is f32[3, 4]
+        %2 = Add(%1, 1)
+
+    After::
+
+        [4, 5]
+    """
+    changed = False
+    for node in graph.nodes:
+        inferred = node.op.infer(node.inputs, [])
+        for k, (value, fresh) in enumerate(zip(node.outputs, inferred, strict=False)):
+            if value.type != fresh:
+                value.type, changed = fresh, True
+            if value.data is None:
+                value.data = evaluate(node, k)
+    known = {v: _constant(graph, v) for node in graph.nodes for v in node.outputs if ints_of(v.data) is not None}
+    if known:
+        graph.nodes[:] = [n for n in graph.nodes if any(v not in known for v in n.outputs)]
+        substitute_values(graph, known)
+    return changed or bool(known)
+
+
+def _constant(graph: Graph, value: Value) -> Value:
+    array = np.asarray(ints_of(value.data), dtype=value.dtype.numpy).reshape(value.type.static_shape or ())
+    array.flags.writeable = False
+    return graph.constant(array, value.name)

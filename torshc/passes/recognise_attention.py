@@ -1,0 +1,176 @@
+"""Make one operator of scaled dot-product attention that a model spells out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from .. import resources
+from ..expr import as_int
+from ..graph import Graph, Node, Patch, Value
+from ..ops import REGISTRY
+from ..ops.view import Expand, Reshape, Transpose
+from ..options import CompileOptions
+from .config import read_yaml
+from .manager import graph_pass
+from .match import Match, covers, match
+from .pattern import Apply, Pattern, parse
+from .walk import Site, walk
+
+_HIDDEN = -1e30  # a score this low, or lowered by this much, has weight 0 beside any other
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A way to write attention: the pattern, and its parts with their alternatives."""
+
+    pattern: Pattern
+    parts: Mapping[str, tuple[Pattern, ...]]
+
+
+@graph_pass("recognise_attention")
+def recognise_attention(graph: Graph, options: CompileOptions) -> bool:
+    """Replace the nodes that ``rules/fusion/attention.yaml`` describes by Attention; k is turned to rows by a view.
+
+    A mask that is a constant lower triangle becomes the attribute ``causal``; heads of k and v that an Expand repeats
+    are left to broadcasting.
+
+    Before::
+
+        %3 = MatMul(%0, %1)
+        %4 = Mul(%3, 0.125)
+        %5 = Softmax[axis=3](%4)
+        %6 = MatMul(%5, %2)
+
+    After::
+
+        %3 = Transpose[perm=(0, 1, 3, 2)](%1)
+        %4 = Attention[scale=0.125](%0, %3, %2)
+    """
+    forms = _forms()
+    return walk(graph, lambda site: _rule(site, forms), "recognise_attention")
+
+
+@cache
+def _forms() -> tuple[_Form, ...]:
+    forms = []
+    for item in read_yaml(resources.rules("fusion") / "attention.yaml").sequence():
+        entry = item.mapping(known=("name", "kind", "about", "match", "parts"), required=("match", "parts"))
+        parts = {k: tuple(parse(a) for a in v.sequence()) for k, v in entry["parts"].mapping().items()}
+        forms.append(_Form(parse(entry["match"]), parts))
+    return tuple(forms)
+
+
+def _rule(site: Site, forms: tuple[_Form, ...]) -> Patch | None:
+    root = site.node.output
+    for form in forms:
+        if not isinstance(form.pattern, Apply) or type(site.node.op) not in form.pattern.ops:
+            continue
+        for found in match(form.pattern, root, parts=form.parts):
+            if covers(found, root, site.uses) and (patch := _patch(site, found)) is not None:
+                return patch
+    return None
+
+
+def _patch(site: Site, found: Match) -> Patch | None:
+    q, k, v = (found.values[name] for name in "qkv")
+    scale = _scale(found)
+    scores = next(n.output for n in found.nodes if n.op.name == "Softmax")
+    rank = scores.type.rank
+    if scale is None or found.attributes["axis"] not in (-1, rank - 1) or min(x.type.rank for x in (q, k, v)) < 2:
+        return None
+    low = found.values.get("low")
+    if low is not None and (low.const is None or low.const.size != 1 or not low.const.reshape(-1)[0] <= _HIDDEN):
+        return None  # a milder value would replace scores rather than hide them
+    b = site.builder
+    turned = b.one(Transpose((*range(k.type.rank - 2), k.type.rank - 1, k.type.rank - 2)), k)
+    mask = _mask(site, found)
+    if mask is not None and (mask.type.rank > rank or mask.dtype is not q.dtype):
+        return None
+    causal = mask is not None and _is_causal(mask, scores)
+    safe = "guarded" in found.values
+    op = REGISTRY["torshc", "Attention"](scale=scale, safe=safe, causal=causal)  # type: ignore[call-arg]
+    operands = (turned, v) if causal or mask is None else (turned, v, mask)
+    new = _grouped(site, op, q, k, v, operands[2:]) or b.one(op, q, *operands)
+    return site.replace(new) if new.type == site.node.output.type else None
+
+
+def _scale(found: Match) -> float | None:
+    """The product of all factors on the scores, or None when one is no scalar."""
+    total = 1.0
+    for name, power in (("scale", 1), ("divisor", -1)):
+        for value in found.gathered.get(name, ()):
+            if value.const is None or value.const.size != 1:
+                return None
+            total *= float(value.const.reshape(-1)[0]) ** power if value.const.reshape(-1)[0] else math.nan
+    return total if math.isfinite(total) else None
+
+
+def _mask(site: Site, found: Match) -> Value | None:
+    """What is added to the scores."""
+    low = found.values.get("low")
+    if low is None:
+        return found.values.get("mask")
+    zero = site.builder.constant(0.0, low)
+    keep = found.values.get("keep")
+    branches = (keep, zero, low) if keep is not None else (found.values["drop"], low, zero)
+    return site.builder.one(REGISTRY["", "Where"](), *branches)
+
+
+def _is_causal(mask: Value, scores: Value) -> bool:
+    """Whether the mask is a constant that hides what comes after each position, and nothing else."""
+    shape = scores.type.static_shape
+    if mask.const is None or shape is None or shape[-1] != shape[-2] or mask.const.shape[-2:] != shape[-2:]:
+        return False
+    square = mask.const.reshape(-1, *shape[-2:])
+    if len(square) != 1:
+        return False
+    future = np.triu(np.ones(shape[-2:], np.bool_), 1)
+    return bool(np.all(square[0][future] <= _HIDDEN) and np.all(square[0][~future] == 0))
+
+
+def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[Value, ...]) -> Value | None:
+    """Attention whose k and v are heads repeated by Expand: the groups become a dimension of their own.
+
+    q[B, H, S, D] is seen as [B, G, H/G, S, D], k and v are [B, G, 1, T, D], so that nothing is repeated in memory.
+    """
+    keys, values = _ungrouped(k, turned=True), _ungrouped(v, turned=False)
+    if keys is None or values is None or keys.shape[:-2] != values.shape[:-2] or q.type.rank != 4:
+        return None
+    batch, groups, _, _, _ = keys.shape
+    heads, count = as_int(q.shape[1]), as_int(groups)
+    if heads is None or count is None or heads % count or q.shape[0] is not batch:
+        return None
+    if any(m.type.rank == 4 and as_int(m.shape[1]) != 1 for m in mask):
+        return None
+    b = site.builder
+    wide = b.one(Reshape((batch, groups, keys.shape[2] * (heads // count), *q.shape[2:])), q)
+    masks = [b.one(Reshape((m.shape[0], *m.shape[1:2], *m.shape[1:])), m) if m.type.rank == 4 else m for m in mask]
+    out = b.one(op, wide, keys, values, *masks)  # type: ignore[arg-type]  # an operator of the registry
+    return b.one(Reshape(site.node.output.shape), out)
+
+
+def _ungrouped(x: Value, turned: bool) -> Value | None:
+    """u[B, G, 1, T, D] where x is Reshape(Expand(u, [B, G, R, T, D]), [B, G*R, T, D]), or the transpose of it."""
+    if turned:
+        turn = _made_by(x, Transpose)
+        if turn is None or turn.op.perm != (0, 1, 3, 2):  # type: ignore[attr-defined]  # a Transpose
+            return None
+        x = turn.operands[0]
+    joined = _made_by(x, Reshape)
+    spread = _made_by(joined.operands[0], Expand) if joined is not None else None
+    if joined is None or spread is None or x.type.rank != 4:
+        return None
+    source, wide = spread.operands[0], spread.output.shape
+    fits = len(wide) == 5 and source.type.rank == 5 and as_int(source.shape[2]) == 1
+    kept = fits and (*source.shape[:2], *source.shape[3:]) == (*wide[:2], *wide[3:])
+    return source if kept and x.shape == (wide[0], wide[1] * wide[2], *wide[3:]) else None
+
+
+def _made_by(value: Value, kind: type) -> Node | None:
+    node = value.producer
+    return node if node is not None and isinstance(node.op, kind) else None
