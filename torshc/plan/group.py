@@ -38,7 +38,7 @@ REASONS = {
 }
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
     """The nodes of one kernel.
 

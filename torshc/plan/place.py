@@ -265,7 +265,7 @@ class _Placer:
         along = getattr(node.op, "axis", 0) % out.type.rank
         start = const(0)
         self.joined[out] = []
-        for k, v in enumerate(node.operands):
+        for v in node.operands:
             end = start + v.shape[along]
             if not self._placeable(v, out):
                 v = self._copy_of(v, node)

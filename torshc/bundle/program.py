@@ -1,0 +1,218 @@
+"""From kernels in launch order to the host program: buffers get places, symbols get numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UnsupportedError
+from ..expr import BF16, BOOL, Expr, as_int, const
+from ..graph import Graph, Value
+from ..kernels.base import Kernel, Operand, Packed, Temporary
+from ..plan.memory import Item, place
+from ..plan.place import Plan
+from ..targets.vector import scalar
+from .host import Buffer, HostProgram, Launch, Port, Size, Symbol
+from .weights import weight_offsets
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A kernel in launch order.
+
+    Attributes:
+        kernel: the kernel.
+        symbol: its name in C.
+        dims: names of the symbolic dimensions that it wants, in order.
+        comment: a line for the reader of the host program.
+    """
+
+    kernel: Kernel
+    symbol: str
+    dims: tuple[str, ...]
+    comment: str
+
+
+@dataclass
+class Weight:
+    """A constant of the model as the bundle stores it."""
+
+    operand: Value | Packed
+
+    @property
+    def nbytes(self) -> int:
+        if isinstance(self.operand, Packed):
+            return self.operand.nbytes
+        assert self.operand.const is not None
+        return int(self.operand.const.size) * self.operand.dtype.size
+
+    def array(self) -> npt.NDArray[Any]:
+        """Its contents in memory order; made anew at each call, so that only one is held at a time."""
+        source = self.operand.source if isinstance(self.operand, Packed) else self.operand
+        assert source.const is not None
+        if isinstance(self.operand, Packed):
+            return self.operand.make(source.const)
+        array = np.ascontiguousarray(source.const)
+        return array.view(np.uint8 if source.dtype is BOOL else np.uint16) if source.dtype in (BOOL, BF16) else array
+
+
+@dataclass
+class Program:
+    """The host program and what goes into the weights file, in order."""
+
+    weights: list[Weight] = field(default_factory=list)
+    offsets: tuple[int, ...] = ()
+    arena_bytes: Expr = field(default_factory=lambda: const(0))
+    arena_size: Size = 0
+    steps: list[Launch] = field(default_factory=list)
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    symbol_names: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+    def host(self, **more: Any) -> HostProgram:
+        """The program for the template, with what is known only once the weights are written."""
+        return HostProgram(
+            inputs=self.inputs,
+            outputs=self.outputs,
+            symbols=self.symbols,
+            constraints=self.constraints,
+            arena_bytes=self.arena_size,
+            steps=tuple(self.steps),
+            **more,
+        )
+
+
+def assemble(plan: Plan, placed: Sequence[Placed]) -> Program:
+    """Give every operand a place and every launch its arguments.
+
+    Raises:
+        UnsupportedError: when a symbolic dimension is no dimension of an input.
+    """
+    return _Assembler(plan, placed).run()
+
+
+class _Assembler:
+    def __init__(self, plan: Plan, placed: Sequence[Placed]) -> None:
+        self.plan = plan
+        self.graph: Graph = plan.graph
+        self.placed = placed
+        self.names, self.symbols = bind_symbols(self.graph)
+        self.inputs = {v: k for k, v in enumerate(self.graph.inputs)}
+        self.outputs = self._output_roots()
+        self.weights: dict[tuple[object, str], int] = {}
+        self.list: list[Weight] = []
+
+    def _output_roots(self) -> dict[Value, int]:
+        """The values whose memory is an output's: an output, or what an output is an alias of."""
+        roots: dict[Value, int] = {}
+        for k, v in enumerate(self.graph.outputs):
+            where = self.plan.storage.get(v)
+            roots[where.root if where is not None else v] = k
+        return roots
+
+    def run(self) -> Program:
+        offsets, arena = place(self._items())
+        steps = []
+        for p in self.placed:
+            for b in p.kernel.buffers:
+                self._weigh(b.operand)
+        starts = weight_offsets([w.nbytes for w in self.list])
+        for p in self.placed:
+            buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
+            dims = tuple(self.text_name(d) for d in p.dims)
+            steps.append(
+                Launch(p.symbol, buffers, dims, self.size(p.kernel.tasks), self.size(p.kernel.scratch), p.comment)
+            )
+        return Program(
+            self.list,
+            starts,
+            arena,
+            self.size(arena),
+            steps,
+            tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.inputs),
+            tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.outputs),
+            self.symbols,
+            self.names,
+            self._constraints(),
+        )
+
+    def _items(self) -> list[Item]:
+        """What lives in the arena, from the launch that writes it first to the one that reads it last."""
+        life: dict[Operand, list[int]] = {}
+        for k, p in enumerate(self.placed):
+            for b in p.kernel.buffers:
+                if self._in_arena(b.operand):
+                    life.setdefault(b.operand, []).append(k)
+        return [Item(o, _nbytes(o), min(at), max(at)) for o, at in life.items()]
+
+    def _in_arena(self, o: Operand) -> bool:
+        if isinstance(o, Packed):
+            return False
+        return isinstance(o, Temporary) or (o.const is None and o not in self.inputs and o not in self.outputs)
+
+    def _weigh(self, o: Operand) -> None:
+        if isinstance(o, Packed) or (isinstance(o, Value) and o.const is not None):
+            key = (o.source, o.how) if isinstance(o, Packed) else (o, "")
+            if key not in self.weights:
+                self.weights[key] = len(self.list)
+                self.list.append(Weight(o))
+
+    def _buffer(self, o: Operand, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Buffer:
+        if isinstance(o, Packed):
+            return Buffer("weights", 0, starts[self.weights[o.source, o.how]])
+        if isinstance(o, Value):
+            if o.const is not None:
+                return Buffer("weights", 0, starts[self.weights[o, ""]])
+            if o in self.inputs:
+                return Buffer("input", self.inputs[o])
+            if o in self.outputs:
+                return Buffer("output", self.outputs[o])
+        return Buffer("arena", 0, self.size(offsets[o]))
+
+    def text_name(self, dim: str) -> str:
+        return f"s{self.names.index(dim)}"
+
+    def size(self, e: Expr) -> Size:
+        known = as_int(e)
+        if known is not None:
+            return known
+        return scalar(e, {}, {n: f"s{k}" for k, n in enumerate(self.names)})
+
+    def _constraints(self) -> tuple[str, ...]:
+        texts = (f"{self.size(a)} == {self.size(b)}" for a, b in self.graph.constraints if a is not b)
+        return tuple(dict.fromkeys(texts))
+
+
+def _nbytes(o: Operand) -> Expr:
+    assert not isinstance(o, Packed)
+    return o.nbytes if isinstance(o, Temporary) else o.type.nbytes
+
+
+def bind_symbols(graph: Graph) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
+    """Names of the symbolic dimensions and the input dimension that each is read from.
+
+    Raises:
+        UnsupportedError: when one stands in no input by itself.
+    """
+    names, symbols, lost = [], [], []
+    for name in graph.symbols():
+        places = [
+            (i, d)
+            for i, v in enumerate(graph.inputs)
+            for d, e in enumerate(v.shape)
+            if e.op == "dim" and e.data == name
+        ]
+        if places:
+            names.append(name)
+            symbols.append(Symbol(*places[0]))
+        else:
+            lost.append(f"dimension {name!r} of the inputs stands only in expressions, so its value cannot be read")
+    if lost:
+        raise UnsupportedError(lost, "pin the inputs' shapes with --shapes")
+    return tuple(names), tuple(symbols)
