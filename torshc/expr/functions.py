@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -150,8 +151,10 @@ def _same_type(args: tuple[Scalar, ...]) -> tuple[Expr, ...]:
 
 
 def _call_i64(op: str, xs: tuple[Expr, ...]) -> Expr | None:
-    if op in ("add", "mul", "floordiv", "mod"):
-        return {"add": index.add, "mul": index.mul, "floordiv": _safe_floordiv, "mod": _safe_mod}[op](*xs)
+    if op in ("add", "mul"):  # normal forms have any number of terms and factors
+        return reduce(index.add if op == "add" else index.mul, xs)
+    if op in ("floordiv", "mod"):
+        return (_safe_floordiv if op == "floordiv" else _safe_mod)(*xs)
     if op == "sub":
         return xs[0] - xs[1]
     if op == "neg":
