@@ -212,11 +212,9 @@ def reshapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def test_remap_is_a_reshape(shapes: tuple[tuple[int, ...], tuple[int, ...]], symbolic: bool) -> None:
     """Every element of one shape is found at the same row-major place of the other."""
     a, b = shapes
-    known: dict[Expr, Expr] = {}
     source = tuple(const(d) for d in a)
     target = tuple(const(d) for d in b)
     if symbolic:  # a leading dimension that both share stays a symbol
-        known = {dim("n"): const(3)}
         source, target, a, b = (dim("n"), *source), (dim("n"), *target), (3, *a), (3, *b)
     axes = tuple(axis(f"x{k}", d) for k, d in enumerate(source))
     mapped = remap(axes, source, target)
