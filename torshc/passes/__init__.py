@@ -6,9 +6,11 @@ from ..graph import Graph
 from ..options import CompileOptions
 from . import (
     canonicalise,
+    choose_layout,
     common_subexpressions,
     dead_code,
     decompose,
+    fold_batch_norm,
     fold_constants,
     propagate,
     recognise_attention,
@@ -30,8 +32,9 @@ from .manager import (
 )
 
 __all__ = [
-    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "common_subexpressions",
-    "dead_code", "decompose", "fold_constants", "graph_pass", "optimise", "pipeline_of", "propagate",
+    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "choose_layout",
+    "common_subexpressions",
+    "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass", "optimise", "pipeline_of", "propagate",
     "read_pipeline", "recognise_attention", "rewrite", "run_pipeline", "settle_outputs", "strength_reduction",
 ]  # fmt: skip
 

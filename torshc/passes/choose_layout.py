@@ -1,0 +1,121 @@
+"""Give the values of convolution chains a channels-last layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..expr import as_int
+from ..graph import Builder, Graph, Node, Value
+from ..ops import REGISTRY
+from ..ops.norm import LRN
+from ..ops.pointwise import Pointwise
+from ..ops.pool import Pool
+from ..ops.reduce import Reduce
+from ..ops.view import Concat, Pad, Slice, Split
+from ..options import CompileOptions
+from .manager import graph_pass
+
+Layout = tuple[int, ...]
+_CONVOLUTIONS = ("conv", "conv_transpose")
+
+
+@graph_pass("choose_layout")
+def choose_layout(graph: Graph, options: CompileOptions) -> bool:
+    """Store what convolutions make, and what is computed from it place by place, with the channels innermost.
+
+    Logical shapes stay. Inputs, outputs and constants of the graph stay row-major: a convolution that reads something
+    row-major, and an output that is not, get a copy (Identity) between. Other readers take any layout.
+
+    Before::
+
+        %2 = Conv(%0, @1:f32[8, 3, 1, 1]) : f32[1, 8, 4, 4]
+        out %2
+
+    After::
+
+        %3 = Identity(%0) : f32[1, 3, 4, 4] in (0, 2, 3, 1)
+        %2 = Conv(%3, @1:f32[8, 3, 1, 1]) : f32[1, 8, 4, 4] in (0, 2, 3, 1)
+        %4 = Identity(%2) : f32[1, 8, 4, 4]
+        out %4
+    """
+    if any(v.layout is not None for n in graph.nodes for v in n.outputs):
+        return False  # chosen before
+    nodes: list[Node] = []
+    copies: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if node.op.family in _CONVOLUTIONS:
+            _copy_operand(graph, node, nodes, copies)
+        nodes.append(node)
+        for v in node.outputs:
+            if matters(v) and _is_last(node):
+                v.layout = channels_last(v.type.rank)
+    changed = bool(copies) or any(v.layout is not None for n in nodes for v in n.outputs)
+    graph.nodes[:] = nodes
+    for k, v in enumerate(graph.outputs):
+        if v.layout is not None:
+            graph.outputs[k] = _copy(graph, v, None, graph.nodes)
+    return changed
+
+
+def channels_last(rank: int) -> Layout:
+    """Batch, spatial dimensions, channels, from outermost to innermost."""
+    return (0, *range(2, rank), 1)
+
+
+def matters(v: Value) -> bool:
+    """Whether the order in memory differs: with one channel, or one place, all orders are the same."""
+    if not 3 <= v.type.rank <= 5:
+        return False
+    return as_int(v.shape[1]) != 1 and any(as_int(d) != 1 for d in v.shape[2:])
+
+
+def _copy_operand(graph: Graph, node: Node, nodes: list[Node], copies: dict[Value, Value]) -> None:
+    x = node.operands[0]
+    if x.layout is not None or not matters(x):
+        return
+    if x not in copies:
+        copies[x] = _copy(graph, x, channels_last(x.type.rank), nodes)
+    node.inputs = (copies[x], *node.inputs[1:])
+
+
+def _copy(graph: Graph, x: Value, layout: Layout | None, nodes: list[Node]) -> Value:
+    out = Builder(graph, nodes, "relayout").one(REGISTRY["", "Identity"](), x)
+    out.layout = layout
+    return out
+
+
+def _is_last(node: Node) -> bool:
+    """Whether the results of a node are best stored channels-last."""
+    if node.op.family in _CONVOLUTIONS:
+        return True
+    for kind, rule in _RULES:
+        if isinstance(node.op, kind):
+            return rule(node)
+    return False
+
+
+def _first(node: Node) -> bool:
+    return node.operands[0].layout is not None
+
+
+def _full_operand(node: Node) -> bool:
+    """An operand of the result's shape is; operands that broadcast are small."""
+    shape = node.output.shape
+    return any(v.layout is not None and v.shape == shape for v in node.operands)
+
+
+def _most(node: Node) -> bool:
+    """Most operands are; the others are copied into their part."""
+    return 2 * sum(v.layout is not None for v in node.operands) > len(node.operands)
+
+
+def _kept(node: Node) -> bool:
+    return _first(node) and bool(getattr(node.op, "keepdims", False))
+
+
+_RULES: list[tuple[type | tuple[type, ...], Callable[[Node], bool]]] = [
+    (Pointwise, _full_operand),
+    (Concat, _most),
+    (Reduce, _kept),
+    ((Pool, LRN, Pad, Slice, Split), _first),
+]
