@@ -77,6 +77,9 @@ typedef struct {
     uint64_t bytes;
 } t_span;
 
+/* t_cpu.c: whether this processor has a feature, by LLVM's name. */
+int t_cpu_has(const char *name);
+
 /* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
 int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int t_size(t_wide size);

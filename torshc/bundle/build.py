@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import shutil
 import tempfile
 import threading
 import time
@@ -65,8 +66,6 @@ def work_folder(named: Path | None = None, keep: bool = False) -> Iterator[Path]
         yield folder
     finally:
         if delete:
-            import shutil
-
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -96,7 +95,7 @@ def build_objects(
         One object a distinct text, ordered by source name.
 
     Raises:
-        ToolchainError: the compiler failed on one of them; the others are stopped.
+        ToolchainError: the compiler failed on one of them; no other is started then.
         OutputError: the work folder cannot be written.
     """
     unique: dict[str, str] = {}

@@ -29,7 +29,7 @@ def cache_folder() -> Path:
         return Path(named).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or ""
     if not Path(base).is_absolute():  # the XDG standard: relative paths are to be ignored
-        base = str(Path(os.path.expanduser("~")) / ".cache")
+        base = str(Path("~/.cache").expanduser())
     return Path(base).absolute() / "torshc"
 
 
@@ -152,10 +152,10 @@ class Cache:
         entries, deleted = self.entries(), 0
         total = sum(entry.size for entry in entries)
         for entry in entries:
-            path = self._path(entry.key)
-            if total <= limit or path is None:
+            place = self._path(entry.key)
+            if total <= limit or place is None:
                 break
-            deleted += self._delete(path)
+            deleted += self._delete(place)
             total -= entry.size
         return deleted
 

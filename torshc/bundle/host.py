@@ -38,7 +38,7 @@ _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
 _CPU_FEATURE = re.compile(r"[a-z0-9.\-]+\Z")
 
-SOURCES = ("t_host.c", "t_check.c", "t_pool.c")
+SOURCES = ("t_host.c", "t_check.c", "t_cpu.c", "t_pool.c")
 HEADERS = ("model.h", "t_host.h", "t_pool.h")
 
 
@@ -139,7 +139,7 @@ class HostProgram:
         weights_bytes: payload of the weights file, 0 for none.
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
-        cpu_features: what the processor must have, in the words of ``__builtin_cpu_supports``.
+        cpu_features: what the processor must have (:attr:`torshc.bundle.isa.Isa.cpu_features`).
     """
 
     inputs: tuple[Port, ...]
@@ -191,8 +191,8 @@ def _check_size(size: Size, symbols: int) -> None:
         if match["symbol"] and int(match["symbol"]) >= symbols:
             raise _bad(f"{size[:200]!r} uses s{match['symbol']} of {symbols} symbols")
         at = match.end()
-    if not size.strip():
-        raise _bad("empty expression")
+    if not size.strip() or re.search(r"/[/*]|\*/", size):
+        raise _bad(f"{size[:200]!r} is empty or a comment")
 
 
 def _check_buffer(buffer: Buffer, program: HostProgram) -> None:

@@ -25,7 +25,6 @@ _LEVELS = (
 )
 # Beyond the levels: what compilers use for dot products of narrow types.
 _EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
-_CHECKED = {16: ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"), 8: ("avx2", "fma"), 4: ("sse2",), 1: ()}
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,11 @@ class Isa:
 
     @property
     def cpu_features(self) -> tuple[str, ...]:
-        """What the library asks the processor for when it is opened, in the words of ``__builtin_cpu_supports``."""
-        return _CHECKED[self.lanes] if self.arch == "x86_64" else ()
+        """What the library asks the processor for when it is opened; the names are those of ``t_cpu.c``."""
+        if self.arch != "x86_64":
+            return ()
+        levels = {16: 3, 8: 2}.get(self.lanes, 1 if self.mcpu == "x86-64-v2" else 0)
+        return (*(name for _, needs in _LEVELS[:levels] for name in needs if name != "cx16"), *self.extras)
 
     def flags(self, kind: str) -> tuple[str, ...]:
         """Flags for a compiler of ``kind`` "clang", "gcc" or "zig", without the tuning.

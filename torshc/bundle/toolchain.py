@@ -81,11 +81,10 @@ class Tool:
         if status == 0:
             return out
         reason = f"took more than {timeout:.0f} s" if status is None else f"failed with status {status}"
-        tail = "\n".join(f"  | {line[:400]}" for line in (err or out).splitlines()[-20:])
+        tail = "".join(f"\n  | {line[:400]}" for line in (err or out).splitlines()[-20:])
         command = shlex.join([*self.command, *args])
         raise ToolchainError(
-            f"{what + ': ' if what else ''}{self.name} {reason}\n  command (in {cwd}): {command}"
-            + f"\n{tail}" * bool(tail),
+            f"{what + ': ' if what else ''}{self.name} {reason}\n  command (in {cwd}): {command}{tail}",
             "the last lines above are the tool's own; --keep-intermediates keeps the sources",
         )
 
@@ -152,9 +151,9 @@ class Compiler(Tool):
     def isa_flags(self, isa: Isa) -> tuple[str, ...]:
         """Flags for the instruction set; the tuning only where this compiler knows the processor."""
         flags = isa.flags(self.kind)
-        if not isa.tune or isa.arch != "x86_64":
+        if not isa.tune or isa.arch != "x86_64" or self.kind == "zig":  # Zig takes -mtune for -march
             return flags
-        tune = f"-mtune={isa.tune.replace('-', '_') if self.kind == 'zig' else isa.tune}"
+        tune = f"-mtune={isa.tune}"
         return (*flags, tune) if self.knows(tune) else flags
 
     def knows(self, flag: str) -> bool:
@@ -169,9 +168,9 @@ class Compiler(Tool):
 
     def base_flags(self, opt_level: int = 3, sanitize: Sequence[str] = (), debug: bool = False) -> tuple[str, ...]:
         """Flags of every source, kernels and host program alike."""
-        flags = (f"-O{opt_level}", *BASE_FLAGS)
+        flags: tuple[str, ...] = (f"-O{opt_level}", *BASE_FLAGS)
         if self.kind == "zig":
-            flags += ("-fno-sanitize=undefined",)  # Zig switches it on by itself
+            flags += ("-fno-sanitize=undefined", "-g0")  # Zig switches both on by itself
         if sanitize:
             flags += (f"-fsanitize={','.join(sanitize)}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
         return (*flags, "-g") if debug or sanitize else flags
@@ -250,7 +249,9 @@ def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], .
         return None
     if status != 0 or not out.strip():
         return None
-    kind = "zig" if env else "clang" if "clang" in out else "gcc" if re.search(r"gcc|Free Software", out) else ""
+    kind = "zig" if env else "clang" if "clang" in out else "gcc"
+    if kind == "gcc" and not re.match(r"\d", execute([*command, "-dumpversion"], Path.cwd(), 60)[1]):
+        return None
     return Compiler(name, command, out.splitlines()[0].strip(), env, kind=kind) if kind else None
 
 

@@ -79,7 +79,7 @@ def write_weights(path: Path, arrays: Iterable[npt.NDArray[Any]]) -> WeightsInfo
                 offsets.append(at)
                 data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
                 for start in range(0, data.size, _CHUNK):
-                    _write(file, memoryview(data[start : start + _CHUNK]), digest)
+                    _write(file, data[start : start + _CHUNK].data, digest)
                 _write(file, memoryview(bytes(align(data.size) - data.size)), digest)
                 at += align(data.size)
             identity = int.from_bytes(digest.digest()[:8], "little")

@@ -49,7 +49,8 @@ class TensorSpec:
                 import ml_dtypes
             except ImportError as error:
                 raise RunError(f"{self.name!r} is bfloat16, which NumPy lacks", "pip install ml_dtypes") from error
-            return np.dtype(ml_dtypes.bfloat16)
+            found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return found
         return np.dtype(_NUMPY[self.dtype])
 
 

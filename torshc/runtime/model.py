@@ -71,7 +71,7 @@ class _Side:
             tensor = self.tensors[i]
             tensor.device.type, tensor.ndim, tensor.dtype = CPU, len(dims), dtype
             tensor.shape = ctypes.cast(self.shapes[i], ctypes.POINTER(c_int64))
-            self.shapes[i][:] = dims
+            self.shapes[i][:] = list(dims)
 
     def numpy(self, i: int) -> np.dtype[Any]:
         """NumPy dtype of tensor ``i``; late, because bf16 needs a package that a user may not have."""
@@ -83,7 +83,7 @@ class _Side:
     def put(self, i: int, array: Array) -> None:
         self.tensors[i].data = array.ctypes.data
         if array.ndim:
-            self.shapes[i][:] = array.shape
+            self.shapes[i][:] = list(array.shape)
 
 
 def _release(library: Library, handle: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import os
 import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,23 +65,46 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_profile": (c_int, (_MODEL, c_int32, POINTER(c_uint64), POINTER(c_uint64))),
 }
 
-_spelling_lock = threading.Lock()
-_spellings: dict[Path, list[tuple[int, int, int]]] = {}
+
+@dataclass
+class _Loaded:
+    """A version of a library file that is loaded: what the file was, and how many use it."""
+
+    identity: tuple[int, int, int]
+    users: int = 0
 
 
-def _spell(path: Path) -> str:
-    """An absolute name for the file that no other version of it in this process has had.
+_loaded_lock = threading.Lock()
+_loaded: dict[Path, list[_Loaded | None]] = {}
+
+
+def _enter(path: Path) -> tuple[int, str]:
+    """An absolute name for the file that no other version of it in this process has.
 
     The loader takes two equal names for one library and would go on using the old one after a bundle was replaced
     while a model of it was open; ``/a/./b`` is another name for ``/a/b``.
     """
     status = path.stat()
     identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
-    with _spelling_lock:
-        known = _spellings.setdefault(path, [])
-        if identity not in known:
-            known.append(identity)
-        return os.fspath(path.parent) + "/." * known.index(identity) + "/" + path.name
+    with _loaded_lock:
+        slots = _loaded.setdefault(path, [])
+        at = next((i for i, slot in enumerate(slots) if slot and slot.identity == identity), None)
+        if at is None:
+            at = slots.index(None) if None in slots else len(slots)
+            slots[at : at + 1] = [_Loaded(identity)]
+        slot = slots[at]
+        assert slot is not None
+        slot.users += 1
+        return at, os.fspath(path.parent) + "/." * at + "/" + path.name
+
+
+def _leave(path: Path, at: int) -> None:
+    with _loaded_lock:
+        slot = _loaded[path][at]
+        assert slot is not None
+        slot.users -= 1
+        if not slot.users:
+            _loaded[path][at] = None
 
 
 class Library:
@@ -94,7 +119,13 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._library = ctypes.CDLL(_spell(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            self._path = path
+            self._slot, name = _enter(path)
+            try:
+                self._library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            except OSError:
+                _leave(path, self._slot)
+                raise
         except OSError as error:
             raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -129,6 +160,5 @@ class Library:
 
     def unload(self) -> None:
         """Takes the library out of the process; nothing of it may be used afterwards."""
-        import _ctypes
-
         _ctypes.dlclose(self._library._handle)
+        _leave(self._path, self._slot)

@@ -1,0 +1,77 @@
+"""The C interface from C: every status code, threads, fork, sanitizers, valgrind; and the header from C++."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from . import tiny
+
+HERE = Path(__file__).parent
+CLANG = next((c for c in ("clang-19", "clang") if shutil.which(c)), None)
+GCC = shutil.which("gcc") and "gcc"
+COMPILERS = [c for c in (CLANG, GCC) if c]
+
+
+def program(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> Path:
+    """Builds abi_test.c against a bundle, as a user would."""
+    target = bundle.parent / "abi_test"
+    command = [cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{bundle}", str(HERE / "abi_test.c")]
+    command += [*flags, str(bundle / "libmodel.so"), "-lpthread", "-o", str(target)]
+    subprocess.run(command, check=True)
+    return target
+
+
+def run(command: list[str], env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **(env or {})})
+    assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("batch", [None, 5], ids=["symbolic", "static"])
+@pytest.mark.parametrize("embed", [False, True], ids=["file", "embedded"])
+def test_status_codes(tmp_path: Path, cc: str, batch: int | None, embed: bool) -> None:
+    bundle = tiny.write(tmp_path / "b.tsc", batch, embed=embed, cc=cc, extra_flags=("-Wall", "-Wextra", "-Werror"))
+    weights = "-" if embed else str(bundle / "weights.bin")
+    run([str(program(bundle, cc)), weights, str(batch or 0)])
+
+
+@pytest.mark.parametrize("sanitize", [("address", "undefined"), ("thread",)], ids="+".join)
+@pytest.mark.parametrize("batch", [None, 5], ids=["symbolic", "static"])
+def test_sanitizers(tmp_path: Path, sanitize: tuple[str, ...], batch: int | None) -> None:
+    cc = GCC or CLANG  # gcc first: its sanitizers come with it, Debian's clang has them in a package of their own
+    assert cc
+    bundle = tiny.write(tmp_path / "b.tsc", batch, cc=cc, sanitize=sanitize)
+    test = program(bundle, cc, (f"-fsanitize={','.join(sanitize)}",))
+    run([str(test), str(bundle / "weights.bin"), str(batch or 0)], {"TSAN_OPTIONS": "die_after_fork=0"})
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
+def test_valgrind(tmp_path: Path) -> None:
+    bundle = tiny.write(tmp_path / "b.tsc", cc=COMPILERS[0])
+    test = program(bundle, COMPILERS[0])
+    checks = ["--leak-check=full", "--error-exitcode=9", "--track-fds=no", "-q"]
+    run(["valgrind", *checks, str(test), str(bundle / "weights.bin"), "0"], {"ABI_TEST_VALGRIND": "1"})
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_header_is_cxx(tmp_path: Path) -> None:
+    source = tmp_path / "use.cpp"
+    source.write_text('#include <model.h>\nstatic_assert(sizeof(torshc_tensor) == 48, "DLTensor");\nint main() {}\n')
+    header = HERE.parents[1] / "templates" / "c"
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{header}"]
+    subprocess.run(["g++", *flags, str(source)], check=True)
+
+
+def test_library_is_closed(tmp_path: Path) -> None:
+    """No search path, no executable stack, no name of ours but torshc_*."""
+    bundle = tiny.write(tmp_path / "b.tsc", cc=COMPILERS[0])
+    library = str(bundle / "libmodel.so")
+    dynamic = subprocess.run(["readelf", "-dlW", library], capture_output=True, text=True, check=True).stdout
+    assert "RUNPATH" not in dynamic and "RPATH" not in dynamic and "RWE" not in dynamic
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    assert {line.split()[-1][:7] for line in symbols.splitlines()} == {"torshc_"}

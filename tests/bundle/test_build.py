@@ -1,0 +1,157 @@
+"""Objects and libraries: once each, through the cache, and the same bytes everywhere."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle import build, toolchain
+from torshc.bundle.cache import Cache
+from torshc.bundle.package import file_sha256
+from torshc.errors import InternalError, OutputError, ToolchainError
+
+from . import tiny
+
+HERE = Path(__file__).parent
+
+
+def test_equal_sources_are_compiled_once(tmp_path: Path) -> None:
+    compiler = toolchain.find_compiler()
+    seen: list[tuple[int, int, str]] = []
+    objects = build.build_objects(
+        {"b.c": "int x;", "a.c": "int x;", "c.c": "int y;"},
+        {},
+        compiler,
+        compiler.base_flags(),
+        Cache(None),
+        2,
+        tmp_path,
+        lambda done, total, item: seen.append((done, total, item.source)),
+    )
+    assert [(o.source, o.path, o.cached) for o in objects] == [("a.c", "obj/a.o", False), ("c.c", "obj/c.o", False)]
+    assert sorted(seen)[-1][:2] == (2, 2) and {name for *_, name in seen} == {"a.c", "c.c"}
+
+
+def test_the_cache_is_used_and_every_input_counts(tmp_path: Path) -> None:
+    compiler, cache = toolchain.find_compiler(), Cache(tmp_path / "cache")
+
+    def cached(
+        text: str = '#include "h.h"\nint x = H;', header: str = "#define H 1", flags: tuple[str, ...] = ()
+    ) -> bool:
+        flags = (*compiler.base_flags(), *flags)
+        (item,) = build.build_objects({"a.c": text}, {"h.h": header}, compiler, flags, cache, 1, tmp_path / "work")
+        return item.cached
+
+    assert [cached(), cached()] == [False, True]
+    assert not cached(header="#define H 2")
+    assert not cached(flags=("-DB",))
+    assert not cached(text="int y;")
+    assert cached()
+
+
+def test_a_damaged_cache_entry_is_rebuilt(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    first = file_sha256(tiny.write(tmp_path / "a.tsc", cache=cache) / "libmodel.so")
+    for path in (tmp_path / "cache").rglob("*.o"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0x40
+        path.write_bytes(data)
+    again = Cache(tmp_path / "cache")
+    assert file_sha256(tiny.write(tmp_path / "b.tsc", cache=again) / "libmodel.so") == first
+    assert again.hits == 0 and again.misses == len(list((tmp_path / "cache").rglob("*.o"))) == 7
+
+
+def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:
+    compiler = toolchain.find_compiler()
+    sources = {f"k{i}.c": f"int x{i};" for i in range(20)} | {
+        "bad.c": "#error this one is long enough to come first\n" * 9
+    }
+    with pytest.raises(ToolchainError, match=r"compiling bad\.c") as caught:
+        build.build_objects(sources, {}, compiler, ["-O0"], Cache(None), 2, tmp_path)
+    assert "this one" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["../a.c", "-o.c", "@x.c", ".c", "a/b.c"])
+def test_names_that_are_no_plain_file_names(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InternalError):
+        build.build_objects({name: ""}, {}, toolchain.find_compiler(), [], Cache(None), 1, tmp_path)
+
+
+def test_a_work_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError), build.work_folder(tmp_path / "file" / "work"):
+        pass
+
+
+def test_work_folders_are_removed_unless_kept_or_named(tmp_path: Path) -> None:
+    with build.work_folder() as gone:
+        (gone / "x").write_text("")
+    with build.work_folder(keep=True) as kept:
+        pass
+    with build.work_folder(tmp_path / "a" / "b") as named:
+        pass
+    assert not gone.exists() and kept.exists() and named.exists()
+    kept.rmdir()
+
+
+BUILD = """
+import sys, os
+sys.path[:0] = [{tests!r}, {root!r}]
+from pathlib import Path
+from bundle import tiny
+from torshc.bundle.cache import Cache
+from torshc.bundle.package import file_sha256
+embed, debug = {embed}, {debug}
+cache = Cache(Path({cache!r})) if {cache!r} else None
+out = tiny.write(Path({out!r}), embed=embed, jobs={jobs}, cache=cache, extra_flags=("-g",) if debug else ())
+print(*(file_sha256(out / name) for name in ("libmodel.so", "manifest.json")))
+"""
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["plain", "debug"])
+def test_the_same_bytes_everywhere(tmp_path: Path, debug: bool) -> None:
+    """Other folders, locales, time zones, hash seeds, users' umasks, job counts, with and without the cache."""
+    results = set()
+    for i in range(4):
+        folder = tmp_path / f"{i}" / ("deep" * i or "x") / "with space"
+        folder.mkdir(parents=True)
+        env = {
+            **os.environ,
+            "PYTHONHASHSEED": str(i),
+            "TZ": ["UTC", "Asia/Tokyo"][i % 2],
+            "LANG": ["C", "tr_TR.UTF-8"][i % 2],
+        }
+        env |= {"TMPDIR": str(folder), "HOME": str(folder), "LC_ALL": ["C", "tr_TR.UTF-8"][i // 2]}
+        cache = str(tmp_path / "cache") if i >= 2 else ""
+        where = {"tests": str(HERE.parent), "root": str(HERE.parents[1]), "out": str(folder / "out.tsc")}
+        code = BUILD.format(embed=True, debug=debug, jobs=1 + i % 2, cache=cache, **where)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, cwd=folder, capture_output=True, text=True, check=True
+        )
+        results.add(done.stdout)
+    assert len(results) == 1, results
+
+
+def race(folder: Path, number: int) -> None:
+    cache = Cache(folder / "cache")
+    tiny.write(folder / f"{number}.tsc", None if number % 8 == 0 else number % 8, cache=cache)
+    assert not cache.problem, cache.problem
+
+
+def test_sixteen_processes_on_a_cold_cache(tmp_path: Path) -> None:
+    """Eight models, two processes each."""
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=race, args=(tmp_path, n)) for n in range(16)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * 16
+    hashes = [file_sha256(tmp_path / f"{n}.tsc" / "libmodel.so") for n in range(16)]
+    assert hashes[:8] == hashes[8:] and len(set(hashes)) == 8
+    assert not list(tmp_path.rglob("*.tmp"))

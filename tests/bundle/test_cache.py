@@ -1,0 +1,139 @@
+"""The kernel cache: damage, races, a full disk, limits."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle.cache import Cache, cache_folder, content_key
+
+KEY = content_key(["a"])
+
+
+def in_child(function: Callable[[], object]) -> int:
+    """Runs a function in a forked child; its exit status."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            function()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def files(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"object")
+    cache.put(KEY, b"object")
+    assert Cache(tmp_path).get(KEY) == b"object"
+    assert [e.key for e in cache.entries()] == [KEY] and cache.size() > 6
+    assert (cache.hits, cache.misses, cache.problem) == (0, 1, "")
+
+
+def test_disabled() -> None:
+    cache = Cache(None)
+    cache.put(KEY, b"object")
+    assert cache.get(KEY) is None and cache.size() == 0 and cache.clear() == 0
+
+
+def test_damage_is_never_used(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.put(KEY, b"object")
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert cache.get(KEY) is None and not path.exists()
+        path.write_bytes(whole[:at])
+        assert cache.get(KEY) is None
+    path.write_bytes(whole + b"x")
+    assert cache.get(KEY) is None
+    path.mkdir()
+    assert cache.get(KEY) is None and cache.problem
+    path.rmdir()
+    cache.put(KEY, b"object")
+    assert cache.get(KEY) == b"object"
+
+
+def worker(folder: Path, number: int) -> None:
+    cache = Cache(folder)
+    for i in range(40):
+        key = content_key([str(i)])
+        data = cache.get(key)
+        assert data in (None, key.encode() * 1000), number
+        if data is None:
+            cache.put(key, key.encode() * 1000)
+        if number == 0 and i % 10 == 9:
+            cache.trim(100_000)
+    assert not cache.problem, cache.problem
+
+
+def test_sixteen_processes(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=worker, args=(tmp_path, n)) for n in range(16)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * 16
+    assert not [p for p in files(tmp_path) if p.suffix != ".o"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        cache = Cache(tmp_path)
+        cache.put(KEY, bytes(5000))
+        assert "File too large" in cache.problem
+        assert cache.get(KEY) is None
+
+    assert in_child(fill) == 0
+    assert files(tmp_path) == []
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file")
+    cache.put(KEY, b"object")
+    assert cache.get(KEY) is None and str(tmp_path) in cache.problem
+    assert cache.clear() == 0
+
+
+def test_trim_deletes_the_least_recently_used(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    keys = [content_key([str(i)]) for i in range(4)]
+    for i, key in enumerate(keys):
+        cache.put(key, bytes(100))
+        path = cache.folder and cache.folder / key[:2] / f"{key[2:]}.o"
+        assert path
+        os.utime(path, (i, i))
+    assert cache.get(keys[0])  # now the most recent
+    stale = path.with_name(".0123.tmp")
+    stale.write_bytes(b"x")
+    os.utime(stale, (0, 0))
+    assert cache.trim(2 * 148) == 2
+    assert {e.key for e in cache.entries()} == {keys[0], keys[3]} and not stale.exists()
+    assert cache.clear() == 2 and files(tmp_path) == []
+
+
+def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.delenv("TORSHC_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == Path("/home/someone/.cache/torshc")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "torshc"
+    monkeypatch.setenv("TORSHC_CACHE_DIR", "/elsewhere")
+    assert cache_folder() == Path("/elsewhere")

@@ -1,0 +1,125 @@
+"""The host program: what is refused, and that every shape of program compiles without a warning and runs."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle import build, host, toolchain
+from torshc.bundle.cache import Cache
+from torshc.bundle.host import Buffer, Copy, HostProgram, Launch, Port, Symbol
+from torshc.errors import InternalError
+from torshc.runtime.native import Library
+
+from . import tiny
+
+X = Port("f32", ("s0", 4))
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        *("s0; system(1)", "s1", "s0 */ 2", "system(s0)", "t_imin", "", " ", "s0x"),
+        *("/* s0", "1 // 2", "s0 = 3", "0x10", "s0\\"),
+    ],
+)
+def test_text_that_is_no_expression_is_refused(size: str) -> None:
+    program = HostProgram((X,), (), (Symbol(0, 0),), arena_bytes=size)
+    with pytest.raises(InternalError):
+        host.render_host(program)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": (Launch("k0", (), comment="*/ int x; /*"),)},
+        {"steps": (Launch("k0", (), comment="a\nb"),)},
+        {"steps": (Launch("printf", ()),)},
+        {"steps": (Launch("k0;", ()),)},
+        {"steps": (Launch("k0", (Buffer("input", 1),)),)},
+        {"steps": (Launch("k0", (Buffer("weights", 0, 65),)),)},
+        {"symbols": (Symbol(1, 0),)},
+        {"symbols": (Symbol(0, 2),)},
+        {"symbols": (Symbol(0, 0, 5, 4),)},
+        {"symbols": (Symbol(0, 0, 0, 2**31),)},
+        {"inputs": (Port("q8", ("s0", 4)),)},
+        {"arena_bytes": -1},
+        {"arena_bytes": 2**48},
+        {"cpu_features": ('avx2") || system("',)},
+    ],
+)
+def test_what_contradicts_itself_is_refused(change: dict[str, object]) -> None:
+    program = HostProgram((X,), (X,), (Symbol(0, 0),), weights_bytes=64)
+    host.render_host(program)
+    with pytest.raises(InternalError):
+        host.render_host(dataclasses.replace(program, **change))  # type: ignore[arg-type]  # wrong on purpose
+
+
+def compiled(program: HostProgram, folder: Path, kernels: dict[str, str], cc: str | None) -> Library:
+    compiler = toolchain.find_compiler(cc)
+    sources, headers = host.host_sources(program)
+    flags = (*compiler.base_flags(1), "-Wall", "-Wextra", "-Werror")
+    objects = build.build_objects({**sources, **kernels}, headers, compiler, flags, Cache(None), 2, folder)
+    return Library(build.link_library(compiler, objects, folder))
+
+
+@pytest.mark.parametrize("cc", ["gcc", None])
+def test_program_without_inputs_and_with_a_copy(tmp_path: Path, cc: str | None) -> None:
+    copy = Copy(Buffer("arena"), Buffer("output"), 8, "node 1")
+    program = HostProgram((), (Port("i64"),), steps=(copy, Launch("k0", (), tasks=0)), arena_bytes=8)
+    kernel = tiny.RELU
+    library = compiled(program, tmp_path, {"k0.c": kernel}, cc)
+    assert library.info("output", 0)[1] == ()
+    assert library.torshc_input_count() == 0
+    library.unload()
+
+
+EXPRESSIONS = {
+    "t_imin(s0, 5)": lambda a, b: min(a, 5),
+    "t_imax(1, s0)": lambda a, b: max(1, a),
+    "t_idiv(s0 - 10, 4) + 3": lambda a, b: (a - 10) // 4 + 3,
+    "t_imod(s0 - 10, 4)": lambda a, b: (a - 10) % 4,
+    "t_idiv(s0, s1)": lambda a, b: a // b if b else 0,
+    "(s0 + 3) / 4 * (s1 + 1)": lambda a, b: (a + 3) // 4 * (b + 1),
+    "t_imin(t_imax(s0, s1), t_imin(7, s1 + 2))": lambda a, b: min(max(a, b), min(7, b + 2)),
+    "s0 > s1 ? s0 : s1": lambda a, b: max(a, b),
+}
+
+
+def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
+    from ctypes import byref, c_int64
+
+    from torshc.runtime.native import CPU, Dtype, Options, Tensor
+
+    program = HostProgram(
+        inputs=(Port("u8", ("s0",)), Port("u8", ("s1", "2 * s0"))),
+        outputs=(Port("u8", tuple(EXPRESSIONS)), Port("u8", ("s0 * s1 * s1 * s0 + 1", 0))),
+        symbols=(Symbol(0, 0), Symbol(1, 0, 0, 1000)),
+        constraints=("s1 != 13", "s0 + s1 < 2000"),
+    )
+    library = compiled(program, tmp_path, {}, None)
+    options, model = Options(ctypes.sizeof(Options), 0, 1, None), ctypes.c_void_p()
+    assert library.torshc_open(byref(options), byref(model)) == 0
+    tensors = (Tensor * 2)()
+
+    def shape(output: int, a: int, b: int, c: int) -> list[int] | int:
+        dims, found = ((c_int64 * 1)(a), (c_int64 * 2)(b, c)), (c_int64 * 64)()
+        for tensor, d in zip(tensors, dims, strict=True):
+            tensor.device.type, tensor.ndim, tensor.dtype = CPU, len(d), Dtype(1, 8, 1)
+            tensor.shape = ctypes.cast(d, ctypes.POINTER(c_int64))
+        status = library.torshc_output_shape(model, tensors, 2, output, found)
+        return int(status) or list(found)[: len(EXPRESSIONS)]
+
+    for a, b in [(0, 0), (1, 1), (2, 7), (7, 2), (9, 0), (0, 9), (100, 999)]:
+        want = [function(a, b) for function in EXPRESSIONS.values()]
+        assert shape(0, a, b, 2 * a) == (want if min(want) >= 0 else 6), (a, b)
+    assert shape(0, 3, 2, 7) == 6  # not 2 * s0
+    assert shape(0, 3, 13, 6) == 6  # a constraint
+    assert shape(0, 3, 1001, 6) == 6  # above the maximum
+    assert shape(1, 2**30, 1000, 2**31) == 13  # 2^80 elements
+    assert shape(0, 1999, 1, 3998) == 6  # the second constraint
+    library.torshc_close(model)
+    library.unload()

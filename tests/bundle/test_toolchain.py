@@ -1,0 +1,140 @@
+"""Finding compilers and running tools."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle import isa, toolchain
+from torshc.bundle.toolchain import Tool, find_compiler
+from torshc.errors import ConfigError, ToolchainError
+
+from . import tiny
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORSHC_CC", raising=False)
+    toolchain._find.cache_clear()
+
+
+def fake(folder: Path, name: str, script: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_clang_comes_before_gcc_and_newer_before_older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, says in [("clang-17", "clang version 17"), ("gcc", "gcc (Debian) 12"), ("clang", "clang version 14")]:
+        fake(tmp_path, name, f"case $1 in -dumpversion) echo 12;; *) echo '{says}';; esac")
+    fake(tmp_path, "clang-20", "exit 1")  # broken: passed over
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = find_compiler()
+    assert (found.name, found.kind, found.version) == ("clang-17", "clang", "clang version 17")
+    assert found.path == str(tmp_path / "clang-17")
+    (tmp_path / "clang-17").unlink()
+    (tmp_path / "clang").unlink()
+    toolchain._find.cache_clear()
+    assert find_compiler().kind == "gcc"
+
+
+def test_none_at_all_says_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ToolchainError) as caught:
+        find_compiler()
+    assert "apt install clang" in str(caught.value) and "pip install 'torshc[toolchain]'" in str(caught.value)
+    with pytest.raises(ToolchainError, match="not installed"):
+        find_compiler("ziglang")
+
+
+@pytest.mark.parametrize("cc", ["nonesuch", "sh -c", "'unbalanced", "/bin/true"])
+def test_a_compiler_that_is_none(cc: str) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        find_compiler(cc)
+    assert caught.value.remedy
+
+
+def test_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORSHC_CC", "gcc")
+    assert find_compiler().kind == "gcc"
+    assert find_compiler("gcc -m64").command[1:] == ("-m64",)
+
+
+def test_failure_names_command_and_last_lines(tmp_path: Path) -> None:
+    (tmp_path / "bad.c").write_text("int f( {\n")
+    with pytest.raises(ToolchainError) as caught:
+        find_compiler("gcc").compile("bad.c", "bad.o", ["-O1"], tmp_path)
+    assert "-O1 -c bad.c -o bad.o" in caught.value.message and "error: " in caught.value.message
+
+
+def test_only_the_end_of_long_messages(tmp_path: Path) -> None:
+    tool = Tool("talker", (sys.executable, "-c"), "1")
+    with pytest.raises(ToolchainError) as caught:
+        tool.run(["import sys\nfor i in range(99): print('line', i, file=sys.stderr)\nsys.exit(3)"], tmp_path)
+    assert "line 98" in caught.value.message and "line 78\n" not in caught.value.message
+
+
+def test_timeout_kills_what_the_tool_started(tmp_path: Path) -> None:
+    tool = Tool("slow", (str(fake(tmp_path, "slow", "sleep 60 & echo $! > child; wait")),), "1")
+    with pytest.raises(ToolchainError, match="took more than"):
+        tool.run([], tmp_path, timeout=0.5)
+    child = int((tmp_path / "child").read_text())
+    for _ in range(100):
+        state = Path(f"/proc/{child}/stat")
+        if not state.exists() or state.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the child of a tool outlived its timeout")
+
+
+def test_the_environment_does_not_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_RUN_PATH", "/evil")
+    monkeypatch.setenv("CPATH", "/evil")
+    monkeypatch.setenv("LC_MESSAGES", "de_DE")
+    tool = Tool("env", ("/usr/bin/env",), "1")
+    seen = dict(line.split("=", 1) for line in tool.run([], tmp_path).splitlines() if "=" in line)
+    assert not {"LD_RUN_PATH", "CPATH", "LC_MESSAGES"} & set(seen) and seen["LC_ALL"] == "C"
+
+
+def test_isa_of_named_processors() -> None:
+    here = isa.resolve()
+    assert here.lanes in (1, 4, 8, 16) and isa.lanes("native") == here.lanes
+    if here.arch == "x86_64":
+        names = ["x86-64", "x86-64-v2", "haswell", "x86-64-v3", "x86-64-v4", "skylake-avx512", "znver4"]
+        assert [isa.lanes(name) for name in names] == [4, 4, 8, 8, 16, 16, 16]
+        assert "-mprefer-vector-width=512" in isa.resolve("x86-64-v4").flags("clang")
+
+
+@pytest.mark.parametrize("name", ["nonesuch", "-O3", "x86-64; rm", "a" * 5000, ""])
+def test_processors_that_there_are_not(name: str) -> None:
+    with pytest.raises(ConfigError):
+        isa.resolve(name)
+
+
+@pytest.mark.parametrize("cc", ["gcc", None])
+def test_isa_flags_are_taken(cc: str | None, tmp_path: Path) -> None:
+    compiler = find_compiler(cc)
+    (tmp_path / "a.c").write_text("int lanes = TORSHC_LANES;\n")
+    compiler.compile("a.c", "a.o", (*compiler.base_flags(), *compiler.isa_flags(isa.resolve()), "-Werror"), tmp_path)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the ziglang package")
+def test_ziglang_builds_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from torshc.runtime import load
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_compiler().kind == "zig"
+    x = np.linspace(-2, 2, 48, dtype=np.float32).reshape(3, 16)
+    for embed in (False, True):
+        with load(tiny.write(tmp_path / "b.tsc", embed=embed)) as model:
+            assert np.array_equal(model.run({"x": x})["y"], tiny.expected(x)["y"])
+    assert os.environ["PATH"] == str(tmp_path)

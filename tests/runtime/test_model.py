@@ -1,0 +1,311 @@
+"""Loading and running a bundle from Python."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bundle import tiny
+
+from torshc.bundle.manifest import manifest_hash
+from torshc.errors import BundleError, RunError
+from torshc.runtime import Model, load
+
+Z = 'z"*/\n{{ }}'
+
+
+@pytest.fixture(scope="session")
+def symbolic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("symbolic") / "b.tsc", profile=True)
+
+
+@pytest.fixture(scope="session")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("static") / "b.tsc", 4)
+
+
+def rows(n: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(seed).standard_normal((n, 16)).astype(np.float32)
+
+
+def count(kind: str) -> int:
+    """This process's "fd"s or "task"s."""
+    return len(list(Path("/proc/self", kind).iterdir()))
+
+
+def same(found: dict[str, Any], x: np.ndarray[Any, Any]) -> bool:
+    want = tiny.expected(x)
+    return list(found) == list(want) and all(np.array_equal(found[k], want[k]) for k in want)
+
+
+def test_run_by_name_and_by_place(symbolic: Path) -> None:
+    with load(symbolic, threads=2) as model:
+        for n in (4, 0, 1, 2, 7, 100, 3):
+            x = rows(n, n)
+            assert same(model.run({"x": x}), x)
+            y, z = model(x)
+            assert np.array_equal(y, tiny.expected(x)["y"]) and z.shape == (n, 16)
+        assert [(s.name, s.dtype, s.shape) for s in model.inputs] == [("x", "f32", ("batch", 16))]
+        assert [s.name for s in model.outputs] == ["y", Z]
+
+
+def test_copies_only_what_must_be(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model:
+        x = rows(8)
+        assert same(model.run({"x": x[::2]}), x[::2])
+        turned = np.asfortranarray(x)
+        assert same(model.run({"x": turned}), x)
+        raw = np.zeros(8 * 64 + 1, np.uint8)
+        odd = raw[1:].view(np.float32).reshape(8, 16)
+        odd[:] = x
+        assert same(model.run({"x": odd}), x)
+        x.setflags(write=False)
+        assert same(model.run({"x": x}), x)
+
+
+def test_out(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model:
+        x, y = rows(3), np.zeros((3, 16), np.float32)
+        found = model.run({"x": x}, out={"y": y})
+        assert found["y"] is y and same(found, x)
+        for wrong in (np.zeros((3, 16)), np.zeros((2, 16), np.float32), np.zeros((3, 32), np.float32)[:, ::2], [1]):
+            with pytest.raises(RunError, match="'y'"):
+                model.run({"x": x}, out={"y": wrong})  # type: ignore[dict-item]
+        with pytest.raises(RunError, match="no output 'q'"):
+            model.run({"x": x}, out={"q": y})
+        with pytest.raises(RunError, match="overlaps"):
+            model.run({"x": x}, out={"y": x})
+        with pytest.raises(RunError, match="overlaps"):
+            model.run({"x": x}, out={"y": y, Z: y})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({}, "input 'x' is missing"),
+        ({"x": rows(1), "w": rows(1)}, "no input 'w'"),
+        ({"x": rows(1).astype(np.float64)}, "float64; expected float32"),
+        ({"x": rows(1).astype(">f4")}, "expected float32"),
+        ({"x": [[1.0] * 16]}, "float64; expected float32"),
+        ({"x": "text"}, "expected float32"),
+        ({"x": None}, "expected float32"),
+        ({"x": rows(1)[0]}, r"1 dimensions, \[16\]; expected \['batch', 16\]"),
+        ({"x": rows(2)[:, :15]}, r"shape \[2, 15\]; expected \['batch', 16\]"),
+        ([rows(1)], "dictionary"),
+    ],
+)
+def test_wrong_inputs_are_named(symbolic: Path, inputs: Any, says: str) -> None:
+    with load(symbolic, threads=1) as model, pytest.raises(RunError, match=says):
+        model.run(inputs)
+
+
+def test_wrong_counts_and_static_shapes(static: Path) -> None:
+    with load(static, threads=1) as model:
+        assert same(model.run({"x": rows(4)}), rows(4))
+        with pytest.raises(RunError, match="0 inputs; expected 1"):
+            model()
+        with pytest.raises(RunError, match=r"shape \[3, 16\]; expected \[4, 16\]"):
+            model(rows(3))
+        assert model.stats().steps == ()
+
+
+def test_stats(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model:
+        for _ in range(3):
+            model(rows(5))
+        model(rows(0))  # no tasks: no launch
+        stats = model.stats()
+        assert stats.runs == 4 and stats.seconds > 0
+        assert [(s.kernel, s.calls, s.nodes) for s in stats.steps] == [("k0", 3, ("node 0",)), ("k1", 3, ("node 1",))]
+        assert 0 < sum(s.seconds for s in stats.steps) <= stats.seconds
+
+
+def test_closed(symbolic: Path) -> None:
+    model = load(symbolic, threads=1)
+    model.close()
+    model.close()
+    assert "closed" in repr(model) and model.stats().steps == ()
+    with pytest.raises(RunError, match="closed"):
+        model(rows(1))
+
+
+def test_threads_share_a_model_and_models_share_a_process(symbolic: Path, static: Path) -> None:
+    wrong: list[str] = []
+    with load(symbolic, threads=2) as one, load(static, threads=1) as other:
+
+        def work(seed: int) -> None:
+            for i in range(150):
+                n = 1 + (seed + i) % 9
+                if not same(one.run({"x": rows(n, seed)}), rows(n, seed)) or not same(
+                    other.run({"x": rows(4, seed)}), rows(4, seed)
+                ):
+                    wrong.append(f"thread {seed}")
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_a_replaced_bundle_beside_an_open_one(tmp_path: Path) -> None:
+    place, x = tmp_path / "b.tsc", rows(4)
+    old = load(tiny.write(place), threads=1)
+    for step in (1, 2, 3):
+        tiny.write(place, weights=np.full(16, float(step), np.float32))
+        with load(place, threads=1) as new:
+            assert np.array_equal(new(x)[0], np.maximum(x, 0) + np.float32(step))
+            assert same(old.run({"x": x}), x)
+    old.close()
+
+
+def copied(bundle: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(bundle, folder / "copy.tsc"))
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def edit(change: dict[str, Any], honest: bool = False) -> Callable[[Path], None]:
+    def apply(bundle: Path) -> None:
+        body = json.loads((bundle / "manifest.json").read_text()) | change
+        if honest:
+            body.pop("sha256")
+            body["sha256"] = manifest_hash(body)
+        (bundle / "manifest.json").write_text(json.dumps(body))
+
+    return apply
+
+
+ALTERATIONS: dict[str, Callable[[Path], object]] = {
+    "library bit": lambda b: flip(b / "libmodel.so", 5000),
+    "library gone": lambda b: (b / "libmodel.so").unlink(),
+    "weights bit": lambda b: flip(b / "weights.bin", 3),
+    "weights short": lambda b: os.truncate(b / "weights.bin", 100),
+    "weights gone": lambda b: (b / "weights.bin").unlink(),
+    "manifest gone": lambda b: (b / "manifest.json").unlink(),
+    "manifest empty": lambda b: (b / "manifest.json").write_text(""),
+    "manifest folder": lambda b: ((b / "manifest.json").unlink(), (b / "manifest.json").mkdir()),
+    "manifest name": edit({"model": "other"}),
+    "manifest version": edit({"format_version": 99}, honest=True),
+    "manifest field": edit({"inputs": None}, honest=True),
+    "manifest dtype": edit({"inputs": [{"name": "x", "dtype": "q3", "dims": []}]}, honest=True),
+    "manifest dims": edit({"inputs": [{"name": "x", "dtype": "f32", "dims": ["batch", 17]}]}, honest=True),
+    "manifest inputs": edit({"inputs": []}, honest=True),
+    "manifest symbols": edit({"symbols": [{"name": "batch"}]}, honest=True),
+    "manifest target": edit({"target": "cuda"}, honest=True),
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+def test_altered_bundles_are_refused(name: str, symbolic: Path, tmp_path: Path) -> None:
+    bundle = copied(symbolic, tmp_path)
+    load(bundle, threads=1).close()
+    ALTERATIONS[name](bundle)
+    with pytest.raises(BundleError) as caught:
+        load(bundle, threads=1)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["weights short", "weights gone", "library gone"])
+def test_what_is_seen_without_verifying(name: str, symbolic: Path, tmp_path: Path) -> None:
+    bundle = copied(symbolic, tmp_path)
+    ALTERATIONS[name](bundle)
+    with pytest.raises(BundleError):
+        load(bundle, threads=1, verify=False)
+
+
+def test_the_weights_of_another_build(symbolic: Path, tmp_path: Path) -> None:
+    bundle = copied(symbolic, tmp_path)
+    other = tiny.write(tmp_path / "other.tsc", weights=np.zeros(16, np.float32))
+    shutil.copy(other / "weights.bin", bundle / "weights.bin")
+    with pytest.raises(BundleError, match="another"):
+        load(bundle, threads=1, verify=False)
+
+
+def test_what_is_no_bundle(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path, tmp_path / "file", tmp_path / "nothing"):
+        with pytest.raises(BundleError):
+            load(place)
+    with pytest.raises(RunError):
+        load(tmp_path, threads=0)
+
+
+def test_relative_paths_and_embedded_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny.write(Path("b.tsc"), embed=True)
+    assert not Path("b.tsc/weights.bin").exists()
+    with load("b.tsc") as model:
+        monkeypatch.chdir("/")
+        assert same(model.run({"x": rows(3)}), rows(3))
+
+
+def test_no_growth(symbolic: Path, static: Path) -> None:
+    def counts() -> tuple[int, int, int]:
+        gc.collect()
+        maps = sum("libmodel" in line for line in Path("/proc/self/maps").read_text().splitlines())
+        return count("fd"), count("task"), maps
+
+    def open_close(times: int) -> None:
+        for i in range(times):
+            load(symbolic if i % 2 else static, threads=2, verify=False).close()
+
+    open_close(50)
+    before, memory = counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    open_close(1000)
+    with load(static, threads=1) as model:
+        x = {"x": rows(4)}
+        for _ in range(20000):
+            model.run(x)
+    assert counts() == before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 4096  # KiB
+
+
+def test_forked_children_are_told(symbolic: Path) -> None:
+    model = load(symbolic, threads=2)
+    model(rows(1))
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            model(rows(1))
+        except RunError as error:
+            status = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    model.close()
+
+
+def test_a_model_that_is_dropped_is_closed(symbolic: Path) -> None:
+    model: Model | None = load(symbolic, threads=2)
+    tasks = count("task")
+    del model
+    gc.collect()
+    assert count("task") == tasks - 1
+
+
+def test_loading_imports_no_compiler(symbolic: Path) -> None:
+    code = (
+        "import sys; from torshc.runtime import load; load(sys.argv[1]).close();"
+        "bad = [m for m in sys.modules if m.split('.')[0] in ('onnx', 'jinja2', 'llvmlite', 'yaml', 'click')"
+        " or m.startswith(('torshc.bundle', 'torshc.graph', 'torshc.ops'))]; sys.exit(str(bad) if bad else 0)"
+    )
+    root = str(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code, str(symbolic)], check=True, env={**os.environ, "PYTHONPATH": root})
