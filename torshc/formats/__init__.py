@@ -1,5 +1,41 @@
 """Front ends: files of other tools, and our own JSON graph, as graphs. The only users of those tools' libraries."""
 
-from .onnx_format import import_model
+from __future__ import annotations
 
-__all__ = ["import_model"]
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..graph import Graph
+from .json_format import import_json, parse
+from .model import Misfit
+from .onnx_format import import_model
+from .onnx_reader import map_file
+
+__all__ = ["import_json", "import_model", "load_graph"]
+
+
+def load_graph(path: str | Path | bytes, shapes: Mapping[str, Sequence[int | str]] | None = None) -> Graph:
+    """Import a model of any form, told by its content: a JSON graph, or ONNX (binary, text, protobuf-JSON).
+
+    Args:
+        path: a file, or the bytes of one.
+        shapes: dimensions that inputs are fixed to, e.g. ``{"x": (1, 3, 224, 224)}``.
+
+    Raises:
+        ModelError: when the file is damaged or contradicts itself; names file and node.
+        UnsupportedError: with all that torshc cannot do in this model.
+        ConfigError: when `shapes` does not fit the model.
+    """
+    data = memoryview(path) if isinstance(path, bytes) else map_file(Path(path))
+    return import_json(path, shapes) if _is_json_graph(data) else import_model(path, shapes)
+
+
+def _is_json_graph(data: memoryview) -> bool:
+    """Whether the bytes are JSON, but not a protobuf message; damaged JSON counts, as its reader names the line."""
+    if not bytes(data[:4096]).lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{"):
+        return False
+    try:
+        document = parse(bytes(data))
+    except Misfit:
+        return True
+    return "torshc" in document or not document.keys() & {"irVersion", "ir_version", "opsetImport", "opset_import"}

@@ -102,7 +102,7 @@ class Range(Op):
 
         def body(at: Index, _: Index, read: Read) -> Expr:
             if isinstance(self.start, Expr) or isinstance(self.step, Expr):
-                return cast(at[0] * self.step + self.start, kind)  # type: ignore[operator]  # both are expressions
+                return cast(at[0] * self.step + self.start, kind)
             step, start = const(self.step, kind), const(self.start, kind)
             return call("add", call("mul", cast(at[0], kind), step), start)
 

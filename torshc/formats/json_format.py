@@ -1,0 +1,151 @@
+"""torshc's own JSON graph: simple enough to write by hand; ``graph.schema.json`` is its definition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..expr import BOOL, DTYPES, from_numpy
+from ..graph import Graph
+from . import json_schema
+from .build import build
+from .external import locate
+from .model import Array, Misfit, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
+from .onnx_tensor import checked_size
+from .schemas import NEWEST
+
+Pins = Mapping[str, Sequence[int | str]]
+
+
+def import_json(path: str | Path | bytes, shapes: Pins | None = None) -> Graph:
+    """Import a JSON graph.
+
+    Args:
+        path: a file, or the bytes of one; weights in files are looked for below its folder.
+        shapes: dimensions that inputs are fixed to.
+
+    Raises:
+        ModelError: names the file and the place in it, such as ``nodes[3].inputs``, or the line of a syntax error.
+        UnsupportedError: with all that torshc cannot do in this model.
+        ConfigError: when `shapes` does not fit the model.
+    """
+    file = "the graph" if isinstance(path, bytes) else str(path)
+    folder = None if isinstance(path, bytes) else Path(path).parent
+    try:
+        text = path if isinstance(path, bytes) else Path(path).read_bytes()
+        return build(read_json(parse(text), file, folder), shapes or {}, lenient=True)
+    except OSError as e:
+        raise ModelError(f"{file} cannot be read: {e.strerror}") from e
+    except Misfit as e:
+        raise ModelError(f"{file}: {e.message}", e.remedy) from e
+
+
+def parse(text: bytes) -> Any:
+    """A JSON document.
+
+    Raises:
+        Misfit: for a syntax error, with its line, or a name that an object has twice.
+    """
+    try:
+        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_unique)
+    except json.JSONDecodeError as e:
+        raise Misfit(f"line {e.lineno}, column {e.colno}: {e.msg}") from e
+    except UnicodeDecodeError as e:
+        raise Misfit(f"no UTF-8 text: {e.reason} at byte {e.start}") from e
+    except RecursionError as e:
+        raise Misfit("its values are nested too deeply") from e
+    except ValueError as e:  # a number with thousands of digits
+        raise Misfit(str(e)) from e
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in out:
+            raise Misfit(f"an object has {name!r} twice")
+        out[name] = value
+    return out
+
+
+def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
+    """The source model of a document.
+
+    Raises:
+        Misfit: names the place that is wrong.
+    """
+    rules = json_schema.schema("graph.schema.json")
+    json_schema.require(document, rules, rules)
+    graph = SourceGraph(document.get("name", ""))
+    for name, spec in document["inputs"].items():
+        graph.inputs.append((name, TypeDecl(DTYPES[spec["dtype"]], tuple(spec["shape"]))))
+    for name, spec in document.get("weights", {}).items():
+        if name in document["inputs"]:
+            raise Misfit(f"weights.{name}: there is an input of this name")
+        graph.constants[name] = _tensor(spec, f"weights.{name}", folder)
+    for k, spec in enumerate(document["nodes"]):
+        where = f"nodes[{k}]"
+        attributes = {
+            name: _attribute(value, f"{where}.attributes.{name}", folder)
+            for name, value in spec.get("attributes", {}).items()
+        }
+        domain = spec.get("domain", "")
+        domain = "" if domain == "ai.onnx" else domain
+        inputs, outputs = tuple(spec["inputs"]), tuple(spec["outputs"])
+        graph.nodes.append(SourceOp(spec["op"], domain, spec.get("name", ""), inputs, outputs, attributes, where))
+    graph.outputs = [(name, TypeDecl()) for name in document["outputs"]]
+    return SourceModel(file, graph, {"": NEWEST, "torshc": 1})
+
+
+def _attribute(value: Any, path: str, folder: Path | None) -> Any:
+    if isinstance(value, dict):
+        return _tensor(value, path, folder)
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, int) and not -(1 << 63) <= number < 1 << 63:
+            raise Misfit(f"{path}: {number} does not fit in 64 bits")
+    return value
+
+
+def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | Unusable:
+    dtype, shape = DTYPES[spec["dtype"]], tuple(spec["shape"])
+    if ("data" in spec) == ("file" in spec):
+        raise Misfit(f"{path} needs either data or file")
+    try:
+        count = checked_size(shape)
+        array = _stored(spec["file"], folder) if "file" in spec else None
+    except Misfit as e:
+        raise Misfit(f"{path}: {e.message}", e.remedy) from e
+    if array is not None:
+        if from_numpy(array.dtype) is not dtype or array.shape != shape:
+            raise Misfit(f"{path}: {spec['file']!r} holds {array.dtype}{list(array.shape)}, not {dtype!r}{list(shape)}")
+        return array
+    try:
+        given = np.array(spec["data"])
+    except (ValueError, OverflowError) as e:
+        raise Misfit(f"{path}.data: {e}") from e
+    kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "biu"}[dtype.kind]
+    if given.size and given.dtype.kind not in kinds:
+        raise Misfit(f"{path}.data holds what is no {dtype!r}")
+    if given.size != count or (given.ndim > 1 and given.shape != shape):
+        raise Misfit(f"{path}.data holds {given.size} elements; {dtype!r}{list(shape)} takes {count}")
+    low, high = dtype.range if dtype.is_int else (0, 1) if dtype is BOOL else (None, None)
+    if given.size and low is not None and high is not None and not low <= int(given.min()) <= int(given.max()) <= high:
+        raise Misfit(f"{path}.data holds numbers outside of {dtype!r}")
+    return given.astype(dtype.numpy).reshape(shape)
+
+
+def _stored(name: str, folder: Path | None) -> Array:
+    """A .npy file, mapped."""
+    path = locate(folder, name)
+    try:
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise Misfit(f"{name!r} is no usable .npy file: {e}") from e
+    if not isinstance(array, np.ndarray):
+        raise Misfit(f"{name!r} is no .npy file")
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return np.asarray(native).view(np.ndarray)
