@@ -1,0 +1,313 @@
+"""The explanation of a compilation as plain data; every rendering is made from it and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ..graph import Node, Value
+from ..plan.fusion import behind_views
+from ..plan.group import REASONS, Boundary, Group
+from .sizes import Evaluator, bind, plain, type_text
+
+if TYPE_CHECKING:
+    from ..compiler import Compilation, Unit
+    from ..kernels.base import Kernel
+    from ..passes import PassRecord
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value at the edge of a group or of the model.
+
+    Attributes:
+        name: the model's name, or ``%<id>`` where it has none.
+        type: such as ``f32[batch,10]``.
+        groups: the groups that write it; empty for inputs and weights.
+        kind: "input", "weight", "value".
+    """
+
+    name: str
+    type: str
+    kind: str
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node: number, operator, the model's name, type of its first result."""
+
+    id: int
+    op: str
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """A kernel of a group.
+
+    Attributes:
+        symbol: its name in C.
+        kind, template: what it is and the file that renders it.
+        flops, bytes: at the given dimensions.
+        flops_text, bytes_text: as written, numbers or text over the symbols.
+        tasks, scratch: number of independent tasks and bytes of scratch a thread, likewise.
+    """
+
+    symbol: str
+    kind: str
+    template: str
+    flops: int
+    bytes: int
+    flops_text: int | str
+    bytes_text: int | str
+    tasks: int | str
+    scratch: int | str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A place where fusion stopped.
+
+    Attributes:
+        reason: a code of :data:`torshc.plan.group.REASONS`; ``meaning`` says it in words.
+        value: the value that goes through memory.
+        producer, consumer: the nodes that could have shared a kernel; the producer is None for an input.
+        source: the group that makes the value, or None.
+    """
+
+    reason: str
+    meaning: str
+    value: str
+    producer: NodeInfo | None
+    consumer: NodeInfo
+    source: int | None
+
+
+@dataclass(frozen=True)
+class GroupInfo:
+    """A group: what one launch (or a packing launch and one more) computes."""
+
+    id: int
+    kind: str
+    pattern: str
+    operators: str
+    nodes: tuple[NodeInfo, ...]
+    folded: tuple[NodeInfo, ...]
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+    kernels: tuple[KernelInfo, ...]
+    stops: tuple[Stop, ...]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Names of the templates, without their endings."""
+        return tuple(dict.fromkeys(k.template.partition(".")[0] for k in self.kernels))
+
+    @property
+    def flops(self) -> int:
+        return sum(k.flops for k in self.kernels)
+
+    @property
+    def bytes(self) -> int:
+        return sum(k.bytes for k in self.kernels)
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """A pass: how often it ran and changed the graph, nodes taken away (below 0: added), seconds."""
+
+    name: str
+    runs: int
+    changes: int
+    removed: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated."""
+
+    model: str
+    target: str
+    isa: str
+    lanes: int
+    opt_level: int
+    fusion: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    dims: Mapping[str, int]
+    imported_nodes: int
+    optimised_nodes: int
+    launches: int
+    distinct_kernels: int
+    passes: tuple[PassInfo, ...]
+    groups: tuple[GroupInfo, ...]
+    arena_bytes: int
+    arena_text: int | str
+    weights_bytes: int
+    fallbacks: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+    @property
+    def flops(self) -> int:
+        return sum(g.flops for g in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        return sum(g.bytes for g in self.groups)
+
+    @property
+    def stops(self) -> tuple[Stop, ...]:
+        return tuple(s for g in self.groups for s in g.stops)
+
+
+def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> Explanation:
+    """What was done to a model.
+
+    Args:
+        compilation: from :func:`torshc.compiler.prepare`.
+        dims: values of symbolic dimensions at which work and traffic are evaluated; those left out are 1.
+
+    Raises:
+        ConfigError: when `dims` names a dimension that the model does not have.
+    """
+    graph = compilation.graph
+    sizes = Evaluator(bind(graph.symbols(), dims or {}))
+    describe = _Describer(compilation, sizes)
+    symbols = [s for u in compilation.units for s in u.symbols]
+    return Explanation(
+        model=compilation.name,
+        target=compilation.options.target,
+        isa=" ".join(filter(None, (compilation.isa.arch, compilation.isa.mcpu))),
+        lanes=compilation.isa.lanes,
+        opt_level=compilation.options.opt_level,
+        fusion=_strategy(compilation),
+        inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in graph.inputs),
+        outputs=tuple(
+            Tensor(name, type_text(v.type), "value", describe.writers(v))
+            for name, v in zip(graph.output_names, graph.outputs, strict=True)
+        ),
+        dims=sizes.values,
+        imported_nodes=compilation.imported_nodes,
+        optimised_nodes=len(graph.nodes),
+        launches=len(symbols),
+        distinct_kernels=len(set(symbols)),
+        passes=_passes(compilation.records),
+        groups=tuple(describe.group(u) for u in compilation.units),
+        arena_bytes=sizes.total([compilation.arena_bytes]),
+        arena_text=plain(compilation.arena_bytes),
+        weights_bytes=compilation.weights_bytes,
+        fallbacks=(),
+        seconds=compilation.seconds,
+    )
+
+
+def _strategy(compilation: Compilation) -> str:
+    return "none" if compilation.options.opt_level == 0 else compilation.options.fusion
+
+
+def operators(nodes: Sequence[Node]) -> str:
+    """The operators of a group in order, runs of one counted: ``Conv+Add+Relu``, ``Mul(3)+Sqrt``."""
+    runs = ((name, sum(1 for _ in run)) for name, run in groupby(node.op.name for node in nodes))
+    return "+".join(name if count == 1 else f"{name}({count})" for name, count in runs)
+
+
+def _passes(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
+    by_name: dict[str, list[PassRecord]] = {}
+    for record in records:
+        by_name.setdefault(record.name, []).append(record)
+    return tuple(
+        PassInfo(
+            name,
+            len(found),
+            sum(r.changed for r in found),
+            sum(r.before - r.after for r in found),
+            sum(r.seconds for r in found),
+        )
+        for name, found in by_name.items()
+    )
+
+
+def _node(node: Node) -> NodeInfo:
+    return NodeInfo(node.id, node.op.name, node.name, type_text(node.output.type))
+
+
+class _Describer:
+    """Turns groups into data; knows who writes what."""
+
+    def __init__(self, compilation: Compilation, sizes: Evaluator) -> None:
+        self.sizes = sizes
+        self.storage = compilation.plan.storage
+        self.inputs = set(compilation.graph.inputs)
+        self.makers: dict[Value, list[int]] = {}
+        self.home: dict[Node, int] = {}
+        for unit in compilation.units:
+            for v in unit.group.outputs:
+                for place in dict.fromkeys((v, self._root(v))):
+                    self.makers.setdefault(place, []).append(unit.group.id)
+            self.home.update(dict.fromkeys(unit.group.nodes, unit.group.id))
+
+    def _root(self, v: Value) -> Value:
+        found = self.storage.get(v)
+        return found.root if found is not None else v
+
+    def writers(self, v: Value) -> tuple[int, ...]:
+        """The groups that write a value: its own, or all that write the memory that it is a part of."""
+        return tuple(self.makers.get(v) or self.makers.get(self._root(v)) or ())
+
+    def tensor(self, v: Value) -> Tensor:
+        kind = "input" if v in self.inputs else "weight" if v.const is not None else "value"
+        return Tensor(v.name or f"%{v.id}", type_text(v.type), kind, self.writers(v) if kind == "value" else ())
+
+    def group(self, unit: Unit) -> GroupInfo:
+        g = unit.group
+        return GroupInfo(
+            id=g.id,
+            kind=g.kind,
+            pattern=g.pattern,
+            operators=operators(g.nodes),
+            nodes=tuple(map(_node, g.nodes)),
+            folded=tuple(map(_node, g.folded)),
+            reads=tuple(map(self.tensor, g.reads)),
+            writes=tuple(map(self.tensor, g.outputs)),
+            kernels=tuple(self.kernel(k, s) for k, s in zip(unit.kernels, unit.symbols, strict=True)),
+            stops=self.stops(g),
+        )
+
+    def kernel(self, kernel: Kernel, symbol: str) -> KernelInfo:
+        return KernelInfo(
+            symbol,
+            kernel.kind,
+            kernel.template,
+            self.sizes.total([kernel.flops]),
+            self.sizes.total([kernel.nbytes]),
+            plain(kernel.flops),
+            plain(kernel.nbytes),
+            plain(kernel.tasks),
+            plain(kernel.scratch),
+        )
+
+    def stops(self, group: Group) -> tuple[Stop, ...]:
+        """The boundaries of a group that hold in the end: a later merge, or computing again, undoes an early one."""
+        inside = {*group.nodes, *group.folded}
+        seen: dict[tuple[Value, Node], Stop] = {}
+        for b in group.boundaries:
+            base, _ = behind_views(b.value)
+            if base.producer not in inside:
+                seen.setdefault((b.value, b.consumer), self._stop(b, base))
+        return tuple(seen.values())
+
+    def _stop(self, b: Boundary, base: Value) -> Stop:
+        maker = base.producer
+        return Stop(
+            b.reason,
+            REASONS[b.reason],
+            b.value.name or f"%{b.value.id}",
+            _node(maker) if maker is not None else None,
+            _node(b.consumer),
+            self.home.get(maker) if maker is not None else None,
+        )

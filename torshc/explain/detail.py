@@ -1,0 +1,70 @@
+"""One group in full: its nodes by name, what it reads and writes, its kernels, and every boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..errors import ConfigError
+from .columns import broken, paragraph
+from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
+from .safe import printable, shortened
+from .sizes import bytes_text, flops_text
+from .text import intensity, stop_text
+
+
+def group_text(explanation: Explanation, number: int) -> str:
+    """A group in full.
+
+    Raises:
+        ConfigError: there is no such group.
+    """
+    if not 0 <= number < len(explanation.groups):
+        raise ConfigError(f"there is no group {number}", f"groups are 0 to {len(explanation.groups) - 1}")
+    return "\n".join(_lines(explanation.groups[number])) + "\n"
+
+
+def _lines(g: GroupInfo) -> Iterator[str]:
+    yield f"Group {g.id}, {g.kind}" + (f", made by {g.pattern}" if g.pattern else "")
+    yield from paragraph("operators", printable(g.operators))
+    yield from _nodes("Nodes", g.nodes)
+    if g.folded:
+        yield from _nodes("Read through, or computed again here", g.folded)
+    for title, tensors in (("Reads", g.reads), ("Writes", g.writes)):
+        yield title
+        for tensor in tensors:
+            yield from _tensor(tensor, title == "Reads")
+    yield "Kernels"
+    for kernel in g.kernels:
+        yield from _kernel(kernel)
+    yield "Where fusion stopped" if g.stops else "Fusion stopped nowhere here."
+    for stop in g.stops:
+        yield f"  {stop_text(stop, g.id, 78)}"
+        yield from (f"    {line}" for line in broken(f"{stop.reason}: {stop.meaning}", 76))
+
+
+def _nodes(title: str, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    yield title
+    for node in nodes:
+        line = f"  {node.id:5} {node.op:20} {printable(node.type):26}"
+        yield f"{line} {shortened(node.name, max(79 - len(line), 16))}".rstrip()
+
+
+def _tensor(tensor: Tensor, read: bool) -> Iterator[str]:
+    origin = {"input": "input of the model", "weight": "weight"}.get(tensor.kind)
+    if origin is None:
+        origin = f"from group {', '.join(map(str, tensor.groups))}" if read and tensor.groups else ""
+    yield f"  {shortened(tensor.name, 32):32} {printable(tensor.type):24} {origin}".rstrip()
+
+
+def _kernel(k: KernelInfo) -> Iterator[str]:
+    yield f"  {k.symbol}  {k.kind}, template {k.template}"
+    yield from paragraph("flops", _both(k.flops_text, flops_text(k.flops)), indent=4, hang=9)
+    yield from paragraph("bytes", _both(k.bytes_text, bytes_text(k.bytes)), indent=4, hang=9)
+    yield from paragraph("flop/B", intensity(k.flops, k.bytes), indent=4, hang=9)
+    yield from paragraph("tasks", printable(str(k.tasks)), indent=4, hang=9)
+    if k.scratch:
+        yield from paragraph("scratch", f"{printable(str(k.scratch))} bytes a thread", indent=4, hang=9)
+
+
+def _both(written: int | str, evaluated: str) -> str:
+    return evaluated if isinstance(written, int) else f"{printable(written)} = {evaluated}"

@@ -1,0 +1,95 @@
+"""Sizes for people: symbolic ones evaluated, numbers with three digits that count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from ..errors import ConfigError, did_you_mean
+from ..expr import Expr, as_int, const, dim, substitute, to_text
+from ..graph import TensorType
+
+
+def bind(symbols: Sequence[str], dims: Mapping[str, int], default: int = 1) -> dict[str, int]:
+    """A value for each symbol: the one given, else the default.
+
+    Raises:
+        ConfigError: a dimension is given that the model does not have.
+    """
+    for name in dims:
+        if name not in symbols:
+            hint = did_you_mean(name, list(symbols)) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
+            raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
+    return {name: dims.get(name, default) for name in symbols}
+
+
+class Evaluator:
+    """Evaluates sizes at given values of the symbols; the rest of a size that has none stays text."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.values = dict(values)
+        self._known = {dim(name): const(value) for name, value in values.items()}
+
+    def integer(self, size: Expr) -> int | None:
+        """The value of a size, None when it holds a symbol without a value."""
+        return as_int(size) if not self._known else as_int(substitute(size, self._known))
+
+    def total(self, sizes: Iterable[Expr]) -> int:
+        """The sum of sizes; one that cannot be evaluated counts as 0."""
+        return sum(self.integer(size) or 0 for size in sizes)
+
+
+def plain(size: Expr) -> int | str:
+    """A size for JSON: a number, or text such as ``4*batch``."""
+    value = as_int(size)
+    return to_text(size) if value is None else value
+
+
+def type_text(type: TensorType) -> str:
+    """Element type and shape without spaces.
+
+    >>> from ..expr import F32
+    >>> type_text(TensorType(F32, (dim("batch"), const(10))))
+    'f32[batch,10]'
+    """
+    return f"{type.dtype.name}[{','.join(to_text(d) for d in type.shape)}]"
+
+
+def short(value: float) -> str:
+    """A number with three digits that count, in at most 7 characters below ten million.
+
+    >>> [short(x) for x in (0, 0.01234, 1.234, 45.67, 1234.5)]
+    ['0', '0.012', '1.23', '45.7', '1234']
+    """
+    if value == 0:
+        return "0"
+    if value >= 1e7:
+        return f"{value:.1e}"
+    digits = 3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0
+    text = f"{value:.{digits}f}"
+    return text if float(text) else "<0.001"
+
+
+def bytes_text(count: int) -> str:
+    """Bytes in decimal units.
+
+    >>> [bytes_text(n) for n in (0, 999, 64025, 102_469_502)]
+    ['0 B', '999 B', '64.0 kB', '102 MB']
+    """
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+
+
+def flops_text(count: int) -> str:
+    """Floating-point operations in decimal units.
+
+    >>> flops_text(8_200_000_000)
+    '8.20 GFLOP'
+    """
+    return _scaled(count, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
+
+
+def _scaled(count: int, units: Sequence[str]) -> str:
+    value, at = Fraction(count), 0
+    while value >= 1000 and at < len(units) - 1:
+        value, at = value / 1000, at + 1
+    return f"{count} {units[0]}" if not at else f"{short(float(value))} {units[at]}"

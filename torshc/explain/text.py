@@ -1,0 +1,154 @@
+"""The explanation as text that reads well in 80 columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .columns import Column, paragraph, table
+from .data import Explanation, GroupInfo, PassInfo, Stop
+from .safe import printable, shortened
+from .sizes import bytes_text, flops_text, short
+
+_GROUPS = (
+    Column("id", 3, right=True),
+    Column("kind/template", 14),
+    Column("operators", 22),
+    Column("result", 16),
+    Column("MFLOP", 7, right=True),
+    Column("kB", 7, right=True),
+    Column("F/B", 5, right=True),
+)
+_PASSES = (
+    Column("  pass", 28),
+    Column("changed in runs", 16),
+    Column("nodes", 6, right=True),
+    Column("ms", 9, right=True),
+)
+_SHOWN = 3  # places shown for each reason
+_OPERATORS = 66  # characters of a group's operators in the table: three lines
+
+
+def to_text(explanation: Explanation, everything: bool = False) -> str:
+    """The whole explanation.
+
+    Args:
+        everything: list every place where fusion stopped, not only the first few for each reason.
+    """
+    e = explanation
+    parts = [_header(e), _passes(e.passes), _groups(e), _stops(e, everything), _totals(e)]
+    return "\n".join("\n".join(line.rstrip() for line in part) + "\n" for part in map(list, parts) if part)
+
+
+def _header(e: Explanation) -> Iterator[str]:
+    yield f"{shortened(e.model or 'model', 76)}"
+    lanes = f"{e.lanes} f32 lanes" if e.lanes > 1 else "no vectors"
+    yield from paragraph("target", f"{e.target}, {e.isa}, {lanes}, -O{e.opt_level}, fusion {e.fusion}")
+    for label, tensors in (("inputs", e.inputs), ("outputs", e.outputs)):
+        for k, tensor in enumerate(tensors):
+            yield from paragraph(label if k == 0 else "", f"{printable(tensor.name)} {printable(tensor.type)}")
+    launches = f"{e.launches} launch" + ("es" if e.launches != 1 else "")
+    kernels = f", {e.distinct_kernels} distinct" if e.distinct_kernels != e.launches else ""
+    counts = f"{e.imported_nodes} imported, {e.optimised_nodes} after passes, {launches}{kernels}"
+    yield from paragraph("nodes", counts)
+
+
+def _passes(passes: tuple[PassInfo, ...]) -> Iterator[str]:
+    yield "Passes"
+    yield from table(_PASSES, (_pass(p) for p in passes if p.changes))
+    if idle := [p.name for p in passes if not p.changes]:
+        yield from paragraph("no change", ", ".join(idle))
+
+
+def _pass(p: PassInfo) -> list[str]:
+    return [f"  {p.name}", f"{p.changes} of {p.runs}", _nodes(p), f"{p.seconds * 1e3:.1f}"]
+
+
+def _nodes(p: PassInfo) -> str:
+    return f"{-p.removed:+}" if p.removed else "0"
+
+
+def _groups(e: Explanation) -> Iterator[str]:
+    yield "Launch groups" + _at(e)
+    yield from table(_GROUPS, map(_row, e.groups))
+
+
+def _at(e: Explanation) -> str:
+    """At which sizes the numbers hold."""
+    if not e.dims:
+        return ""
+    return f" (numbers at {', '.join(f'{printable(name)}={value}' for name, value in e.dims.items())})"
+
+
+def _row(g: GroupInfo) -> list[str]:
+    template = "+".join(g.templates)
+    result = g.writes[0].type.removeprefix("f32") if g.writes else ""
+    more = f" +{len(g.writes) - 1} more" if len(g.writes) > 1 else ""
+    return [
+        str(g.id),
+        g.kind if template == g.kind else f"{g.kind}/{template}",
+        _cut(printable(g.operators)),
+        _cut(printable(result)) + more,
+        short(g.flops / 1e6),
+        short(g.bytes / 1e3),
+        intensity(g.flops, g.bytes),
+    ]
+
+
+def _cut(operators: str) -> str:
+    """The first operators of a long group, and how many follow."""
+    if len(operators) <= _OPERATORS:
+        return operators
+    names = operators.split("+")
+    shown: list[str] = []
+    while names and len("+".join([*shown, names[0]])) <= _OPERATORS - 10:
+        shown.append(names.pop(0))
+    return f"{'+'.join(shown)}+{len(names)} more" if shown else operators[: _OPERATORS - 3] + "..."
+
+
+def intensity(flops: int, nbytes: int) -> str:
+    """Operations for each byte moved."""
+    return short(flops / nbytes) if nbytes else "-"
+
+
+def _stops(e: Explanation, everything: bool) -> Iterator[str]:
+    counts = Counter(s.reason for s in e.stops)
+    if e.fusion == "none":
+        yield "Fusion is off: every node is a launch of its own."
+        return
+    if not counts:
+        yield "Fusion stopped nowhere."
+        return
+    yield "Where fusion stopped"
+    for reason, count in counts.most_common():
+        found = [(g, s) for g in e.groups for s in g.stops if s.reason == reason]
+        yield from paragraph(f"{count:4}  {reason}", found[0][1].meaning, indent=0, hang=16)
+        shown = found if everything else found[:_SHOWN]
+        for group, stop in shown:
+            yield "        " + stop_text(stop, group.id, 72)
+        if len(shown) < len(found):
+            yield f"        and {len(found) - len(shown)} more"
+
+
+def stop_text(stop: Stop, group: int, width: int) -> str:
+    """One boundary on one line: which node of which group could not join which."""
+    maker = f"{stop.producer.op} ({_group(stop.source)})" if stop.producer else "an input"
+    line = f"{maker} -> {stop.consumer.op} (group {group})"
+    name = stop.consumer.name
+    return f"{line}  {shortened(name, width - len(line) - 2)}" if name and width - len(line) > 12 else line
+
+
+def _group(source: int | None) -> str:
+    return f"group {source}" if source is not None else "in its readers"
+
+
+def _totals(e: Explanation) -> Iterator[str]:
+    yield "Totals" + _at(e)
+    yield from paragraph("work", f"{flops_text(e.flops)}, {bytes_text(e.bytes)} moved, {_ratio(e)} flop/byte")
+    arena = bytes_text(e.arena_bytes)
+    yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}")
+    yield from paragraph("fallbacks", "; ".join(map(printable, e.fallbacks)) or "none")
+
+
+def _ratio(e: Explanation) -> str:
+    return intensity(e.flops, e.bytes)
