@@ -10,6 +10,7 @@ from ..expr import as_int
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.base import broadcast
+from ..ops.linalg import MatMul
 from ..ops.pointwise import Cast, Dropout, Pointwise
 from ..ops.reduce import Reduce
 from ..ops.view import Concat, Expand, Pad, Reshape, Slice, Split, Transpose
@@ -80,7 +81,8 @@ def _reshape(site: Site) -> Patch | None:
     node = site.node
     x = node.operands[0]
     if (inner := _maker(x, Reshape)) is not None:
-        return site.replace(site.builder.one(node.op, inner.operands[0]))
+        source = inner.operands[0]
+        return site.replace(source if source.type == node.output.type else site.builder.one(node.op, source))
     turn = _maker(x, Transpose)
     if turn is None or not site.alone(x):
         return None
@@ -103,14 +105,51 @@ def _lift_reshape(site: Site, turn: Node) -> Patch | None:
     return site.replace(site.builder.one(Transpose(perm), flat))
 
 
+def _product(site: Site) -> Patch | None:
+    """MatMul(Reshape(x, [M, K]), w) as a Reshape of MatMul(x, w), where the Reshape only joins rows."""
+    a, w = site.node.operands
+    flat = _maker(a, Reshape)
+    if flat is None or w.type.rank != 2 or a.type.rank != 2:
+        return None
+    x = flat.operands[0]
+    if x.type.rank < 2 or x.shape[-1] is not a.shape[-1]:
+        return None
+    return site.replace(site.builder.one(Reshape(site.node.output.shape), site.builder.one(site.node.op, x, w)))
+
+
+def _lower_reshape(site: Site) -> Patch | None:
+    """A pointwise operator of a Reshape that only joins or splits rows, and of vectors along them, goes before it."""
+    flat = next((n for v in site.node.operands if (n := _maker(v, Reshape)) is not None), None)
+    if flat is None or not site.alone(flat.output) or len(site.node.outputs) > 1:
+        return None
+    x, y = flat.operands[0], flat.output
+    if not x.shape or not y.shape or x.shape[-1] is not y.shape[-1] or y.shape != site.node.output.shape:
+        return None
+    if any(v is not y and (v.const is None or v.const.ndim > 1) for v in site.node.operands):
+        return None
+    if not _from_product(x):
+        return None
+    moved = site.builder.add(site.node.op, [x if v is y else v for v in site.node.operands])[0]
+    return site.replace(site.builder.one(Reshape(y.shape), moved))
+
+
+def _from_product(x: Value) -> bool:
+    """Whether pointwise work stands between x and a matrix product; only there does a Reshape stand in the way."""
+    node = x.producer
+    while node is not None and isinstance(node.op, Pointwise):
+        node = node.operands[0].producer
+    return node is not None and node.op.name == "MatMul"
+
+
 def _transpose(site: Site) -> Patch | None:
     """Transpose(Transpose(x)) is one Transpose; one that moves only dimensions of 1 is a Reshape."""
     op, x = site.node.op, site.node.operands[0]
     assert isinstance(op, Transpose)
     if (inner := _maker(x, Transpose)) is not None:
         assert isinstance(inner.op, Transpose)
-        perm = tuple(inner.op.perm[p] for p in op.perm)
-        return site.replace(site.builder.one(Transpose(perm), inner.operands[0]))
+        perm, source = tuple(inner.op.perm[p] for p in op.perm), inner.operands[0]
+        idle = perm == tuple(range(len(perm)))
+        return site.replace(source if idle else site.builder.one(Transpose(perm), source))
     wide = [p for p in op.perm if as_int(x.shape[p]) != 1]
     if wide == sorted(wide):
         return site.replace(site.builder.one(Reshape(site.node.output.shape), x))
@@ -152,7 +191,7 @@ def _concat(site: Site) -> Patch | None:
             parts.extend(inner.operands)
         elif as_int(v.shape[op.axis]) != 0:
             parts.append(v)
-    if len(parts) in (0, len(site.node.operands)):
+    if not parts or parts == list(site.node.operands):
         return None
     return site.replace(site.builder.add(op, parts)[0] if len(parts) > 1 else parts[0])
 
@@ -235,6 +274,7 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (object, _unchanged),
     (Dropout, _dropout),
     (Reshape, _reshape),
+    (MatMul, _product),
     (Transpose, _transpose),
     (Slice, _slice),
     (Cast, _cast),
@@ -245,4 +285,5 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Pointwise, _order),
     (Pointwise, _unexpand),
     (Pointwise, _where),
+    (Pointwise, _lower_reshape),
 ]

@@ -38,8 +38,8 @@ class Site:
 def walk(graph: Graph, rule: Rule, origin: str) -> bool:
     """Try a rule at every node, in order; a patch takes the node's place at once, so later nodes see it.
 
-    Nodes of a patch are offered to the rule too, in the next walk. What is left without readers is swept by
-    ``dead_code``.
+    Nodes of a patch are offered to the rule too, in the next walk. Nodes that a patch left without readers are gone
+    afterwards, so that the next walk does not count their reads.
 
     Returns:
         Whether anything was replaced.
@@ -55,6 +55,7 @@ def walk(graph: Graph, rule: Rule, origin: str) -> bool:
         uses[v] = uses.get(v, 0) + 1
     newest: dict[Value, Value] = {}
     kept: list[Node] = []
+    gone: set[Node] = set()
     changed = False
     for node in graph.nodes:
         if any(v in newest for v in node.operands):
@@ -74,10 +75,10 @@ def walk(graph: Graph, rule: Rule, origin: str) -> bool:
             newest[old] = new_value
             uses[new_value] = uses.get(new_value, 0) + uses.pop(old, 0)
         if all(v in patch.replace or not uses.get(v) for v in node.outputs):
-            _release(node, uses)
+            gone.update(_release(node, uses))
         else:
             kept.append(node)
-    graph.nodes[:] = kept
+    graph.nodes[:] = [n for n in kept if n not in gone]
     graph.outputs = [newest.get(v, v) for v in graph.outputs]
     return changed
 
@@ -90,12 +91,14 @@ def _check(patch: Patch, origin: str) -> None:
             new.name = old.name
 
 
-def _release(node: Node, uses: dict[Value, int]) -> None:
-    """A node is gone: what only it read has no readers any more, and so on upwards."""
-    pending = [node]
+def _release(node: Node, uses: dict[Value, int]) -> set[Node]:
+    """A node is gone: what only it read has no readers any more, and so on upwards. Returns all that are gone."""
+    pending, gone = [node], {node}
     while pending:
         for v in pending.pop().operands:
             uses[v] = uses.get(v, 0) - 1
             maker = v.producer
             if uses[v] == 0 and maker is not None and not any(uses.get(o) for o in maker.outputs):
                 pending.append(maker)
+                gone.add(maker)
+    return gone

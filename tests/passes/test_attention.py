@@ -1,0 +1,107 @@
+"""Attention in the ways in which exporters write it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torshc.graph import Graph, Value
+from torshc.graph.verify import verify
+from torshc.passes import PASSES
+from torshc.passes.interpret import run_graph
+
+from .graphs import OPTIONS, Model, dims, names, random_inputs
+
+B, H, S, D = 1, 4, 5, 8
+
+
+def recognised(graph: Graph) -> Graph:
+    inputs = random_inputs(graph)
+    before = run_graph(graph, inputs)
+    for name in ("canonicalise", "canonicalise", "canonicalise", "recognise_attention", "canonicalise", "dead_code"):
+        PASSES[name](graph, OPTIONS)
+        verify(graph, name)
+    for a, b in zip(run_graph(graph, inputs), before, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    return graph
+
+
+def attention(graph: Graph) -> object:
+    (node,) = [n for n in graph.nodes if n.op.name == "Attention"]
+    return node.op
+
+
+def softmax(m: Model, scores: Value, guarded: bool) -> Value:
+    p = m("Softmax", scores, axis=-1)
+    return m("Where", m("IsNaN", p), m.const(0.0), p) if guarded else p
+
+
+def test_the_plain_form() -> None:
+    m = Model()
+    q, k, v = (m.input(B, H, S, D) for _ in range(3))
+    scores = m("Div", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), 4.0)
+    graph = recognised(m.done(m("MatMul", softmax(m, scores, False), v)))
+    assert names(graph) == ["Attention"]
+    assert str(attention(graph)) == "Attention[scale=0.25, safe=False, causal=False]"
+
+
+@pytest.mark.parametrize("mask_shape", [(S, S), (B, 1, S, S), (B, 1, 1, S)])
+def test_the_form_of_torch_exports(mask_shape: tuple[int, ...]) -> None:
+    m = Model()
+    q, k, v = (m.input(B, H, S, D) for _ in range(3))
+    mask = m.input(*mask_shape)
+    flat = m("Transpose", m("Reshape", k, shape=dims(B * H, S, D)), perm=(0, 2, 1))
+    turned = m("Reshape", flat, shape=dims(B, H, D, S))
+    scores = m("Add", m("MatMul", m("Mul", q, 0.5), m("Mul", turned, 0.5)), mask)
+    graph = recognised(m.done(m("MatMul", softmax(m, scores, True), v)))
+    assert names(graph) == ["Attention"]
+    assert str(attention(graph)) == "Attention[scale=0.25, safe=True, causal=False]"
+    assert len(graph.nodes[0].inputs) == 4
+
+
+def test_a_constant_triangle_is_causal() -> None:
+    m = Model()
+    q, k, v = (m.input(B, H, S, D) for _ in range(3))
+    mask = m.const(np.triu(np.full((1, 1, S, S), -3.4e38), 1))
+    scores = m("Add", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), mask)
+    graph = recognised(m.done(m("MatMul", softmax(m, scores, True), v)))
+    assert str(attention(graph)) == "Attention[scale=1.0, safe=True, causal=True]"
+    assert len(graph.nodes[0].inputs) == 3
+
+
+@pytest.mark.parametrize(("low", "found"), [(-np.inf, True), (-3.4e38, True), (-10000.0, False)])
+def test_scores_chosen_by_a_condition(low: float, found: bool) -> None:
+    m = Model()
+    q, k, v = (m.input(B, H, S, D) for _ in range(3))
+    keep = m.input(B, 1, S, S, dtype="bool")
+    scores = m("Where", keep, m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), m.const(low))
+    graph = recognised(m.done(m("MatMul", softmax(m, scores, True), v)))
+    assert ("Attention" in names(graph)) is found
+
+
+def test_heads_that_are_repeated_are_not_copied() -> None:
+    m = Model()
+    q, k, v = m.input(B, H, S, D), m.input(B, 2, S, D), m.input(B, 2, S, D)
+    wide = [
+        m("Reshape", m("Expand", m("Reshape", x, shape=dims(B, 2, 1, S, D)), shape=dims(B, 2, 2, S, D)), shape=q.shape)
+        for x in (k, v)
+    ]
+    scores = m("MatMul", q, m("Transpose", wide[0], perm=(0, 1, 3, 2)))
+    graph = recognised(m.done(m("MatMul", softmax(m, scores, False), wide[1])))
+    assert "Expand" not in names(graph)
+    (node,) = [n for n in graph.nodes if n.op.name == "Attention"]
+    assert [v.type.static_shape for v in node.operands] == [(B, 2, 2, S, D), (B, 2, 1, S, D), (B, 2, 1, S, D)]
+
+
+def test_weights_that_are_an_output_stay() -> None:
+    m = Model()
+    q, k, v = (m.input(B, H, S, D) for _ in range(3))
+    p = m("Softmax", m("MatMul", q, k if S == D else m("Transpose", k, perm=(0, 1, 3, 2))), axis=-1)
+    assert "Attention" not in names(recognised(m.done(m("MatMul", p, v), p)))
+
+
+def test_a_softmax_over_another_axis_is_something_else() -> None:
+    m = Model()
+    q, k, v = (m.input(B, H, S, D) for _ in range(3))
+    p = m("Softmax", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), axis=2)
+    assert "Attention" not in names(recognised(m.done(m("MatMul", p, v))))
