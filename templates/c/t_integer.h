@@ -35,7 +35,10 @@
     } \
     T_FN S##v t_shr_##S(S##v a, S##v by) { \
         const UT width = (UT)(8 * sizeof(T)), low = (UT)(width - 1); \
-        return (a >> (S##v)((U##v)by & low)) & (S##v)((U##v)by < width); \
+        /* A shift by the width or more leaves only the sign: by width - 1, then nothing but the sign is kept. */ \
+        const U##v far = (U##v)((U##v)by >= width), by_low = ((U##v)by & low & ~far) | (low & far); \
+        const U##v negative = (U##v)(a < 0); \
+        return (S##v)((U##v)(a >> (S##v)by_low) & (~far | negative)); \
     }
 T_EACH_SIGNED_PAIR(T_DEF_INT)
 T_EACH_UNSIGNED_PAIR(T_DEF_INT)

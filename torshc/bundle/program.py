@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..expr import BF16, BOOL, Expr, as_int, const
+from ..expr import BF16, BOOL, Expr, as_int, const, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Operand, Packed, Temporary
+from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
 from ..targets.vector import scalar
@@ -107,6 +108,7 @@ class _Assembler:
         self.outputs = self._output_roots()
         self.weights: dict[tuple[object, str], int] = {}
         self.list: list[Weight] = []
+        self.home: dict[Operand, Operand] = {}  # a result that takes over the memory of a dying operand
 
     def _output_roots(self) -> dict[Value, int]:
         """The values whose memory is an output's: an output, or what an output is an alias of."""
@@ -149,6 +151,12 @@ class _Assembler:
             for b in p.kernel.buffers:
                 if self._in_arena(b.operand):
                     life.setdefault(b.operand, []).append(k)
+        for k, p in enumerate(self.placed):
+            for out, source in _elementwise_pairs(p.kernel):
+                source = self.home.get(source, source)
+                if {out, source} <= life.keys() and min(life[out]) == k == max(life[source]):
+                    self.home[out] = source
+                    life[source] += life.pop(out)
         return [Item(o, _nbytes(o), min(at), max(at)) for o, at in life.items()]
 
     def _in_arena(self, o: Operand) -> bool:
@@ -173,7 +181,7 @@ class _Assembler:
                 return Buffer("input", self.inputs[o])
             if o in self.outputs:
                 return Buffer("output", self.outputs[o])
-        return Buffer("arena", 0, self.size(offsets[o]))
+        return Buffer("arena", 0, self.size(offsets[self.home.get(o, o)]))
 
     def text_name(self, dim: str) -> str:
         return f"s{self.names.index(dim)}"
@@ -187,6 +195,32 @@ class _Assembler:
     def _constraints(self) -> tuple[str, ...]:
         texts = (f"{self.size(a)} == {self.size(b)}" for a, b in self.graph.constraints if a is not b)
         return tuple(dict.fromkeys(texts))
+
+
+def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:
+    """(result, operand) of a map kernel where each element is read only where the result's same element is stored."""
+    if not isinstance(kernel, MapKernel):
+        return
+    loads: dict[int, set[Expr]] = {}
+    for e in walk(*(x for s in kernel.stores for x in (s.value, s.offset))):
+        if e.op == "load" and isinstance(e.data, int):
+            loads.setdefault(e.data, set()).add(e.args[0])
+    places = {s.offset for s in kernel.stores}
+    if len(places) != 1:
+        return
+    taken: set[int] = set()
+    for s in kernel.stores:
+        out = kernel.buffers[s.buffer]
+        for k, b in enumerate(kernel.buffers):
+            fits = not b.written and b.dtype.size == out.dtype.size and k not in taken and loads.get(k) == places
+            if fits and _nbytes_known(b.operand) is _nbytes_known(out.operand) is not None:
+                taken.add(k)
+                yield out.operand, b.operand
+                break
+
+
+def _nbytes_known(o: Operand) -> Expr | None:
+    return None if isinstance(o, Packed) else _nbytes(o)
 
 
 def _nbytes(o: Operand) -> Expr:

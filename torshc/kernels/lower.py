@@ -31,7 +31,7 @@ def lower(graph: Graph, group: Group, storage: Mapping[Value, Storage], machine:
     """The kernels of a group, in launch order: one, or a packing kernel before the one that needs it."""
     group = expanded(graph, group)
     if group.anchor is None:
-        return [lower_nest(group, storage)]
+        return lower_nest(group, storage)
     return LOWERINGS[group.anchor.op.family](group, storage, machine)
 
 

@@ -113,15 +113,16 @@ def product(extents: Sequence[Expr]) -> Expr:
     return total
 
 
-def lower_nest(group: Group, storage: Mapping[Value, Storage]) -> Kernel:
-    """The kernel of a group of nests."""
+def lower_nest(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+    """The kernels of a group of nests: one, or for a node with outputs of several shapes (Split) one for each."""
     nodes = [*group.folded, *group.nodes]
     nests = {n: _nest(n) for n in nodes}
     reductions = [n for n in nodes if nests[n].reduce]
     pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
-    if not reductions:
-        return _lower_map(nodes, pairs, storage)
-    return _lower_row(nodes, reductions, nests, pairs, storage)
+    if reductions:
+        return [_lower_row(nodes, reductions, nests, pairs, storage)]
+    shapes = dict.fromkeys((o.shape, o.layout) for o, _ in pairs)
+    return [_lower_map(nodes, [p for p in pairs if (p[0].shape, p[0].layout) == s], storage) for s in shapes]
 
 
 def _nest(node: Node) -> Nest:

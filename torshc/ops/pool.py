@@ -135,7 +135,9 @@ class LpPool(Pool):
 
     def term(self, x: Expr) -> Expr:
         x = call("abs", x)
-        return {1: x, 2: call("mul", x, x)}.get(self.p) or call("pow", x, const(self.p, x.dtype))
+        if self.p == 1:
+            return x
+        return call("mul", x, x) if self.p == 2 else call("pow", x, const(self.p, x.dtype))
 
     def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
         return root(total, self.p)

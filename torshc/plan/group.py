@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..expr import const
 from ..graph import Builder, Graph, Node, Value
 
 
@@ -105,3 +106,44 @@ def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: 
         new.layout = old.layout
         alias[old] = new
     return graph.new_node(node.op, inputs, outputs, node.name)
+
+
+def split_composites(graph: Graph) -> None:
+    """Replace composite nodes that no single kernel computes by the simpler nodes they stand for.
+
+    The others stay whole, so that without fusion each node of the model is a launch.
+    """
+    kept: list[Node] = []
+    mapping: dict[Value, Value] = {}
+    for node in graph.nodes:
+        node.inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
+        if node.op.family == "composite":
+            inner, alias = expand(graph, [node])
+            if not _one_kernel(inner, [alias.get(v, v) for v in node.outputs]):
+                kept.extend(inner)
+                mapping.update(alias)
+                continue
+        kept.append(node)
+    graph.nodes[:] = kept
+    graph.outputs = [mapping.get(v, v) for v in graph.outputs]
+
+
+def _one_kernel(nodes: list[Node], outputs: list[Value]) -> bool:
+    """Whether nodes fit one kernel: one product and what follows it, or reductions over one space."""
+    families = [n.op.family for n in nodes]
+    others = [n for n in nodes if n.op.family not in ("pointwise", "view", "reduce")]
+    reduces = [n for n in nodes if n.op.family == "reduce"]
+    if others:
+        anchor = others[0]
+        follow = nodes[nodes.index(anchor) + 1 :]
+        plain = all(n.op.family == "pointwise" and n.output.shape == anchor.output.shape for n in follow)
+        return len(others) == 1 and not reduces and plain and anchor.op.family == "gemm"
+    if not reduces:
+        return "view" not in families
+    spaces = {(n.operands[0].shape, getattr(n.op, "axes", ())) for n in reduces}
+    if len(spaces) > 1 or "view" in families:
+        return False
+    ((full, axes),) = spaces
+    kept = tuple(const(1) if k in axes else d for k, d in enumerate(full))
+    allowed = {full, kept, tuple(d for k, d in enumerate(full) if k not in axes)}
+    return all(n.output.shape in allowed for n in nodes)

@@ -9,7 +9,7 @@ from ..expr import Expr, as_int, axis, const, cost, walk
 from ..graph import Graph, Node, Value
 from ..ops.base import REGISTRY
 from .fusion import CHEAP, HEAVY, Fuser, Limits, behind_views, is_view, kind_of
-from .group import Boundary, Group
+from .group import Boundary, Group, split_composites
 from .inline import Inliner
 from .storage import Storage, contiguous, strided
 
@@ -34,6 +34,7 @@ class Plan:
 
 def make_plan(graph: Graph, limits: Limits) -> Plan:
     """Fuse a graph and decide what is stored."""
+    split_composites(graph)
     return _Placer(graph, limits).run()
 
 

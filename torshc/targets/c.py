@@ -18,7 +18,7 @@ from .vector import CTYPES, Block, Names, literal, scalar, vector_type
 _PLACEHOLDER = "KERNEL_NAME"
 HEADERS = (
     "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
-    "t_math_pow.h", "t_math_trig.h",
+    "t_math_pow.h", "t_math_trig.h", "t_tile.h",
 )  # fmt: skip
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}

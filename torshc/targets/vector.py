@@ -222,7 +222,7 @@ class Block:
             for a in args[1:]:
                 text = f"t_{e.op}_{compute}({text}, {a})"
             return text
-        return f"t_{e.op}_{e.args[0].dtype.compute}({', '.join(args)})"
+        return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
 
     def _index_step(self, e: Expr) -> int | None:
         """Step of an index along the lanes, None when it has none or depends on data in a vector."""
