@@ -156,7 +156,9 @@ class _Importer:
         attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
         cls = REGISTRY.get((op.domain, op.op_type))
         if cls is None:
-            body = schemas.expansion(op.op_type, op.domain, version)
+            body = schemas.expansion(op, version, operands) if known else None
+            if body is None and schemas.is_function(schema):
+                return ()
             if body is None:
                 raise Unsupported(schemas.unknown(op))
             defaults = schemas.defaults(op.op_type, op.domain, version)
@@ -214,7 +216,10 @@ class _Importer:
             scope.depth + 1,
         )
         self.body(SourceGraph(nodes=nodes), inner)
-        return [self.result(inner, name) for name in function.outputs]
+        wanted = [name for name, given in zip(function.outputs, op.outputs, strict=False) if given]
+        if len(op.outputs) > len(function.outputs):
+            raise Misfit(f"it has {len(function.outputs)} outputs, and {len(op.outputs)} are named")
+        return [self.result(inner, name) if name in wanted else None for name in function.outputs]
 
     def branch(self, op: SourceOp, condition: Value | None, scope: _Scope) -> Sequence[Value | None]:
         """The chosen branch of an If whose condition is known."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import FunctionProto, helper, numpy_helper
 from onnx.defs import OpSchema, get_schema, onnx_opset_version
 
 from ..errors import did_you_mean
-from ..ops import REGISTRY
+from ..expr import as_int
+from ..graph import Value
+from ..ops import REGISTRY, Unsupported
 from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Sparse, Unusable
 from .onnx_reader import read_attribute, read_function
 
@@ -89,16 +93,54 @@ def unknown(op: SourceOp) -> str:
     return f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"
 
 
-@lru_cache(maxsize=256)
-def expansion(op_type: str, domain: str, version: int) -> SourceFunction | None:
-    """The function by which ONNX defines an operator, or None when it is a primitive."""
-    schema: Any = schema_of(op_type, domain, version)  # onnx's stubs lack has_function
-    if schema is None or not schema.has_function:
+def expansion(op: SourceOp, version: int, operands: Sequence[Value | None]) -> SourceFunction | None:
+    """The function by which ONNX defines an operator, or None when it is a primitive.
+
+    Args:
+        operands: on whose types the function may depend.
+    """
+    schema: Any = schema_of(op.op_type, op.domain, version)  # onnx's stubs lack some of these members
+    if schema is None:
         return None
-    proto = schema.function_body
+    if schema.has_function:
+        proto = schema.function_body
+    elif schema.has_context_dependent_function:
+        proto = _in_context(schema, op, version, operands)
+    else:
+        return None
     function = read_function(proto)
-    function.opsets = {**{domain: version}, **function.opsets}
+    function.opsets = {op.domain: version, **function.opsets}
     return function
+
+
+def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Value | None]) -> FunctionProto:
+    """The function for these attributes and types of operands."""
+    if any(isinstance(v, (SourceGraph, Sparse, Unusable)) for v in op.attributes.values()):
+        raise Unsupported(f"{op.op_type} with a graph as an attribute")
+    attributes: dict[str, Any] = {
+        k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in op.attributes.items()
+    }
+    node = helper.make_node(op.op_type, op.inputs, op.outputs, domain=op.domain, **attributes)
+    types = [
+        helper.make_tensor_type_proto(v.dtype.onnx, [as_int(d) if as_int(d) is not None else repr(d) for d in v.shape])
+        if v is not None
+        else onnx.TypeProto()
+        for v in operands
+    ]
+    bodies = sorted(v for v in schema.context_dependent_function_opset_versions if v <= version)
+    if not bodies:
+        raise Unsupported(f"{op.op_type} of opset {version}")
+    try:
+        text = schema.get_context_dependent_function_with_opset_version(
+            bodies[-1], node.SerializeToString(), [t.SerializeToString() for t in types]
+        )
+    except (RuntimeError, ValueError, onnx.defs.SchemaError) as e:
+        raise Unsupported(f"{op.op_type} with these operands: {e}") from e
+    proto = FunctionProto()
+    proto.ParseFromString(text)
+    if not proto.node:
+        raise Unsupported(f"{op.op_type} with these operands")
+    return proto
 
 
 def defaults(op_type: str, domain: str, version: int) -> dict[str, Any]:
@@ -106,3 +148,9 @@ def defaults(op_type: str, domain: str, version: int) -> dict[str, Any]:
     schema = schema_of(op_type, domain, version)
     found = schema.attributes.items() if schema is not None else ()
     return {name: read_attribute(a.default_value) for name, a in found if a.default_value.type}
+
+
+def is_function(schema: OpSchema | None) -> bool:
+    """Whether ONNX defines an operator by a function."""
+    found: Any = schema
+    return found is not None and bool(found.has_function or found.has_context_dependent_function)

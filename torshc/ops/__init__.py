@@ -1,10 +1,24 @@
 """The operators, a class each, in families. Importing this package registers them all."""
 
-from . import attention, conv, generate, index, linalg, norm, pointwise, pool, recurrent, reduce, view
+from . import (
+    attention,
+    conv,
+    einsum,
+    generate,
+    index,
+    linalg,
+    norm,
+    pointwise,
+    pool,
+    recurrent,
+    reduce,
+    spatial,
+    view,
+)
 from .base import REGISTRY, Nest, Op, operator
 from .source import SourceNode, Unsupported
 
 __all__ = [
-    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "generate", "index", "linalg", "norm",
-    "operator", "pointwise", "pool", "recurrent", "reduce", "view",
+    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "einsum", "generate", "index", "linalg",
+    "norm", "operator", "pointwise", "pool", "recurrent", "reduce", "spatial", "view",
 ]  # fmt: skip

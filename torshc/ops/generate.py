@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import F32, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
+from ..expr import BOOL, F32, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
 from ..graph import Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from .pointwise import compute
@@ -186,3 +186,76 @@ class EyeLike(Op):
         if x.type.rank != 2:
             raise ModelError(f"EyeLike of {x.type!r}, which is no matrix")
         return source.emit(cls(x.shape, k, dtype), [])
+
+
+@operator("Shape")
+@dataclass(frozen=True)
+class ShapeOf(Op):
+    """The shape of its operand as an i64 tensor, known symbolically at compile time."""
+
+    family: ClassVar[str] = "nest"
+    start: int = 0
+    end: int | None = None
+
+    def _dims(self, x: Value) -> Shape:
+        return x.shape[slice(self.start, self.end)]
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, (const(len(self._dims(need(inputs[0], "input 0 of Shape")))),))]
+
+    def symbolic(self, node: Node, output: int) -> tuple[Expr, ...]:
+        return self._dims(node.operands[0])
+
+    def nest(self, node: Node, output: int) -> Nest:
+        dims = self._dims(node.operands[0])
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            value = dims[-1] if dims else const(0)
+            for k in range(len(dims) - 2, -1, -1):
+                value = select(call("eq", at[0], k), dims[k], value)
+            return value
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class Size(Op):
+    """The number of elements as a rank-0 i64 tensor."""
+
+    family: ClassVar[str] = "nest"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, ())]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        size = node.operands[0].type.size
+        return Nest(lambda at, _, read: size)
+
+
+@operator()
+@dataclass(frozen=True)
+class Trilu(Op):
+    """Upper or lower triangle of the last two dimensions, zero elsewhere."""
+
+    family: ClassVar[str] = "nest"
+    upper: int = 1
+    k: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [need(inputs[0], "input 0 of Trilu").type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            distance = at[-1] - at[-2] - self.k
+            keep = call("ge" if self.upper else "le", distance, 0)
+            value = read(0, at)
+            return select(keep, value, const(False if value.dtype is BOOL else 0, value.dtype))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        k = source.ints(1, "k of Trilu")
+        upper = int(source.attribute("upper", 1))
+        return source.emit(cls(upper, k[0] if k else 0), [source.required(0)])

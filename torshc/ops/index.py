@@ -49,6 +49,9 @@ def not_empty(data: Value, axes: range, indices: Value, name: str) -> None:
         raise ModelError(f"{name} of {data.type!r}, which has no elements there")
 
 
+_NONE = const(0)
+
+
 @operator()
 @dataclass(frozen=True)
 class Gather(Op):
@@ -221,3 +224,126 @@ class ArgMin(Arg):
     """Place of the minimum along an axis; the first NaN counts as one."""
 
     reduction: ClassVar[str] = "ReduceMin"
+
+
+@operator()
+@dataclass(frozen=True)
+class OneHot(Op):
+    """values[1] where the index is the place along a new axis, values[0] elsewhere and where the index is no place.
+
+    Operands: indices, values.
+
+    Attributes:
+        depth: length of the new axis.
+        axis: where it stands in the output.
+    """
+
+    family: ClassVar[str] = "nest"
+    depth: Expr = _NONE
+    axis: int = -1
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        indices, values = need(inputs[0], "input 0 of OneHot"), need(inputs[1], "the values of OneHot")
+        axis = axis_of(self.axis, indices.type.rank + 1)
+        if values.type.static_shape != (2,):
+            raise ModelError(f"OneHot with values {values.type!r}; two are needed")
+        return [TensorType(values.dtype, (*indices.shape[:axis], self.depth, *indices.shape[axis:]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        axis = axis_of(self.axis, node.operands[0].type.rank + 1)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            place = cast(read(0, (*at[:axis], *at[axis + 1 :])), I64)
+            place = select(call("lt", place, 0), place + self.depth, place)
+            return select(call("eq", place, at[axis]), read(1, (const(1),)), read(1, (const(0),)))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        depth = source.dims(1, "the depth of OneHot")
+        if depth is None or len(depth) != 1:
+            raise ModelError("the depth of OneHot is no scalar")
+        axis = int(source.attribute("axis", -1))
+        source.fields(cls)
+        return source.emit(cls(cast(depth[0], I64), axis), [source.required(0), source.required(2)])
+
+
+@operator()
+@dataclass(frozen=True)
+class ReverseSequence(Op):
+    """The first lengths[b] elements of each sequence reversed, the rest as they are."""
+
+    family: ClassVar[str] = "nest"
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, lengths = indices_of(inputs, "ReverseSequence")
+        if {self.batch_axis, self.time_axis} != {0, 1} or x.type.rank < 2 or lengths.type.rank != 1:
+            raise ModelError(f"ReverseSequence of {x.type!r} with lengths {lengths.type!r}")
+        same_dim(x.shape[self.batch_axis], lengths.shape[0], constraints, "the batch of ReverseSequence")
+        return [x.type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        size = node.operands[0].shape[self.time_axis]
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            time = at[self.time_axis]
+            length = call("min", cast(read(1, (at[self.batch_axis],)), I64), size)
+            index = list(at)
+            index[self.time_axis] = select(call("lt", time, length), length - 1 - time, time)
+            return read(0, tuple(index))
+
+        return Nest(body)
+
+
+@dataclass(frozen=True)
+class Cumulative(Op):
+    """Base of CumSum and CumProd. As a nest it takes work quadratic in the length of the axis."""
+
+    family: ClassVar[str] = "reduce"
+    combine: ClassVar[str] = "add"
+    neutral: ClassVar[int] = 0
+    axis: int = 0
+    exclusive: int = 0
+    reverse: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [need(inputs[0], f"input 0 of {self.name}").type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        size = node.operands[0].shape[self.axis]
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            here, there = at[self.axis], inner[0]
+            before, after = (here, there) if self.reverse else (there, here)
+            counts = call("lt" if self.exclusive else "le", before, after)
+            value = read(0, (*at[: self.axis], there, *at[self.axis + 1 :]))
+            return select(counts, value, const(self.neutral, value.dtype))
+
+        return Nest(body, (size,), self.combine)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, axis = source.required(0), source.ints(1, f"the axis of {source.op_type}")
+        if axis is None or len(axis) != 1:
+            raise ModelError(f"the axis of {source.op_type} is no scalar")
+        exclusive, reverse = int(source.attribute("exclusive", 0)), int(source.attribute("reverse", 0))
+        source.fields(cls)
+        return source.emit(cls(axis_of(axis[0], x.type.rank), exclusive, reverse), [x])
+
+
+@operator()
+@dataclass(frozen=True)
+class CumSum(Cumulative):
+    """Running sum along an axis."""
+
+
+@operator()
+@dataclass(frozen=True)
+class CumProd(Cumulative):
+    """Running product along an axis."""
+
+    combine: ClassVar[str] = "mul"
+    neutral: ClassVar[int] = 1

@@ -33,11 +33,11 @@ class Pointwise(Op):
         raise NotImplementedError(self.name)
 
     def result(self, inputs: Inputs) -> DType:
-        """Element type of the output: bool for a body that compares, else the first operand's."""
-        probes = [acc(f"x{k}", compute(v.dtype)) for k, v in enumerate(inputs) if v is not None]
-        made = self.body(*probes).dtype
-        first = need(inputs[0], f"input 0 of {self.name}").dtype
-        return first if made is compute(first) else made
+        """Element type of the output: that of the first operand which is computed with in the body's type (so that f16
+        stays f16), else the body's own, such as bool for a comparison."""
+        present = [need(v, f"input {k} of {self.name}").dtype for k, v in enumerate(inputs)]
+        made = self.body(*(acc(f"x{k}", compute(d)) for k, d in enumerate(present))).dtype
+        return next((d for d in present if compute(d) is made), made)
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         present = [need(v, f"input {k} of {self.name}") for k, v in enumerate(inputs)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ModelError
-from ..expr import BOOL, Expr, as_int, call, const, select
+from ..expr import Expr, as_int, call, const, select
 from ..graph import Node, Shape, TensorType, Value
 from .base import (
     Constraints,
@@ -445,78 +445,33 @@ class Pad(Op):
         return source.emit(cls(tuple(before), tuple(after), mode), [x] if fill is None else [x, fill])
 
 
-@operator("Shape")
-@dataclass(frozen=True)
-class ShapeOf(Op):
-    """The shape of its operand as an i64 tensor, known symbolically at compile time."""
-
-    family: ClassVar[str] = "nest"
-    start: int = 0
-    end: int | None = None
-
-    def _dims(self, x: Value) -> Shape:
-        return x.shape[slice(self.start, self.end)]
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        from ..expr import I64
-
-        return [TensorType(I64, (const(len(self._dims(need(inputs[0], "input 0 of Shape")))),))]
-
-    def symbolic(self, node: Node, output: int) -> tuple[Expr, ...]:
-        return self._dims(node.operands[0])
-
-    def nest(self, node: Node, output: int) -> Nest:
-        dims = self._dims(node.operands[0])
-
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            value = dims[-1] if dims else const(0)
-            for k in range(len(dims) - 2, -1, -1):
-                value = select(call("eq", at[0], k), dims[k], value)
-            return value
-
-        return Nest(body)
-
-
 @operator()
 @dataclass(frozen=True)
-class Size(Op):
-    """The number of elements as a rank-0 i64 tensor."""
+class Tile(View):
+    """The operand repeated along each dimension.
 
-    family: ClassVar[str] = "nest"
+    Attributes:
+        repeats: how often, for each dimension.
+    """
 
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        from ..expr import I64
-
-        return [TensorType(I64, ())]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        size = node.operands[0].type.size
-        return Nest(lambda at, _, read: size)
-
-
-@operator()
-@dataclass(frozen=True)
-class Trilu(Op):
-    """Upper or lower triangle of the last two dimensions, zero elsewhere."""
-
-    family: ClassVar[str] = "nest"
-    upper: int = 1
-    k: int = 0
+    repeats: Shape = ()
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        return [need(inputs[0], "input 0 of Trilu").type]
+        x = need(inputs[0], "input 0 of Tile")
+        if len(self.repeats) != x.type.rank:
+            raise ModelError(f"Tile of {x.type!r} with {len(self.repeats)} repeats")
+        return [TensorType(x.dtype, tuple(d * r for d, r in zip(x.shape, self.repeats, strict=True)))]
 
     def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+
         def body(at: Index, _: Index, read: Read) -> Expr:
-            distance = at[-1] - at[-2] - self.k
-            keep = call("ge" if self.upper else "le", distance, 0)
-            value = read(0, at)
-            return select(keep, value, const(False if value.dtype is BOOL else 0, value.dtype))
+            return read(
+                0, tuple(call("mod", i, d) if as_int(d) != 1 else const(0) for i, d in zip(at, shape, strict=True))
+            )
 
         return Nest(body)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        k = source.ints(1, "k of Trilu")
-        upper = int(source.attribute("upper", 1))
-        return source.emit(cls(upper, k[0] if k else 0), [source.required(0)])
+        return source.emit(cls(source.dims(1, "the repeats of Tile") or ()), [source.required(0)])

@@ -1,0 +1,76 @@
+"""The files that a model consists of, for a build tool's list of dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+from ..errors import ModelError
+from . import _is_json_graph
+from .external import locate
+from .json_format import parse
+from .model import Misfit
+from .onnx_reader import _binary, map_file
+from .onnx_wire import strip
+
+
+def model_files(path: str | Path) -> list[Path]:
+    """The model file itself, then the files beside it that hold its weights, each once.
+
+    Raises:
+        ModelError: when the model cannot be read, or names a file that cannot be used.
+    """
+    path = Path(path)
+    data = map_file(path)
+    try:
+        names = list(_json_names(parse(bytes(data)))) if _is_json_graph(data) else list(_onnx_names(data))
+        return [path, *(locate(path.parent, name) for name in dict.fromkeys(names))]
+    except Misfit as e:
+        raise ModelError(f"{path}: {e.message}", e.remedy) from e
+
+
+def _json_names(document: dict[str, Any]) -> Iterator[str]:
+    tensors = list(document.get("weights", {}).values())
+    for node in document.get("nodes", []):
+        tensors += node.get("attributes", {}).values()
+    return (t["file"] for t in tensors if isinstance(t, dict) and "file" in t)
+
+
+def _onnx_names(data: memoryview) -> Iterator[str]:
+    model = ModelProto()
+    try:
+        model.ParseFromString(strip(_binary(data)).message)
+    except (DecodeError, UnicodeDecodeError) as e:
+        raise Misfit("the file is truncated, or is not an ONNX model") from e
+    yield from _graph_names(model.graph)
+    for function in model.functions:
+        yield from _node_names(function.node)
+
+
+def _graph_names(graph: GraphProto) -> Iterator[str]:
+    for tensor in graph.initializer:
+        yield from _tensor_names(tensor)
+    yield from _node_names(graph.node)
+
+
+def _node_names(nodes: Any) -> Iterator[str]:
+    for node in nodes:
+        assert isinstance(node, NodeProto)
+        for a in node.attribute:
+            yield from _attribute_names(a)
+
+
+def _attribute_names(a: AttributeProto) -> Iterator[str]:
+    for tensor in (a.t, *a.tensors):
+        yield from _tensor_names(tensor)
+    for graph in (a.g, *a.graphs):
+        yield from _graph_names(graph)
+
+
+def _tensor_names(tensor: TensorProto) -> Iterator[str]:
+    if tensor.data_location == TensorProto.EXTERNAL:
+        yield from (e.value for e in tensor.external_data if e.key == "location")
