@@ -191,6 +191,33 @@ def _environment() -> jinja2.Environment:
     )
 
 
+def tidy(text: str) -> str:
+    """Indent C by its brackets and drop runs of blank lines, so that templates need not care.
+
+    >>> print(tidy("void f(void) {\\nif (x) {\\ny();\\n}\\n}"))
+    void f(void) {
+        if (x) {
+            y();
+        }
+    }
+    """
+    lines: list[str] = []
+    depth = 0
+    for raw in text.strip().splitlines():
+        line = raw.strip()
+        if not line:
+            if lines and lines[-1]:
+                lines.append("")
+            continue
+        opened = line.count("{") + line.count("(")
+        closed = line.count("}") + line.count(")")
+        leading = len(line) - len(line.lstrip("})"))
+        indent = 0 if line.startswith("#") else 4 * max(0, depth - leading)
+        lines.append(" " * (indent + line.startswith("*")) + line)
+        depth += opened - closed
+    return "\n".join(lines) + "\n"
+
+
 def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str]]:
     """The source of a kernel.
 
@@ -199,7 +226,7 @@ def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str]]:
         symbolic dimensions that it wants in ``dim``.
     """
     printer = Printer(kernel, lanes)
-    text = _environment().get_template(kernel.template).render(k=kernel, p=printer, L=lanes)
+    text = tidy(_environment().get_template(kernel.template).render(k=kernel, p=printer, L=lanes))
     name = "k" + hashlib.sha256(f"{lanes}\n{text}".encode()).hexdigest()[:12]
     return name, text.replace(_PLACEHOLDER, name), list(printer.dim_names)
 

@@ -93,6 +93,8 @@ def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: 
         if buffers[int(e.data)].dtype is BOOL:  # type: ignore[call-overload]
             return f"(b{e.data}[{inner[0]}] != 0)"
         return f"b{e.data}[{inner[0]}]"
+    if e.op == "add":
+        inner = [x[1:-1] if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
     if e.op in ("add", "mul"):
         return "(" + f" {_OPERATORS[e.op]} ".join(inner) + ")"
     if e.op in _COMPARE:
@@ -169,8 +171,9 @@ class Block:
         return text
 
     def index(self, e: Expr) -> str:
-        """An index at the first lane of the block, as a scalar."""
-        return scalar(e, self.names.axes, self.names.dims, self.names.buffers)
+        """An index at the first lane of the block, as a scalar; to be added to a pointer, or within brackets."""
+        text = scalar(e, self.names.axes, self.names.dims, self.names.buffers)
+        return text[1:-1] if e.op in ("add", "mul") and e.dtype is I64 else text
 
     @property
     def _n(self) -> str:
