@@ -212,12 +212,22 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
         """,
     ),
     "an expand that makes the shape": (
-        lambda m: m.done(m("Exp", m("Expand", m.input(1, 3), shape=dims(2, 3)))),
+        lambda m: m.done(m("Mul", m("Expand", m("Expand", m.input(3), shape=dims(1, 3)), shape=dims(2, 3)), 2.0)),
         """
-        in   %0 f32[1, 3]
-        %1 = Expand[shape=(2, 3)](%0) : f32[2, 3]
-        %2 = Exp(%1) : f32[2, 3]
+        in   %0 f32[3]
+        %1 = Mul(%0, 2.0) : f32[3]
+        %2 = Expand[shape=(2, 3)](%1) : f32[2, 3]
         out  %2
+        """,
+    ),
+    "a gather at repeated indices": (
+        lambda m: m.done(m("Gather", m.input(4, 5), m("Expand", m.const(2, "i64"), shape=dims(2, 3)))),
+        """
+        in   %0 f32[4, 5]
+        %1 = Reshape[shape=(1, 1)](2) : i64[1, 1]
+        %2 = Gather(%0, %1) : f32[1, 1, 5]
+        %3 = Expand[shape=(2, 3, 5)](%2) : f32[2, 3, 5]
+        out  %3
         """,
     ),
     "a reduction of one": (
@@ -360,3 +370,31 @@ def test_choose_layout() -> None:
     assert not PASSES["choose_layout"](graph, OPTIONS)
     PASSES["canonicalise"](graph, OPTIONS)
     assert names(graph).count("Identity") == 2, "a copy into another layout is no no-op"
+
+
+def test_resolve_indices_of_an_exported_mask() -> None:
+    m = Model()
+    mask = m.input("batch", "seq", dtype="bool")
+    b = m("Reshape", m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("batch")[0]), shape=dims("batch", 1, 1))
+    s = m("Reshape", m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("seq")[0]), shape=dims(1, 1, "seq"))
+    parts = [
+        m("Reshape", m("Expand", x, shape=dims("batch", 1, "seq")), shape=dims("batch", 1, "seq", 1)) for x in (b, s)
+    ]
+    taken = m("GatherND", mask, m("Concat", *parts, axis=-1), depth=2)
+    causal = m("GreaterOrEqual", m("Reshape", s, shape=dims(1, "seq", 1)), m.const(0, "i64"))
+    graph = m.done(m("And", causal, taken))
+    assert run("resolve_indices", graph) == lines("""
+        in   %0 bool[batch, seq]
+        %1 = Transpose[perm=(0, 1)](%0) : bool[batch, seq]
+        %2 = Reshape[shape=(batch, 1, seq)](%1) : bool[batch, 1, seq]
+        %3 = Expand[shape=(batch, seq, seq)](%2) : bool[batch, seq, seq]
+        out  %3
+    """)
+
+
+def test_resolve_indices_of_a_uniform_table() -> None:
+    m = Model()
+    at = m.input(3, dtype="i64")
+    graph = m.done(m("Gather", m.const(np.full(8, 7), "i64"), at), m("Gather", m.input(8), at))
+    run("resolve_indices", graph)
+    assert names(graph) == ["Expand", "Gather"]

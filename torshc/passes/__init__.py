@@ -14,6 +14,7 @@ from . import (
     fold_constants,
     propagate,
     recognise_attention,
+    resolve_indices,
     rewrite,
     settle_outputs,
     strength_reduction,
@@ -33,9 +34,9 @@ from .manager import (
 
 __all__ = [
     "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "choose_layout",
-    "common_subexpressions",
-    "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass", "optimise", "pipeline_of", "propagate",
-    "read_pipeline", "recognise_attention", "rewrite", "run_pipeline", "settle_outputs", "strength_reduction",
+    "common_subexpressions", "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass", "optimise",
+    "pipeline_of", "propagate", "read_pipeline", "recognise_attention", "resolve_indices", "rewrite", "run_pipeline",
+    "settle_outputs", "strength_reduction",
 ]  # fmt: skip
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..expr import as_int
+from ..expr import as_int, const
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.base import broadcast
+from ..ops.index import Gather
 from ..ops.linalg import MatMul
 from ..ops.pointwise import Cast, Dropout, Pointwise
 from ..ops.reduce import Reduce
@@ -244,6 +245,40 @@ def _unexpand(site: Site) -> Patch | None:
     return site.replace(site.builder.add(site.node.op, inputs)[0])
 
 
+def _expand(site: Site) -> Patch | None:
+    """Expand(Expand(x)) is one Expand."""
+    inner = _maker(site.node.operands[0], Expand)
+    return None if inner is None else site.replace(site.builder.one(Expand(site.node.output.shape), inner.operands[0]))
+
+
+def _lower_expand(site: Site) -> Patch | None:
+    """A pointwise operator of an Expand, and of numbers, computes before it, where there is less to compute."""
+    expand = next((n for v in site.node.operands if (n := _maker(v, Expand)) is not None), None)
+    if expand is None or len(site.node.outputs) > 1 or not site.alone(expand.output):
+        return None
+    y, x = expand.output, expand.operands[0]
+    others = [v for v in site.node.operands if v is not y]
+    if y.shape != site.node.output.shape or any(v.const is None or v.const.size != 1 for v in others):
+        return None
+    if any(v.type.rank > x.type.rank for v in others):
+        return None
+    small = site.builder.add(site.node.op, [x if v is y else v for v in site.node.operands])[0]
+    return site.replace(site.builder.one(Expand(y.shape), small))
+
+
+def _gather(site: Site) -> Patch | None:
+    """A Gather at indices that an Expand repeats is an Expand of the Gather."""
+    data, indices = site.node.operands
+    expand = _maker(indices, Expand)
+    if expand is None:
+        return None
+    b, rank = site.builder, indices.type.rank
+    source = expand.operands[0]
+    if source.type.rank < rank:
+        source = b.one(Reshape((*(const(1),) * (rank - source.type.rank), *source.shape)), source)
+    return site.replace(b.one(Expand(site.node.output.shape), b.one(site.node.op, data, source)))
+
+
 def _reduce(site: Site) -> Patch | None:
     """A reduction over dimensions of 1 moves nothing; without keepdims it is a Reshape."""
     op, x = site.node.op, site.node.operands[0]
@@ -279,6 +314,8 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Slice, _slice),
     (Cast, _cast),
     (Concat, _concat),
+    (Expand, _expand),
+    (Gather, _gather),
     (Reduce, _reduce),
     (Pointwise, _sum),
     (Pointwise, _subtract),
@@ -286,4 +323,5 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Pointwise, _unexpand),
     (Pointwise, _where),
     (Pointwise, _lower_reshape),
+    (Pointwise, _lower_expand),
 ]

@@ -114,7 +114,10 @@ def _mask(site: Site, found: Match) -> Value | None:
     """What is added to the scores."""
     low = found.values.get("low")
     if low is None:
-        return found.values.get("mask")
+        mask = found.values.get("mask")
+        while mask is not None and (expand := _made_by(mask, Expand)) is not None:
+            mask = expand.operands[0]  # attention broadcasts its mask itself
+        return mask
     zero = site.builder.constant(0.0, low)
     keep = found.values.get("keep")
     branches = (keep, zero, low) if keep is not None else (found.values["drop"], low, zero)

@@ -60,7 +60,7 @@ def rewrite(graph: Graph, options: CompileOptions) -> bool:
 
         %2 = Swish(%0)
     """
-    table = _by_root((*resources.rule_files("rewrites"), *options.rules))
+    table = _by_root(tuple((f, _changed(f)) for f in (*resources.rule_files("rewrites"), *options.rules)))
 
     def rule(site: Site) -> Patch | None:
         for candidate in table.get(type(site.node.op), ()):
@@ -96,10 +96,18 @@ def _like(found: Match, root: Value) -> Value:
     return next((v for v in found.values.values()), root)
 
 
+def _changed(file: Path) -> int:
+    """When the file last changed, so that a table made of an older one is not used."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0  # reading it says what is wrong
+
+
 @cache
-def _by_root(files: tuple[Path, ...]) -> dict[type[Op], tuple[Rewrite, ...]]:
+def _by_root(files: tuple[tuple[Path, int], ...]) -> dict[type[Op], tuple[Rewrite, ...]]:
     table: dict[type[Op], list[Rewrite]] = {}
-    for file in files:
+    for file, _ in files:
         for rule in read_rewrites(file):
             for op in rule.match.ops:
                 table.setdefault(op, []).append(rule)

@@ -1,0 +1,132 @@
+"""Look through index arithmetic: what it comes to may be a constant, or a view of one tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..expr import BOOL, DTYPES, Expr, as_int, axis, call, const, load, rebuild
+from ..expr import walk as scan
+from ..graph import Builder, Graph, Patch, Value
+from ..ops.view import Expand, Reshape, Transpose
+from ..options import CompileOptions
+from .manager import graph_pass
+from .walk import Site, walk
+
+_GATHERS = ("Gather", "GatherElements", "GatherND")
+_STEPS = 64  # nodes looked through for one node
+_UNIFORM = 1 << 20  # elements of a constant that are compared with each other
+
+
+@graph_pass("resolve_indices")
+def resolve_indices(graph: Graph, options: CompileOptions) -> bool:
+    """Replace gathers and integer or bool arithmetic whose every element is known to be a constant, or an element of
+    one tensor at the same place up to the order of dimensions.
+
+    Exported attention masks index a mask by ranges of batch and positions, and compare positions with 0.
+
+    Before::
+
+        %1 = Range[start=0, step=1, count=seq]()
+        %2 = Gather[axis=1](%0, %1)              # %0 is bool[batch, seq]
+        %3 = GreaterOrEqual(%1, 0)
+        out %2, %3
+
+    After::
+
+        %3 = Expand[shape=(seq,)](true)
+        out %0, %3
+    """
+    return walk(graph, _rule, "resolve_indices")
+
+
+def _rule(site: Site) -> Patch | None:
+    node, out = site.node, site.node.output
+    if len(node.outputs) > 1 or node.op.family == "view" or node.op.name == "Identity":
+        return None
+    if node.op.name not in _GATHERS and (out.dtype.is_float or node.op.family != "pointwise"):
+        return None
+    at = tuple(const(0) if as_int(d) == 1 else axis(f"i{k}", d) for k, d in enumerate(out.shape))
+    found = _Reader(out).element(out, at)
+    if found.op == "const":
+        return site.replace(_spread(site.builder, found, out))
+    if found.op != "load":
+        return None
+    source = found.data
+    assert isinstance(source, Value)
+    if source is out:
+        return None
+    new = _view(site.builder, source, found.args, at, out) if source.dtype is out.dtype else None
+    return site.replace(new) if new is not None and new.type == out.type else None
+
+
+class _Reader:
+    """Elements of values as expressions, through the nodes that make them."""
+
+    def __init__(self, out: Value) -> None:
+        self.out = out
+        self.steps = 0
+
+    def element(self, value: Value, at: tuple[Expr, ...]) -> Expr:
+        """The element at an index; a load where nothing more is known."""
+        dtype = DTYPES[value.dtype.compute]
+        if value.const is not None:
+            number = _uniform(value)
+            return const(number, dtype) if number is not None else load(value, at, dtype)
+        node = value.producer
+        if node is None or self.steps >= _STEPS or node.op.family not in ("pointwise", "view", "nest"):
+            return load(value, at, dtype)
+        nest = node.op.nest(node, node.outputs.index(value))
+        if nest is None or nest.reduce:
+            return load(value, at, dtype)
+        self.steps += 1
+
+        def read(k: int, index: tuple[Expr, ...]) -> Expr:
+            operand = node.inputs[k]
+            assert operand is not None
+            return self.element(operand, index)
+
+        body = nest.body(at, (), read)
+        body = rebuild(body, lambda e: const(True) if _is_nonempty(e, self.out) else None)
+        # Arithmetic on elements stays where it is; only places and single elements are of use here.
+        computed = body.op != "load" and any(e.op == "load" for e in scan(body))
+        return load(value, at, dtype) if computed else body
+
+
+def _uniform(value: Value) -> int | float | bool | None:
+    """The number that every element of a constant is."""
+    array = value.const
+    if array is None or not 0 < array.size <= _UNIFORM:
+        return None
+    first = array.reshape(-1)[0]
+    same = array.tobytes() == first.tobytes() * array.size if array.size > 1 else True
+    number = first.item()
+    return number if same and isinstance(number, int | float | bool) else None
+
+
+def _is_nonempty(e: Expr, out: Value) -> bool:
+    """Whether this says that a dimension of the result has elements, as it does wherever an element is computed."""
+    return e.dtype is BOOL and any(d.op != "const" and e is call("gt", d, 0) for d in out.shape)
+
+
+def _spread(b: Builder, number: Expr, out: Value) -> Value:
+    scalar = b.graph.constant(np.asarray(number.data, dtype=out.dtype.numpy))
+    return b.one(Expand(out.shape), scalar) if out.shape else scalar
+
+
+def _view(b: Builder, source: Value, index: tuple[Expr, ...], at: tuple[Expr, ...], out: Value) -> Value | None:
+    """The result as a view of `source`, when each of its dimensions is indexed by one whole dimension of the result."""
+    place = {a: k for k, a in enumerate(at) if a.op == "axis"}
+    kept: list[tuple[int, int]] = []  # dimension of the result, dimension of the source
+    for d, e in enumerate(index):
+        if e in place and source.shape[d] is out.shape[place[e]]:
+            kept.append((place[e], d))
+        elif not (as_int(e) == 0 and as_int(source.shape[d]) == 1):
+            return None
+    kept.sort()
+    if len({k for k, _ in kept}) != len(kept):
+        return None
+    ones = [d for d in range(source.type.rank) if d not in {s for _, s in kept}]
+    turned = b.one(Transpose((*ones, *(s for _, s in kept))), source) if source.type.rank else source
+    there = {k for k, _ in kept}
+    shape = tuple(d if k in there else const(1) for k, d in enumerate(out.shape))
+    return b.one(Expand(out.shape), b.one(Reshape(shape), turned))
