@@ -1,1 +1,44 @@
+"""The ``torshc`` command: a file for each verb, none of which holds logic of its own.
 
+Only click and the error family are imported here; a command imports what it needs when it runs, so that ``--help``
+comes at once.
+"""
+
+from __future__ import annotations
+
+import click
+
+from .._version import __version__
+from .bench import bench
+from .cache import cache
+from .check import check
+from .compile import compile
+from .explain import explain
+from .faults import GuardedGroup
+from .run import run
+from .targets import targets
+from .verify import verify
+
+
+@click.group(cls=GuardedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="torshc")
+def cli() -> None:
+    """Compile tensor graphs (ONNX or JSON) ahead of time into a shared library.
+
+    \b
+        torshc compile model.onnx -O3 -o model.tsc
+        torshc explain model.onnx
+        torshc run model.tsc --input x=x.npy --output y.npz
+    """
+
+
+for command in (compile, run, explain, verify, check, bench, targets, cache):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    cli(prog_name="torshc")
+
+
+__all__ = ["cli", "main"]

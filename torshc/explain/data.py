@@ -196,7 +196,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         optimised_nodes=len(graph.nodes),
         launches=len(symbols),
         distinct_kernels=len(set(symbols)),
-        passes=_passes(compilation.records),
+        passes=pass_infos(compilation.records),
         groups=tuple(describe.group(u) for u in compilation.units),
         arena_bytes=sizes.total([compilation.arena_bytes]),
         arena_text=plain(compilation.arena_bytes),
@@ -216,7 +216,8 @@ def operators(nodes: Sequence[Node]) -> str:
     return "+".join(name if count == 1 else f"{name}({count})" for name, count in runs)
 
 
-def _passes(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
+def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
+    """The records of one pass made one, in the order of their first runs."""
     by_name: dict[str, list[PassRecord]] = {}
     for record in records:
         by_name.setdefault(record.name, []).append(record)

@@ -14,7 +14,7 @@ from .onnx_reader import map_file
 __all__ = ["import_json", "import_model", "load_graph"]
 
 
-def load_graph(path: str | Path | bytes, shapes: Mapping[str, Sequence[int | str]] | None = None) -> Graph:
+def load_graph(path: str | Path | bytes, shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:
     """Import a model of any form, told by its content: a JSON graph, or ONNX (binary, text, protobuf-JSON).
 
     Args:

@@ -74,3 +74,26 @@ def _attribute_names(a: AttributeProto) -> Iterator[str]:
 def _tensor_names(tensor: TensorProto) -> Iterator[str]:
     if tensor.data_location == TensorProto.EXTERNAL:
         yield from (e.value for e in tensor.external_data if e.key == "location")
+
+
+def onnx_proto(path: str | Path) -> ModelProto | None:
+    """An ONNX model with its external data as protobuf, whichever form the file has; None for a JSON graph.
+
+    Raises:
+        ModelError: when the file cannot be read.
+    """
+    from onnx import load_external_data_for_model
+
+    path = Path(path)
+    data = map_file(path)
+    if _is_json_graph(data):
+        return None
+    model = ModelProto()
+    try:
+        model.ParseFromString(bytes(_binary(data)))
+        load_external_data_for_model(model, str(path.parent))
+    except Misfit as e:
+        raise ModelError(f"{path}: {e.message}", e.remedy) from e
+    except (DecodeError, UnicodeDecodeError) as e:
+        raise ModelError(f"{path}: the file is truncated, or is not an ONNX model") from e
+    return model

@@ -19,7 +19,7 @@ from .model import Array, Misfit, SourceGraph, SourceModel, SourceOp, TypeDecl, 
 from .onnx_tensor import checked_size
 from .schemas import NEWEST
 
-Pins = Mapping[str, Sequence[int | str]]
+Pins = Mapping[str, Sequence[int | str | None]]
 
 
 def import_json(path: str | Path | bytes, shapes: Pins | None = None) -> Graph:

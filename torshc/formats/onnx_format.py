@@ -9,7 +9,7 @@ from ..graph import Graph
 from .build import build
 from .onnx_reader import read_model
 
-Pins = Mapping[str, Sequence[int | str]]
+Pins = Mapping[str, Sequence[int | str | None]]
 
 
 def import_model(path: str | Path | bytes, shapes: Pins | None = None) -> Graph:

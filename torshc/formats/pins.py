@@ -9,7 +9,7 @@ from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, substitute
 from ..graph import Shape
 from .model import Misfit, TypeDecl
 
-Pins = Mapping[str, Sequence[int | str]]
+Pins = Mapping[str, Sequence[int | str | None]]
 
 
 def dimension(declared: int | str | None) -> Expr | None:
@@ -54,7 +54,8 @@ def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str) -> dict[
                 f"shape {list(wanted)} for input {name!r} of {file}, which has {len(shapes[name])} dimensions"
             )
         for k, (d, w) in enumerate(zip(shapes[name], wanted, strict=True)):
-            _pin(d, w, known, f"dimension {k} of input {name!r} of {file}")
+            if w is not None:  # None leaves a dimension as it is
+                _pin(d, w, known, f"dimension {k} of input {name!r} of {file}")
     return {name: tuple(substitute(d, known) for d in shape) for name, shape in shapes.items()}
 
 

@@ -1,0 +1,166 @@
+"""Measuring: systems take turns, a round at a time, so that the machine's drift hits all alike.
+
+A system's figure is the median over rounds of each round's median call. A ratio is the median of the rounds' own
+ratios, so that a slow moment, which both of a pair saw, cancels.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError
+from .feeds import Arrays, random_inputs, read_inputs, symbols_of
+from .options import CompileOptions
+from .runtime import Model, load
+from .runtime.model import StepStats
+from .verify import index_limits, ort_session
+
+WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
+LEAST_CALLS = 3
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A system's latency.
+
+    Attributes:
+        system: such as "torshc -O3".
+        ms: median over rounds, milliseconds a call.
+        rounds: each round's median, milliseconds.
+        ratio: how many times as long as the first system it takes, paired by round.
+    """
+
+    system: str
+    ms: float
+    rounds: tuple[float, ...]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """Figures of all systems, the first being what the others are compared with; profiled steps of the first."""
+
+    model: str
+    threads: int
+    dims: Mapping[str, int]
+    figures: tuple[Figure, ...]
+    steps: tuple[StepStats, ...] = ()
+
+
+def bench_model(
+    path: str | Path,
+    options: CompileOptions,
+    *,
+    levels: Sequence[int] = (3,),
+    against: Sequence[str] = (),
+    threads: int = 1,
+    rounds: int = 7,
+    seconds: float = 0.3,
+    dims: Mapping[str, int] | None = None,
+    inputs: Sequence[str] = (),
+    seed: int = 0,
+    observer: Callable[[str, float], None] | None = None,
+) -> Result:
+    """Compiles a model at some optimisation levels and times it, beside others if asked.
+
+    Args:
+        levels: optimisation levels; the last is what all others are compared with.
+        against: other systems: "ort".
+        rounds, seconds: how often each takes its turn, and for how long.
+        dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1.
+
+    Raises:
+        TorshcError: a member of the family, by cause.
+    """
+    if unknown := [name for name in against if name != "ort"]:
+        raise ConfigError(f"--against {unknown[0]!r}", "ort is what there is to compare with")
+    say = observer or (lambda stage, seconds: None)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torshc-bench-")))
+        models: dict[str, Model] = {}
+        limits: dict[str, int] = {}
+        for level in dict.fromkeys(reversed(levels)):
+            say(f"-O{level}", 0.0)
+            models[f"torshc -O{level}"], limits = _built(path, options, level, folder, threads, stack, observer)
+        first = next(iter(models.values()))
+        sizes = {**dict.fromkeys(symbols_of(first.inputs), 1), **(dims or {})}
+        feeds = random_inputs(first.inputs, sizes, seed, limits=limits) | read_inputs(inputs, first.inputs)
+        calls: dict[str, Call] = {name: _caller(model, feeds) for name, model in models.items()}
+        if "ort" in against:
+            session = ort_session(Path(path), threads)
+            calls["ONNX Runtime"] = lambda: session.run(None, feeds)
+        times = paired(calls, rounds, seconds, say)
+        return Result(str(path), threads, sizes, figures(times), first.stats().steps)
+
+
+def _built(
+    path: str | Path,
+    options: CompileOptions,
+    level: int,
+    folder: Path,
+    threads: int,
+    stack: ExitStack,
+    observer: Callable[[str, float], None] | None,
+) -> tuple[Model, dict[str, int]]:
+    """A model compiled at a level and opened, and how large its index inputs may be."""
+    import dataclasses
+
+    from .compiler import compile_model
+
+    bundle = folder / f"O{level}.tsc"
+    done = compile_model(path, bundle, dataclasses.replace(options, opt_level=level), observer)
+    return stack.enter_context(load(bundle, threads or None)), index_limits(done.graph)
+
+
+def _caller(model: Model, feeds: Arrays) -> Call:
+    return lambda: model.run(feeds)
+
+
+def paired(
+    calls: Mapping[str, Call], rounds: int, seconds: float, say: Callable[[str, float], None]
+) -> dict[str, list[float]]:
+    """Seconds a call of each system, for each round: the median over the calls of its turn."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds):
+        say(f"round {turn + 1} of {rounds}", 0.0)
+        for name, call in calls.items():
+            _repeat(call, WARM_SECONDS, 1)
+            times[name].append(statistics.median(_repeat(call, seconds, LEAST_CALLS)))
+    return times
+
+
+def _repeat(call: Call, seconds: float, least: int) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < least or time.perf_counter() < end:
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def figures(times: Mapping[str, Sequence[float]]) -> tuple[Figure, ...]:
+    """Figures from each system's rounds, the first being the base of the ratios.
+
+    >>> [round(f.ratio, 2) for f in figures({"a": [1.0, 2.0], "b": [2.0, 5.0]})]
+    [1.0, 2.25]
+    """
+    base = next(iter(times.values()))
+    return tuple(
+        Figure(
+            name,
+            statistics.median(rounds) * 1e3,
+            tuple(t * 1e3 for t in rounds),
+            statistics.median(t / b for t, b in zip(rounds, base, strict=True)),
+        )
+        for name, rounds in times.items()
+    )

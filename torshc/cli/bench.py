@@ -1,0 +1,110 @@
+"""torshc bench: latency, beside other levels and other systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import flags
+from .console import Progress, echo_json
+
+if TYPE_CHECKING:
+    from ..bench import Result
+    from ..runtime.model import StepStats
+
+
+def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:
+    levels = tuple(int(part) for part in (word or "").split(",") if part in ("0", "1", "2", "3"))
+    if word is not None and len(levels) != len(word.split(",")):
+        raise click.BadParameter(f"{word!r} is no list of levels such as 0,3")
+    return levels
+
+
+@click.command()
+@click.argument("model", type=flags.FILE)
+@click.option("--against", type=click.Choice(["ort"]), multiple=True, help="Measure this beside it, if installed.")
+@click.option("--levels", callback=_levels, metavar="0,3", help="Optimisation levels, beside each other.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=7, show_default=True, help="Turns of each system.")
+@click.option("--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Length of a turn.")
+@flags.add(flags.THREADS, flags.PROFILE, flags.INPUT, flags.DIMS, flags.SEED, *flags.MODEL, *flags.BUILD, flags.JSON)
+def bench(
+    model: Path,
+    against: tuple[str, ...],
+    levels: tuple[int, ...],
+    rounds: int,
+    seconds: float,
+    threads: int,
+    inputs: tuple[str, ...],
+    dims: dict[str, int],
+    seed: int,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Compile MODEL and time its runs.
+
+    Levels and other systems take turns; figures are medians over rounds.
+
+    With --profile a table says where the time goes, kernel by kernel.
+    """
+    import dataclasses
+
+    from ..bench import bench_model
+
+    options = flags.compile_options(given)
+    with Progress(quiet=as_json) as progress:
+        result = bench_model(
+            model,
+            options,
+            levels=levels or (options.opt_level,),
+            against=against,
+            threads=threads,
+            rounds=rounds,
+            seconds=seconds,
+            dims=dims,
+            inputs=inputs,
+            seed=seed,
+            observer=progress,
+        )
+    echo_json(dataclasses.asdict(result)) if as_json else _show(result)
+
+
+def _show(result: Result) -> None:
+    from ..explain import printable
+    from ..explain.columns import Column, table
+
+    threads = f"{result.threads} thread{'s' if result.threads != 1 else ''}" if result.threads else "all processors"
+    at = "".join(f", {printable(name)}={size}" for name, size in result.dims.items())
+    click.echo(f"{printable(result.model)}: {threads}{at}, {len(result.figures[0].rounds)} rounds")
+    columns = [Column("system", 22), *(Column(t, 12, right=True) for t in ("median ms", "fastest ms", "slowest ms"))]
+    columns.append(Column("times as long", 15, right=True))
+    rows = [
+        [f.system, f"{f.ms:.3f}", f"{min(f.rounds):.3f}", f"{max(f.rounds):.3f}", f"{f.ratio:.2f}"]
+        for f in result.figures
+    ]
+    click.echo("\n".join(table(columns, rows)))
+    if result.steps:
+        click.echo("\n" + "\n".join(_profile(result.steps)))
+
+
+def _profile(steps: tuple[StepStats, ...]) -> list[str]:
+    from ..explain.columns import Column, table
+    from ..explain.safe import shortened
+
+    total = sum(s.seconds for s in steps) or 1.0
+    columns = [Column("step", 4, right=True), Column("kernel", 14), Column("template", 14)]
+    columns += [Column("us", 9, right=True), Column("%", 5, right=True), Column("nodes", 29)]
+    order = sorted(enumerate(steps), key=lambda pair: -pair[1].seconds)
+    rows = [
+        [
+            str(k),
+            s.kernel,
+            s.template.partition(".")[0],
+            f"{s.seconds / max(s.calls, 1) * 1e6:.1f}",
+            f"{100 * s.seconds / total:.1f}",
+            shortened(", ".join(filter(None, s.nodes)), 29),
+        ]
+        for k, s in order
+    ]
+    return list(table(columns, rows))

@@ -1,0 +1,46 @@
+"""torshc cache: the kernel cache's size, and how to empty it."""
+
+from __future__ import annotations
+
+import click
+
+from . import flags
+from .console import echo_json
+
+
+@click.group()
+def cache() -> None:
+    """Look at or empty the kernel cache.
+
+    It lies in TORSHC_CACHE_DIR, else in ~/.cache/torshc.
+    """
+
+
+@cache.command()
+@flags.JSON
+def info(as_json: bool) -> None:
+    """Print the cache's folder, number of objects and size."""
+    from ..bundle.cache import Cache, cache_folder
+    from ..explain.sizes import bytes_text
+
+    folder = cache_folder()
+    entries = Cache(folder).entries()
+    size = sum(entry.size for entry in entries)
+    if as_json:
+        echo_json({"folder": str(folder), "objects": len(entries), "bytes": size})
+    else:
+        click.echo(f"{folder}: {len(entries)} objects, {bytes_text(size)}")
+
+
+@cache.command()
+@flags.JSON
+def clear(as_json: bool) -> None:
+    """Delete all objects."""
+    from ..bundle.cache import Cache, cache_folder
+
+    found = Cache(cache_folder())
+    deleted = found.clear()
+    if as_json:
+        echo_json({"deleted": deleted, "problem": found.problem})
+    else:
+        click.echo(f"{deleted} objects deleted" + (f"; {found.problem}" if found.problem else ""))

@@ -1,0 +1,103 @@
+"""torshc compile: a model file in, a bundle out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import flags
+from .console import Progress, echo_json, style
+
+if TYPE_CHECKING:
+    from ..compiler import Compilation
+
+
+@click.command()
+@click.argument("model", type=flags.FILE)
+@click.option("-o", "--output", metavar="OUT", help="The bundle; MODEL's name with .tsc here when left out.")
+@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS)
+@click.option(
+    "--emit",
+    type=click.Choice(["source", "objects", "bundle"]),
+    default="bundle",
+    show_default=True,
+    help="How far to go.",
+)
+@click.option("--MD", "depfile", is_flag=True, help="Write OUT.d for make: all files that were read.")
+@click.option("--time", "timed", is_flag=True, help="Say how long each stage and pass took.")
+@click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")
+@flags.JSON
+def compile(
+    model: Path, output: str | None, depfile: bool, timed: bool, verified: bool, as_json: bool, **given: Any
+) -> None:
+    """Compile MODEL (ONNX or JSON) to a bundle.
+
+    A bundle is a folder with libmodel.so, model.h, weights.bin and manifest.json.
+    """
+    from ..compiler import compile_model
+    from ..depfile import write_depfile
+    from ..explain import printable
+
+    options = flags.compile_options(given)
+    out = output or f"{model.stem}.tsc"
+    began = time.perf_counter()
+    with Progress(quiet=as_json) as progress:
+        done = compile_model(model, out, options, progress)
+    seconds = time.perf_counter() - began
+    if depfile:
+        write_depfile(out, model, options)
+    if as_json:
+        echo_json(_summary(done, out, seconds))
+    else:
+        click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
+    if timed:
+        _show_times(done)
+    if verified:
+        _verify(model, out, done)
+
+
+def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
+    symbols = [s for unit in done.units for s in unit.symbols]
+    stages = dict(done.seconds)
+    compiled = int(stages.pop("compiled", 0))
+    return {
+        "bundle": out,
+        "launches": len(symbols),
+        "kernels": len(set(symbols)),
+        "compiled": compiled,
+        "weights_bytes": done.weights_bytes,
+        "seconds": seconds,
+        "stages": stages,
+    }
+
+
+def _line(done: Compilation, seconds: float) -> str:
+    from ..explain.sizes import bytes_text
+
+    s = _summary(done, "", seconds)
+    launches = f"{s['launches']} launch{'es' if s['launches'] != 1 else ''}"
+    sources = f"{s['compiled']} source{'s' if s['compiled'] != 1 else ''} compiled"
+    return (
+        f"{launches}, {s['kernels']} distinct, {sources}, {bytes_text(s['weights_bytes'])} of weights, {seconds:.2f} s"
+    )
+
+
+def _show_times(done: Compilation) -> None:
+    from ..explain.data import pass_infos
+
+    for name, seconds in done.seconds.items():
+        if name != "compiled":
+            click.echo(f"{seconds:9.3f} s  {name}", err=True)
+        if name == "optimise":
+            for p in pass_infos(done.records):
+                click.echo(f"{p.seconds:9.3f} s    {p.name} ({p.changes} of {p.runs} runs changed something)", err=True)
+
+
+def _verify(model: Path, out: str, done: Compilation) -> None:
+    from ..verify import verify_bundle
+    from .verify import report
+
+    report(verify_bundle(model, out, graph=done.graph), as_json=False)

@@ -1,0 +1,97 @@
+"""How errors end a command: a message with its remedy, an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any
+
+import click
+
+from ..errors import InternalError, TorshcError
+
+INTERRUPTED = 130  # 128 + SIGINT, what shells use
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+ISSUES = "please report it with the command and, if you can, the model"
+
+
+class GuardedGroup(click.Group):
+    """A group of commands whose errors are turned into messages and exit codes.
+
+    Usage errors keep click's own exit code, 2.
+    """
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the command and exits with its code."""
+        code = guarded(lambda: super(GuardedGroup, self).main(args, prog_name, complete_var, False, **extra))
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of a user's way, not of the alphabet."""
+        return list(self.commands)
+
+
+def guarded(action: Callable[[], Any]) -> int:
+    """Runs an action and gives the exit code; says on stderr what went wrong."""
+    try:
+        found = action()
+        sys.stdout.flush()
+        return found if isinstance(found, int) else 0
+    except TorshcError as error:
+        show(error)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("torshc: interrupted", err=True)
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            return _unexpected(error)
+        # Nothing may be written to the pipe any more, not even when Python flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return BROKEN_PIPE
+    except MemoryError:
+        click.echo("torshc: error: out of memory\n  remedy: use smaller shapes, or a machine with more", err=True)
+        return InternalError.exit_code
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    show(InternalError(f"{type(error).__name__}: {error}", f"this is a fault of torshc; {ISSUES}"))
+    if not debugging():
+        click.echo("  TORSHC_DEBUG=1 shows where it happened", err=True)
+    return InternalError.exit_code
+
+
+def debugging(environment: MutableMapping[str, str] = os.environ) -> bool:
+    """Whether tracebacks are wanted."""
+    return environment.get("TORSHC_DEBUG", "") not in ("", "0")
+
+
+def show(error: TorshcError) -> None:
+    """An error on stderr: message, notes, remedy; the traceback too when TORSHC_DEBUG is set."""
+    from ..explain.safe import printable
+    from .console import style
+
+    if debugging():
+        traceback.print_exc()
+    notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
+    remedy = f"\n  remedy: {error.remedy}" if error.remedy else ""
+    text = printable(f"{error.message}{notes}{remedy}", keep="\n")
+    click.echo(f"torshc: {style('error:', err=True, fg='red', bold=True)} {text}", err=True)

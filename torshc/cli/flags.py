@@ -1,0 +1,102 @@
+"""Options that several commands share, and how they become :class:`CompileOptions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ..options import CompileOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
+
+FILE = click.Path(path_type=Path)
+
+
+def _shapes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, Any]:
+    from ..options import parse_shape
+
+    return dict(map(parse_shape, words))
+
+
+def _switches(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, bool]:
+    from ..options import parse_switch
+
+    return dict(map(parse_switch, words))
+
+
+def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
+    from ..feeds import parse_dims
+
+    return parse_dims(words)
+
+
+MODEL: list[Option] = [
+    click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, metavar="LEVEL",
+                 help="Optimise: -O0 makes each node a kernel of its own, -O3 does all that is exact."),
+    click.option("--target", default="c", show_default=True, help="What to generate; `torshc targets` lists them."),
+    click.option("--mcpu", default="native", show_default=True, help="Processor to compile for, by LLVM's name."),
+    click.option("--arch", default="", help="Architecture, where the target has several."),
+    click.option("--shapes", multiple=True, callback=_shapes, metavar="NAME:1x3x224x224",
+                 help="Pin the dimensions of an input; `?` leaves one, a word names it. Repeatable."),
+    click.option("--pipeline", type=FILE, help="Passes to run, in place of the level's own (YAML)."),
+    click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion patterns (YAML). Repeatable."),
+    click.option("--pass", "passes", multiple=True, callback=_switches, metavar="NAME=on|off",
+                 help="Switch a pass on or off. Repeatable."),
+    click.option("--fusion", type=click.Choice(["none", "conservative", "default", "aggressive"]), default="default",
+                 show_default=True, help="How far nodes are joined into kernels."),
+    click.option("--max-fusion-size", type=click.IntRange(1, 4096), default=64, show_default=True,
+                 help="Most nodes in one kernel."),
+    click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
+]  # fmt: skip
+
+BUILD: list[Option] = [
+    click.option("-j", "jobs", type=click.IntRange(0, 1024), default=0, help="Compilers at once; 0: one a processor."),
+    click.option("--cc", default="", help="C compiler; the newest clang, else gcc, when left out."),
+    click.option("--no-cache", is_flag=True, help="Do not use the kernel cache."),
+    click.option("--workdir", type=FILE, metavar="DIR", help="Build here, and leave the files."),
+    click.option("--keep-intermediates", is_flag=True, help="Keep generated sources, in the bundle's src/."),
+    click.option("--embed-weights", is_flag=True, help="Put the weights inside the library."),
+]  # fmt: skip
+
+PROFILE: Option = click.option("--profile", is_flag=True, help="Let the library time its kernels.")
+DIMS: Option = click.option(
+    "--dims", multiple=True, callback=_dims, metavar="NAME=SIZE,...", help="Sizes of symbolic dimensions. Repeatable."
+)
+JSON: Option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+THREADS: Option = click.option(
+    "--threads", type=click.IntRange(0, 1024), default=1, show_default=True, help="Threads; 0: one a processor."
+)
+SEED: Option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random inputs."
+)
+INPUT: Option = click.option(
+    "--input", "inputs", multiple=True, metavar="[NAME=]FILE",
+    help="An input: NAME=x.npy, NAME=all.npz:KEY, or all.npz with all of them. Repeatable.",
+)  # fmt: skip
+
+
+def add(*options: Option) -> Callable[[Command], Command]:
+    """Decorator: adds options in the order in which help shows them."""
+
+    def apply(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return apply
+
+
+def compile_options(given: dict[str, Any]) -> CompileOptions:
+    """Takes what belongs to :class:`CompileOptions` out of a command's parameters."""
+    import dataclasses
+
+    from ..options import CompileOptions
+
+    given["cache"] = not given.pop("no_cache", False)
+    names = [f.name for f in dataclasses.fields(CompileOptions) if f.name in given]
+    return CompileOptions(**{name: given.pop(name) for name in names})

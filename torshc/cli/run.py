@@ -1,0 +1,84 @@
+"""torshc run: a bundle, inputs from files, outputs to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import flags
+from .console import echo_json
+
+
+@click.command()
+@click.argument("bundle", type=flags.FILE)
+@flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS)
+@click.option("--output", "-o", metavar="DIR|FILE.npz", help="Write the outputs here.")
+@click.option("--repeat", type=click.IntRange(1), default=1, help="Run so often, and print the median time.")
+@flags.JSON
+def run(
+    bundle: Path,
+    inputs: tuple[str, ...],
+    dims: dict[str, int],
+    seed: int,
+    threads: int,
+    output: str | None,
+    repeat: int,
+    as_json: bool,
+) -> None:
+    """Run BUNDLE and print ranges of its outputs.
+
+    Inputs that no file gives are drawn at random; symbolic dimensions that nothing fixes are 1.
+    """
+    import dataclasses
+    import statistics
+    import time
+
+    from ..feeds import random_inputs, ranges, read_inputs, write_outputs
+    from ..runtime import load
+
+    with load(bundle, threads or None) as model:
+        given = read_inputs(inputs, model.inputs)
+        missing = [spec for spec in model.inputs if spec.name not in given]
+        feeds = {**random_inputs(model.inputs, dims, seed), **given} if missing else given
+        times = []
+        for _ in range(repeat):
+            began = time.perf_counter()
+            outputs = model.run(feeds)
+            times.append(time.perf_counter() - began)
+    files = [str(path) for path in write_outputs(output, outputs)] if output else []
+    found: dict[str, Any] = {
+        "inputs": [dataclasses.asdict(r) for r in ranges(feeds)],
+        "outputs": [dataclasses.asdict(r) for r in ranges(outputs)],
+        "random": [spec.name for spec in missing],
+        "median_ms": statistics.median(times) * 1e3,
+        "files": files,
+    }
+    echo_json(found) if as_json else _show(found, repeat)
+
+
+def _show(found: dict[str, Any], repeat: int) -> None:
+    from ..explain.columns import Column, table
+
+    columns = [Column("", 24), Column("type", 8), Column("shape", 18)]
+    columns += [Column(title, 9, right=True) for title in ("least", "most", "mean")]
+    rows = []
+    for kind in ("inputs", "outputs"):
+        rows += [_row(kind[:-1], r, r["name"] in found["random"] and kind == "inputs") for r in found[kind]]
+    click.echo("\n".join(table(columns, rows)))
+    for r in found["outputs"]:
+        if r["nans"]:
+            click.echo(f"{r['nans']} NaN in the outputs")
+    if repeat > 1:
+        click.echo(f"median of {repeat} runs: {found['median_ms']:.3f} ms")
+    for path in found["files"]:
+        click.echo(f"written: {path}")
+
+
+def _row(kind: str, r: dict[str, Any], random: bool) -> list[str]:
+    from ..explain import printable
+
+    numbers = ["-" if r[k] is None else f"{r[k]:.4g}" for k in ("low", "high", "mean")]
+    shape = f"[{', '.join(map(str, r['shape']))}]"
+    return [f"{'random ' if random else ''}{kind} {printable(r['name'])}", r["dtype"], shape, *numbers]

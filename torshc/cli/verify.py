@@ -1,0 +1,86 @@
+"""torshc verify: does the compiled model say what the reference says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import flags
+from .console import Progress, echo_json, style
+
+if TYPE_CHECKING:
+    from ..verify import Verdict
+
+
+@click.command()
+@click.argument("model", type=flags.FILE)
+@click.option(
+    "--against",
+    default="reference",
+    show_default=True,
+    metavar="reference|ort|FILE.npz",
+    help="What is right: onnx's evaluator, ONNX Runtime, or outputs by name.",
+)
+@click.option("--bundle", type=flags.FILE, help="Check this bundle of MODEL instead of compiling one.")
+@click.option(
+    "--rtol",
+    type=click.FloatRange(min=0),
+    default=1e-4,
+    show_default=True,
+    help="Largest max|a-b| / max|b| of an output.",
+)
+@flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.JSON)
+def verify(
+    model: Path,
+    against: str,
+    bundle: Path | None,
+    rtol: float,
+    inputs: tuple[str, ...],
+    dims: dict[str, int],
+    seed: int,
+    threads: int,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Compare MODEL, compiled, with a reference.
+
+    Inputs that no file gives are random. Exit code 1: an output differs.
+    """
+    from ..verify import verify_bundle, verify_model
+
+    options = flags.compile_options(given)
+    how: dict[str, Any] = {"dims": dims, "inputs": inputs, "seed": seed, "rtol": rtol, "threads": threads}
+    with Progress(quiet=as_json) as progress:
+        if bundle is not None:
+            verdict = verify_bundle(model, bundle, against, **how)
+        else:
+            verdict = verify_model(model, options, against, progress, **how)
+    report(verdict, as_json)
+
+
+def report(verdict: Verdict, as_json: bool) -> None:
+    """Prints a verdict; exits with 1 when it is bad."""
+    import dataclasses
+
+    from ..explain.columns import Column, table
+    from ..explain.safe import shortened
+
+    if as_json:
+        echo_json({"ok": verdict.ok, **dataclasses.asdict(verdict)})
+    else:
+        columns = [Column("output", 30), Column("shape", 20), Column("max|a-b|/max|b|", 15, right=True), Column("", 10)]
+        rows = [
+            [shortened(o.name, 30), f"[{', '.join(map(str, o.shape))}]", f"{o.error:.2e}", "ok" if o.ok else "DIFFERS"]
+            for o in verdict.outputs
+        ]
+        click.echo("\n".join(table(columns, rows)))
+        for o in verdict.outputs:
+            if o.problem:
+                click.echo(f"{shortened(o.name, 30)}: {o.problem}")
+        at = "".join(f" {name}={size}" for name, size in verdict.dims.items())
+        good = style("agrees", fg="green") if verdict.ok else style("differs", fg="red", bold=True)
+        click.echo(f"{good} with {verdict.against}, tolerance {verdict.rtol:g}{f', at{at}' if at else ''}")
+    if not verdict.ok:
+        raise click.exceptions.Exit(1)

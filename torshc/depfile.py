@@ -1,0 +1,56 @@
+"""Dependency files for make: what a bundle was made from."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from .errors import ConfigError, OutputError
+from .formats.files import model_files
+from .options import CompileOptions
+
+
+def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
+    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules and pipeline given.
+
+    Args:
+        out: the bundle as the user spelled it, which is how the makefile spells its target.
+
+    Raises:
+        ConfigError: a name cannot be written in a makefile.
+        OutputError: the file cannot be written.
+    """
+    extra = [*options.rules, *([options.pipeline] if options.pipeline else [])]
+    target = out.rstrip("/") or out
+    path = Path(f"{target}.d")
+    text = rule(target, [*map(str, model_files(model)), *map(str, extra)])
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {path}: {error.strerror or error}", "check the rights") from error
+    return path
+
+
+def rule(target: str, files: Iterable[str]) -> str:
+    """A rule, and an empty one for each file, so that make goes on when one is gone.
+
+    >>> print(rule("a b.tsc", ["m.onnx"]), end="")
+    a\\\\ b.tsc: \\\\
+      m.onnx
+    m.onnx:
+    """
+    names = [_escaped(name) for name in dict.fromkeys(files)]
+    return f"{_escaped(target)}: \\\n  " + " \\\n  ".join(names) + "\n" + "".join(f"{name}:\n" for name in names)
+
+
+def _escaped(name: str) -> str:
+    """A file name as make reads it: https://www.gnu.org/software/make/manual/html_node/Rule-Syntax.html."""
+    if any(c in name for c in "\n\r\t") or name.endswith("\\"):
+        raise ConfigError(f"the file name {name!r} cannot be written in a makefile", "rename it, or leave --MD out")
+    for character, spelled in (("$", "$$"), ("#", "\\#"), (" ", "\\ "), (":", "\\:"), ("%", "\\%")):
+        name = name.replace(character, spelled)
+    return name

@@ -1,0 +1,236 @@
+"""Arrays for a run: read from files, drawn at random, written back. Needs the runtime only, not the compiler."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ConfigError, OutputError, RunError, did_you_mean
+from .runtime import TensorSpec
+
+Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
+
+FLAGS = 2  # integers are drawn below this unless more is known: masks and token types take 0 and 1
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,100}\Z")
+
+
+def parse_dims(words: Iterable[str]) -> dict[str, int]:
+    """Sizes of symbolic dimensions from ``batch=2,seq=64``.
+
+    Raises:
+        ConfigError: for anything else.
+
+    >>> parse_dims(["batch=2,seq=64"])
+    {'batch': 2, 'seq': 64}
+    """
+    found: dict[str, int] = {}
+    for part in (p for word in words for p in word.split(",") if p):
+        name, equals, size = part.rpartition("=")
+        if not equals or not name or not (size.isascii() and size.isdecimal()):
+            raise ConfigError(f"{part!r} is no dimension", "write --dims batch=2,seq=64")
+        found[name] = int(size)
+    return found
+
+
+def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec]) -> Arrays:
+    """Inputs from files.
+
+    Args:
+        words: ``NAME=x.npy``, ``NAME=all.npz:KEY``, or ``all.npz``, whose keys are the names.
+        specs: the model's inputs; a file without a name belongs to the only input there is.
+
+    Raises:
+        RunError: a file cannot be read, or holds something else.
+    """
+    found: Arrays = {}
+    names = [spec.name for spec in specs]
+    for word in words:
+        # A name may hold "=", so the known ones are tried first.
+        name = next((n for n in names if word.startswith(f"{n}=")), None)
+        file = word[len(name) + 1 :] if name is not None else word
+        if name is None and "=" in word and not Path(word).exists():
+            name, _, file = word.partition("=")
+            raise RunError(f"there is no input {name!r}{did_you_mean(name, names)}", f"the inputs are {names}")
+        found.update(_read(name, file, names))
+    return found
+
+
+def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
+    path, key = file, ""
+    if not Path(file).exists() and ".npz:" in file:
+        path, _, key = file.rpartition(".npz:")
+        path += ".npz"
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            if name is None and len(names) != 1:
+                raise RunError(f"{path}: which input is it?", f"write NAME={path}; the inputs are {names}")
+            return {name if name is not None else names[0]: loaded}
+        with loaded:
+            if name is None:
+                return {k: loaded[k] for k in loaded.files if k in names}
+            if key or len(loaded.files) == 1:
+                return {name: loaded[key or loaded.files[0]]}
+            return {name: loaded[name]}
+    except KeyError as error:
+        raise RunError(f"{path} holds no array {error.args[0]!r}", f"write NAME={path}:KEY") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(f"{path} cannot be read as .npy or .npz: {reason}") from error
+
+
+def symbols_of(specs: Sequence[TensorSpec]) -> list[str]:
+    """Names of the symbolic dimensions of a model's inputs."""
+    from .expr import dims_of, parse_dim
+
+    found = [parse_dim(d) for spec in specs for d in spec.shape if isinstance(d, str)]
+    return dims_of(*found)
+
+
+def random_inputs(
+    specs: Sequence[TensorSpec],
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+    default: int = 1,
+    limits: Mapping[str, int] | None = None,
+) -> Arrays:
+    """Inputs drawn from a seed: floats from a normal distribution, integers from 0 to a limit.
+
+    Args:
+        dims: sizes of symbolic dimensions.
+        default: size of the others.
+        limits: input name to the number that its integers stay below; 2 where unknown.
+
+    Raises:
+        ConfigError: `dims` names a dimension that the model does not have.
+        RunError: an input would not fit in memory.
+    """
+    known = _bind(symbols_of(specs), dims or {}, default)
+    generator = np.random.default_rng(seed)
+    return {s.name: _draw(s, shape_at(s, known), generator, (limits or {}).get(s.name, FLAGS)) for s in specs}
+
+
+def _bind(symbols: Sequence[str], dims: Mapping[str, int], default: int) -> dict[str, int]:
+    for name in dims:
+        if name not in symbols:
+            hint = did_you_mean(name, list(symbols)) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
+            raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
+    return {name: dims.get(name, default) for name in symbols}
+
+
+def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a tensor at sizes of the symbolic dimensions."""
+    from .expr import as_int, const, dim, parse_dim, substitute
+
+    known = {dim(name): const(size) for name, size in dims.items()}
+    sizes = [d if isinstance(d, int) else as_int(substitute(parse_dim(d), known)) for d in spec.shape]
+    if any(size is None or size < 0 for size in sizes):
+        raise RunError(f"the shape {list(spec.shape)} of {spec.name!r} has no size here", "give sizes with --dims")
+    return tuple(size for size in sizes if size is not None)
+
+
+def _draw(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, limit: int) -> Array:
+    dtype = spec.numpy
+    try:
+        if dtype.kind == "b":
+            return generator.integers(0, 2, shape).astype(bool)
+        if dtype.kind in "iu":
+            return generator.integers(0, min(limit, np.iinfo(dtype).max), shape).astype(dtype)
+        return generator.standard_normal(shape, dtype=np.float32).astype(dtype, copy=False)
+    except (MemoryError, ValueError) as error:
+        raise RunError(f"no memory for input {spec.name!r} of shape {list(shape)}") from error
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is in an array, without its elements: NaN left out of the bounds and counted apart."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    low: float | None
+    high: float | None
+    mean: float | None
+    nans: int
+
+
+def ranges(arrays: Mapping[str, Array]) -> list[Range]:
+    """Type, shape and range of arrays."""
+    return [_range(name, array) for name, array in arrays.items()]
+
+
+def _range(name: str, array: Array) -> Range:
+    wide = array.astype(np.float64) if array.dtype.kind != "c" else np.abs(array)
+    real = wide[~np.isnan(wide)]
+    nans = int(wide.size - real.size)
+    if not real.size:
+        return Range(name, array.dtype.name, array.shape, None, None, None, nans)
+    low, high, mean = float(real.min()), float(real.max()), float(real.mean())
+    return Range(name, array.dtype.name, array.shape, low, high, mean, nans)
+
+
+def write_outputs(target: str, arrays: Mapping[str, Array]) -> list[Path]:
+    """Writes arrays to one .npz file, or to a folder as a .npy file each.
+
+    An output's name becomes a file's or an entry's only where it is harmless; otherwise its number does.
+
+    Returns:
+        The files.
+
+    Raises:
+        OutputError: a file cannot be written; files are written beside their place and renamed.
+    """
+    try:
+        if target.endswith(".npz"):
+            return [_replace(Path(target), lambda part: _write_npz(part, arrays))]
+        folder = Path(target)
+        folder.mkdir(parents=True, exist_ok=True)
+        return [
+            _replace(folder / f"{_file_name(name, k)}.npy", lambda part, a=array: _write_npy(part, a))
+            for k, (name, array) in enumerate(arrays.items())
+        ]
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror or error}", "name another place") from error
+
+
+def _file_name(name: str, number: int) -> str:
+    return name if _SAFE_NAME.match(name) else f"output_{number}"
+
+
+def _entry_name(name: str, number: int) -> str:
+    """A name inside an archive: it may hold slashes, but must stay inside when somebody unpacks it."""
+    parts = name.split("/")
+    harmless = name.isprintable() and "\\" not in name and len(name) <= 200 and ".." not in parts
+    return name if harmless and name and not name.startswith("/") else f"output_{number}"
+
+
+def _replace(path: Path, write: Any) -> Path:
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _write_npy(path: Path, array: Array) -> None:
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+
+
+def _write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    # Not np.savez: it takes names as keywords, so that a tensor called "file" would not survive.
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for k, (name, array) in enumerate(arrays.items()):
+            with archive.open(f"{_entry_name(name, k)}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)

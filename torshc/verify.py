@@ -1,0 +1,232 @@
+"""Comparing a bundle with a reference: onnx's own evaluator, ONNX Runtime, or given outputs.
+
+The error of an output is max|a-b| / max|b|, b being the reference: one figure that is the same for all of a tensor's
+elements and does not blow up where b passes through 0. NaN and infinities must stand at the same places.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import ConfigError, RunError, UnsupportedError
+from .expr import as_int
+from .feeds import Array, Arrays, random_inputs, read_inputs, symbols_of
+from .graph import Graph, Value
+from .options import CompileOptions
+from .runtime import Model, TensorSpec, load
+
+RTOL = 1e-4
+REFERENCES = ("reference", "ort")
+# Sizes for symbolic dimensions that nobody gave: different, so that mixed-up dimensions are noticed.
+_SIZES = (2, 3, 5, 7, 11, 13)
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """An output: its error, or in ``problem`` why it cannot be compared; ``ok`` when within the tolerance."""
+
+    name: str
+    shape: tuple[int, ...]
+    error: float
+    problem: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome: what it was compared with, at which sizes, and each output."""
+
+    against: str
+    rtol: float
+    dims: Mapping[str, int]
+    outputs: tuple[OutputCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(o.ok for o in self.outputs)
+
+
+def verify_model(
+    path: str | Path, options: CompileOptions, against: str = "reference", observer: Any = None, **how: Any
+) -> Verdict:
+    """Compiles a model to a temporary bundle and compares it; further arguments as :func:`verify_bundle`."""
+    from .compiler import compile_model
+
+    with tempfile.TemporaryDirectory(prefix="torshc-verify-") as folder:
+        bundle = Path(folder) / "model.tsc"
+        done = compile_model(path, bundle, options, observer)
+        return verify_bundle(path, bundle, against, graph=done.graph, shapes=options.shapes, **how)
+
+
+def verify_bundle(
+    path: str | Path,
+    bundle: str | Path,
+    against: str = "reference",
+    *,
+    graph: Graph | None = None,
+    shapes: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+    inputs: Sequence[str] = (),
+    seed: int = 0,
+    rtol: float = RTOL,
+    threads: int = 1,
+) -> Verdict:
+    """Compares a bundle with a reference on random inputs.
+
+    Args:
+        path: the model that it was made from.
+        bundle: its folder.
+        against: "reference", "ort", or a .npz file of outputs by name.
+        graph: the optimised graph; tells how large indices may be.
+        shapes: pins that the bundle was compiled with.
+        dims: sizes of symbolic dimensions; small different ones where left out.
+        inputs: files of inputs, as :func:`torshc.feeds.read_inputs` takes them; the rest is random.
+        rtol: largest error.
+
+    Raises:
+        TorshcError: a member of the family, by cause.
+    """
+    if against not in REFERENCES and not against.endswith(".npz"):
+        raise ConfigError(f"--against {against!r}", "one of reference, ort, or a .npz file of outputs")
+    with load(bundle, max(threads, 1)) as model:
+        sizes = {**_default_sizes(model.inputs), **(dims or {})}
+        feeds = random_inputs(model.inputs, sizes, seed, limits=index_limits(graph) if graph else None)
+        feeds |= read_inputs(inputs, model.inputs)
+        got = model.run(feeds)
+        wanted = _expected(Path(path), against, model, feeds, shapes or {})
+    checks = tuple(compare(name, array, wanted.get(name), rtol) for name, array in got.items())
+    return Verdict(against, rtol, sizes, checks)
+
+
+def _default_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
+    return {name: _SIZES[min(k, len(_SIZES) - 1)] for k, name in enumerate(symbols_of(specs))}
+
+
+def index_limits(graph: Graph) -> dict[str, int]:
+    """For each integer input that indexes a table, directly or through other operators, the smallest table's size."""
+    limits: dict[str, int] = {}
+    for node in graph.nodes:
+        if not node.op.name.startswith("Gather") or len(node.operands) < 2:
+            continue
+        table, index = node.operands[:2]
+        along = getattr(node.op, "axis", 0)
+        size = as_int(table.shape[along]) if table.shape else None
+        for name in _integer_inputs(index, graph) if size else ():
+            limits[name] = min(limits.get(name, size or 1), size or 1)
+    return limits
+
+
+def _integer_inputs(value: Value, graph: Graph) -> list[str]:
+    found: list[str] = []
+    pending, seen = [value], set()
+    while pending:
+        v = pending.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        if v.producer is not None:
+            pending.extend(v.producer.operands)
+        elif v.const is None and v.dtype.is_int and v in graph.inputs:
+            found.append(v.name)
+    return found
+
+
+def compare(name: str, got: Array, wanted: Array | None, rtol: float = RTOL) -> OutputCheck:
+    """Compares an output with the reference's."""
+
+    def problem(text: str) -> OutputCheck:
+        return OutputCheck(name, got.shape, float("inf"), text, False)
+
+    if wanted is None:
+        return problem("the reference has no such output")
+    if got.shape != wanted.shape:
+        return problem(f"its shape is {list(got.shape)}, the reference's {list(wanted.shape)}")
+    if got.dtype != wanted.dtype:
+        return problem(f"its type is {got.dtype}, the reference's {wanted.dtype}")
+    a, b = got.astype(np.float64), wanted.astype(np.float64)
+    if not np.array_equal(np.isnan(a), np.isnan(b)):
+        return problem("NaN stands at other places")
+    infinite = np.isinf(b)
+    if not np.array_equal(infinite, np.isinf(a)) or not np.array_equal(a[infinite], b[infinite]):
+        return problem("infinities stand at other places")
+    finite = np.isfinite(b)
+    error = relative_error(a[finite], b[finite])
+    return OutputCheck(name, got.shape, error, "", error <= rtol)
+
+
+def relative_error(a: Array, b: Array) -> float:
+    """max|a-b| / max|b|, and max|a-b| where b is all 0; 0 for empty arrays.
+
+    >>> relative_error(np.array([1.0, 2.5]), np.array([1.0, 2.0]))
+    0.25
+    """
+    if not a.size:
+        return 0.0
+    return float(np.max(np.abs(a - b)) / (np.max(np.abs(b)) or 1.0))
+
+
+def _expected(path: Path, against: str, model: Model, feeds: Arrays, shapes: Mapping[str, Any]) -> Arrays:
+    names = [spec.name for spec in model.outputs]
+    if against == "ort":
+        return _ort(path, names, feeds)
+    if against == "reference":
+        return _reference(path, names, feeds)
+    return read_inputs([against], model.outputs)
+
+
+def _reference(path: Path, names: Sequence[str], feeds: Arrays) -> Arrays:
+    """onnx's reference evaluator; a JSON graph is evaluated operator by operator, from their definitions."""
+    from .formats import load_graph
+    from .formats.files import onnx_proto
+
+    proto = onnx_proto(path)
+    if proto is None:
+        from .passes.interpret import run_graph
+
+        graph = load_graph(path, {name: array.shape for name, array in feeds.items()})
+        found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs})
+        return dict(zip(graph.output_names, found, strict=True))
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        with np.errstate(all="ignore"):
+            evaluator = ReferenceEvaluator(proto)
+            return dict(zip(names, map(np.asarray, evaluator.run(names, feeds)), strict=True))
+    except Exception as error:  # onnx raises what comes; a fault of the reference is not one of the bundle
+        raise RunError(
+            f"onnx's reference evaluator failed: {type(error).__name__}: {error}",
+            "compare with --against ort, or give other sizes with --dims",
+        ) from error
+
+
+def ort_session(path: Path, threads: int = 1) -> Any:
+    """An ONNX Runtime session on the CPU.
+
+    Raises:
+        ConfigError: ONNX Runtime is not installed.
+        UnsupportedError: it cannot open the model.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ConfigError("ONNX Runtime is not installed", "pip install onnxruntime") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions share no public base
+        raise UnsupportedError([f"ONNX Runtime cannot open {path}: {error}"]) from error
+
+
+def _ort(path: Path, names: Sequence[str], feeds: Arrays) -> Arrays:
+    session = ort_session(path)
+    try:
+        return dict(zip(names, map(np.asarray, session.run(list(names), feeds)), strict=True))
+    except Exception as error:  # as above
+        raise RunError(f"ONNX Runtime failed: {error}", "give other sizes with --dims") from error
