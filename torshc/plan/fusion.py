@@ -99,6 +99,8 @@ class Fuser:
             return "template"
         if source.anchor is not None and own.anchor is not None:
             return "template"
+        if own.anchor is not None and self._anchor_reads(own, source):
+            return "cycle"
         if len(source.nodes) + len(own.nodes) > self.limits.size:
             return "size"
         reason = self._fits(node, value, base, chain, source, own)
@@ -177,10 +179,25 @@ class Fuser:
     def _outside_readers(self, value: Value, own: Group) -> list[Node]:
         return [n for n in self.graph.nodes if value in n.operands and self.group_of.get(n) is not own]
 
+    def _anchor_reads(self, own: Group, source: Group) -> bool:
+        """Whether the heavy node of a group reads what `source` makes, through views; that must stay before it."""
+        assert own.anchor is not None
+        return any(b.producer in source.nodes for v in own.anchor.operands for b in self._bases(v))
+
+    def _bases(self, value: Value) -> Iterator[Value]:
+        """The values that are no views behind a value."""
+        pending = [value]
+        while pending:
+            v = pending.pop()
+            if v.producer is not None and is_view(v.producer):
+                pending.extend(v.producer.operands)
+            else:
+                yield v
+
     def _would_cycle(self, source: Group, own: Group) -> bool:
         """Whether another group stands between the two: it reads the source and the own group reads it."""
         first = min(self.position[n] for n in source.nodes)
-        seen: set[Group | int] = set()
+        seen: set[int] = set()
         pending = [g for g in self._feeders(own) if g is not source]
         while pending:
             group = pending.pop()

@@ -1,0 +1,141 @@
+"""Groups and the reasons of their boundaries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torshc.expr import F32, const, dim
+from torshc.graph import Builder, Graph, TensorType, Value
+from torshc.ops.base import REGISTRY, Op
+from torshc.plan.fusion import Limits
+from torshc.plan.place import Plan, make_plan
+
+
+def graph_of(*shapes: tuple[object, ...]) -> tuple[Graph, Builder, list[Value]]:
+    graph = Graph()
+    for k, shape in enumerate(shapes):
+        dims = tuple(dim(d) if isinstance(d, str) else const(int(str(d))) for d in shape)
+        graph.inputs.append(graph.new_value(TensorType(F32, dims), f"x{k}"))
+    return graph, Builder(graph), graph.inputs
+
+
+def op(name: str, domain: str = "", **attributes: object) -> Op:
+    return REGISTRY[domain, name](**attributes)
+
+
+def finish(graph: Graph, *outputs: Value, **limits: object) -> Plan:
+    graph.outputs = list(outputs)
+    graph.output_names = [f"y{k}" for k in range(len(outputs))]
+    return make_plan(graph, Limits(**limits))  # type: ignore[arg-type]
+
+
+def shown(plan: Plan) -> list[str]:
+    return ["+".join(n.op.name for n in g.nodes) for g in plan.groups]
+
+
+def test_a_chain_is_one_group() -> None:
+    graph, b, (x,) = graph_of(("n", 7))
+    y = b.one(op("Relu"), b.one(op("Abs"), b.one(op("Neg"), x)))
+    assert shown(finish(graph, y)) == ["Neg+Abs+Relu"]
+
+
+def test_without_fusion_every_node_is_a_launch() -> None:
+    graph, b, (x,) = graph_of(("n", 7))
+    y = b.one(op("Relu"), b.one(op("Transpose", perm=(1, 0)), b.one(op("Neg"), x)))
+    assert shown(finish(graph, y, strategy="none")) == ["Neg", "Transpose", "Relu"]
+
+
+def test_a_diamond_with_two_outputs_is_one_group() -> None:
+    graph, b, (x, z) = graph_of((4, 7), (4, 7))
+    a = b.one(op("Exp"), x)
+    left, right = b.one(op("Add"), a, z), b.one(op("Mul"), a, z)
+    plan = finish(graph, b.one(op("Sub"), left, right), a)
+    assert len(plan.groups) == 1 and len(plan.groups[0].outputs) == 2
+
+
+def test_softmax_is_one_row_group_with_what_stands_around_it() -> None:
+    graph, b, (x,) = graph_of((4, 33))
+    x = b.one(op("Tanh"), x)
+    m = b.one(op("ReduceMax", axes=(1,)), x)
+    e = b.one(op("Exp"), b.one(op("Sub"), x, m))
+    y = b.one(op("Relu"), b.one(op("Div"), e, b.one(op("ReduceSum", axes=(1,)), e)))
+    plan = finish(graph, y)
+    assert [g.kind for g in plan.groups] == ["row"]
+
+
+def test_reductions_over_other_axes_say_so() -> None:
+    graph, b, (x,) = graph_of((4, 33))
+    rows = b.one(op("Sub"), x, b.one(op("ReduceMax", axes=(1,)), x))
+    plan = finish(graph, b.one(op("ReduceSum", axes=(0,)), rows))
+    assert len(plan.groups) == 2 and {x.reason for x in plan.boundaries} == {"axes"}
+
+
+def test_a_product_takes_what_follows_and_not_another_product() -> None:
+    graph, b, (x, r) = graph_of((4, 33), (4, 33))
+    w = graph.constant(np.ones((33, 33), np.float32))
+    first = b.one(op("Add"), b.one(op("MatMul"), x, w), r)
+    plan = finish(graph, b.one(op("Relu"), b.one(op("MatMul"), first, w)))
+    assert shown(plan) == ["MatMul+Add", "MatMul+Relu"] and plan.boundaries[0].reason == "template"
+
+
+def test_what_a_product_reads_is_not_computed_after_it() -> None:
+    graph, b, (x,) = graph_of((8, 8))
+    w = graph.constant(np.ones((8, 8), np.float32))
+    e = b.one(op("Exp"), x)
+    plan = finish(graph, b.one(op("Add"), b.one(op("MatMul"), e, w), e))
+    assert shown(plan) == ["Exp", "MatMul+Add"] and {x.reason for x in plan.boundaries} == {"template", "cycle"}
+
+
+def test_joining_that_would_make_a_cycle_is_refused() -> None:
+    graph, b, (x,) = graph_of((8, 8))
+    first = b.one(op("Exp"), x)
+    columns = b.one(op("ReduceMax", axes=(0,)), first)
+    both = b.one(op("Mul"), first, b.one(op("ReduceSum", axes=(1,)), b.one(op("Add"), first, columns)))
+    plan = finish(graph, both)
+    made: set[Value] = set()
+    for g in plan.groups:
+        assert all(v in made or v in graph.inputs or v.const is not None for v in g.reads)
+        made.update(g.outputs)
+
+
+def test_the_size_limit_holds() -> None:
+    graph, b, (x,) = graph_of((8, 8))
+    for _ in range(10):
+        x = b.one(op("Exp"), x)
+    plan = finish(graph, x, size=4)
+    assert [len(g.nodes) for g in plan.groups] == [4, 4, 2] and {b.reason for b in plan.boundaries} == {"size"}
+
+
+def test_views_are_read_through_by_every_reader() -> None:
+    graph, b, (x,) = graph_of((4, 6))
+    t = b.one(op("Transpose", perm=(1, 0)), x)
+    plan = finish(graph, b.one(op("Exp"), t), b.one(op("ReduceSum", axes=(0,)), t))
+    assert all(g.folded == [t.producer] for g in plan.groups) and len(plan.groups) == 2
+
+
+def test_a_reshape_between_kernels_is_an_alias() -> None:
+    graph, b, (x,) = graph_of((4, 6))
+    w = graph.constant(np.ones((12, 5), np.float32))
+    flat = b.one(op("Reshape", shape=(const(2), const(12))), b.one(op("Exp"), x))
+    plan = finish(graph, b.one(op("MatMul"), flat, w))
+    assert shown(plan) == ["Exp", "MatMul"]
+
+
+def test_operands_of_a_concatenation_are_stored_in_place() -> None:
+    graph, b, (x, z) = graph_of((4, 6), (4, 6))
+    w = graph.constant(np.ones((12, 5), np.float32))
+    parts = [b.one(op("Exp"), x), b.one(op("Neg"), z)]
+    plan = finish(graph, b.one(op("MatMul"), b.one(op("Concat", axis=1), *parts), w))
+    assert shown(plan) == ["Exp", "Neg", "MatMul"]
+    assert [plan.storage[v].offset for v in parts] == [const(0), const(6)]
+    assert len({plan.storage[v].root for v in parts}) == 1
+
+
+@pytest.mark.parametrize("source", ["input", "twice"])
+def test_outputs_that_are_no_result_of_their_own_are_copied(source: str) -> None:
+    graph, b, (x,) = graph_of((4, 6))
+    y = x if source == "input" else b.one(op("Exp"), x)
+    plan = finish(graph, y, y)
+    assert len({*graph.outputs}) == 2 and all(v.producer is not None for v in graph.outputs)
+    assert sum("Identity" in s for s in shown(plan)) >= 1
