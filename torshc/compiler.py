@@ -45,6 +45,14 @@ class Unit:
     kernels: tuple[Kernel, ...]
     symbols: tuple[str, ...]
 
+    @property
+    def fallback(self) -> str:
+        """Why a heavy node runs as a plain loop nest, or empty: no template of its kind takes it as it is."""
+        anchor = self.group.anchor
+        if anchor is None or any(k.kind not in ("nest", "row") for k in self.kernels):
+            return ""
+        return f"{anchor.describe()} of {anchor.output.type!r} runs as a plain loop nest"
+
 
 @dataclass(frozen=True)
 class Compilation:
@@ -166,6 +174,7 @@ def compile_model(
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
+    compiler = None if options.emit == "source" else find_compiler(options.cc or None)
     compilation = prepare(source, options, observer)
     clock = Clock(observer)
     clock.seconds = compilation.seconds
@@ -183,23 +192,30 @@ def compile_model(
         commented = {**_commented(compilation), **host_sources}
         headers = {**_headers(), **host_headers}
         embedded = options.embed_weights and weights.bytes > 0
-        if options.emit == "source":
+        if compiler is None:
             bundle.add_sources({**commented, **headers})
             library = ""
             tools: tuple[ToolInfo, ...] = ()
         else:
-            compiler = find_compiler(options.cc or None)
             flags = compile_flags(compilation, compiler)
             with clock.stage("compile"), work_folder(options.workdir, options.keep_intermediates) as folder:
                 cache = Cache(cache_folder() if options.cache else None)
-                jobs = options.jobs or os.cpu_count() or 1
                 objects = build_objects(
-                    {**compilation.sources, **host_sources}, headers, compiler, flags, cache, jobs, folder
+                    {**compilation.sources, **host_sources},
+                    headers,
+                    compiler,
+                    flags,
+                    cache,
+                    options.workers,
+                    folder,
+                    lambda done, total, _: observer(f"compile {done}/{total}", 0.0) if observer else None,
                 )
                 clock.seconds["compiled"] = float(sum(not o.cached for o in objects))
+                if options.emit == "objects":
+                    bundle.add_objects([folder / o.path for o in objects])
                 built = link_library(compiler, objects, folder, bundle.weights if embedded else None)
                 library = bundle.add_library(built, embedded)
-            if options.keep_intermediates:
+            if options.keep_intermediates or options.emit == "objects":
                 bundle.add_sources({**commented, **headers})
             tools = (ToolInfo(compiler.name, compiler.version, tuple(flags)),)
         bundle.add_text("model.h", host_headers["model.h"])
@@ -283,7 +299,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         passes=tuple(r.name for r in c.records),
         kernels=tuple(kernels.values()),
         steps=tuple(steps),
-        fallbacks=(),
+        fallbacks=tuple(u.fallback for u in c.units if u.fallback),
         arena_bytes=_size(c.arena_bytes),
         weights=weights,
         library_sha256=library,

@@ -6,6 +6,7 @@ out.tsc/
     weights.bin     its weights, unless embedded or none
     manifest.json   what it is
     src/            the generated sources, on request
+    obj/            the objects, on request
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from .weights import WeightsInfo, write_weights
 HEADER = "model.h"
 WEIGHTS = "weights.bin"
 SOURCES = "src"
+OBJECTS = "obj"
 # A library addresses its data relative to its code, 31 bits far.
 EMBED_MAX = 1 << 30
-_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, FILE}
+_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, FILE}
 _MANIFEST_MAX = 256 << 20
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -174,6 +176,14 @@ class BundleWriter:
             (self.folder / SOURCES).mkdir()
         for name, text in texts.items():
             self.add_text(f"{SOURCES}/{name}", text)
+
+    def add_objects(self, paths: Iterable[Path]) -> None:
+        """Copies object files to ``obj/``."""
+        target = self.folder / OBJECTS
+        with _writing(target):
+            target.mkdir()
+            for path in paths:
+                shutil.copyfile(path, target / path.name)
 
     def commit(self, manifest: Manifest) -> Path:
         """Writes the manifest and puts the bundle at its place, in one step.
