@@ -261,8 +261,12 @@ class OneHot(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        depth = source.dims(1, "the depth of OneHot")
-        if depth is None or len(depth) != 1:
+        given = source.required(1)
+        # The depth may be of any number type; only integers are followed symbolically.
+        depth = given.data if given.const is None else tuple(const(int(v)) for v in given.const.reshape(-1))
+        if depth is None:
+            raise Unsupported("the depth of OneHot is known only at run time")
+        if len(depth) != 1:
             raise ModelError("the depth of OneHot is no scalar")
         axis = int(source.attribute("axis", -1))
         source.fields(cls)

@@ -61,6 +61,8 @@ class Reduce(Op):
                     index.append(next(outer))
             return self.term(read(0, tuple(index)))
 
+        if not extents:  # each element is a sum of one
+            return Nest(lambda at, _, read: self.last(self.term(read(0, at)), count))
         return Nest(body, extents, self.combine, lambda total, at, read: self.last(total, count))
 
     @classmethod
@@ -69,10 +71,8 @@ class Reduce(Op):
         axes = source.axes()
         keepdims = bool(source.attribute("keepdims", 1))
         noop = source.attribute("noop_with_empty_axes", 0)
-        if not axes and noop:
-            return [x]
         rank = x.type.rank
-        chosen = tuple(sorted({axis_of(a, rank) for a in axes})) if axes else tuple(range(rank))
+        chosen = tuple(sorted({axis_of(a, rank) for a in axes})) if axes else () if noop else tuple(range(rank))
         source.fields(cls)
         return source.emit(cls(axes=chosen, keepdims=keepdims), [x])
 

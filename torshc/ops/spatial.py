@@ -148,8 +148,8 @@ def source_coordinate(transform: str, a: Axis, i: Expr, size: Expr) -> tuple[Exp
     middle = (i * 2 + 1) * a.down - a.up
     if transform == "half_pixel_symmetric":
         middle = middle + size * a.up - a.size * a.down
-    if transform == "pytorch_half_pixel" and as_int(a.size) == 1:
-        return const(-1), const(2)
+    if transform == "pytorch_half_pixel":
+        middle = select(call("gt", a.size, 1), middle, const(0))
     return middle, a.up * 2
 
 
