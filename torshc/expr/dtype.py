@@ -43,7 +43,8 @@ class DType:
         if self is BF16:
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
         dtype: np.dtype[Any] = np.dtype(_NUMPY[self.name])
         return dtype
 

@@ -18,6 +18,7 @@ from .axes import join_axes, make_axes
 from .base import Buffer, Kernel, Store
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
+SHORT = 8  # a reduction axis below this is no axis for vectors
 KEEP_COST = 8  # a value this dear is kept in the row's scratch rather than computed again
 
 
@@ -329,7 +330,7 @@ def _finish_row(
     levels = [[Accumulator(a.name, a.combine, next(parts), next(parts)) for a in x] for x in levels]
     element = [Store(s.buffer, next(parts), next(parts)) for s in element]
     row = [Store(s.buffer, next(parts), next(parts)) for s in row]
-    across = bool(reduce) and _runs_along(reduce[-1], axes, levels, element)
+    across = bool(reduce) and _runs_along(reduce[-1], axes, levels, element, rows.windowed)
     reduce, axes = reduce or [axis("r0", 1)], axes or [axis("i0", 1)]
     stages, element, kept = (
         _keep(levels, element, reduce) if across else ([Stage(tuple(x)) for x in levels], element, 0)
@@ -357,8 +358,13 @@ def _finish_row(
     )
 
 
-def _runs_along(lane: Expr, axes: list[Expr], levels: list[list[Accumulator]], element: list[Store]) -> bool:
-    """Whether vectors should run along the last reduction axis: loads step by 1 along it, or nothing else is there."""
+def _runs_along(
+    lane: Expr, axes: list[Expr], levels: list[list[Accumulator]], element: list[Store], windowed: bool
+) -> bool:
+    """Whether vectors run along the last reduction axis: loads step by 1 along it, or nothing else is there."""
+    length = as_int(lane.args[0])
+    if axes and (windowed or (length is not None and length < SHORT and not element)):
+        return False
     from ..expr.affine import split_axis
 
     def votes(a: Expr) -> int:

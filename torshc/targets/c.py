@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from .. import resources
-from ..expr import DType, Expr, dims_of
+from ..expr import DType, Expr, as_int, const, dims_of
 from ..kernels.base import Kernel, Store
 from ..kernels.nest import Accumulator
 from .vector import CTYPES, Block, Names, literal, scalar, vector_type
@@ -61,12 +61,28 @@ class Printer:
     def extent(self, axis: Expr) -> str:
         return self.scalar(axis.args[0])
 
+    def factor(self, axis: Expr) -> str:
+        """The extent of an axis as an operand of a division."""
+        return scalar(axis.args[0], self._axes, self.dim_names, self.kernel.buffers)
+
+    def points(self, axes: Sequence[Expr]) -> str:
+        """Number of points of a range of axes."""
+        total = const(1)
+        for a in axes:
+            total = total * a.args[0]
+        return self.scalar(total)
+
     def scalar(self, e: Expr | int) -> str:
         """An index or size as a C expression."""
         if isinstance(e, int):
             return str(e)
         text = scalar(e, self._axes, self.dim_names, self.kernel.buffers)
         return text[1:-1] if text.startswith("(") and _matched(text) else text
+
+    def at_least(self, e: Expr, size: int) -> bool:
+        """Whether a size may reach `size`: false only when it is known to be smaller."""
+        known = as_int(e)
+        return known is None or known >= size
 
     def type(self, dtype: DType) -> str:
         return vector_type(dtype)
@@ -85,6 +101,8 @@ class Printer:
     ) -> str:
         """Statements of stores over one block of lanes (a partial one with `count` valid lanes)."""
         block = self._block(lane, count, accs, lanes)
+        stores = list(stores)
+        block.expect(*(s.value for s in stores))
         for s in stores:
             block.store(s)
         return _indented(block.lines, indent)
@@ -94,6 +112,7 @@ class Printer:
     ) -> str:
         """Statements that add one block to the accumulators of a stage, and keep what later stages need."""
         block = self._block(lane, count, accs)
+        block.expect(*(a.term for a in stage.accumulators), *(k.value for k in stage.keeps))
         for keep in stage.keeps:
             position = self.row_position()
             value = block.emit(keep.value)
@@ -109,8 +128,6 @@ class Printer:
 
     def row_position(self) -> str:
         """Position in a scratch row at the first lane of the block."""
-        from ..expr import const
-
         position = const(0)
         for r in self.kernel.reduce:  # type: ignore[attr-defined]
             position = position * r.args[0] + r
@@ -145,6 +162,7 @@ class Printer:
     ) -> str:
         """Statements that define vector `name` as an expression."""
         block = self._block(lane, count, accs, prefix=f"{name}_")
+        block.expect(e)
         text = block.emit(e)
         block.lines.append(f"const {vector_type(e.dtype)} {name} = {text};")
         return _indented(block.lines, indent)

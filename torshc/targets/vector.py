@@ -23,6 +23,7 @@ CTYPES = {
     "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t",
     "bool": "uint8_t",
 }  # fmt: skip
+INLINE = 60  # characters; a longer value has a name even when it is read once
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -139,6 +140,7 @@ class Block:
         self.lines: list[str] = []
         self._memo: list[dict[Expr, str]] = [{}]
         self._masks: list[str] = []
+        self._uses: dict[Expr, int] = {}
         self._depth = 0
         self._next = 0
 
@@ -166,9 +168,16 @@ class Block:
                 return scope[e]
         text = self._text(e)
         if e.op not in ("const", "acc") and not text.isidentifier():
-            text = self._declare(e.dtype, text)
+            once = self._uses.get(e, 2) == 1 and len(text) < INLINE
+            text = (f"({text})" if e.op in _OPERATORS else text) if once else self._declare(e.dtype, text)
         self._memo[-1][e] = text
         return text
+
+    def expect(self, *roots: Expr) -> None:
+        """Announce what will be emitted, so that values with one reader are written where they are read."""
+        for e in walk(*roots):
+            for a in e.args if e.op not in ("select", "axis") else (*e.args, *e.args):
+                self._uses[a] = self._uses.get(a, 0) + 1
 
     def index(self, e: Expr) -> str:
         """An index at the first lane of the block, as a scalar; to be added to a pointer, or within brackets."""
