@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
-from .feeds import Arrays, random_inputs, read_inputs, symbols_of
+from .feeds import Arrays, make_inputs
 from .options import CompileOptions
 from .runtime import Model, load
 from .runtime.model import StepStats
@@ -92,14 +92,14 @@ def bench_model(
             say(f"-O{level}", 0.0)
             models[f"torshc -O{level}"], limits = _built(path, options, level, folder, threads, stack, observer)
         first = next(iter(models.values()))
-        sizes = {**dict.fromkeys(symbols_of(first.inputs), 1), **(dims or {})}
-        feeds = random_inputs(first.inputs, sizes, seed, limits=limits) | read_inputs(inputs, first.inputs)
+        made = make_inputs(first.inputs, inputs, dims, seed, limits=limits)
+        feeds = made.arrays
         calls: dict[str, Call] = {name: _caller(model, feeds) for name, model in models.items()}
         if "ort" in against:
             session = ort_session(Path(path), threads)
             calls["ONNX Runtime"] = lambda: session.run(None, feeds)
         times = paired(calls, rounds, seconds, say)
-        return Result(str(path), threads, sizes, figures(times), first.stats().steps)
+        return Result(str(path), threads, made.dims, figures(times), first.stats().steps)
 
 
 def _built(

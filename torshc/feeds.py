@@ -96,35 +96,54 @@ def symbols_of(specs: Sequence[TensorSpec]) -> list[str]:
     return dims_of(*found)
 
 
-def random_inputs(
+@dataclass(frozen=True)
+class Feeds:
+    """Inputs of a run: the arrays in the model's order, sizes of symbolic dimensions, names of what was drawn."""
+
+    arrays: Arrays
+    dims: Mapping[str, int]
+    random: tuple[str, ...]
+
+
+def make_inputs(
     specs: Sequence[TensorSpec],
+    files: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
-    default: int = 1,
+    defaults: Sequence[int] = (1,),
     limits: Mapping[str, int] | None = None,
-) -> Arrays:
-    """Inputs drawn from a seed: floats from a normal distribution, integers from 0 to a limit.
+) -> Feeds:
+    """Inputs from files, and the rest drawn from a seed: floats normally, integers evenly from 0 to a limit.
 
     Args:
-        dims: sizes of symbolic dimensions.
-        default: size of the others.
+        files: as :func:`read_inputs` takes them.
+        dims: sizes of symbolic dimensions; of the others, those that a file's array shows are taken from it.
+        defaults: sizes of what remains: the first symbol gets the first, and so on, the last standing for the rest.
         limits: input name to the number that its integers stay below; 2 where unknown.
 
     Raises:
         ConfigError: `dims` names a dimension that the model does not have.
-        RunError: an input would not fit in memory.
+        RunError: a file cannot be read, or an input would not fit in memory.
     """
-    known = _bind(symbols_of(specs), dims or {}, default)
-    generator = np.random.default_rng(seed)
-    return {s.name: _draw(s, shape_at(s, known), generator, (limits or {}).get(s.name, FLAGS)) for s in specs}
-
-
-def _bind(symbols: Sequence[str], dims: Mapping[str, int], default: int) -> dict[str, int]:
-    for name in dims:
+    given = read_inputs(files, specs)
+    symbols = symbols_of(specs)
+    for name in dims or {}:
         if name not in symbols:
-            hint = did_you_mean(name, list(symbols)) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
+            hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
-    return {name: dims.get(name, default) for name in symbols}
+    sizes = {name: defaults[min(k, len(defaults) - 1)] for k, name in enumerate(symbols)}
+    sizes |= {**_shown(specs, given), **(dims or {})}
+    generator = np.random.default_rng(seed)
+    drawn = [s for s in specs if s.name not in given]
+    arrays = {s.name: _draw(s, shape_at(s, sizes), generator, (limits or {}).get(s.name, FLAGS)) for s in drawn}
+    return Feeds({s.name: {**given, **arrays}[s.name] for s in specs}, sizes, tuple(arrays))
+
+
+def _shown(specs: Sequence[TensorSpec], given: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes of symbolic dimensions in arrays that are given."""
+    pairs = ((d, n) for s in specs if s.name in given for d, n in zip(s.shape, given[s.name].shape, strict=False))
+    known = set(symbols_of(specs))
+    return {d: n for d, n in pairs if isinstance(d, str) and d in known}
 
 
 def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from .errors import ConfigError, RunError, UnsupportedError
 from .expr import as_int
-from .feeds import Array, Arrays, random_inputs, read_inputs, symbols_of
+from .feeds import Array, Arrays, make_inputs, read_inputs
 from .graph import Graph, Value
 from .options import CompileOptions
-from .runtime import Model, TensorSpec, load
+from .runtime import Model, load
 
 RTOL = 1e-4
 REFERENCES = ("reference", "ort")
@@ -61,7 +61,7 @@ def verify_model(
     with tempfile.TemporaryDirectory(prefix="torshc-verify-") as folder:
         bundle = Path(folder) / "model.tsc"
         done = compile_model(path, bundle, options, observer)
-        return verify_bundle(path, bundle, against, graph=done.graph, shapes=options.shapes, **how)
+        return verify_bundle(path, bundle, against, graph=done.graph, **how)
 
 
 def verify_bundle(
@@ -70,7 +70,6 @@ def verify_bundle(
     against: str = "reference",
     *,
     graph: Graph | None = None,
-    shapes: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     inputs: Sequence[str] = (),
     seed: int = 0,
@@ -84,9 +83,8 @@ def verify_bundle(
         bundle: its folder.
         against: "reference", "ort", or a .npz file of outputs by name.
         graph: the optimised graph; tells how large indices may be.
-        shapes: pins that the bundle was compiled with.
         dims: sizes of symbolic dimensions; small different ones where left out.
-        inputs: files of inputs, as :func:`torshc.feeds.read_inputs` takes them; the rest is random.
+        inputs: files of inputs, as :func:`torshc.feeds.make_inputs` takes them; the rest is random.
         rtol: largest error.
 
     Raises:
@@ -95,17 +93,13 @@ def verify_bundle(
     if against not in REFERENCES and not against.endswith(".npz"):
         raise ConfigError(f"--against {against!r}", "one of reference, ort, or a .npz file of outputs")
     with load(bundle, max(threads, 1)) as model:
-        sizes = {**_default_sizes(model.inputs), **(dims or {})}
-        feeds = random_inputs(model.inputs, sizes, seed, limits=index_limits(graph) if graph else None)
-        feeds |= read_inputs(inputs, model.inputs)
+        limits = index_limits(graph) if graph else None
+        made = make_inputs(model.inputs, inputs, dims, seed, _SIZES, limits)
+        feeds = made.arrays
         got = model.run(feeds)
-        wanted = _expected(Path(path), against, model, feeds, shapes or {})
+        wanted = _expected(Path(path), against, model, feeds)
     checks = tuple(compare(name, array, wanted.get(name), rtol) for name, array in got.items())
-    return Verdict(against, rtol, sizes, checks)
-
-
-def _default_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
-    return {name: _SIZES[min(k, len(_SIZES) - 1)] for k, name in enumerate(symbols_of(specs))}
+    return Verdict(against, rtol, made.dims, checks)
 
 
 def index_limits(graph: Graph) -> dict[str, int]:
@@ -171,7 +165,7 @@ def relative_error(a: Array, b: Array) -> float:
     return float(np.max(np.abs(a - b)) / (np.max(np.abs(b)) or 1.0))
 
 
-def _expected(path: Path, against: str, model: Model, feeds: Arrays, shapes: Mapping[str, Any]) -> Arrays:
+def _expected(path: Path, against: str, model: Model, feeds: Arrays) -> Arrays:
     names = [spec.name for spec in model.outputs]
     if against == "ort":
         return _ort(path, names, feeds)

@@ -20,7 +20,8 @@ from .console import Progress
 def explain(model: Path, dims: dict[str, int], form: str, everything: bool, group: int | None, **given: Any) -> None:
     """Show what MODEL becomes, and why.
 
-    Prints passes, launches with their work and traffic, and where fusion stopped. Runs no compiler. Sizes with symbolic dimensions are evaluated at --dims, or 1.
+    Prints passes, launches with their work and traffic, and where fusion stopped. Runs no compiler. Sizes with
+    symbolic dimensions are evaluated at --dims, or 1.
     """
     from .. import explain as explanation
     from ..compiler import prepare

@@ -35,23 +35,21 @@ def run(
     import statistics
     import time
 
-    from ..feeds import random_inputs, ranges, read_inputs, write_outputs
+    from ..feeds import make_inputs, ranges, write_outputs
     from ..runtime import load
 
     with load(bundle, threads or None) as model:
-        given = read_inputs(inputs, model.inputs)
-        missing = [spec for spec in model.inputs if spec.name not in given]
-        feeds = {**random_inputs(model.inputs, dims, seed), **given} if missing else given
+        feeds = make_inputs(model.inputs, inputs, dims, seed)
         times = []
         for _ in range(repeat):
             began = time.perf_counter()
-            outputs = model.run(feeds)
+            outputs = model.run(feeds.arrays)
             times.append(time.perf_counter() - began)
     files = [str(path) for path in write_outputs(output, outputs)] if output else []
     found: dict[str, Any] = {
-        "inputs": [dataclasses.asdict(r) for r in ranges(feeds)],
+        "inputs": [dataclasses.asdict(r) for r in ranges(feeds.arrays)],
         "outputs": [dataclasses.asdict(r) for r in ranges(outputs)],
-        "random": [spec.name for spec in missing],
+        "random": list(feeds.random),
         "median_ms": statistics.median(times) * 1e3,
         "files": files,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -53,4 +54,4 @@ def _compilers(cc: str) -> list[Compiler]:
         except ToolchainError:
             if name and name == cc:
                 raise
-    return list({c.version: c for c in reversed(found)}.values())[::-1]
+    return list({Path(c.path).resolve(): c for c in reversed(found)}.values())[::-1]
