@@ -21,7 +21,7 @@ from .bundle.program import Placed, Program, assemble
 from .bundle.toolchain import Compiler, find_compiler
 from .errors import ConfigError, UnsupportedError, did_you_mean
 from .expr import Expr, as_int, to_text
-from .formats import import_model
+from .formats import load_graph
 from .graph import Graph, Value
 from .kernels.base import Kernel
 from .kernels.lower import lower
@@ -123,7 +123,7 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         )
     clock = Clock(observer)
     with clock.stage("import"):
-        graph = source if isinstance(source, Graph) else import_model(source, shapes=options.shapes or None)
+        graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
     with clock.stage("optimise"):
         records = optimise(graph, options)
