@@ -82,7 +82,7 @@ def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
                 return {name: loaded[key or loaded.files[0]]}
             return {name: loaded[name]}
     except KeyError as error:
-        raise RunError(f"{path} holds no array {error.args[0]!r}", f"write NAME={path}:KEY") from error
+        raise RunError(f"{path} holds no array {key or name!r}", f"write NAME={path}:KEY") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(f"{path} cannot be read as .npy or .npz: {reason}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -16,6 +15,10 @@ from ..errors import InternalError, TorshcError
 INTERRUPTED = 130  # 128 + SIGINT, what shells use
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 ISSUES = "please report it with the command and, if you can, the model"
+
+
+class _PipeClosed(Exception):
+    """Nobody reads our output any more."""
 
 
 class GuardedGroup(click.Group):
@@ -39,6 +42,13 @@ class GuardedGroup(click.Group):
             sys.exit(code)
         return code
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a verb. A broken pipe gets past click, which would end the process by itself."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of a user's way, not of the alphabet."""
         return list(self.commands)
@@ -59,9 +69,7 @@ def guarded(action: Callable[[], Any]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("torshc: interrupted", err=True)
         return INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.EPIPE:
-            return _unexpected(error)
+    except (_PipeClosed, BrokenPipeError):
         # Nothing may be written to the pipe any more, not even when Python flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return BROKEN_PIPE

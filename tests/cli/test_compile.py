@@ -1,0 +1,159 @@
+"""torshc compile: bundles, depfiles, options, and models that are hostile or broken."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc as package
+from torshc.depfile import rule
+from torshc.errors import ConfigError
+
+from .conftest import Torshc
+from .models import CHAIN, HOSTILE, UNKNOWN, hostile, model, save
+
+
+def test_compile_writes_a_bundle_and_says_so(torshc: Torshc, chain: Path) -> None:
+    text = torshc("compile", chain, "-O3", "-o", "out.tsc").stdout
+    assert text.startswith("out.tsc: ") and "launch" in text and len(text.splitlines()) == 1
+    assert {p.name for p in Path("out.tsc").iterdir()} >= {"libmodel.so", "model.h", "manifest.json"}
+
+
+def test_the_default_place_is_the_models_name_here(torshc: Torshc, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    torshc("compile", save(CHAIN, tmp_path / "models" / "m.onnx"))
+    assert (tmp_path / "m.tsc" / "manifest.json").is_file()
+
+
+def test_json_and_times(torshc: Torshc, chain: Path) -> None:
+    result = torshc("compile", chain, "--json", "--time", "-o", "out.tsc")
+    found = json.loads(result.stdout)
+    assert found["bundle"] == "out.tsc" and found["launches"] >= found["kernels"] >= 1
+    assert "compile" in found["stages"] and "import" in result.stderr
+
+
+def test_a_second_compile_runs_no_compiler(torshc: Torshc, chain: Path) -> None:
+    torshc("compile", chain, "-o", "a.tsc")
+    assert json.loads(torshc("compile", chain, "-o", "b.tsc", "--json").stdout)["compiled"] == 0
+    assert json.loads(torshc("compile", chain, "-o", "b.tsc", "--json", "--no-cache").stdout)["compiled"] > 0
+
+
+def test_options_reach_the_compilation(torshc: Torshc, chain: Path) -> None:
+    torshc(
+        "compile", chain, "-O1", "--mcpu", "x86-64-v2" if os.uname().machine == "x86_64" else "native",
+        "--shapes", "x:3x64", "--fusion", "none", "--max-fusion-size", "4", "--pass", "common_subexpressions=off",
+        "-j", "1", "--embed-weights", "--profile", "--threads", "2", "--dump", "dump", "-o", "out.tsc",
+    )  # fmt: skip
+    manifest = json.loads(Path("out.tsc/manifest.json").read_text())
+    assert manifest["opt_level"] == 1 and manifest["profile"]
+    assert manifest["inputs"][0]["dims"] == [3, 64] and manifest["symbols"] == []
+    assert len(manifest["steps"]) >= 5
+    assert (Path("dump") / "000-start.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--shapes", "x"], 4, "name:1x3x224x224"),
+        (["--shapes", "z:1x64"], 4, "no input 'z'"),
+        (["--shapes", "x:1x65"], 4, "cannot be 65"),
+        (["--pass", "dead_cod=on"], 4, "did you mean 'dead_code'"),
+        (["--pass", "dead_code"], 4, "NAME=on or NAME=off"),
+        (["--target", "cc"], 4, "did you mean 'c'"),
+        (["--mcpu", "-mfoo"], 4, "mcpu"),
+        (["--pipeline", "none.yaml"], 4, "none.yaml"),
+        (["--cc", "no-such-compiler"], 5, "no-such-compiler"),
+        (["-O", "9"], 2, "-O"),
+        (["--fusion", "all"], 2, "aggressive"),
+    ],
+)
+def test_wrong_options(torshc: Torshc, chain: Path, arguments: list[str], code: int, says: str) -> None:
+    assert says in torshc("compile", chain, *arguments, "-o", "out.tsc", code=code).output
+    assert not Path("out.tsc").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08", b"not a model", b"{", b"\xff" * 100])
+def test_what_is_no_model(torshc: Torshc, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.onnx").write_bytes(content)
+    assert "bad.onnx" in torshc("compile", "bad.onnx", code=2).output
+    assert not Path("bad.tsc").exists()
+
+
+def test_all_that_is_unsupported_is_listed(torshc: Torshc, tmp_path: Path) -> None:
+    text = torshc("compile", save(UNKNOWN, tmp_path / "u.onnx"), code=3).output
+    assert "Mystery" in text and "Riddle" in text
+
+
+def test_what_is_no_bundle_is_not_replaced(torshc: Torshc, chain: Path) -> None:
+    Path("precious").mkdir()
+    Path("precious/thesis.txt").write_text("years of work")
+    torshc("compile", chain, "-o", "precious", code=8)
+    assert Path("precious/thesis.txt").read_text() == "years of work"
+
+
+def test_verify_after_compile(torshc: Torshc, chain: Path) -> None:
+    assert "agrees with reference" in torshc("compile", chain, "--verify", "-o", "out.tsc").output
+
+
+# -- depfiles --------------------------------------------------------------------------------------------------------
+
+
+def test_a_depfile_names_target_as_given_and_all_files(torshc: Torshc, tmp_path: Path) -> None:
+    m = model(CHAIN)
+    m.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(64, np.float32), "scale"))
+    (tmp_path / "in").mkdir()
+    onnx.save(m, tmp_path / "in" / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    (tmp_path / "p.yaml").write_text("name: p\npasses: [propagate, dead_code, decompose, settle_outputs]\n")
+    torshc("compile", "in/m.onnx", "--MD", "--pipeline", "p.yaml", "-o", "./out dir.tsc/")
+    text = (tmp_path / "out dir.tsc.d").read_text()
+    assert text.startswith("./out\\ dir.tsc: \\\n")
+    assert [f for f in ("in/m.onnx", "in/m.bin", "p.yaml") if f"\n{f}:\n" not in text] == []
+
+
+def test_a_depfile_of_a_json_graph_names_its_weights(torshc: Torshc, tmp_path: Path) -> None:
+    np.save(tmp_path / "w.npy", np.ones(4, np.float32))
+    graph = {
+        "torshc": 1,
+        "inputs": {"x": {"dtype": "f32", "shape": ["batch", 4]}},
+        "weights": {"w": {"dtype": "f32", "shape": [4], "file": "w.npy"}},
+        "nodes": [{"op": "Mul", "inputs": ["x", "w"], "outputs": ["y"]}],
+        "outputs": ["y"],
+    }
+    (tmp_path / "m.json").write_text(json.dumps(graph))
+    torshc("compile", "m.json", "--MD", "-o", "m.tsc")
+    assert "\nw.npy:\n" in Path("m.tsc.d").read_text()
+
+
+def test_names_in_a_depfile_are_escaped() -> None:
+    assert rule("a$b#c.tsc", ["d e.onnx"]) == "a$$b\\#c.tsc: \\\n  d\\ e.onnx\nd\\ e.onnx:\n"
+    with pytest.raises(ConfigError, match="makefile"):
+        rule("a\nall: evil", ["m.onnx"])
+
+
+# -- hostile names ---------------------------------------------------------------------------------------------------
+
+
+def test_hostile_names_reach_the_manifest_only(torshc: Torshc, tmp_path: Path) -> None:
+    path = save(hostile(), tmp_path / "h.onnx")
+    torshc("compile", path, "--keep-intermediates", "-o", "h.tsc")
+    inside = [p for p in Path("h.tsc").rglob("*") if p.is_file() and p.name != "manifest.json"]
+    needles = [HOSTILE.encode(), b"7*7", b"pwned", b"</script>"]
+    assert [p for p in inside for n in needles if n in p.read_bytes() or n.decode() in p.name] == []
+    manifest = json.loads(Path("h.tsc/manifest.json").read_text())
+    assert manifest["inputs"][0]["name"] == HOSTILE + "0" and manifest["model"] == HOSTILE
+    found = package.load("h.tsc").run(
+        {HOSTILE + "0": np.ones((2, 64), np.float32), HOSTILE + "1": np.ones(64, np.float32)}
+    )
+    assert set(found) == {HOSTILE + "4", HOSTILE + "5"}
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("arguments", [("explain",), ("check",), ("verify",), ("bench", "--rounds", "1")])
+def test_hostile_names_do_not_steer_the_terminal(torshc: Torshc, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    output = torshc(*arguments, save(hostile(), tmp_path / "h.onnx")).output
+    assert "\x1b" not in output

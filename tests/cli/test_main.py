@@ -1,0 +1,171 @@
+"""The command as a whole: help, speed, errors, exit codes, interrupts, pipes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pty
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from torshc import errors
+from torshc.cli import cli
+from torshc.cli.faults import BROKEN_PIPE, INTERRUPTED, guarded
+
+from .conftest import Torshc
+
+VERBS = ("compile", "run", "explain", "verify", "check", "bench", "targets", "cache")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "torshc", *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def test_help_lists_every_verb_in_order(torshc: Torshc) -> None:
+    text = torshc("--help").output
+    places = [text.index(f"\n  {verb} ") for verb in VERBS]
+    assert places == sorted(places) and set(cli.commands) == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_in_80_columns(torshc: Torshc, verb: str) -> None:
+    text = torshc(verb, "--help").output
+    assert len(text.splitlines()) > 5 and max(map(len, text.splitlines())) <= 80
+
+
+def test_help_comes_at_once() -> None:
+    def seconds() -> float:
+        began = time.perf_counter()
+        subprocess.run(command("--help"), env=environment(), check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    assert statistics.median(seconds() for _ in range(5)) < 0.3
+
+
+def test_version(torshc: Torshc) -> None:
+    from torshc import __version__
+
+    assert torshc("--version").output.strip().endswith(__version__)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ModelError("damaged", "download it again"),
+        errors.UnsupportedError(["node 1", "node 2"]),
+        errors.ConfigError("m"),
+        errors.ToolchainError("m"),
+        errors.RunError("m"),
+        errors.BundleError("m"),
+        errors.OutputError("m"),
+        errors.InternalError("m"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_errors_become_their_exit_codes(error: errors.TorshcError, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise error
+
+    assert guarded(fail) == error.exit_code
+    shown = capsys.readouterr().err
+    assert shown.startswith("torshc: error: ") and error.message in shown
+    assert ("remedy: " + error.remedy in shown) == bool(error.remedy)
+
+
+def test_an_error_tells_its_notes_and_nothing_for_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        error = errors.ModelError("bad \x1b]0;title\x07 name")
+        error.add_note("in pass x")
+        raise error
+
+    guarded(fail)
+    shown = capsys.readouterr().err
+    assert "in pass x" in shown and "\x1b" not in shown and "\x07" not in shown
+
+
+def test_an_unexpected_error_asks_for_a_report(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise KeyError("oops")
+
+    assert guarded(fail) == 70
+    plain = capsys.readouterr().err
+    assert "KeyError" in plain and "report" in plain and "TORSHC_DEBUG=1" in plain and "Traceback" not in plain
+    monkeypatch.setenv("TORSHC_DEBUG", "1")
+    assert guarded(fail) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_an_interrupt_ends_quietly(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise error
+
+    assert guarded(fail) == INTERRUPTED == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "torshc: interrupted\n"
+
+
+def test_no_memory_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    assert guarded(fail) == 70
+    assert "out of memory" in capsys.readouterr().err
+
+
+def test_other_os_errors_are_not_taken_for_a_broken_pipe() -> None:
+    def fail() -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    assert guarded(fail) == 70
+
+
+def test_a_broken_pipe_is_quiet(chain: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command("explain", str(chain)), stdout=writer, stderr=subprocess.PIPE, env=environment())
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (BROKEN_PIPE, b"")
+
+
+def test_an_unknown_verb_is_a_usage_error(torshc: Torshc) -> None:
+    assert "No such command" in torshc("compil", code=2).output
+
+
+def terminal_output(arguments: list[str], **more: str) -> bytes:
+    """All that a command writes when stdout and stderr are a terminal."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(command(*arguments), stdout=slave, stderr=slave, env=environment(**more))
+    os.close(slave)
+    text = b""
+    try:
+        while part := os.read(master, 65536):
+            text += part
+    except OSError as error:  # a terminal whose other side is closed ends so on Linux
+        assert error.errno == errno.EIO
+    os.close(master)
+    assert process.wait() == 0
+    return text
+
+
+def test_colour_and_a_rewritten_line_on_terminals_only(chain: Path) -> None:
+    arguments = ["compile", str(chain), "-o", "out.tsc"]
+    colourful = terminal_output(arguments, TERM="xterm", NO_COLOR="")
+    assert b"\x1b[1m" in colourful and b"\r\x1b[2K" in colourful
+    assert b"\x1b[1m" not in terminal_output(arguments, TERM="xterm", NO_COLOR="1")
+    assert b"\x1b" not in terminal_output(arguments, TERM="dumb")
+    piped = subprocess.run(command(*arguments), capture_output=True, env=environment(), check=True)
+    assert b"\x1b" not in piped.stdout + piped.stderr and piped.stdout.count(b"\n") == 1

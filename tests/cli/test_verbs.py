@@ -1,0 +1,168 @@
+"""run, verify, check, bench, explain, targets and cache through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import Torshc
+from .models import UNKNOWN, hostile, save
+
+
+def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:
+    np.save("x.npy", np.full((3, 64), 0.5, np.float32))
+    np.savez("all.npz", scale=np.ones(64, np.float32), other=np.zeros(1))
+    text = torshc("run", bundle, "--input", "x=x.npy", "--input", "all.npz", "--output", "y.npz").output
+    assert "random" not in text and "written: y.npz" in text and "[3, 64]" in text
+    with np.load("y.npz") as found:
+        assert set(found.files) == {"probability", "activation"}
+        np.testing.assert_allclose(found["probability"], 1 / 64, rtol=1e-5)
+    torshc("run", bundle, "--input", "x=x.npy", "--input", "scale=all.npz:scale", "--output", "folder")
+    assert np.load("folder/activation.npy").shape == (3, 64)
+
+
+def test_run_draws_what_is_missing_from_a_seed(torshc: Torshc, bundle: Path) -> None:
+    first = torshc("run", bundle, "--dims", "batch=5", "--seed", "1", "--json").stdout
+    again = torshc("run", bundle, "--dims", "batch=5", "--seed", "1", "--json").stdout
+    other = torshc("run", bundle, "--dims", "batch=5", "--seed", "2", "--json").stdout
+    a, b, c = (json.loads(text) for text in (first, again, other))
+    assert a["outputs"] == b["outputs"] != c["outputs"]
+    assert a["random"] == ["x", "scale"] and a["outputs"][0]["shape"] == [5, 64]
+
+
+def test_run_takes_sizes_from_the_files(torshc: Torshc, tmp_path: Path, bundle: Path) -> None:
+    np.save("x.npy", np.zeros((7, 64), np.float32))
+    found = json.loads(torshc("run", bundle, "--input", "x=x.npy", "--json").stdout)
+    assert found["outputs"][1]["shape"] == [7, 64]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--input", "x=none.npy"], 6, "none.npy"),
+        (["--input", "z=x.npy"], 6, "no input 'z'"),
+        (["--input", "x=bad.npy"], 6, "bad.npy"),
+        (["--input", "x=wide.npy"], 6, "float64"),
+        (["--input", "x=flat.npy"], 6, "dimensions"),
+        (["--input", "x=short.npy"], 6, "expected"),
+        (["--input", "x=all.npz:q"], 6, "holds no array 'q'"),
+        (["--input", "flat.npy"], 6, "which input"),
+        (["--input", "x=objects.npy"], 6, "objects.npy"),
+        (["--dims", "bach=2"], 4, "did you mean 'batch'"),
+        (["--dims", "batch"], 4, "--dims batch=2,seq=64"),
+        (["--output", "bad.npy/deeper"], 8, "bad.npy"),
+    ],
+)
+def test_run_says_what_is_wrong(torshc: Torshc, bundle: Path, arguments: list[str], code: int, says: str) -> None:
+    Path("bad.npy").write_bytes(b"no array")
+    np.save("wide.npy", np.zeros((1, 64)))
+    np.save("flat.npy", np.zeros(64, np.float32))
+    np.save("short.npy", np.zeros((1, 63), np.float32))
+    np.save("objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.savez("all.npz", a=np.zeros(1), b=np.zeros(1))
+    assert says in torshc("run", bundle, *arguments, code=code).output
+
+
+def test_run_of_what_is_no_bundle(torshc: Torshc, tmp_path: Path, bundle: Path) -> None:
+    torshc("run", tmp_path, code=7)
+    with (bundle / "libmodel.so").open("ab") as file:
+        file.write(b"x")
+    assert "altered" in torshc("run", bundle, code=7).output
+    torshc("compile", tmp_path / "chain.onnx", "-o", bundle)
+    text = (bundle / "manifest.json").read_text().replace('"f32"', '"f64"')
+    (bundle / "manifest.json").write_text(text)
+    assert "altered" in torshc("run", bundle, code=7).output
+
+
+def test_hostile_output_names_become_no_paths(torshc: Torshc, tmp_path: Path) -> None:
+    torshc("compile", save(hostile(), tmp_path / "h.onnx"), "-o", "h.tsc")
+    torshc("run", "h.tsc", "--output", "folder")
+    assert sorted(p.name for p in Path("folder").iterdir()) == ["output_0.npy", "output_1.npy"]
+    torshc("run", "h.tsc", "--output", "y.npz")
+    with np.load("y.npz") as found:
+        assert found.files == ["output_0", "output_1"]
+
+
+def test_verify_agrees(torshc: Torshc, chain: Path, bundle: Path) -> None:
+    for more in ((), ("--against", "ort"), ("--bundle", bundle), ("--dims", "batch=4"), ("-O0",)):
+        assert "agrees" in torshc("verify", chain, *more).output
+    found = json.loads(torshc("verify", chain, "--json").stdout)
+    assert found["ok"] and found["dims"] == {"batch": 2} and max(o["error"] for o in found["outputs"]) < 1e-5
+
+
+def test_verify_of_a_json_graph(torshc: Torshc) -> None:
+    samples = Path(__file__).resolve().parents[2] / "samples"
+    assert "agrees" in torshc("verify", samples / "mlp.json").output
+
+
+def test_verify_finds_a_difference(torshc: Torshc, chain: Path, bundle: Path) -> None:
+    torshc("run", bundle, "--dims", "batch=2", "--seed", "0", "--output", "good.npz")
+    assert "agrees" in torshc("verify", chain, "--bundle", bundle, "--against", "good.npz").output
+    with np.load("good.npz") as good:
+        np.savez("bad.npz", **{**good, "activation": good["activation"] + 0.01})
+    text = torshc("verify", chain, "--bundle", bundle, "--against", "bad.npz", code=1).output
+    assert "differs" in text and "DIFFERS" in text and "ok" in text
+    torshc("verify", chain, "--bundle", bundle, "--against", "bad.npz", "--rtol", "0.1")
+    assert "other.npz" in torshc("verify", chain, "--bundle", bundle, "--against", "other.npz", code=6).output
+    assert "one of reference" in torshc("verify", chain, "--against", "truth", code=4).output
+
+
+def test_check(torshc: Torshc, chain: Path, tmp_path: Path) -> None:
+    assert "everything is supported" in torshc("check", chain).output
+    unknown = save(UNKNOWN, tmp_path / "u.onnx")
+    text = torshc("check", unknown, code=3).output
+    assert "Mystery" in text and "Riddle" in text and "2 unsupported" in text
+    found = json.loads(torshc("check", unknown, "--json", code=3).stdout)
+    assert not found["ok"] and len(found["problems"]) == 2
+
+
+def test_bench(torshc: Torshc, chain: Path) -> None:
+    quick = ("--rounds", "2", "--seconds", "0.01", "--dims", "batch=8")
+    text = torshc("bench", chain.name, "--levels", "0,3", "--against", "ort", "--profile", *quick).stdout
+    for word in ("torshc -O0", "torshc -O3", "ONNX Runtime", "times as long", "kernel", "batch=8"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+    found = json.loads(torshc("bench", chain, "--json", *quick).stdout)
+    (figure,) = found["figures"]
+    assert figure["ratio"] == 1 and len(figure["rounds"]) == 2 and figure["ms"] > 0
+    assert "no list of levels" in torshc("bench", chain, "--levels", "0,4", code=2).output
+
+
+def test_explain_forms(torshc: Torshc, chain: Path) -> None:
+    text = torshc("explain", chain, "--dims", "batch=4").stdout
+    assert "batch=4" in text and "launch" in text and max(map(len, text.splitlines())) <= 80
+    assert json.loads(torshc("explain", chain, "--format", "json").stdout)["torshc_explain"] == 1
+    assert torshc("explain", chain, "--format", "dot").stdout.startswith("digraph")
+    assert "Kernels" in torshc("explain", chain, "--group", "0").stdout
+    assert "groups are 0 to" in torshc("explain", chain, "--group", "99", code=4).output
+
+
+def test_targets(torshc: Torshc) -> None:
+    assert torshc("targets").output.startswith("c  ")
+    found = json.loads(torshc("targets", "--json").stdout)["targets"][0]
+    assert found["name"] == "c" and found["isa"]["lanes"] in (1, 4, 8, 16) and found["compilers"]
+    if os.uname().machine == "x86_64":
+        shown = json.loads(torshc("targets", "--mcpu", "x86-64-v4", "--json").stdout)
+        assert shown["targets"][0]["isa"]["lanes"] == 16
+    torshc("targets", "--cc", "no-such-compiler", code=5)
+
+
+def test_targets_without_a_compiler_names_both_ways_out(torshc: Torshc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("torshc.bundle.toolchain._ziglang", lambda: None)
+    text = torshc("targets").output
+    assert "apt install clang" in text and "torshc[toolchain]" in text
+
+
+def test_cache(torshc: Torshc, chain: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path / "cache"))
+    assert json.loads(torshc("cache", "info", "--json").stdout)["objects"] == 0
+    torshc("compile", chain, "-o", "out.tsc")
+    found = json.loads(torshc("cache", "info", "--json").stdout)
+    assert found["objects"] > 1 and found["bytes"] > 0 and found["folder"] == str(tmp_path / "cache")
+    assert torshc("cache", "clear").output.startswith(f"{found['objects']} objects deleted")
+    assert "0 objects" in torshc("cache", "info").output
