@@ -16,6 +16,7 @@ from ..options import CompileOptions
 from .manager import graph_pass
 
 Layout = tuple[int, ...]
+FEW_CHANNELS = 4
 _CONVOLUTIONS = ("conv", "conv_transpose")
 
 
@@ -28,13 +29,13 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
 
     Before::
 
-        %2 = Conv(%0, @1:f32[8, 3, 1, 1]) : f32[1, 8, 4, 4]
+        %2 = Conv(%0, @1:f32[8, 5, 1, 1]) : f32[1, 8, 4, 4]
         out %2
 
     After::
 
-        %3 = Identity(%0) : f32[1, 3, 4, 4] in (0, 2, 3, 1)
-        %2 = Conv(%3, @1:f32[8, 3, 1, 1]) : f32[1, 8, 4, 4] in (0, 2, 3, 1)
+        %3 = Identity(%0) : f32[1, 5, 4, 4] in (0, 2, 3, 1)
+        %2 = Conv(%3, @1:f32[8, 5, 1, 1]) : f32[1, 8, 4, 4] in (0, 2, 3, 1)
         %4 = Identity(%2) : f32[1, 8, 4, 4]
         out %4
     """
@@ -71,11 +72,18 @@ def matters(v: Value) -> bool:
 
 def _copy_operand(graph: Graph, node: Node, nodes: list[Node], copies: dict[Value, Value]) -> None:
     x = node.operands[0]
-    if x.layout is not None or not matters(x):
+    if x.layout is not None or not matters(x) or _reads_planes(node):
         return
     if x not in copies:
         copies[x] = _copy(graph, x, channels_last(x.type.rank), nodes)
     node.inputs = (copies[x], *node.inputs[1:])
+
+
+def _reads_planes(node: Node) -> bool:
+    """Whether the convolution gathers its patches itself, from any layout: one of an image's few channels does."""
+    channels = as_int(node.operands[0].shape[1])
+    plain = node.op.family == "conv" and getattr(node.op, "group", 1) == 1
+    return plain and channels is not None and channels <= FEW_CHANNELS
 
 
 def _copy(graph: Graph, x: Value, layout: Layout | None, nodes: list[Node]) -> Value:
