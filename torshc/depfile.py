@@ -39,7 +39,7 @@ def rule(target: str, files: Iterable[str]) -> str:
     """A rule, and an empty one for each file, so that make goes on when one is gone.
 
     >>> print(rule("a b.tsc", ["m.onnx"]), end="")
-    a\\\\ b.tsc: \\\\
+    a\\ b.tsc: \\
       m.onnx
     m.onnx:
     """

@@ -24,8 +24,9 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], indent: int = 0) -> Iterator[str]:
-    """The lines of a table, titles first, columns a space apart."""
-    for row in ([c.title for c in columns], *rows):
+    """The lines of a table, titles first where there are any, columns a space apart."""
+    titles = [[c.title for c in columns]] if any(c.title for c in columns) else []
+    for row in (*titles, *rows):
         cells = [[cell] if c.right else broken(cell, c.width) for c, cell in zip(columns, row, strict=True)]
         for k in range(max(map(len, cells))):
             parts = (c.set(cell[k] if k < len(cell) else "") for c, cell in zip(columns, cells, strict=True))

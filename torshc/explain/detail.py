@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..errors import ConfigError
-from .columns import broken, paragraph
+from .columns import Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
 from .safe import printable, shortened
 from .sizes import bytes_text, flops_text
@@ -31,8 +31,8 @@ def _lines(g: GroupInfo) -> Iterator[str]:
         yield from _nodes("Read through, or computed again here", g.folded)
     for title, tensors in (("Reads", g.reads), ("Writes", g.writes)):
         yield title
-        for tensor in tensors:
-            yield from _tensor(tensor, title == "Reads")
+        rows = (_tensor(tensor, title == "Reads") for tensor in tensors)
+        yield from table([Column("", 32), Column("", 24), Column("", 20)], rows, indent=2)
     yield "Kernels"
     for kernel in g.kernels:
         yield from _kernel(kernel)
@@ -44,16 +44,15 @@ def _lines(g: GroupInfo) -> Iterator[str]:
 
 def _nodes(title: str, nodes: Sequence[NodeInfo]) -> Iterator[str]:
     yield title
-    for node in nodes:
-        line = f"  {node.id:5} {node.op:20} {printable(node.type):26}"
-        yield f"{line} {shortened(node.name, max(79 - len(line), 16))}".rstrip()
+    rows = ([str(n.id), n.op, printable(n.type), shortened(n.name, 60)] for n in nodes)
+    yield from table([Column("", 5, right=True), Column("", 20), Column("", 24), Column("", 26)], rows, indent=2)
 
 
-def _tensor(tensor: Tensor, read: bool) -> Iterator[str]:
+def _tensor(tensor: Tensor, read: bool) -> list[str]:
     origin = {"input": "input of the model", "weight": "weight"}.get(tensor.kind)
     if origin is None:
         origin = f"from group {', '.join(map(str, tensor.groups))}" if read and tensor.groups else ""
-    yield f"  {shortened(tensor.name, 32):32} {printable(tensor.type):24} {origin}".rstrip()
+    return [shortened(tensor.name, 60), printable(tensor.type), origin]
 
 
 def _kernel(k: KernelInfo) -> Iterator[str]:
