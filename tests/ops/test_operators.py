@@ -326,7 +326,7 @@ def test_normalisations() -> None:
     check("MeanVarianceNormalization", numbers(2, 3, 4, 5))
     vectors = [numbers(6, low=0.2, seed=k) for k in range(4)]
     check("BatchNormalization", x, *vectors)
-    check("BatchNormalization", x, *vectors, opset=9, epsilon=0.1)
+    check("BatchNormalization", x, *vectors, opset=14, epsilon=0.1)
     check("RMSNormalization", x, numbers(5, seed=1), opset=23)
 
 

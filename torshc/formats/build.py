@@ -166,6 +166,8 @@ class _Importer:
         for value in attributes.values():
             if isinstance(value, Unusable):
                 raise Unsupported(value.reason)
+        if schema is None:
+            attributes = schemas.check_fields(op, cls)
         if not known:
             return ()
         while operands and operands[-1] is None:

@@ -19,7 +19,7 @@ def locate(folder: Path | None, location: str) -> Path:
     if folder is None:
         raise Misfit(f"external data {location!r} of a model that was not read from a file")
     pure = PurePosixPath(location)
-    if not location or "\0" in location or "\\" in location or pure.is_absolute() or ".." in pure.parts:
+    if not pure.parts or "\0" in location or "\\" in location or pure.is_absolute() or ".." in pure.parts:
         raise Misfit(f"external data {location!r} lies outside the model's folder")
     path = folder
     for part in pure.parts:

@@ -72,7 +72,7 @@ def _named(declared: int | str | None, wish: str, taken: set[str]) -> Expr:
 
 def _pin(declared: Expr, wanted: int | str, known: dict[Expr, Expr], what: str) -> None:
     """Note what a symbol must be for a declared dimension to become the wanted one."""
-    target = dimension(wanted)
+    target = dimension(wanted) if isinstance(wanted, str) or wanted >= 0 else None
     if target is None:
         raise ConfigError(f"{what} cannot be {wanted!r}")
     now = substitute(declared, known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,7 +15,7 @@ from onnx.defs import OpSchema, get_schema, onnx_opset_version
 from ..errors import did_you_mean
 from ..expr import as_int
 from ..graph import Value
-from ..ops import REGISTRY, Unsupported
+from ..ops import REGISTRY, Op, Unsupported
 from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Sparse, Unusable
 from .onnx_reader import read_attribute, read_function
 
@@ -65,6 +66,26 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> dict[str, Any]:
         if not low <= len(given) <= high:
             wanted = str(low) if low == high else f"{low} to {high}" if high < 1000 else f"at least {low}"
             raise Misfit(f"{op.op_type} takes {wanted} {what}, and {len(given)} are given")
+    return out
+
+
+def check_fields(op: SourceOp, cls: type[Op]) -> dict[str, Any]:
+    """The attributes of a node of an operator of our own, checked against the operator's fields.
+
+    Raises:
+        Misfit: for an attribute that is unknown or of the wrong kind.
+    """
+    fields = {f.name: f.default for f in dataclasses.fields(cls)}
+    out: dict[str, Any] = {}
+    for name, value in op.attributes.items():
+        if name not in fields:
+            raise Misfit(f"{op.op_type} has no attribute {name!r}{did_you_mean(name, sorted(fields))}")
+        kind = type(fields[name])
+        value = float(value) if kind is float and type(value) is int else value
+        value = bool(value) if kind is bool and value in (0, 1) else value
+        if type(value) is not kind:
+            raise Misfit(f"attribute {name!r} of {op.op_type} must be {kind.__name__}")
+        out[name] = value
     return out
 
 
