@@ -41,4 +41,7 @@ def expanded(graph: Graph, group: Group) -> Group:
         return group
     nodes, alias = expand(graph, group.nodes)
     anchor = next((n for n in nodes if n.op.family in HEAVY), None)
-    return dataclasses.replace(group, nodes=nodes, anchor=anchor, alias=alias)
+    before = nodes[: nodes.index(anchor)] if anchor is not None else []
+    views = [n for n in before if n.op.family == "view"]
+    kept = [n for n in nodes if n not in views]
+    return dataclasses.replace(group, nodes=kept, folded=[*group.folded, *views], anchor=anchor, alias=alias)
