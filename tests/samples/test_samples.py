@@ -96,7 +96,7 @@ def test_c_program_is_built_and_classifies(tmp_path: Path) -> None:
     program = (build / "digits", build / "digits.tsc")
     with np.load(SAMPLES / "digits_test.npz") as data:
         images, labels = data["images"], data["labels"]
-    wanted = ReferenceEvaluator(SAMPLES / "digits.onnx").run(None, {"image": images})[0].argmax(axis=1)
+    wanted = ReferenceEvaluator(str(SAMPLES / "digits.onnx")).run(None, {"image": images})[0].argmax(axis=1)
 
     images[:5].tofile(tmp_path / "images.raw")
     assert digits_said(run(*program, tmp_path / "images.raw")) == wanted[:5].tolist()

@@ -79,10 +79,8 @@ def _line(done: Compilation, seconds: float) -> str:
 
     s = _summary(done, "", seconds)
     launches = f"{s['launches']} launch{'es' if s['launches'] != 1 else ''}"
-    sources = f"{s['compiled']} source{'s' if s['compiled'] != 1 else ''} compiled"
-    return (
-        f"{launches}, {s['kernels']} distinct, {sources}, {bytes_text(s['weights_bytes'])} of weights, {seconds:.2f} s"
-    )
+    kernels = f"{s['kernels']} kernel{'s' if s['kernels'] != 1 else ''}"
+    return f"{launches}, {kernels}, {bytes_text(s['weights_bytes'])} weights; {s['compiled']} compiled, {seconds:.2f} s"
 
 
 def _show_times(done: Compilation) -> None:
