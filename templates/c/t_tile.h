@@ -1,0 +1,68 @@
+/* The register tile shared by every matrix-like kernel: T_MR rows by T_NV vectors of columns.
+ *
+ * Rows are read through pointers and never packed; columns come from a panel laid out [k][T_NR].
+ * A kernel defines T_MR and T_NV before it includes this.  `rows` and `vecs` are literals at
+ * every call, so that all loops but the one over k unroll and the sums live in registers.
+ */
+#ifndef T_TILE_H
+#define T_TILE_H
+
+#include "t_kernel.h"
+
+#define T_NR (T_NV * TORSHC_LANES)
+#define T_UNROLL _Pragma("GCC unroll 16")
+
+/* Sums that are independent of each other hide the latency of a fused multiply-add, 4 cycles at
+ * 2 a cycle.  A tile of fewer sums adds `ways` interleaved parts of k apart. */
+#define T_CHAINS 8
+
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
+T_FN void t_tile_fma(const int rows, const int vecs, int k, const float *const *a, const float *b,
+                     f32v acc[T_MR][T_NV]) {
+    const int ways = rows * vecs > T_CHAINS / 2 ? 1 : rows * vecs * 2 > T_CHAINS / 2 ? 2 : 4;
+    const float *row[T_MR];
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
+    int i = 0;
+    if (ways > 1) {
+        f32v part[4][T_MR][T_NV];
+        T_UNROLL for (int w = 0; w < ways; w++)
+            T_UNROLL for (int r = 0; r < rows; r++)
+                T_UNROLL for (int v = 0; v < vecs; v++) part[w][r][v] = (f32v){0};
+        for (; i + ways <= k; i += ways, b += ways * T_NR)
+            T_UNROLL for (int w = 0; w < ways; w++)
+                T_UNROLL for (int v = 0; v < vecs; v++) {
+                    const f32v col = t_load_f32(b + w * T_NR + v * TORSHC_LANES);
+                    T_UNROLL for (int r = 0; r < rows; r++) part[w][r][v] += t_splat_f32(row[r][i + w]) * col;
+                }
+        T_UNROLL for (int w = 0; w < ways; w++)
+            T_UNROLL for (int r = 0; r < rows; r++)
+                T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += part[w][r][v];
+    }
+    for (; i < k; i++, b += T_NR) {
+        f32v col[T_NV];
+        T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_f32(b + v * TORSHC_LANES);
+        T_UNROLL for (int r = 0; r < rows; r++) {
+            const f32v x = t_splat_f32(row[r][i]);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
+        }
+    }
+}
+
+/* Zero, or what earlier blocks of k left in part[r][T_NR]. */
+T_FN void t_tile_open(const int rows, const int vecs, const float *part, f32v acc[T_MR][T_NV]) {
+    T_UNROLL for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < vecs; v++)
+            acc[r][v] = part ? t_load_f32(part + r * T_NR + v * TORSHC_LANES) : (f32v){0};
+}
+
+T_FN void t_tile_park(const int rows, const int vecs, float *part, f32v acc[T_MR][T_NV]) {
+    T_UNROLL for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < vecs; v++) t_store_f32(part + r * T_NR + v * TORSHC_LANES, acc[r][v]);
+}
+
+/* `total` cut in `parts` near-equal pieces: start of piece i; the first total % parts are one longer. */
+T_FN int64_t t_cut(int64_t total, int64_t parts, int64_t i) {
+    return i * (total / parts) + t_imin(i, total % parts);
+}
+
+#endif

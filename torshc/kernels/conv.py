@@ -1,0 +1,310 @@
+"""Convolutions: the choice of kernel, and the general one over channels-last images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..expr import F32, Expr, as_int, axis, const, load
+from ..expr.affine import can_join
+from ..graph import Node, Value
+from ..plan.group import Group
+from ..plan.storage import Storage
+from .base import Kernel, Packed
+from .conv_first import lower_first
+from .conv_shape import Element, Geometry, bias_of, channels_last, geometry, source_strides
+from .depthwise import lower_depthwise
+from .gemm import Product, lower_product
+from .generic import lower_generic
+from .heavy import (
+    HeavyKernel,
+    accumulated,
+    add_buffer,
+    epilogue_flops,
+    finish,
+    is_empty,
+    join_stores,
+    traffic,
+)
+from .lower import lowering
+from .machine import Machine
+from .nest import Buffers
+from .pack import panels
+from .tiles import BLOCK_K, Blocks, Tile, ceil_div, choose_blocks, choose_tile, partial_sums
+
+Array = np.ndarray[Any, Any]
+FEW_CHANNELS = 4  # input channels up to which pixels are copied to planes instead of read in place
+ZERO_ALIGN = 16
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Output pixels that sum the same taps: all of them, or for a transposed convolution every stride-th.
+
+    Attributes:
+        row, column: the first output pixel.
+        taps: where each tap reads, in input rows and columns from that of the pixel.
+        kernel: row and column of each tap in the kernel.
+    """
+
+    row: int
+    column: int
+    taps: tuple[tuple[int, int], ...]
+    kernel: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ConvKernel(HeavyKernel):
+    """Channels-last convolution over a table of pointers (tap by pixel) into the image.
+
+    Attributes:
+        pixels: output axes of the epilogue: neighbours joined, or (image, row, column) where there are phases.
+        group, channel: axes of the groups and of the output channels of one.
+        images, ih, iw, oh, ow: sizes.
+        ic, oc, groups: channels of one group.
+        step: input rows and columns from one output pixel of a phase to the next.
+        out_step: output rows and columns from one pixel of a phase to the next.
+        pad: margin before the first input row and column.
+        phases: see :class:`Phase`.
+        x, x_start, x_image, x_row, x_pixel: buffer of the input, offset, strides.
+        w: buffer of the weights, [phase][group][panel][tap][ic][columns].
+        tile, blocks: how pixels (the rows) and channels are cut.
+        tap_block, channel_block: taps and channels that are summed in one go.
+    """
+
+    kind: ClassVar[str] = "conv"
+    template: ClassVar[str] = "conv.c.j2"
+
+    pixels: tuple[Expr, ...]
+    group: Expr
+    channel: Expr
+    images: Expr
+    ih: Expr
+    iw: Expr
+    oh: Expr
+    ow: Expr
+    ic: int
+    oc: int
+    groups: int
+    step: tuple[int, int]
+    out_step: tuple[int, int]
+    pad: tuple[Expr, Expr]
+    phases: tuple[Phase, ...]
+    x: int
+    x_start: Expr
+    x_image: Expr
+    x_row: Expr
+    x_pixel: Expr
+    w: int
+    tile: Tile
+    blocks: Blocks
+    tap_block: int
+    channel_block: int
+
+    def weights_of(self, phase: int) -> int:
+        """Offset of a phase's weights."""
+        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.ic * self.tile.columns
+
+    @property
+    def panels(self) -> int:
+        """Panels of all groups."""
+        return self.groups * -(-self.oc // self.tile.columns)
+
+    @property
+    def taps(self) -> int:
+        """The most taps of a phase."""
+        return max(len(x.taps) for x in self.phases)
+
+    @property
+    def rows(self) -> Expr:
+        """The most pixels of a phase."""
+        (h, w) = self.out_step
+        return self.images * ceil_div(self.oh, h) * ceil_div(self.ow, w)
+
+    @property
+    def block_rows(self) -> Expr:
+        """The most pixels of a task."""
+        return ceil_div(self.tile.tiles(self.rows), self.blocks.m) * self.tile.rows
+
+    @property
+    def zero_floats(self) -> int:
+        """Length of the zeros that taps in the margin read."""
+        return -(-self.groups * self.ic // ZERO_ALIGN) * ZERO_ALIGN
+
+    @property
+    def table_bytes(self) -> Expr:
+        return ceil_div(self.block_rows * (8 * max(self.taps, 1)), 64) * 64
+
+    @property
+    def blocked(self) -> bool:
+        return self.tap_block < self.taps or self.channel_block < self.ic
+
+    @property
+    def scratch(self) -> Expr:
+        size = self.table_bytes + 4 * self.zero_floats
+        if not self.blocked:
+            return size
+        return size + partial_sums(self.tile, self.rows, const(self.panels), self.blocks)
+
+
+@lowering("conv")
+def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a Conv and its epilogue."""
+    node = group.anchor
+    assert node is not None
+    if any(is_empty(v) for v in group.outputs):
+        return []
+    x, w = node.operands[:2]
+    shape = w.type.static_shape
+    size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1]) if shape else None
+    if size is None or x.dtype is not F32 or w.const is None or size.ic == 0 or is_empty(x):
+        return lower_generic(group, storage)
+    if size.groups == 1 and size.ic <= FEW_CHANNELS:
+        return lower_first(group, node, size, storage, machine)
+    element, before = channels_last(x, size, group, storage)
+    if size.depthwise:
+        return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
+    if size.taps == 1 and size.stride == (1, 1) and not before and all(as_int(e) == 0 for e in padding(node)):
+        made = _as_product(group, node, size, storage, machine)
+        if made is not None:
+            return made
+    return [*before, lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
+
+
+def _as_product(
+    group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel] | None:
+    """A 1x1 convolution as a product over pixels, None when the pixels do not follow each other in memory."""
+    x, w = node.operands[:2]
+    named = (("g", const(size.groups)), ("n", size.images), ("h", size.oh), ("w", size.ow))
+    axes = [axis(name, e) for name, e in named]
+    g, n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    k, columns = axis("k", size.ic), axis("c", size.oc)
+    at_k = k if size.ic > 1 else const(0)
+    channel = g * size.oc + (columns if size.oc > 1 else const(0))
+    zeros = (const(0),) * (w.type.rank - 2)
+    pixels = Buffers(storage).resolve(load(x, size.index(n, const(0), h, v), F32)).args[0]
+    if h.op == "axis" and v.op == "axis" and not can_join(h, v, [pixels]):
+        return None
+    wanted = Product(
+        rows=[a for a in (g, n, h, v) if a.op == "axis"],
+        n=columns,
+        k=k,
+        a=load(x, size.index(n, g * size.ic + at_k, h, v), F32),
+        b=load(w, (channel, at_k, *zeros), F32),
+        result=accumulated(group, bias_of(node), channel),
+        index=size.index(n, channel, h, v),
+    )
+    return lower_product(group, node, wanted, storage, machine)
+
+
+def padding(node: Node) -> tuple[Expr, ...]:
+    """Every margin of a convolution."""
+    return tuple(node.op.attributes()["pads"])
+
+
+def plain_phases(size: Geometry) -> tuple[Phase, ...]:
+    """The one phase of an ordinary convolution."""
+    (kh, kw), (dh, dw) = size.kernel, size.dilation
+    kernel = tuple((r, c) for r in range(kh) for c in range(kw))
+    return (Phase(0, 0, tuple((r * dh, c * dw) for r, c in kernel), kernel),)
+
+
+def lower_direct(
+    group: Group,
+    node: Node,
+    size: Geometry,
+    element: Element,
+    phases: tuple[Phase, ...],
+    storage: Mapping[Value, Storage],
+    machine: Machine,
+    transposed: bool = False,
+) -> ConvKernel:
+    """The general kernel."""
+    buffers = Buffers(storage)
+    x = source_strides(element, size, buffers)
+    channels, groups = axis("c", size.oc), axis("g", size.groups)
+    at_group = const(0) if size.groups == 1 else groups
+    at_channel = channels if size.oc > 1 else const(0)
+    out_step = size.stride if transposed else (1, 1)
+    rows = size.images * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
+    depth = const(size.ic * max(len(f.taps) for f in phases))
+    tile = choose_tile(machine, rows, const(size.oc), depth)
+    w = add_buffer(buffers, pack_weights(node.operands[1], size, phases, tile, transposed))
+    axes = [axis(name, e) for name, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
+    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    channel = at_group * size.oc + at_channel
+    stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
+    if out_step == (1, 1):
+        axes = [a for a in axes if as_int(a.args[0]) != 1]
+        axes, stores = join_stores(axes, stores)
+    flops = node.op.flops(node)
+    count = size.groups * -(-size.oc // tile.columns)
+    blocks = choose_blocks(machine, tile, rows, const(count), flops, const(len(phases)))
+    tap_block, channel_block = _cut_k(size.ic, max(len(f.taps) for f in phases))
+    return ConvKernel(
+        buffers=tuple(buffers.list),
+        tasks=blocks.m * blocks.n * len(phases),
+        flops=flops + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        pixels=tuple(axes),
+        group=groups,
+        channel=channels,
+        images=size.images,
+        ih=size.ih,
+        iw=size.iw,
+        oh=size.oh,
+        ow=size.ow,
+        ic=size.ic,
+        oc=size.oc,
+        groups=size.groups,
+        step=(1, 1) if transposed else size.stride,
+        out_step=out_step,
+        pad=(const(0), const(0)) if transposed else size.pad,
+        phases=phases,
+        x=x.buffer,
+        x_start=x.start,
+        x_image=x.steps[0],
+        x_row=x.steps[1],
+        x_pixel=x.steps[2],
+        w=w,
+        tile=tile,
+        blocks=blocks,
+        tap_block=tap_block,
+        channel_block=channel_block,
+    )
+
+
+def _cut_k(ic: int, taps: int) -> tuple[int, int]:
+    """Taps and channels that are summed in one go: near-equal parts of about BLOCK_K products."""
+    parts = 1 if ic <= BLOCK_K * 3 // 2 else -(-ic // BLOCK_K)
+    channels = -(-ic // parts)
+    at_once = max(1, BLOCK_K // channels)
+    return (-(-taps // -(-taps // at_once)) if taps else 1), channels
+
+
+def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, transposed: bool) -> Packed:
+    """Weights as [phase][group][panel][tap][ic][columns]."""
+    taps = [f.kernel for f in phases]
+
+    def make(array: Array) -> Array:
+        kernel = array.reshape(array.shape[0], array.shape[1], *size.kernel)
+        return np.concatenate([_pack_phase(kernel, size, t, tile, transposed) for t in taps if t])
+
+    columns = -(-size.oc // tile.columns) * tile.columns
+    count = sum(map(len, taps)) * size.groups * size.ic * columns
+    how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
+    return Packed(w, how, make, count * 4, w.dtype)
+
+
+def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, int]], tile: Tile, transposed: bool) -> Array:
+    chosen = np.stack([kernel[:, :, r, c] for r, c in taps])  # [tap][O][I of a group], or [tap][I][O of a group]
+    if transposed:
+        grouped = chosen.reshape(len(taps), size.groups, size.ic, size.oc).transpose(1, 0, 2, 3)
+    else:
+        grouped = chosen.reshape(len(taps), size.groups, size.oc, size.ic).transpose(1, 0, 3, 2)
+    return panels(grouped.reshape(size.groups, -1, size.oc), tile.columns).reshape(-1)

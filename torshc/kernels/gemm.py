@@ -1,0 +1,237 @@
+"""Matrix products: MatMul, and whatever is one underneath (a 1x1 convolution)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..expr import F32, Expr, acc, as_int, axis, const
+from ..expr.affine import contains, split_axis
+from ..graph import Node, Value
+from ..ops.base import Index, broadcast_index
+from ..plan.group import Group
+from ..plan.storage import Storage
+from .axes import join_axes, make_axes
+from .base import Kernel, Store, Temporary
+from .generic import lower_generic
+from .heavy import (
+    HeavyKernel,
+    add_buffer,
+    copy_kernel,
+    epilogue_flops,
+    finish,
+    is_empty,
+    read_through,
+    strided_operand,
+    temporary,
+    traffic,
+)
+from .lower import lowering
+from .machine import Machine
+from .nest import Buffers, product
+from .pack import Panels, pack_at_run_time, pack_constant
+from .tiles import Blocks, Tile, choose_blocks, choose_tile, partial_sums, split_k
+
+PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
+
+
+@dataclass(frozen=True)
+class GemmKernel(HeavyKernel):
+    """c[batch, m, n] = epilogue(sum over k of a[batch, m, k] * b[batch, k, n]); b in panels, k innermost in a.
+
+    Attributes:
+        batch: axes of independent products.
+        m, n: row and column axes of the epilogue.
+        k: length of the sums.
+        a, a_start, a_row: buffer of the left operand, offset over the batch axes, stride of rows.
+        b, b_start: buffer of the panels, offset of the first over the batch axes.
+        tile, blocks: how rows and columns are cut.
+        k_blocks: number of pieces that k is summed in.
+    """
+
+    kind: ClassVar[str] = "gemm"
+    template: ClassVar[str] = "gemm.c.j2"
+
+    batch: tuple[Expr, ...]
+    m: Expr
+    n: Expr
+    k: Expr
+    a: int
+    a_start: Expr
+    a_row: Expr
+    b: int
+    b_start: Expr
+    tile: Tile
+    blocks: Blocks
+    k_blocks: int
+
+    @property
+    def scratch(self) -> Expr:
+        if self.k_blocks == 1:
+            return const(0)
+        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product to be lowered, over row axes, a column axis and k.
+
+    Attributes:
+        rows: batch and row axes of the output, outermost first; b may depend on some of them.
+        n, k: column axis and axis of the sum.
+        a, b: elements of the operands as loads of values.
+        result: element of the anchor's output, made from ``acc``, at `index`.
+    """
+
+    rows: Sequence[Expr]
+    n: Expr
+    k: Expr
+    a: Expr
+    b: Expr
+    result: Expr
+    index: Index
+
+
+@lowering("gemm")
+def lower_gemm(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a MatMul and its epilogue."""
+    node = group.anchor
+    assert node is not None
+    if any(is_empty(v) for v in group.outputs):
+        return []
+    a, b = node.operands
+    depth = a.shape[-1] if as_int(a.shape[-1]) is not None else b.shape[max(b.type.rank - 2, 0)]
+    columns = b.shape[-1] if b.type.rank > 1 else const(1)
+    if node.output.dtype is not F32 or as_int(columns) == 1 or as_int(depth) == 0:
+        return lower_generic(group, storage)
+    made = lower_product(group, node, _product(group, node, depth, columns), storage, machine)
+    return lower_generic(group, storage) if made is None else made
+
+
+def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
+    a, b = node.operands
+    rows = int(a.type.rank > 1)
+    outer = node.output.shape[:-1]
+    index, axes = make_axes(outer, None, "i")
+    n = axis("n", columns)
+    k = axis("k", depth)
+    at_k = const(0) if as_int(depth) == 1 else k
+    batch = index[: len(index) - rows]
+    left = (*broadcast_index(batch, a.shape[:-2]), *index[len(index) - rows :], at_k)
+    right = (*broadcast_index(batch, b.shape[:-2]), at_k, n)
+    return Product(
+        rows=axes,
+        n=n,
+        k=k,
+        a=read_through(group, a, left),
+        b=read_through(group, b, right),
+        result=acc("acc", F32),
+        index=(*index, n),
+    )
+
+
+def lower_product(
+    group: Group, anchor: Node, p: Product, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel] | None:
+    """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
+    buffers = Buffers(storage)
+    before: list[Kernel] = []
+    left = buffers.resolve(p.a)
+    found = strided_operand(left, [p.k])
+    if p.b.op != "load" or left.op != "load":
+        return None
+    if found is None or as_int(found.steps[0]) not in (1, 0 if as_int(p.k.args[0]) == 1 else 1):
+        left = _copy_left(group, p, buffers, storage, before)
+    rows = product([a.args[0] for a in p.rows])
+    tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
+    packed = _panels(group, p, rows, tile, storage)
+    if packed is None:
+        return None
+    before += [packed.kernel] if packed.kernel else []
+    number = add_buffer(buffers, packed.operand)
+    stores = finish(group, anchor, p.result, p.index, buffers)
+    bodies = [left.args[0], packed.start, *(e for s in stores for e in (s.offset, s.value))]
+    axes, bodies = join_axes(list(p.rows), bodies)
+    offset, start, *rest = bodies
+    stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
+    kernel = _kernel(p, axes, (left, offset), (number, start), stores, tile, buffers, machine)
+    if kernel is None:
+        return None
+    flops = anchor.op.flops(anchor) + epilogue_flops(stores, anchor.output.type.size)
+    nbytes = traffic(buffers.list, group.outputs)
+    return [*before, _costed(kernel, flops, nbytes)]
+
+
+def _copy_left(
+    group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage], before: list[Kernel]
+) -> Expr:
+    """The left operand copied so that k is innermost; its element over the same axes."""
+    axes = [*(a for a in p.rows if contains(p.a, a)), p.k]
+    to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * 4)
+    before.append(copy_kernel(p.a, axes, storage, to))
+    buffers.reads.clear()
+    buffers.list.clear()
+    place = const(0)
+    for a in axes:
+        place = place * a.args[0] + a
+    return temporary(add_buffer(buffers, to), place)
+
+
+def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[Value, Storage]) -> Panels | None:
+    source = p.b.data
+    assert isinstance(source, Value)
+    if source.const is not None:
+        return pack_constant(p.b, p.rows, p.k, p.n, tile)
+    shared = product([a.args[0] for a in p.rows if not contains(p.b, a)])
+    count = as_int(shared)
+    if count is not None and count < PACK_ROWS:
+        return None
+    return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)
+
+
+def _kernel(
+    p: Product,
+    axes: list[Expr],
+    left: tuple[Expr, Expr],
+    right: tuple[int, Expr],
+    stores: list[Store],
+    tile: Tile,
+    buffers: Buffers,
+    machine: Machine,
+) -> GemmKernel | None:
+    free = [a for a in axes if not contains(right[1], a)]
+    m = free[-1] if free else axis("m", 1)
+    batch = [a for a in axes if a is not m]
+    walked = split_axis(left[1], m)
+    base = split_axis(walked[1], p.k) if walked else None
+    if walked is None or base is None:
+        return None
+    size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
+    count = product([a.args[0] for a in batch])
+    blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
+    return GemmKernel(
+        buffers=tuple(buffers.list),
+        tasks=count * blocks.m * blocks.n,
+        flops=const(0),
+        nbytes=const(0),
+        stores=tuple(stores),
+        batch=tuple(batch),
+        m=m,
+        n=p.n,
+        k=depth,
+        a=int(str(left[0].data)),
+        a_start=base[1],
+        a_row=walked[0],
+        b=right[0],
+        b_start=right[1],
+        tile=tile,
+        blocks=blocks,
+        k_blocks=split_k(size, depth),
+    )
+
+
+def _costed(kernel: GemmKernel, flops: Expr, nbytes: Expr) -> GemmKernel:
+    from dataclasses import replace
+
+    return replace(kernel, flops=flops, nbytes=nbytes)

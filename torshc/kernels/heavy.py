@@ -1,0 +1,152 @@
+"""What kernels of heavy operators have in common: operands as strided memory, epilogues, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..expr import F32, Expr, acc, as_int, const, cost, load, walk
+from ..expr.affine import strides_along
+from ..graph import Node, Value
+from ..ops.base import Index
+from ..plan.group import Group
+from ..plan.inline import Inliner
+from ..plan.storage import Storage
+from .axes import join_axes
+from .base import Buffer, Kernel, Operand, Store, Temporary
+from .epilogue import lower_epilogue
+from .nest import Buffers, MapKernel, product
+
+INLINE_COST = 12  # an epilogue up to this dear is written out for every register of a tile
+COPY_CHUNK = 16384
+
+
+@dataclass(frozen=True)
+class HeavyKernel(Kernel):
+    """A kernel with an epilogue.
+
+    Attributes:
+        stores: what is made of a sum (``acc``) and stored, over the kernel's axes.
+    """
+
+    kind: ClassVar[str] = "heavy"
+
+    stores: tuple[Store, ...]
+
+    @property
+    def shared_finish(self) -> bool:
+        """Whether the epilogue is one function for all tiles, because it is long."""
+        return sum(cost(s.value) for s in self.stores) > INLINE_COST
+
+    @property
+    def finish_buffers(self) -> list[int]:
+        """Buffers that the epilogue reads or writes."""
+        used = {s.buffer for s in self.stores}
+        for x in walk(*(e for s in self.stores for e in (s.value, s.offset))):
+            if x.op == "load" and isinstance(x.data, int):
+                used.add(x.data)
+        return sorted(used)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """An operand as memory that is walked with strides.
+
+    Attributes:
+        buffer: its number in the argument list.
+        start: element offset over the axes that are not listed.
+        steps: strides along the listed axes.
+    """
+
+    buffer: int
+    start: Expr
+    steps: tuple[Expr, ...]
+
+
+def read_through(group: Group, value: Value, index: Index) -> Expr:
+    """The element of an operand at an index, read through the group's folded views."""
+    return Inliner(group.folded).at(value, index)
+
+
+def strided_operand(element: Expr, axes: Sequence[Expr]) -> Strided | None:
+    """A resolved load as strides along some axes, None when it is something else or not affine in them."""
+    if element.op != "load" or not isinstance(element.data, int):
+        return None
+    parts = strides_along(element.args[0], axes)
+    return Strided(element.data, parts[1], parts[0]) if parts else None
+
+
+def add_buffer(buffers: Buffers, operand: Operand, written: bool = False) -> int:
+    """Append an operand that is no value (packed weights, a temporary) to an argument list."""
+    buffers.list.append(Buffer(operand, F32, written))
+    return len(buffers.list) - 1
+
+
+def finish(group: Group, anchor: Node, result: Expr, index: Index, buffers: Buffers) -> list[Store]:
+    """The stores behind a sum; `result` is the element of the anchor made from ``acc``."""
+    return lower_epilogue(group, anchor, {anchor.output: (result, index)}, buffers)
+
+
+def accumulated(group: Group, bias: Value | None, channel: Expr) -> Expr:
+    """The sum, and a bias of channels added when there is one."""
+    total = acc("acc", F32)
+    return total if bias is None else total + read_through(group, bias, (channel,))
+
+
+def epilogue_flops(stores: Sequence[Store], size: Expr) -> Expr:
+    """Arithmetic of the epilogue over `size` elements."""
+    floats = (x for s in stores for x in walk(s.value) if x.dtype.is_float)
+    return size * sum(1 for x in floats if x.op not in ("const", "load", "acc", "cast", "select"))
+
+
+def traffic(buffers: Sequence[Buffer], outputs: Sequence[Value]) -> Expr:
+    """Bytes that must be read and written at the least: each operand once."""
+    total = const(0)
+    for b in buffers:
+        if b.written:
+            continue
+        total = total + (b.operand.type.nbytes if isinstance(b.operand, Value) else b.operand.nbytes)
+    for v in outputs:
+        total = total + v.type.nbytes
+    return total
+
+
+def join_stores(axes: list[Expr], stores: Sequence[Store]) -> tuple[list[Expr], list[Store]]:
+    """Join axes wherever all stores run on."""
+    axes, flat = join_axes(axes, [e for s in stores for e in (s.offset, s.value)])
+    return axes, [Store(s.buffer, flat[2 * i], flat[2 * i + 1]) for i, s in enumerate(stores)]
+
+
+def is_empty(value: Value) -> bool:
+    """Whether a tensor surely has no element."""
+    return any(as_int(d) == 0 for d in value.shape)
+
+
+def copy_kernel(source: Expr, axes: Sequence[Expr], storage: Mapping[Value, Storage], to: Temporary) -> MapKernel:
+    """Write the element `source` (a load of a value) over the axes to a temporary, row-major."""
+    buffers = Buffers(storage)
+    element = buffers.resolve(source)
+    place = const(0)
+    for a in axes:
+        place = place * a.args[0] + a
+    target = add_buffer(buffers, to, written=True)
+    inner = as_int(axes[-1].args[0]) or COPY_CHUNK
+    rows = max(1, COPY_CHUNK // inner)
+    outer = product([a.args[0] for a in axes[:-1]])
+    chunks = (axes[-1].args[0] + (COPY_CHUNK - 1)) // COPY_CHUNK
+    return MapKernel(
+        buffers=tuple(buffers.list),
+        tasks=(outer + (rows - 1)) // rows * chunks,
+        flops=const(0),
+        nbytes=outer * axes[-1].args[0] * 8,
+        axes=tuple(axes),
+        stores=(Store(target, place, element),),
+        rows=rows,
+        chunk=COPY_CHUNK,
+    )
+
+
+def temporary(number: int, place: Expr) -> Expr:
+    """The element of a temporary at an offset."""
+    return load(number, (place,), F32)

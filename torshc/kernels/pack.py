@@ -1,0 +1,172 @@
+"""Right operands in panels: weights packed by NumPy when the bundle is written, other operands by a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..expr import Expr, as_int, axis, const, load
+from ..expr.affine import strides_along
+from ..graph import Value
+from ..plan.storage import Storage
+from .axes import join_axes
+from .base import Kernel, Packed, Temporary
+from .heavy import add_buffer
+from .nest import Buffers, product
+from .tiles import Tile
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class PackKernel(Kernel):
+    """Panels [batch][ceil(N / columns)][K][columns] of b, zero padded.
+
+    Attributes:
+        batch: axes of independent matrices.
+        k, n: extents of the matrix.
+        source, source_start, source_k, source_n: buffer, offset of a matrix over the batch axes, its strides.
+        target, target_start: buffer of the panels, offset of a matrix's panels.
+        tile: whose columns make a panel.
+    """
+
+    kind: ClassVar[str] = "pack"
+    template: ClassVar[str] = "pack.c.j2"
+
+    batch: tuple[Expr, ...]
+    k: Expr
+    n: Expr
+    source: int
+    source_start: Expr
+    source_k: Expr
+    source_n: Expr
+    target: int
+    target_start: Expr
+    tile: Tile
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Where a product finds its packed right operand.
+
+    Attributes:
+        operand: the packed constant or the temporary.
+        start: offset of a matrix's first panel, over the batch axes.
+        kernel: what packs it at run time, or None.
+    """
+
+    operand: Packed | Temporary
+    start: Expr
+    kernel: PackKernel | None = None
+
+
+def panels(matrix: Array, columns: int) -> Array:
+    """[..., K, N] as [..., ceil(N / columns), K, columns], zero padded.
+
+    >>> panels(np.arange(6).reshape(2, 3), 2).tolist()
+    [[[0, 1], [3, 4]], [[2, 0], [5, 0]]]
+    """
+    *batch, k, n = matrix.shape
+    count = -(-n // columns)
+    wide = np.zeros((*batch, k, count * columns), matrix.dtype)
+    wide[..., :n] = matrix
+    return np.ascontiguousarray(np.moveaxis(wide.reshape(*batch, k, count, columns), -2, -3))
+
+
+def panel_size(tile: Tile, k: Expr, n: Expr) -> Expr:
+    """Elements of all panels of a matrix."""
+    return tile.panels(n) * k * tile.columns
+
+
+def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: Tile) -> Panels | None:
+    """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
+
+    Returns:
+        None when the constant is not read with plain strides.
+    """
+    source = element.data
+    assert isinstance(source, Value) and source.const is not None
+    linear = const(0)
+    for i, d in zip(element.args, source.shape, strict=True):
+        linear = linear * d + i
+    found = strides_along(linear, [*batch, k, n])
+    steps = [as_int(s) for s in found[0]] if found else [None]
+    start = as_int(found[1]) if found else None
+    kept = [(a, s) for a, s in zip(batch, steps, strict=False) if s != 0]
+    extents = [as_int(a.args[0]) for a in (*(a for a, _ in kept), k, n)]
+    if start is None or None in steps or None in extents:
+        return None
+    shape = [e for e in extents if e is not None]
+    strides = [s for s in (*(s for _, s in kept), *steps[len(batch) :]) if s is not None]
+
+    def make(array: Array) -> Array:
+        flat = np.ascontiguousarray(array).reshape(-1)[start:]
+        view = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides], writeable=False)
+        return panels(view, tile.columns)
+
+    size = -(-shape[-1] // tile.columns) * shape[-2] * tile.columns
+    place, step = const(0), size
+    for a, _ in reversed(kept):
+        place, step = place + a * step, step * (as_int(a.args[0]) or 1)
+    how = f"panels of {tile.columns}: {start} {shape} {strides}"
+    return Panels(Packed(source, how, make, step * 4, source.dtype), place)
+
+
+def pack_at_run_time(
+    element: Expr,
+    batch: Sequence[Expr],
+    k: Expr,
+    n: Expr,
+    tile: Tile,
+    storage: Mapping[Value, Storage],
+    owner: int,
+) -> Panels | None:
+    """Panels of an operand that only a run knows, and the kernel that makes them; None when it has no plain strides."""
+    buffers = Buffers(storage)
+    offset = buffers.resolve(element).args[0]
+    moving = [a for a in batch if _moves(offset, a)]
+    depth, width = k.args[0], n.args[0]
+    place, step = const(0), panel_size(tile, depth, width)
+    for a in reversed(moving):
+        place, step = place + a * step, step * a.args[0]
+    axes, (source, target) = join_axes(list(moving), [offset, place])
+    found = strides_along(source, [k, n])
+    if found is None:
+        return None
+    (source_k, source_n), start = found
+    to = Temporary("panels", owner, step * 4)
+    matrices = product([a.args[0] for a in axes])
+    kernel = PackKernel(
+        buffers=tuple(buffers.list),
+        tasks=matrices * tile.panels(width),
+        flops=const(0),
+        nbytes=matrices * depth * width * 8,
+        batch=tuple(axes),
+        k=depth,
+        n=width,
+        source=0,
+        source_start=start,
+        source_k=source_k,
+        source_n=source_n,
+        target=add_buffer(buffers, to, written=True),
+        target_start=target,
+        tile=tile,
+    )
+    return Panels(to, place, _with_buffers(kernel, buffers))
+
+
+def _with_buffers(kernel: PackKernel, buffers: Buffers) -> PackKernel:
+    from dataclasses import replace
+
+    return replace(kernel, buffers=tuple(buffers.list))
+
+
+def _moves(offset: Expr, a: Expr) -> bool:
+    parts = strides_along(offset, [a])
+    return parts is None or as_int(parts[0][0]) != 0
+
+
+__all__ = ["PackKernel", "Panels", "axis", "load", "pack_at_run_time", "pack_constant", "panel_size", "panels"]
