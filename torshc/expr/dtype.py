@@ -51,8 +51,8 @@ class DType:
     @property
     def range(self) -> tuple[int, int]:
         """Smallest and largest value of an integer type."""
-        info = np.iinfo(self.numpy)
-        return int(info.min), int(info.max)
+        bits = 8 * self.size
+        return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if self.kind == "i" else (0, 2**bits - 1)
 
 
 F64 = DType("f64", 8, "f", 11, "f64")

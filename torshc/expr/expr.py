@@ -103,6 +103,8 @@ def make(op: str, args: tuple[Expr, ...], dtype: DType, data: Hashable = None) -
 def const(value: int | float | bool, dtype: DType | None = None) -> Expr:
     """A constant; without a dtype, int is i64, float is f32, bool is bool. Integers wrap to their type."""
     if dtype is None:
+        if type(value) is int and -(2**63) <= value < 2**63:
+            return make("const", (), I64, value)
         dtype = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F32
     if dtype.is_float:
         return make("const", (), dtype, float(value))
