@@ -21,6 +21,7 @@ from .gemm import Product, lower_product
 from .generic import lower_generic
 from .heavy import (
     HeavyKernel,
+    Strided,
     accumulated,
     add_buffer,
     epilogue_flops,
@@ -69,7 +70,7 @@ class ConvKernel(HeavyKernel):
         out_step: output rows and columns from one pixel of a phase to the next.
         pad: margin before the first input row and column.
         phases: see :class:`Phase`.
-        x, x_start, x_image, x_row, x_pixel: buffer of the input, offset, strides.
+        x: the input, stepping along images, rows and pixels.
         w: buffer of the weights, [phase][group][panel][tap][ic][columns].
         tile, blocks: how pixels (the rows) and channels are cut.
         tap_block, channel_block: taps and channels that are summed in one go.
@@ -93,11 +94,7 @@ class ConvKernel(HeavyKernel):
     out_step: tuple[int, int]
     pad: tuple[Expr, Expr]
     phases: tuple[Phase, ...]
-    x: int
-    x_start: Expr
-    x_image: Expr
-    x_row: Expr
-    x_pixel: Expr
+    x: Strided
     w: int
     tile: Tile
     blocks: Blocks
@@ -167,18 +164,18 @@ def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     element, before = channels_last(x, size, group, storage)
     if size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
-    if size.taps == 1 and size.stride == (1, 1) and not before and all(as_int(e) == 0 for e in padding(node)):
-        made = _as_product(group, node, size, storage, machine)
+    if size.taps == 1 and size.stride == (1, 1) and all(as_int(e) == 0 for e in padding(node)):
+        made = _as_product(group, node, size, element, storage, machine)
         if made is not None:
-            return made
+            return [*before, *made]
     return [*before, lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
 
 
 def _as_product(
-    group: Group, node: Node, size: Geometry, storage: Mapping[Value, Storage], machine: Machine
+    group: Group, node: Node, size: Geometry, element: Element, storage: Mapping[Value, Storage], machine: Machine
 ) -> list[Kernel] | None:
-    """A 1x1 convolution as a product over pixels, None when the pixels do not follow each other in memory."""
-    x, w = node.operands[:2]
+    """A 1x1 convolution as a product over pixels, None when rows do not follow each other in memory."""
+    w = node.operands[1]
     named = (("g", const(size.groups)), ("n", size.images), ("h", size.oh), ("w", size.ow))
     axes = [axis(name, e) for name, e in named]
     g, n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
@@ -186,14 +183,17 @@ def _as_product(
     at_k = k if size.ic > 1 else const(0)
     channel = g * size.oc + (columns if size.oc > 1 else const(0))
     zeros = (const(0),) * (w.type.rank - 2)
-    pixels = Buffers(storage).resolve(load(x, size.index(n, const(0), h, v), F32)).args[0]
-    if h.op == "axis" and v.op == "axis" and not can_join(h, v, [pixels]):
+
+    def source(buffers: Buffers) -> Expr:
+        return element(buffers, n, g * size.ic + at_k, h, v)
+
+    if h.op == "axis" and v.op == "axis" and not can_join(h, v, source(Buffers(storage)).args):
         return None
     wanted = Product(
         rows=[a for a in (g, n, h, v) if a.op == "axis"],
         n=columns,
         k=k,
-        a=load(x, size.index(n, g * size.ic + at_k, h, v), F32),
+        a=source,
         b=load(w, (channel, at_k, *zeros), F32),
         result=accumulated(group, bias_of(node), channel),
         index=size.index(n, channel, h, v),
@@ -266,11 +266,7 @@ def lower_direct(
         out_step=out_step,
         pad=(const(0), const(0)) if transposed else size.pad,
         phases=phases,
-        x=x.buffer,
-        x_start=x.start,
-        x_image=x.steps[0],
-        x_row=x.steps[1],
-        x_pixel=x.steps[2],
+        x=x,
         w=w,
         tile=tile,
         blocks=blocks,

@@ -16,6 +16,7 @@ from .base import Kernel, Packed
 from .conv_shape import Geometry, bias_of
 from .heavy import (
     HeavyKernel,
+    Strided,
     accumulated,
     add_buffer,
     epilogue_flops,
@@ -41,7 +42,7 @@ class ConvFirstKernel(HeavyKernel):
         pixels: output axes of the epilogue, neighbours joined.
         channel: axis of the output channels.
         size: sizes of the convolution.
-        x, x_start, x_image, x_channel, x_row, x_pixel: buffer of the input, offset, strides.
+        x: the input, stepping along images, channels, rows and pixels.
         w: buffer of the weights, [panel][ic][kernel row][kernel column][columns].
         tile: its rows are pixels of an output row.
         h_blocks: blocks of output rows of an image.
@@ -53,12 +54,7 @@ class ConvFirstKernel(HeavyKernel):
     pixels: tuple[Expr, ...]
     channel: Expr
     size: Geometry
-    x: int
-    x_start: Expr
-    x_image: Expr
-    x_channel: Expr
-    x_row: Expr
-    x_pixel: Expr
+    x: Strided
     w: int
     tile: Tile
     h_blocks: Expr
@@ -110,12 +106,7 @@ def lower_first(
         pixels=tuple(pixels),
         channel=channels,
         size=size,
-        x=x.buffer,
-        x_start=x.start,
-        x_image=x.steps[0],
-        x_channel=x.steps[1],
-        x_row=x.steps[2],
-        x_pixel=x.steps[3],
+        x=x,
         w=w,
         tile=tile,
         h_blocks=h_blocks,

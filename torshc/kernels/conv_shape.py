@@ -129,7 +129,7 @@ def channels_last(
         place = ((n * size.ih + h) * size.iw + w) * x.shape[1] + c
         return temporary(add_buffer(buffers, to), place)
 
-    return copied, [copy_kernel(at(n, c, h, w), axes, storage, to)]
+    return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, h, w)), axes, storage, to)]
 
 
 def source_strides(element: Element, size: Geometry, buffers: Buffers) -> Strided:

@@ -14,7 +14,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import Kernel, Packed
 from .conv_shape import Element, Geometry, bias_of, source_strides
-from .heavy import HeavyKernel, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
+from .heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
 from .machine import Machine
 from .nest import Buffers
 from .tiles import TASK_FLOPS, clamp
@@ -32,7 +32,7 @@ class DepthwiseKernel(HeavyKernel):
         pixels: output axes of the epilogue, neighbours joined.
         channel: axis of the channels.
         size: sizes of the convolution.
-        x, x_start, x_image, x_row, x_pixel: buffer of the input, offset, strides.
+        x: the input, stepping along images, rows and pixels.
         w: buffer of the weights, [vector of channels][kernel row][kernel column][lanes].
         lanes: elements of a vector.
         columns: pixels of a tile.
@@ -45,11 +45,7 @@ class DepthwiseKernel(HeavyKernel):
     pixels: tuple[Expr, ...]
     channel: Expr
     size: Geometry
-    x: int
-    x_start: Expr
-    x_image: Expr
-    x_row: Expr
-    x_pixel: Expr
+    x: Strided
     w: int
     lanes: int
     columns: int
@@ -82,11 +78,7 @@ def lower_depthwise(
         pixels=tuple(pixels),
         channel=channel,
         size=size,
-        x=x.buffer,
-        x_start=x.start,
-        x_image=x.steps[0],
-        x_row=x.steps[1],
-        x_pixel=x.steps[2],
+        x=x,
         w=w,
         lanes=machine.lanes,
         columns=COLUMNS,

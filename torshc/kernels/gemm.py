@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import F32, Expr, acc, as_int, axis, const
-from ..expr.affine import contains, split_axis
+from ..expr import F32, Expr, acc, as_int, axis, const, load
+from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.base import Index, broadcast_index
 from ..plan.group import Group
@@ -17,12 +17,16 @@ from .base import Kernel, Store, Temporary
 from .generic import lower_generic
 from .heavy import (
     HeavyKernel,
+    Source,
+    Strided,
     add_buffer,
     copy_kernel,
     epilogue_flops,
     finish,
     is_empty,
+    plain,
     read_through,
+    row_major,
     strided_operand,
     temporary,
     traffic,
@@ -44,8 +48,8 @@ class GemmKernel(HeavyKernel):
         batch: axes of independent products.
         m, n: row and column axes of the epilogue.
         k: length of the sums.
-        a, a_start, a_row: buffer of the left operand, offset over the batch axes, stride of rows.
-        b, b_start: buffer of the panels, offset of the first over the batch axes.
+        a: left operand over the batch axes, stepping along rows.
+        b: first panel of the right operand over the batch axes.
         tile, blocks: how rows and columns are cut.
         k_blocks: number of pieces that k is summed in.
     """
@@ -57,11 +61,8 @@ class GemmKernel(HeavyKernel):
     m: Expr
     n: Expr
     k: Expr
-    a: int
-    a_start: Expr
-    a_row: Expr
-    b: int
-    b_start: Expr
+    a: Strided
+    b: Strided
     tile: Tile
     blocks: Blocks
     k_blocks: int
@@ -80,14 +81,15 @@ class Product:
     Attributes:
         rows: batch and row axes of the output, outermost first; b may depend on some of them.
         n, k: column axis and axis of the sum.
-        a, b: elements of the operands as loads of values.
+        a: makes the element of the left operand.
+        b: element of the right operand, the load of a value at logical indices.
         result: element of the anchor's output, made from ``acc``, at `index`.
     """
 
     rows: Sequence[Expr]
     n: Expr
     k: Expr
-    a: Expr
+    a: Source
     b: Expr
     result: Expr
     index: Index
@@ -124,7 +126,7 @@ def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
         rows=axes,
         n=n,
         k=k,
-        a=read_through(group, a, left),
+        a=lambda buffers: buffers.resolve(read_through(group, a, left)),
         b=read_through(group, b, right),
         result=acc("acc", F32),
         index=(*index, n),
@@ -135,103 +137,65 @@ def lower_product(
     group: Group, anchor: Node, p: Product, storage: Mapping[Value, Storage], machine: Machine
 ) -> list[Kernel] | None:
     """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
-    buffers = Buffers(storage)
-    before: list[Kernel] = []
-    left = buffers.resolve(p.a)
-    found = strided_operand(left, [p.k])
-    if p.b.op != "load" or left.op != "load":
+    if p.b.op != "load":
         return None
-    if found is None or as_int(found.steps[0]) not in (1, 0 if as_int(p.k.args[0]) == 1 else 1):
-        left = _copy_left(group, p, buffers, storage, before)
-    rows = product([a.args[0] for a in p.rows])
+    buffers = Buffers(storage)
+    left, before = _left(group, p, buffers, storage)
+    rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
     packed = _panels(group, p, rows, tile, storage)
     if packed is None:
         return None
-    before += [packed.kernel] if packed.kernel else []
-    number = add_buffer(buffers, packed.operand)
+    panels = add_buffer(buffers, packed.operand)
     stores = finish(group, anchor, p.result, p.index, buffers)
     bodies = [left.args[0], packed.start, *(e for s in stores for e in (s.offset, s.value))]
-    axes, bodies = join_axes(list(p.rows), bodies)
-    offset, start, *rest = bodies
-    stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
-    kernel = _kernel(p, axes, (left, offset), (number, start), stores, tile, buffers, machine)
-    if kernel is None:
-        return None
-    flops = anchor.op.flops(anchor) + epilogue_flops(stores, anchor.output.type.size)
-    nbytes = traffic(buffers.list, group.outputs)
-    return [*before, _costed(kernel, flops, nbytes)]
-
-
-def _copy_left(
-    group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage], before: list[Kernel]
-) -> Expr:
-    """The left operand copied so that k is innermost; its element over the same axes."""
-    axes = [*(a for a in p.rows if contains(p.a, a)), p.k]
-    to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * 4)
-    before.append(copy_kernel(p.a, axes, storage, to))
-    buffers.reads.clear()
-    buffers.list.clear()
-    place = const(0)
-    for a in axes:
-        place = place * a.args[0] + a
-    return temporary(add_buffer(buffers, to), place)
-
-
-def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[Value, Storage]) -> Panels | None:
-    source = p.b.data
-    assert isinstance(source, Value)
-    if source.const is not None:
-        return pack_constant(p.b, p.rows, p.k, p.n, tile)
-    shared = product([a.args[0] for a in p.rows if not contains(p.b, a)])
-    count = as_int(shared)
-    if count is not None and count < PACK_ROWS:
-        return None
-    return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)
-
-
-def _kernel(
-    p: Product,
-    axes: list[Expr],
-    left: tuple[Expr, Expr],
-    right: tuple[int, Expr],
-    stores: list[Store],
-    tile: Tile,
-    buffers: Buffers,
-    machine: Machine,
-) -> GemmKernel | None:
-    free = [a for a in axes if not contains(right[1], a)]
+    axes, (offset, start, *rest) = join_axes(list(p.rows), bodies)
+    free = [a for a in axes if not contains(start, a)]
     m = free[-1] if free else axis("m", 1)
     batch = [a for a in axes if a is not m]
-    walked = split_axis(left[1], m)
-    base = split_axis(walked[1], p.k) if walked else None
-    if walked is None or base is None:
+    walked = strided_operand(load(left.data, (offset,), F32), [m, p.k])
+    if walked is None:
         return None
     size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
     count = product([a.args[0] for a in batch])
     blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
-    return GemmKernel(
+    stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
+    kernel = GemmKernel(
         buffers=tuple(buffers.list),
         tasks=count * blocks.m * blocks.n,
-        flops=const(0),
-        nbytes=const(0),
+        flops=anchor.op.flops(anchor) + epilogue_flops(stores, anchor.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
         stores=tuple(stores),
         batch=tuple(batch),
         m=m,
         n=p.n,
         k=depth,
-        a=int(str(left[0].data)),
-        a_start=base[1],
-        a_row=walked[0],
-        b=right[0],
-        b_start=right[1],
+        a=Strided(walked.buffer, walked.start, walked.steps[:1]),
+        b=plain(panels, start),
         tile=tile,
         blocks=blocks,
         k_blocks=split_k(size, depth),
     )
+    return [*before, *([packed.kernel] if packed.kernel else []), kernel]
 
 
-def _costed(kernel: GemmKernel, flops: Expr, nbytes: Expr) -> GemmKernel:
-    from dataclasses import replace
+def _left(group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage]) -> tuple[Expr, list[Kernel]]:
+    """The left operand's element, with k innermost: as it lies, or of a copy and the kernel that makes it."""
+    tried = Buffers(storage)
+    element = p.a(tried)
+    walked = strided_operand(element, [p.k])
+    if walked is not None and (as_int(walked.steps[0]) == 1 or as_int(p.k.args[0]) == 1):
+        return p.a(buffers), []
+    axes = [*(a for a in p.rows if contains(element, a)), p.k]
+    to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * 4)
+    return temporary(add_buffer(buffers, to), row_major(axes)), [copy_kernel(p.a, axes, storage, to)]
 
-    return replace(kernel, flops=flops, nbytes=nbytes)
+
+def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[Value, Storage]) -> Panels | None:
+    source, count = p.b.data, as_int(rows)
+    assert isinstance(source, Value)
+    if source.const is not None:
+        return pack_constant(p.b, p.rows, p.k, p.n, tile)
+    if count is not None and count < PACK_ROWS:
+        return None
+    return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)

@@ -11,7 +11,7 @@ from ..plan.inline import Inliner
 from ..plan.storage import Storage
 from .base import Kernel
 from .epilogue import lower_epilogue
-from .nest import Buffers, _accumulate, _finish_row, _Rows
+from .nest import Buffers, Rows, accumulate, finish_row
 
 
 def lower_generic(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
@@ -21,9 +21,9 @@ def lower_generic(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel
     nest = anchor.op.nest(anchor, 0)
     if nest is None:
         raise InternalError(f"{anchor.describe()} has no loop nest")
-    rows = _Rows([anchor], {anchor: nest}, anchor.output.layout)
+    rows = Rows([anchor], {anchor: nest}, anchor.output.layout)
     inliner, buffers = Inliner(group.folded), Buffers(storage)
-    total = _accumulate(anchor, nest, 0, rows, inliner, buffers)
+    total = accumulate(anchor, nest, 0, rows, inliner, buffers)
     made = inliner.known[anchor.output]
     stores = lower_epilogue(group, anchor, {anchor.output: (made, rows.index)}, buffers)
-    return [_finish_row(rows, [[total]], [], stores, buffers, group.outputs)]
+    return [finish_row(rows, [[total]], [], stores, buffers, group.outputs)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +20,9 @@ from .nest import Buffers, MapKernel, product
 
 INLINE_COST = 12  # an epilogue up to this dear is written out for every register of a tile
 COPY_CHUNK = 16384
+
+Source = Callable[[Buffers], Expr]
+"""Makes an element of an operand, adding what it reads to an argument list."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,11 @@ class Strided:
 def read_through(group: Group, value: Value, index: Index) -> Expr:
     """The element of an operand at an index, read through the group's folded views."""
     return Inliner(group.folded).at(value, index)
+
+
+def plain(buffer: int, start: Expr) -> Strided:
+    """Memory that a kernel walks in a way of its own, such as panels."""
+    return Strided(buffer, start, ())
 
 
 def strided_operand(element: Expr, axes: Sequence[Expr]) -> Strided | None:
@@ -123,13 +131,11 @@ def is_empty(value: Value) -> bool:
     return any(as_int(d) == 0 for d in value.shape)
 
 
-def copy_kernel(source: Expr, axes: Sequence[Expr], storage: Mapping[Value, Storage], to: Temporary) -> MapKernel:
-    """Write the element `source` (a load of a value) over the axes to a temporary, row-major."""
+def copy_kernel(source: Source, axes: Sequence[Expr], storage: Mapping[Value, Storage], to: Temporary) -> MapKernel:
+    """Write the element that `source` makes over the axes to a temporary, row-major."""
     buffers = Buffers(storage)
-    element = buffers.resolve(source)
-    place = const(0)
-    for a in axes:
-        place = place * a.args[0] + a
+    element = source(buffers)
+    place = row_major(axes)
     target = add_buffer(buffers, to, written=True)
     inner = as_int(axes[-1].args[0]) or COPY_CHUNK
     rows = max(1, COPY_CHUNK // inner)
@@ -145,6 +151,14 @@ def copy_kernel(source: Expr, axes: Sequence[Expr], storage: Mapping[Value, Stor
         rows=rows,
         chunk=COPY_CHUNK,
     )
+
+
+def row_major(axes: Sequence[Expr]) -> Expr:
+    """Position in a tensor whose dimensions are the axes."""
+    place = const(0)
+    for a in axes:
+        place = place * a.args[0] + a
+    return place
 
 
 def temporary(number: int, place: Expr) -> Expr:

@@ -213,7 +213,7 @@ def _tasks(axes: Sequence[Expr], rows: int, chunk: int) -> Expr:
     return _ceil(product([a.args[0] for a in axes[:-1]]), rows) * _ceil(axes[-1].args[0], chunk)
 
 
-class _Rows:
+class Rows:
     """The index space of a row kernel: the parallel axes and the reduction axes, and which value lies where."""
 
     def __init__(self, reductions: list[Node], nests: Mapping[Node, Nest], layout: tuple[int, ...] | None) -> None:
@@ -251,21 +251,21 @@ def _lower_row(
     storage: Mapping[Value, Storage],
 ) -> RowKernel:
     layout = _row_layout(nodes, reductions[0], pairs)
-    rows = _Rows(reductions, nests, layout)
+    rows = Rows(reductions, nests, layout)
     inliner, buffers = Inliner(nodes), Buffers(storage)
     levels: dict[Node, int] = {}
     stages: dict[int, list[Accumulator]] = {}
     for k, node in enumerate(reductions):
         level = 1 + max((levels[r] for r in reductions[:k] if _depends(node, r)), default=0)
         levels[node] = level
-        stages.setdefault(level, []).append(_accumulate(node, nests[node], k, rows, inliner, buffers))
+        stages.setdefault(level, []).append(accumulate(node, nests[node], k, rows, inliner, buffers))
     element: list[Store] = []
     row: list[Store] = []
     for outer, inner in pairs:
         index, each = rows.index_of(inner)
         value = buffers.resolve(inliner.at(inner, index))
         (element if each else row).append(buffers.store(outer, index, value))
-    return _finish_row(rows, [stages[k] for k in sorted(stages)], element, row, buffers, [o for o, _ in pairs])
+    return finish_row(rows, [stages[k] for k in sorted(stages)], element, row, buffers, [o for o, _ in pairs])
 
 
 def _row_layout(nodes: list[Node], first: Node, pairs: list[tuple[Value, Value]]) -> tuple[int, ...] | None:
@@ -292,7 +292,9 @@ def _depends(node: Node, on: Node) -> bool:
     return False
 
 
-def _accumulate(node: Node, nest: Nest, k: int, rows: _Rows, inliner: Inliner, buffers: Buffers) -> Accumulator:
+def accumulate(node: Node, nest: Nest, k: int, rows: Rows, inliner: Inliner, buffers: Buffers) -> Accumulator:
+    """The accumulation of reduction number k; from now on the inliner knows its result."""
+
     def read(operand: int, index: Index) -> Expr:
         value = node.inputs[operand]
         assert value is not None
@@ -309,14 +311,15 @@ def _accumulate(node: Node, nest: Nest, k: int, rows: _Rows, inliner: Inliner, b
     return Accumulator(f"{k}", nest.combine, term, result)
 
 
-def _finish_row(
-    rows: _Rows,
+def finish_row(
+    rows: Rows,
     levels: list[list[Accumulator]],
     element: list[Store],
     row: list[Store],
     buffers: Buffers,
     outputs: list[Value],
 ) -> RowKernel:
+    """The kernel of accumulations by level, stores made for each element of a row, and stores made once a row."""
     reduce = [r for r in rows.reduce if r.op == "axis"]
     flat: list[Expr] = []
     for accumulators in levels:
@@ -418,4 +421,7 @@ def _shared(roots: list[Expr], here: set[Expr]) -> list[Expr]:
     return list(out)
 
 
-__all__ = ["Accumulator", "Buffers", "Keep", "MapKernel", "RowKernel", "Stage", "lower_nest", "product"]
+__all__ = [
+    "Accumulator", "Buffers", "Keep", "MapKernel", "RowKernel", "Rows", "Stage", "accumulate", "finish_row",
+    "lower_nest", "product",
+]  # fmt: skip

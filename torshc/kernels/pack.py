@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..expr import Expr, as_int, axis, const, load
+from ..expr import Expr, as_int, const
 from ..expr.affine import strides_along
 from ..graph import Value
 from ..plan.storage import Storage
 from .axes import join_axes
 from .base import Kernel, Packed, Temporary
-from .heavy import add_buffer
+from .heavy import Strided, add_buffer, plain, row_major, strided_operand, temporary
 from .nest import Buffers, product
 from .tiles import Tile
 
@@ -28,8 +29,8 @@ class PackKernel(Kernel):
     Attributes:
         batch: axes of independent matrices.
         k, n: extents of the matrix.
-        source, source_start, source_k, source_n: buffer, offset of a matrix over the batch axes, its strides.
-        target, target_start: buffer of the panels, offset of a matrix's panels.
+        source: the matrix over the batch axes, stepping along k and n.
+        target: its panels.
         tile: whose columns make a panel.
     """
 
@@ -39,12 +40,8 @@ class PackKernel(Kernel):
     batch: tuple[Expr, ...]
     k: Expr
     n: Expr
-    source: int
-    source_start: Expr
-    source_k: Expr
-    source_n: Expr
-    target: int
-    target_start: Expr
+    source: Strided
+    target: Strided
     tile: Tile
 
 
@@ -108,11 +105,9 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
         return panels(view, tile.columns)
 
     size = -(-shape[-1] // tile.columns) * shape[-2] * tile.columns
-    place, step = const(0), size
-    for a, _ in reversed(kept):
-        place, step = place + a * step, step * (as_int(a.args[0]) or 1)
     how = f"panels of {tile.columns}: {start} {shape} {strides}"
-    return Panels(Packed(source, how, make, step * 4, source.dtype), place)
+    nbytes = math.prod(shape[:-2]) * size * 4
+    return Panels(Packed(source, how, make, nbytes, source.dtype), row_major([a for a, _ in kept]) * size)
 
 
 def pack_at_run_time(
@@ -129,16 +124,14 @@ def pack_at_run_time(
     offset = buffers.resolve(element).args[0]
     moving = [a for a in batch if _moves(offset, a)]
     depth, width = k.args[0], n.args[0]
-    place, step = const(0), panel_size(tile, depth, width)
-    for a in reversed(moving):
-        place, step = place + a * step, step * a.args[0]
+    place = row_major(moving) * panel_size(tile, depth, width)
+    matrices = product([a.args[0] for a in moving])
+    to = Temporary("panels", owner, matrices * panel_size(tile, depth, width) * 4)
     axes, (source, target) = join_axes(list(moving), [offset, place])
-    found = strides_along(source, [k, n])
-    if found is None:
+    walked = strided_operand(temporary(0, source), [k, n])
+    if walked is None:
         return None
-    (source_k, source_n), start = found
-    to = Temporary("panels", owner, step * 4)
-    matrices = product([a.args[0] for a in axes])
+    number = add_buffer(buffers, to, written=True)
     kernel = PackKernel(
         buffers=tuple(buffers.list),
         tasks=matrices * tile.panels(width),
@@ -147,26 +140,13 @@ def pack_at_run_time(
         batch=tuple(axes),
         k=depth,
         n=width,
-        source=0,
-        source_start=start,
-        source_k=source_k,
-        source_n=source_n,
-        target=add_buffer(buffers, to, written=True),
-        target_start=target,
+        source=walked,
+        target=plain(number, target),
         tile=tile,
     )
-    return Panels(to, place, _with_buffers(kernel, buffers))
-
-
-def _with_buffers(kernel: PackKernel, buffers: Buffers) -> PackKernel:
-    from dataclasses import replace
-
-    return replace(kernel, buffers=tuple(buffers.list))
+    return Panels(to, place, kernel)
 
 
 def _moves(offset: Expr, a: Expr) -> bool:
     parts = strides_along(offset, [a])
     return parts is None or as_int(parts[0][0]) != 0
-
-
-__all__ = ["PackKernel", "Panels", "axis", "load", "pack_at_run_time", "pack_constant", "panel_size", "panels"]
