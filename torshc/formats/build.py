@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import ModelError, UnsupportedError
+from ..errors import InternalError, ModelError, UnsupportedError
 from ..expr import as_int
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported
@@ -52,7 +52,7 @@ class _Importer:
         self.lenient = lenient
         self.graph = Graph(name=model.graph.name)
         self.problems: dict[str, None] = {}
-        self._inferred: Mapping[str, TypeDecl] | None = None
+        self._stated: Mapping[str, TypeDecl] | None = None
 
     def run(self, pins: Pins) -> Graph:
         try:
@@ -131,6 +131,9 @@ class _Importer:
             self.problem(f"{scope.prefix}{op.describe()}: {e}")
         except _Placed:
             raise
+        except (ArithmeticError, LookupError, TypeError, ValueError) as e:
+            where = f"{self.model.file}: {scope.prefix}{op.describe()}"
+            raise InternalError(f"{where}: {type(e).__name__}: {e}", "please report this model") from e
         except ModelError as e:
             raise _Placed(f"{scope.prefix}{op.describe()}: {e.message}", e.remedy) from e
         for k, name in enumerate(op.outputs):
@@ -151,9 +154,11 @@ class _Importer:
         if version is None:
             raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
         if op.op_type == "If" and not op.domain:
-            return self.branch(op, operands[0], scope) if known else ()
+            return self.branch(op, operands, scope) if known else ()
         schema = schemas.schema_of(op.op_type, op.domain, version)
         attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
+        if schema is not None:
+            schemas.check_types(op, schema, operands)
         cls = REGISTRY.get((op.domain, op.op_type))
         if cls is None:
             body = schemas.expansion(op, version, operands) if known else None
@@ -182,9 +187,9 @@ class _Importer:
         """A stand-in for a value that could not be made, so that what reads it is looked at too."""
         if scope.depth:
             return None
-        if self._inferred is None:
-            self._inferred = self.model.infer()
-        t = self._inferred.get(name)
+        if self._stated is None:
+            self._stated = self.model.stated()
+        t = self._stated.get(name)
         if t is None or t.dtype is None or t.dims is None:
             return None
         dims = [dimension(d) for d in t.dims]
@@ -223,10 +228,13 @@ class _Importer:
             raise Misfit(f"it has {len(function.outputs)} outputs, and {len(op.outputs)} are named")
         return [self.result(inner, name) if name in wanted else None for name in function.outputs]
 
-    def branch(self, op: SourceOp, condition: Value | None, scope: _Scope) -> Sequence[Value | None]:
+    def branch(self, op: SourceOp, operands: Sequence[Value | None], scope: _Scope) -> Sequence[Value | None]:
         """The chosen branch of an If whose condition is known."""
-        data = condition.data if condition is not None else None
-        if condition is not None and condition.const is not None and condition.const.size == 1:
+        condition = operands[0] if len(operands) == 1 else None
+        if condition is None:
+            raise Misfit("If needs a condition")
+        data = condition.data
+        if condition.const is not None and condition.const.size == 1:
             chosen = bool(condition.const.reshape(-1)[0])
         elif data is not None and len(data) == 1 and data[0].op == "const":
             chosen = bool(data[0].data)

@@ -109,11 +109,11 @@ class SourceModel:
     Attributes:
         file: its path, for messages.
         opsets: version of each domain; "" is ONNX's own.
-        infer: types by value name as another tool knows them, to go on past an unsupported node.
+        stated: types by value name as the model states them, to go on past an unsupported node.
     """
 
     file: str
     graph: SourceGraph
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], SourceFunction] = field(default_factory=dict)
-    infer: Callable[[], Mapping[str, TypeDecl]] = dict
+    stated: Callable[[], Mapping[str, TypeDecl]] = dict

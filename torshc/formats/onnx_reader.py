@@ -101,7 +101,7 @@ class _Reader:
             self.graph(m.graph),
             _opsets(m.opset_import),
             {(_domain(f.domain), f.name): self.function(f) for f in m.functions},
-            self.infer,
+            self.stated,
         )
 
     def graph(self, g: GraphProto) -> SourceGraph:
@@ -174,13 +174,9 @@ class _Reader:
             {a.name: self.attribute(a) for a in f.attribute_proto},
         )
 
-    def infer(self) -> dict[str, TypeDecl]:
-        """What ONNX's own shape inference knows of each value."""
-        try:
-            model = onnx.shape_inference.infer_shapes(self.proto)
-        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-            model = self.proto
-        return {v.name: declared(v.type) for v in (*model.graph.value_info, *model.graph.output)}
+    def stated(self) -> dict[str, TypeDecl]:
+        """The types that the model states. ONNX's shape inference knows more, but damaged models can crash it."""
+        return {v.name: declared(v.type) for v in (*self.proto.graph.value_info, *self.proto.graph.output)}
 
 
 def read_function(proto: FunctionProto) -> SourceFunction:

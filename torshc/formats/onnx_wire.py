@@ -16,13 +16,26 @@ LARGE = 1024  # bytes; smaller tensors stay in the message
 
 # Field numbers of onnx.proto3 that lead to tensors: message -> field -> message.
 _PATHS: dict[str, dict[int, str]] = {
-    "Model": {7: "Graph", 25: "Function"},
-    "Graph": {1: "Node", 5: "Tensor"},
-    "Function": {7: "Node", 11: "Attribute"},
+    "Model": {7: "Graph", 8: "Opset", 25: "Function"},
+    "Graph": {1: "Node", 5: "Tensor", 11: "Value", 12: "Value", 13: "Value", 15: "Sparse"},
+    "Function": {7: "Node", 9: "Opset", 11: "Attribute"},
     "Node": {5: "Attribute"},
-    "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph"},
-    "Tensor": {},
+    "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph", 22: "Sparse", 23: "Sparse"},
+    "Sparse": {1: "Tensor", 2: "Tensor"},
+    "Tensor": {13: "Entry"},
+    "Value": {2: "Type"},
+    "Type": {1: "TensorType"},
+    "TensorType": {2: "Shape"},
+    "Shape": {1: "Dim"},
+    "Dim": {},
+    "Opset": {},
+    "Entry": {},
 }
+# Fields that hold names; protobuf hands text that is not UTF-8 through as bytes.
+_NAMES: dict[str, tuple[int, ...]] = {
+    "Graph": (2,), "Function": (1, 4, 5, 6, 10), "Node": (1, 2, 3, 4, 7), "Attribute": (1, 21), "Tensor": (8,),
+    "Value": (1,), "Dim": (2,), "Opset": (1,), "Entry": (1, 2),
+}  # fmt: skip
 _RAW_DATA, _DOC_STRING = 9, 12
 _DEPTH = 100  # protobuf's own limit
 
@@ -70,6 +83,8 @@ def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) 
                 pieces = _message(part, inner, chunks, depth + 1)
                 out += [_encode(tag), _encode(sum(map(len, pieces))), *pieces]
                 continue
+            if number in _NAMES.get(kind, ()):
+                _require_text(part)
             if kind == "Tensor" and number == _DOC_STRING:
                 continue
             if kind == "Tensor" and number == _RAW_DATA and size >= LARGE:
@@ -87,6 +102,13 @@ def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) 
             raise Misfit("the file is truncated, or is not an ONNX model")
         out.append(bytes(data[start:at]))
     return out
+
+
+def _require_text(name: memoryview) -> None:
+    try:
+        str(name, "utf-8")
+    except UnicodeDecodeError as e:
+        raise Misfit(f"the name {bytes(name)[:40]!r} is no UTF-8 text") from e
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

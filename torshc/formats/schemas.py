@@ -66,7 +66,30 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> dict[str, Any]:
         if not low <= len(given) <= high:
             wanted = str(low) if low == high else f"{low} to {high}" if high < 1000 else f"at least {low}"
             raise Misfit(f"{op.op_type} takes {wanted} {what}, and {len(given)} are given")
+    formal: Any = schema.inputs
+    for k, operand in enumerate(op.inputs):
+        spec = formal[min(k, len(formal) - 1)]
+        if not operand and spec.option.name != "Optional":
+            raise Misfit(f"{op.op_type} needs its input {k}, {spec.name!r}")
     return out
+
+
+_ONNX_TYPES = {
+    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
+    "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]) -> None:
+    """Check the operands' element types against a schema.
+
+    Raises:
+        Misfit: for a type that the operator does not take.
+    """
+    for k, v in enumerate(operands):
+        allowed = schema.inputs[min(k, len(schema.inputs) - 1)].types
+        if v is not None and f"tensor({_ONNX_TYPES[v.dtype.name]})" not in allowed:
+            raise Misfit(f"input {k} of {op.op_type} of opset {schema.since_version} cannot be {v.dtype!r}")
 
 
 def check_fields(op: SourceOp, cls: type[Op]) -> dict[str, Any]:
@@ -139,7 +162,9 @@ def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Valu
     if any(isinstance(v, (SourceGraph, Sparse, Unusable)) for v in op.attributes.values()):
         raise Unsupported(f"{op.op_type} with a graph as an attribute")
     attributes: dict[str, Any] = {
-        k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in op.attributes.items()
+        k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v
+        for k, v in op.attributes.items()
+        if not _is_empty(v)
     }
     node = helper.make_node(op.op_type, op.inputs, op.outputs, domain=op.domain, **attributes)
     types = [
@@ -162,6 +187,11 @@ def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Valu
     if not proto.node:
         raise Unsupported(f"{op.op_type} with these operands")
     return proto
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether an attribute is an empty list, whose kind a NodeProto could not tell."""
+    return isinstance(value, tuple) and not value
 
 
 def defaults(op_type: str, domain: str, version: int) -> dict[str, Any]:

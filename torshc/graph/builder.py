@@ -70,7 +70,10 @@ def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
     if exact is not None:
         return exact
     nest = node.op.nest(node, output)
-    if nest is None or (nest.reduce and not all(e.op == "const" for e in nest.reduce)):
+    if nest is None:
+        return None
+    terms = [as_int(e) for e in nest.reduce]
+    if any(t is None for t in terms) or int(np.prod([t or 0 for t in terms], dtype=object)) > LIMIT:
         return None
     try:
         return tuple(_element(node, nest, index) for index in indices(shape))

@@ -31,4 +31,6 @@ def ints_of(data: tuple[Expr, ...] | None) -> tuple[int, ...] | None:
 
 def indices(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Every index of a static shape in row-major order; one empty index for rank 0."""
+    if 0 in shape:  # product would list the other dimensions first, however long they are
+        return iter(())
     return itertools.product(*(range(d) for d in shape))

@@ -175,8 +175,8 @@ def axis_of(axis: int, rank: int, what: str = "axis") -> int:
     """A possibly negative axis as 0..rank-1.
 
     Raises:
-        ModelError: when it is out of range.
+        ModelError: when it is out of range, as every axis of a scalar is.
     """
-    if not -rank <= axis < max(rank, 1):
+    if not -rank <= axis < rank:
         raise ModelError(f"{what} {axis} is out of range for rank {rank}")
-    return axis % rank if rank else 0
+    return axis % rank

@@ -268,6 +268,8 @@ class ConvTranspose(Op):
         full = unslide(x.shape[2:], kernel, slid.strides, slid.dilations, extra)
         sizes: Shape = tuple(d * s for d, s in zip(x.shape[2:], slid.strides, strict=True))
         if wanted is not None:
+            if len(wanted) < len(kernel):
+                raise ModelError(f"ConvTranspose over {len(kernel)} dimensions with output_shape {list(wanted)}")
             sizes = tuple(const(int(v)) for v in wanted[-len(kernel) :])
         pads = _cut(full, sizes, upper=auto == "SAME_UPPER")
         return source.emit(cls(slid.strides, pads, slid.dilations, group, extra), source.inputs)

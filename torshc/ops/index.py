@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from ..errors import ModelError
 from ..expr import I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ..graph import Builder, Node, Shape, TensorType, Value
@@ -263,11 +265,11 @@ class OneHot(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         given = source.required(1)
         # The depth may be of any number type; only integers are followed symbolically.
+        if given.const is not None and (given.const.size != 1 or not np.isfinite(given.const).all()):
+            raise ModelError("the depth of OneHot is no number")
         depth = given.data if given.const is None else tuple(const(int(v)) for v in given.const.reshape(-1))
-        if depth is None:
+        if depth is None or len(depth) != 1:
             raise Unsupported("the depth of OneHot is known only at run time")
-        if len(depth) != 1:
-            raise ModelError("the depth of OneHot is no scalar")
         axis = int(source.attribute("axis", -1))
         source.fields(cls)
         return source.emit(cls(cast(depth[0], I64), axis), [source.required(0), source.required(2)])

@@ -40,7 +40,7 @@ class Pointwise(Op):
         return next((d for d in present if compute(d) is made), made)
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        present = [need(v, f"input {k} of {self.name}") for k, v in enumerate(inputs)]
+        present = [need(v, f"input {k} of {self.name}") for k, v in enumerate(inputs or (None,))]
         try:
             dtype = self.result(inputs)
         except TypeError as e:
@@ -377,6 +377,8 @@ class Clip(Pointwise):
             operand = source.input(k)
             bounds[name] = source.attribute(name)
             if operand is not None and operand.const is not None:
+                if operand.const.size != 1:
+                    raise ModelError(f"Clip with a {name} of {operand.const.size} elements")
                 bounds[name] = operand.const.reshape(-1)[0].item()
             elif operand is not None:
                 kept.append(operand)
@@ -401,6 +403,6 @@ class Dropout(Pointwise):
         for name in ("ratio", "seed", "is_test"):
             source.attribute(name)
         training = source.input(2)
-        if training is not None and (training.const is None or bool(training.const.reshape(-1)[0])):
+        if training is not None and (training.const is None or bool(training.const.any())):
             raise Unsupported("Dropout in training mode")
         return source.emit(cls(), [source.required(0)])[: max(source.outputs, 1)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ModelError, did_you_mean
-from ..expr import Expr
+from ..expr import I64, Expr, cast
 from ..graph import Builder, Value, ints_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SourceNode:
         return np.asarray(known, dtype=value.dtype.numpy).reshape(shape or ())
 
     def dims(self, k: int, what: str) -> tuple[Expr, ...] | None:
-        """The elements of input k as expressions (a shape, starts, repeats), None when absent.
+        """The elements of input k as i64 expressions (a shape, starts, repeats), None when absent.
 
         Raises:
             Unsupported: when they are known only at run time.
@@ -106,7 +106,7 @@ class SourceNode:
             return None
         if value.data is None:
             raise Unsupported(f"{what} is known only at run time")
-        return value.data
+        return tuple(cast(e, I64) for e in value.data)
 
     def ints(self, k: int, what: str) -> tuple[int, ...] | None:
         """The elements of input k as integers, None when absent.

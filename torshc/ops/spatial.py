@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -198,9 +199,9 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
     if sizes:
         return _sized(source, x, which, sizes, policy, out)
     for axis, scale in zip(which, values, strict=True):
-        exact = Fraction(float(scale))
-        if exact <= 0:
+        if not 0 < float(scale) < math.inf:
             raise ModelError(f"{source.op_type} with a scale of {scale}")
+        exact = Fraction(float(scale))
         up, down = const(exact.numerator), const(exact.denominator)
         out[axis] = Axis(call("floordiv", x.shape[axis] * up, down), up, down)
     return tuple(out)

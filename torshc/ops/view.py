@@ -264,7 +264,10 @@ class Slice(View):
         source.fields(cls)
         if starts is None or ends is None:
             raise ModelError("Slice needs starts and ends")
-        which = range(len(starts)) if axes is None else [axis_of(_known(a), x.type.rank) for a in axes]
+        which = [axis_of(_known(a), x.type.rank) for a in axes or map(const, range(len(starts)))]
+        lengths = {len(which), len(starts), len(ends), len(steps if steps is not None else starts)}
+        if len(lengths) > 1 or len(set(which)) != len(which):
+            raise ModelError("Slice needs as many starts, ends, axes and steps, and each axis once")
         begin, size, step = [const(0)] * x.type.rank, list(x.shape), [1] * x.type.rank
         for k, axis in enumerate(which):
             step[axis] = 1 if steps is None else _known(steps[k])
@@ -305,6 +308,8 @@ class Concat(Op):
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         first = need(inputs[0], "input 0 of Concat")
+        if not first.type.rank:
+            raise ModelError("Concat of scalars")
         axis = axis_of(self.axis, first.type.rank)
         shape = list(first.shape)
         for v in inputs[1:]:
@@ -366,15 +371,21 @@ class Split(Op):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x = source.required(0)
+        if not x.type.rank:
+            raise ModelError("Split of a scalar")
         axis = axis_of(int(source.attribute("axis", 0)), x.type.rank)
         given = source.attribute("split")
         sizes = tuple(const(int(s)) for s in given) if given is not None else source.dims(1, "the sizes of Split")
         if sizes is None:
             count = int(source.attribute("num_outputs", source.outputs))
+            if count < 1:
+                raise ModelError(f"Split into {count} parts")
             chunk = call("floordiv", x.shape[axis] + (count - 1), count)
             sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
         source.attribute("num_outputs")
         source.fields(cls)
+        if len(sizes) < source.outputs:
+            raise ModelError(f"Split into {len(sizes)} parts with {source.outputs} outputs")
         return source.emit(cls(axis, sizes), [x])
 
 
