@@ -4,3 +4,4 @@ from . import attention as attention
 from . import conv as conv
 from . import conv_transpose as conv_transpose
 from . import gemm as gemm
+from . import recurrent as recurrent
