@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +68,7 @@ class Compilation:
         program: the host program as data.
         sources: kernel sources by file name.
         seconds: time of each stage.
+        compiled: sources that a compiler had to compile; the others came from the cache.
     """
 
     name: str
@@ -80,6 +82,12 @@ class Compilation:
     isa: isa_module.Isa
     sources: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
+    compiled: int = 0
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """What took a slower path, and why."""
+        return tuple(u.fallback for u in self.units if u.fallback)
 
     @property
     def arena_bytes(self) -> Expr:
@@ -210,7 +218,7 @@ def compile_model(
                     folder,
                     lambda done, total, _: observer(f"compile {done}/{total}", 0.0) if observer else None,
                 )
-                clock.seconds["compiled"] = float(sum(not o.cached for o in objects))
+                compilation = dataclasses.replace(compilation, compiled=sum(not o.cached for o in objects))
                 if options.emit == "objects":
                     bundle.add_objects([folder / o.path for o in objects])
                 built = link_library(compiler, objects, folder, bundle.weights if embedded else None)
@@ -296,10 +304,11 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         isa=IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes),
         opt_level=c.options.opt_level,
         profile=c.options.profile,
+        threads=c.options.threads,
         passes=tuple(r.name for r in c.records),
         kernels=tuple(kernels.values()),
         steps=tuple(steps),
-        fallbacks=tuple(u.fallback for u in c.units if u.fallback),
+        fallbacks=c.fallbacks,
         arena_bytes=_size(c.arena_bytes),
         weights=weights,
         library_sha256=library,

@@ -101,6 +101,7 @@ def manifest_of(
         isa=manifest.IsaInfo(here.arch, here.mcpu, here.extras, here.lanes),
         opt_level=3,
         profile=profile,
+        threads=0,
         passes=(),
         kernels=kernels,
         steps=(manifest.StepInfo(0, ("node 0",)), manifest.StepInfo(1, ("node 1",))),

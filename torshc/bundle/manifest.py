@@ -117,6 +117,7 @@ class Manifest:
     isa: IsaInfo
     opt_level: int
     profile: bool
+    threads: int
     passes: tuple[str, ...]
     kernels: tuple[KernelInfo, ...]
     steps: tuple[StepInfo, ...]

@@ -61,16 +61,14 @@ def compile(
 
 def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
     symbols = [s for unit in done.units for s in unit.symbols]
-    stages = dict(done.seconds)
-    compiled = int(stages.pop("compiled", 0))
     return {
         "bundle": out,
         "launches": len(symbols),
         "kernels": len(set(symbols)),
-        "compiled": compiled,
+        "compiled": done.compiled,
         "weights_bytes": done.weights_bytes,
         "seconds": seconds,
-        "stages": stages,
+        "stages": dict(done.seconds),
     }
 
 
@@ -87,8 +85,7 @@ def _show_times(done: Compilation) -> None:
     from ..explain.data import pass_infos
 
     for name, seconds in done.seconds.items():
-        if name != "compiled":
-            click.echo(f"{seconds:9.3f} s  {name}", err=True)
+        click.echo(f"{seconds:9.3f} s  {name}", err=True)
         if name == "optimise":
             for p in pass_infos(done.records):
                 click.echo(f"{p.seconds:9.3f} s    {p.name} ({p.changes} of {p.runs} runs changed something)", err=True)

@@ -201,7 +201,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         arena_bytes=sizes.total([compilation.arena_bytes]),
         arena_text=plain(compilation.arena_bytes),
         weights_bytes=compilation.weights_bytes,
-        fallbacks=(),
+        fallbacks=compilation.fallbacks,
         seconds=compilation.seconds,
     )
 

@@ -165,12 +165,15 @@ class Buffers:
         return Store(self.writes[root], offset, what)
 
 
-def _traffic(buffers: Sequence[Buffer], values: Sequence[Value]) -> Expr:
-    """Bytes that must be read and written at the least: each operand once."""
+def _traffic(buffers: Sequence[Buffer], values: Sequence[Value], bodies: Sequence[Expr], points: Expr) -> Expr:
+    """Bytes that must be read and written at the least: each operand once, but of a table only what is looked up."""
+    tables = {
+        x.data for x in walk(*bodies) if x.op == "load" and any(y is not x and y.op == "load" for y in walk(x.args[0]))
+    }
     total = const(0)
-    for b in buffers:
+    for k, b in enumerate(buffers):
         if isinstance(b.operand, Value) and not b.written:
-            total = total + b.operand.type.nbytes
+            total = total + (points * b.dtype.size if k in tables else b.operand.type.nbytes)
     for v in values:
         total = total + v.type.nbytes
     return total
@@ -193,7 +196,7 @@ def _lower_map(nodes: list[Node], pairs: list[tuple[Value, Value]], storage: Map
         buffers=tuple(buffers.list),
         tasks=_tasks(axes, rows, CHUNK),
         flops=size * sum(_flops(s.value) for s in stores),
-        nbytes=_traffic(buffers.list, outputs),
+        nbytes=_traffic(buffers.list, outputs, [s.value for s in stores], size),
         axes=tuple(axes),
         stores=tuple(stores),
         rows=rows,
@@ -348,7 +351,7 @@ def finish_row(
         buffers=tuple(buffers.list),
         tasks=_ceil(points, per_task) if across else _tasks(axes, per_task, lanes_chunk),
         flops=points * extents * work,
-        nbytes=_traffic(buffers.list, outputs),
+        nbytes=_traffic(buffers.list, outputs, flat, points * extents),
         axes=tuple(axes),
         reduce=tuple(reduce),
         across=across,

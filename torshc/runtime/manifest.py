@@ -82,6 +82,7 @@ class Manifest:
     target: str
     arch: str
     profile: bool
+    threads: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     symbols: tuple[SymbolSpec, ...]
@@ -137,6 +138,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         target=str(body["target"]),
         arch=str(body["isa"]["arch"]),
         profile=bool(body["profile"]),
+        threads=int(body["threads"]),
         inputs=tuple(_tensor(item) for item in body["inputs"]),
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),

@@ -294,7 +294,8 @@ def load(path: str | os.PathLike[str], threads: int | None = None, verify: bool 
 
     Args:
         path: the folder that compile wrote.
-        threads: threads of a run, the caller's included; as many as the process may use when None.
+        threads: threads of a run, the caller's included; what the bundle was compiled for when None (as many as the
+            process may use, unless --threads said otherwise).
         verify: compare the SHA-256 of library and weights with the manifest (about half a second a gigabyte). The
             library compares size and identity of the weights in any case.
 
@@ -319,7 +320,7 @@ def load(path: str | os.PathLike[str], threads: int | None = None, verify: bool 
             _check_file(weights, manifest.weights_sha256)
     opened = Library(library)
     try:
-        return Model(manifest, opened, weights, threads or 0)
+        return Model(manifest, opened, weights, manifest.threads if threads is None else threads)
     except BaseException:
         opened.unload()
         raise
