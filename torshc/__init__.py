@@ -1,8 +1,8 @@
 """torshc: an ahead-of-time compiler for tensor graphs.
 
-    torshc.compile("model.onnx", "out.tsc", target="c", opt_level=3)
-    model = torshc.load("out.tsc", threads=2)
-    outputs = model.run({"x": array})
+torshc.compile("model.onnx", "out.tsc", target="c", opt_level=3)
+model = torshc.load("out.tsc", threads=2)
+outputs = model.run({"x": array})
 """
 
 from __future__ import annotations
