@@ -17,7 +17,7 @@ from .axes import join_axes
 from .base import Kernel, Packed, Store, Temporary
 from .epilogue import lower_epilogue
 from .gemm import GemmKernel
-from .heavy import Strided, add_buffer, copy_kernel, plain, row_major, strided_operand, temporary
+from .heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
 from .lower import lowering
 from .machine import Machine
 from .nest import Buffers, product
@@ -122,6 +122,8 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
     assert node is not None and isinstance(node.op, Recurrent)
     if node.output.dtype is not F32:
         raise UnsupportedError([f"{node.describe()} of {node.output.dtype.name}"], "cast its operands to float32")
+    if all(is_empty(v) for v in group.outputs):
+        return []
     return _Lowering(group, node, node.op, storage, machine).run()
 
 
