@@ -64,8 +64,7 @@ class ConvKernel(HeavyKernel):
     Attributes:
         pixels: output axes of the epilogue: neighbours joined, or (image, row, column) where there are phases.
         group, channel: axes of the groups and of the output channels of one.
-        images, ih, iw, oh, ow: sizes.
-        ic, oc, groups: channels of one group.
+        size: sizes of the convolution.
         step: input rows and columns from one output pixel of a phase to the next.
         out_step: output rows and columns from one pixel of a phase to the next.
         pad: margin before the first input row and column.
@@ -82,14 +81,7 @@ class ConvKernel(HeavyKernel):
     pixels: tuple[Expr, ...]
     group: Expr
     channel: Expr
-    images: Expr
-    ih: Expr
-    iw: Expr
-    oh: Expr
-    ow: Expr
-    ic: int
-    oc: int
-    groups: int
+    size: Geometry
     step: tuple[int, int]
     out_step: tuple[int, int]
     pad: tuple[Expr, Expr]
@@ -103,12 +95,12 @@ class ConvKernel(HeavyKernel):
 
     def weights_of(self, phase: int) -> int:
         """Offset of a phase's weights."""
-        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.ic * self.tile.columns
+        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.size.ic * self.tile.columns
 
     @property
     def panels(self) -> int:
         """Panels of all groups."""
-        return self.groups * -(-self.oc // self.tile.columns)
+        return self.size.groups * -(-self.size.oc // self.tile.columns)
 
     @property
     def taps(self) -> int:
@@ -119,7 +111,7 @@ class ConvKernel(HeavyKernel):
     def rows(self) -> Expr:
         """The most pixels of a phase."""
         (h, w) = self.out_step
-        return self.images * ceil_div(self.oh, h) * ceil_div(self.ow, w)
+        return self.size.images * ceil_div(self.size.oh, h) * ceil_div(self.size.ow, w)
 
     @property
     def block_rows(self) -> Expr:
@@ -129,7 +121,7 @@ class ConvKernel(HeavyKernel):
     @property
     def zero_floats(self) -> int:
         """Length of the zeros that taps in the margin read."""
-        return -(-self.groups * self.ic // ZERO_ALIGN) * ZERO_ALIGN
+        return -(-self.size.groups * self.size.ic // ZERO_ALIGN) * ZERO_ALIGN
 
     @property
     def table_bytes(self) -> Expr:
@@ -137,7 +129,7 @@ class ConvKernel(HeavyKernel):
 
     @property
     def blocked(self) -> bool:
-        return self.tap_block < self.taps or self.channel_block < self.ic
+        return self.tap_block < self.taps or self.channel_block < self.size.ic
 
     @property
     def scratch(self) -> Expr:
@@ -254,14 +246,7 @@ def lower_direct(
         pixels=tuple(axes),
         group=groups,
         channel=channels,
-        images=size.images,
-        ih=size.ih,
-        iw=size.iw,
-        oh=size.oh,
-        ow=size.ow,
-        ic=size.ic,
-        oc=size.oc,
-        groups=size.groups,
+        size=size,
         step=(1, 1) if transposed else size.stride,
         out_step=out_step,
         pad=(const(0), const(0)) if transposed else size.pad,
