@@ -300,6 +300,11 @@ def test_clip(kind: str, reset: int) -> None:
     check(kind, operands(kind, more=optional(kind)), attributes)
 
 
+def test_coupled_input_and_forget_gates() -> None:
+    attributes = {"hidden_size": 11, "input_forget": 1, "direction": "bidirectional"}
+    check("LSTM", operands("LSTM", direction="bidirectional", more=EVERYTHING), attributes)
+
+
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (1, 2), (0, 2), (2, 0, 1)], ids=str)
 def test_results_that_nobody_reads_are_not_stored(wanted: Sequence[int]) -> None:
     feeds, attributes = operands("LSTM", more=EVERYTHING), {"hidden_size": 11}

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ..errors import InternalError, UnsupportedError
 from ..expr import F32, Expr, acc, as_int, axis, call, const, load, walk
+from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.base import Index
 from ..ops.recurrent import GRU, LSTM, Recurrent
@@ -300,7 +301,8 @@ class _Lowering:
             if "y" in names and len(names) > 1:
                 problem = f"{self.node.describe()}: a reader that needs every state and the last one"
                 raise UnsupportedError([problem], "compile with --fusion none")
-            (each if "y" in names else last).append(store)
+            stepwise = "y" in names or any(contains(e, self.time) for e in (store.offset, store.value))
+            (each if stepwise else last).append(store)
         return tuple(each), tuple(last)
 
 

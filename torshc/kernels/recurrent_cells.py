@@ -101,8 +101,9 @@ def _lstm(op: LSTM, activations: tuple[Activation, ...], weights: Weights) -> tu
             total = call("add", total, call("mul", weights.peephole(part), state))
         return _apply(op, f, total)
 
-    kept = call("mul", gate(2, c, 2), c)
-    added = call("mul", gate(0, c, 0), _apply(op, g, _sum(3)))
+    entered = gate(0, c, 0)
+    kept = call("mul", call("sub", const(1.0), entered) if op.input_forget else gate(2, c, 2), c)
+    added = call("mul", entered, _apply(op, g, _sum(3)))
     new_c = acc("new_c", F32)
     shown = call("mul", gate(1, new_c, 1), activate(h, new_c))
     return (Phase((0, 1, 2, 3), "h", (Result("c", call("add", kept, added)), Result("next", shown))),)

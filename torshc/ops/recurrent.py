@@ -84,8 +84,6 @@ class Recurrent(Op):
         names = tuple(source.attribute("activations") or cls.usual * (2 if direction == "bidirectional" else 1))
         activations = _activations(source, names, len(cls.usual) * (2 if direction == "bidirectional" else 1))
         clip, layout = source.attribute("clip"), int(source.attribute("layout", 0))
-        if source.attribute("input_forget", 0):
-            raise Unsupported("LSTM with coupled input and forget gates (input_forget)")
         source.attribute("output_sequence")
         rest = {k: source.attribute(k, 0) for k in cls.extra}
         source.fields(cls)
@@ -140,8 +138,14 @@ class GRU(Recurrent):
 @operator()
 @dataclass(frozen=True)
 class LSTM(Recurrent):
-    """Gates i, o, f, c in this order; peepholes are operand 7; results y, last h, last c."""
+    """Gates i, o, f, c in this order; peepholes are operand 7; results y, last h, last c.
+
+    Attributes:
+        input_forget: the forget gate is 1 - i.
+    """
 
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
     usual: ClassVar[tuple[str, ...]] = ("Sigmoid", "Tanh", "Tanh")
+    extra: ClassVar[tuple[str, ...]] = ("input_forget",)
+    input_forget: int = 0
