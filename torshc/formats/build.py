@@ -57,6 +57,8 @@ class _Importer:
     def run(self, pins: Pins) -> Graph:
         try:
             self.check_opsets(self.model.opsets)
+            if self.problems:  # what nodes of an unknown opset mean is unknown too
+                raise UnsupportedError(list(self.problems))
             scope = _Scope({}, self.model.opsets)
             self.inputs(pins, scope)
             self.body(self.model.graph, scope)

@@ -49,7 +49,19 @@ def lower_epilogue(
             inliner.known[node.output] = inliner.at(node.output, index)
         place[node.output] = index
     pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
+    for _, inner in pairs:
+        if inner not in place:  # computed beside the anchor, and wanted in memory too
+            place[inner] = _beside(inner, place)
+            inliner.known[inner] = inliner.at(inner, place[inner])
     return [buffers.store(o, place[i], buffers.resolve(inliner.known[i])) for o, i in pairs]
+
+
+def _beside(value: Value, place: Mapping[Value, Index]) -> Index:
+    """The index of a value that the anchor does not reach, from one of equal shape that it does."""
+    index = next((i for v, i in place.items() if v.shape == value.shape), None)
+    if index is None:
+        raise InternalError(f"{value!r} has another shape than all that its kernel computes")
+    return index
 
 
 def _topological(nodes: list[Node]) -> list[Node]:

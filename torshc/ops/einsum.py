@@ -24,7 +24,7 @@ class Einsum(Op):
         result: labels of the output.
     """
 
-    family: ClassVar[str] = "reduce"
+    family: ClassVar[str] = "nest"
     labels: tuple[str, ...] = ()
     result: str = ""
 

@@ -167,6 +167,11 @@ class ArgSearch(Op):
     axis: int = 0
     last: bool = False
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The reduced dimensions, as other reductions have them."""
+        return (self.axis,)
+
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(I64, need(inputs[1], "the extreme of ArgSearch").shape)]
 
@@ -308,7 +313,7 @@ class ReverseSequence(Op):
 class Cumulative(Op):
     """Base of CumSum and CumProd. As a nest it takes work quadratic in the length of the axis."""
 
-    family: ClassVar[str] = "reduce"
+    family: ClassVar[str] = "nest"
     combine: ClassVar[str] = "add"
     neutral: ClassVar[int] = 0
     axis: int = 0

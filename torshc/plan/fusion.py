@@ -108,6 +108,8 @@ class Fuser:
             return reason
         if self.limits.strategy == "conservative" and len(self._outside_readers(base, own)) > 0:
             return "reader"
+        if self._strays(source, own):
+            return "reader"
         return "cycle" if self._would_cycle(source, own) else None
 
     def _fits(self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
@@ -183,6 +185,35 @@ class Fuser:
         """Whether the heavy node of a group reads what `source` makes, through views; that must stay before it."""
         assert own.anchor is not None
         return any(b.producer in source.nodes for v in own.anchor.operands for b in self._bases(v))
+
+    def _strays(self, source: Group, own: Group) -> bool:
+        """Whether a kernel with a heavy node would have to store a value whose shape none of its results has."""
+        anchor = source.anchor or own.anchor
+        if anchor is None:
+            return False
+        nodes = {*source.nodes, *own.nodes}
+        reached, shapes = set(anchor.outputs), {v.shape for v in anchor.outputs}
+        for n in sorted(nodes, key=self.position.__getitem__):
+            if n is not anchor and any(b in reached for v in n.operands for b in self._bases(v)):
+                reached.update(n.outputs)
+                shapes.update(v.shape for v in n.outputs)
+        return any(
+            v not in reached and v.shape not in shapes and self._wanted(v, nodes) for n in nodes for v in n.outputs
+        )
+
+    def _wanted(self, value: Value, nodes: set[Node]) -> bool:
+        """Whether others than these nodes read a value, be it through views, or it is an output of the graph."""
+        pending = [value]
+        while pending:
+            v = pending.pop()
+            if v in self.graph.outputs:
+                return True
+            for n in self.graph.nodes:
+                if n not in nodes and v in n.operands:
+                    if not is_view(n):
+                        return True
+                    pending.extend(n.outputs)
+        return False
 
     def _bases(self, value: Value) -> Iterator[Value]:
         """The values that are no views behind a value."""

@@ -224,7 +224,7 @@ class _Placer:
         assert node is not None
         base, chain = behind_views(value)
         found = strided(value, chain) if chain else None
-        if found is not None and self._can_alias(value, base, found[2]):
+        if found is not None and self._can_alias(value, base, found[1], found[2]):
             self.aliases[value] = (base, found[1])
             self.roots.add(base)
             return [base]
@@ -236,13 +236,18 @@ class _Placer:
         self.group_of[node] = group
         return [value]
 
-    def _can_alias(self, value: Value, base: Value, strides: tuple[Expr, ...]) -> bool:
+    def _can_alias(self, value: Value, base: Value, offset: Expr, strides: tuple[Expr, ...]) -> bool:
         if base.layout is not None or value.layout is not None or not contiguous(value, strides):
             return False
         if base in self.parts or base in self.joined or (base.producer is not None and is_view(base.producer)):
             return False
-        outside = base.const is not None or base.producer is None or base in self.graph.outputs
-        return not (value in self.graph.outputs and outside)
+        if value not in self.graph.outputs:
+            return True
+        # The base is then written to the caller's memory, which has room for this output only.
+        if offset is not const(0) or value.type.size is not base.type.size or base in self.graph.outputs:
+            return False
+        taken = any(self.aliases[v][0] is base for v in self.graph.outputs if v in self.aliases)
+        return not taken and base.const is None and base.producer is not None
 
     def _push(self, value: Value, base: Value, chain: list[Node]) -> bool:
         """Let the producer store through the views: only when nobody reads what stands before them."""

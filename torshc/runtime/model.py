@@ -109,7 +109,7 @@ class Model:
         self._manifest, self._library = manifest, library
         self._lock = threading.Lock()
         self._runs, self._seconds = 0, 0.0
-        self._shapes: list[tuple[int, ...]] = []  # of the inputs of the last run that passed the checks
+        self._shapes: list[tuple[int, ...]] | None = None  # of the inputs of the last run that passed the checks
         self._out_shapes: list[tuple[int, ...]] = []
         counts = (library.torshc_input_count(), library.torshc_output_count(), library.torshc_step_count())
         if counts != (len(self.inputs), len(self.outputs), len(manifest.steps)):
@@ -165,7 +165,7 @@ class Model:
             for i, array in enumerate(arrays):
                 self._in.put(i, array)
             if shapes != self._shapes:  # most runs have the shapes of the one before
-                self._shapes = []
+                self._shapes = None
                 self._check_shapes(arrays)
                 self._out_shapes = [self._output_shape(i) for i in range(len(self.outputs))]
                 self._shapes = shapes

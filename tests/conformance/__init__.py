@@ -1,0 +1,1 @@
+"""ONNX's own test cases through the whole path: compile, load, run, compare."""

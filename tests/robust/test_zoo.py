@@ -1,0 +1,53 @@
+"""The specimens against onnx's reference evaluator, without a byte written beside an output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import torshc
+
+from .zoo import Array, Specimen, zoo
+
+ZOO = zoo()
+GUARD = 256
+
+
+def guarded_run(model: torshc.Model, feeds: dict[str, Array]) -> dict[str, Array]:
+    """Outputs, written between guards; inputs end where others begin, and are not written to."""
+    plain = model.run(feeds)
+    kept = {n: a.copy() for n, a in feeds.items()}
+    raw = {n: np.full(a.nbytes + 2 * GUARD, 0xAB, np.uint8) for n, a in plain.items()}
+    out = {n: raw[n][GUARD : GUARD + a.nbytes].view(a.dtype).reshape(a.shape) for n, a in plain.items()}
+    model.run(feeds, out=out)
+    for name, a in plain.items():
+        assert out[name].tobytes() == a.tobytes(), f"{name}: a second run gives other bytes"
+        assert (raw[name][:GUARD] == 0xAB).all() and (raw[name][GUARD + a.nbytes :] == 0xAB).all(), name
+    for name, a in feeds.items():
+        assert a.tobytes() == kept[name].tobytes(), f"input {name} was written to"
+    return plain
+
+
+def agrees(got: dict[str, Array], specimen: Specimen, feeds: dict[str, Array]) -> None:
+    with np.errstate(all="ignore"):
+        wanted = ReferenceEvaluator(specimen.model).run(None, feeds)
+    for (name, a), b in zip(got.items(), map(np.asarray, wanted), strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype, name
+        finite = np.abs(b[np.isfinite(b)]) if b.dtype.kind == "f" else np.zeros(1)
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * float(finite.max(initial=0)), err_msg=name)
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("name", ZOO)
+def test_agrees_with_the_reference(name: str, level: int, tmp_path: Path) -> None:
+    specimen = ZOO[name]
+    onnx.save(specimen.model, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", opt_level=level)
+    with torshc.load(tmp_path / "m.tsc", threads=2) as model:
+        for k in range(len(specimen.shapes)):
+            feeds = specimen.feeds(k)
+            agrees(guarded_run(model, feeds), specimen, feeds)
