@@ -341,6 +341,19 @@ def test_readers_join() -> None:
     assert kinds(program) == ["gemm", "recurrent"]
 
 
+def test_a_reader_of_every_state_and_the_last_one() -> None:
+    feeds, attributes = operands("GRU"), {"hidden_size": 11}
+    graph, outs, _ = build("GRU", feeds, attributes)
+    m = Maker()
+    m.graph, m.builder = graph, type(m.builder)(graph)
+    flat = m.add("Reshape", outs[0], shape=tuple(const(d) for d in (6, 3, 11)))
+    graph.outputs, graph.output_names = [m.add("Relu", m.add("Mul", flat, outs[1])), outs[1]], ["y", "h"]
+    y, h = runtime("GRU", feeds, attributes)
+    got = Program(graph).run(feeds["X"])
+    close(got[0], np.maximum(y[:, 0] * h, 0), 1e-5)
+    close(got[1], h, 1e-5)
+
+
 def test_what_it_cannot_do_is_said() -> None:
     m = Maker()
     shapes = ((6, 3, 5), (1, 11, 5), (1, 11, 11))

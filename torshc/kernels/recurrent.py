@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import InternalError, UnsupportedError
@@ -16,12 +16,12 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .axes import join_axes
 from .base import Kernel, Packed, Store, Temporary
-from .epilogue import lower_epilogue
+from .epilogue import _topological, lower_epilogue
 from .gemm import GemmKernel
 from .heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
 from .lower import lowering
 from .machine import Machine
-from .nest import Buffers, product
+from .nest import Buffers, lower_nest, product
 from .recurrent_cells import Phase, Weights, cell_phases
 from .recurrent_pack import Columns, Packer
 from .tiles import Tile, ceil_div, choose_blocks, choose_tile, split_k
@@ -117,7 +117,7 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
     """The kernels of a recurrent network.
 
     Raises:
-        UnsupportedError: for elements that are not f32, or a fused reader that needs both every and the last state.
+        UnsupportedError: for elements that are not f32.
     """
     node = group.anchor
     assert node is not None and isinstance(node.op, Recurrent)
@@ -125,7 +125,41 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
         raise UnsupportedError([f"{node.describe()} of {node.output.dtype.name}"], "cast its operands to float32")
     if all(is_empty(v) for v in group.outputs):
         return []
+    if _needs_all_states(group, node):
+        return _apart(group, node, storage, machine)
     return _Lowering(group, node, node.op, storage, machine).run()
+
+
+def _needs_all_states(group: Group, node: Node) -> bool:
+    """Whether something in the group reads the state of every step together with the last one."""
+    behind = {v: {k > 0} for k, v in enumerate(node.outputs)}
+    for n in _topological([*group.folded, *group.nodes]):
+        if n is not node:
+            found = set[bool]().union(*(behind.get(v, set()) for v in n.operands))
+            behind |= dict.fromkeys(n.outputs, found)
+    return any(len(b) > 1 for b in behind.values())
+
+
+def _apart(group: Group, node: Node, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The network alone, its results in temporary memory, and then kernels for what reads them."""
+    alone = replace(group, nodes=[node], folded=[], outputs=list(node.outputs))
+    kernels = lower_recurrent(alone, storage, machine)
+    others = [n for n in group.nodes if n is not node]
+    for out in group.outputs:
+        if out not in node.outputs:
+            rest = replace(group, kind="nest", nodes=others, anchor=None, outputs=[out])
+            kernels += lower_nest(rest, storage)
+    hidden: dict[object, Temporary] = {
+        v: Temporary(f"result {k}", group.id, v.type.nbytes)
+        for k, v in enumerate(node.outputs)
+        if v not in group.outputs
+    }
+
+    def moved(kernel: Kernel) -> Kernel:
+        buffers = (replace(b, operand=hidden.get(b.operand, b.operand)) for b in kernel.buffers)
+        return replace(kernel, buffers=tuple(buffers))
+
+    return [moved(k) for k in kernels]
 
 
 class _Lowering:
@@ -297,11 +331,8 @@ class _Lowering:
         each: list[Store] = []
         last: list[Store] = []
         for store in lower_epilogue(self.group, self.node, results, self.buffers):
-            names = {x.data for x in walk(store.value) if x.op == "acc"}
-            if "y" in names and len(names) > 1:
-                problem = f"{self.node.describe()}: a reader that needs every state and the last one"
-                raise UnsupportedError([problem], "compile with --fusion none")
-            stepwise = "y" in names or any(contains(e, self.time) for e in (store.offset, store.value))
+            made = any(x.op == "acc" and x.data == "y" for x in walk(store.value))
+            stepwise = made or any(contains(e, self.time) for e in (store.offset, store.value))
             (each if stepwise else last).append(store)
         return tuple(each), tuple(last)
 
