@@ -132,7 +132,7 @@ def reference(case: Case, x: Array, w: Array, bias: Array) -> Array:
     return found
 
 
-def run(case: Case, compiler: str, lanes: int | None = None) -> list[str]:
+def run(case: Case, compiler: str, lanes: int | None = None, winograd: bool = False) -> list[str]:
     """Compares with ONNX Runtime; the templates that were used."""
     m = Maker()
     w = random(RNG, case.w) / np.float32(np.prod(case.w[1:]) ** 0.5)
@@ -151,7 +151,7 @@ def run(case: Case, compiler: str, lanes: int | None = None) -> list[str]:
         arrays.append(random(RNG, expected.shape))
         expected = expected + arrays[-1]
     y = m.add(case.activation, y, layout=case.out)
-    machine = Machine(lanes or native_lanes(), kind_of(compiler))
+    machine = Machine(lanes or native_lanes(), kind_of(compiler), winograd=winograd)
     program = Program(m.output(y), DIMS, machine, compiler)
     close(program.run(*arrays)[0], np.maximum(expected, 0) if case.activation == "Relu" else np.tanh(expected))
     return kinds(program)
@@ -167,6 +167,25 @@ def test_against_onnx_runtime(case: Case, compiler: str) -> None:
 @pytest.mark.parametrize("case", [CONV[0], CONV[1], CONV[11], CONV[20], CONV[24], TRANSPOSED[1]], ids=str)
 def test_narrow_vectors(case: Case, lanes: int) -> None:
     assert " ".join(run(case, compilers()[0], lanes)) == case.templates
+
+
+WINOGRAD = [
+    Case((1, 16, 14, 14), (24, 16, 3, 3), "winograd", pads=(1, 1, 1, 1), residual=True),
+    Case((2, 8, 17, 23), (40, 8, 3, 3), "winograd", pads=(0, 2, 1, 0), activation="Tanh"),
+    Case((1, 8, 60, 60), (136, 8, 3, 3), "winograd", pads=(1, 1, 1, 1), out=None),
+    Case((1, 8, 20, 20), (8, 8, 3, 3), "map winograd", layout=None),
+    Case((1, 16, 13, 14), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
+    Case((1, 16, 14, 14), (24, 16, 3, 3), "conv", (2, 2), (1, 1, 1, 1)),
+    Case((1, 12, 14, 14), (24, 12, 3, 3), "conv", pads=(1, 1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+def test_winograd(case: Case, compiler: str) -> None:
+    lanes = 8 if native_lanes() >= 8 else native_lanes()
+    found = " ".join(run(case, compiler, lanes, winograd=True))
+    assert found == case.templates or lanes < 8
 
 
 def test_a_concatenation_is_written_in_place() -> None:

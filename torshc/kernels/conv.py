@@ -35,6 +35,7 @@ from .machine import Machine
 from .nest import Buffers
 from .pack import panels
 from .tiles import BLOCK_K, Blocks, Tile, ceil_div, choose_blocks, choose_tile, partial_sums
+from .winograd import lower_winograd, suits
 
 Array = np.ndarray[Any, Any]
 FEW_CHANNELS = 4  # input channels up to which pixels are copied to planes instead of read in place
@@ -156,6 +157,8 @@ def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     element, before = channels_last(x, size, group, storage)
     if size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
+    if machine.winograd and suits(size, machine.lanes):
+        return [*before, lower_winograd(group, node, size, element, storage, machine)]
     if size.taps == 1 and size.stride == (1, 1) and all(as_int(e) == 0 for e in padding(node)):
         made = _as_product(group, node, size, element, storage, machine)
         if made is not None:

@@ -13,8 +13,10 @@ class Machine:
         lanes: f32 elements of a vector register (16, 8, 4 or 1).
         compiler: "clang" or "gcc": they allocate registers differently, so tiles differ.
         threads: threads to spread tasks over at the least.
+        winograd: whether 3x3 convolutions may be computed by Winograd's method, with errors of about 1e-5.
     """
 
     lanes: int = 8
     compiler: str = "clang"
     threads: int = 8
+    winograd: bool = False
