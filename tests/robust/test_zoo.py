@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -38,15 +39,24 @@ def agrees(got: dict[str, Array], specimen: Specimen, feeds: dict[str, Array]) -
     for (name, a), b in zip(got.items(), map(np.asarray, wanted), strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype, name
         finite = np.abs(b[np.isfinite(b)]) if b.dtype.kind == "f" else np.zeros(1)
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * float(finite.max(initial=0)), err_msg=name)
+        rtol = specimen.rtol
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * float(finite.max(initial=0)), err_msg=name)
 
 
-@pytest.mark.parametrize("level", [0, 3])
+OPTIONS: dict[str, dict[str, Any]] = {
+    "O0": {"opt_level": 0},
+    "O3": {"opt_level": 3},
+    "small groups": {"opt_level": 3, "max_fusion_size": 2},
+    "large groups": {"opt_level": 3, "fusion": "aggressive"},
+}
+
+
+@pytest.mark.parametrize("how", OPTIONS)
 @pytest.mark.parametrize("name", ZOO)
-def test_agrees_with_the_reference(name: str, level: int, tmp_path: Path) -> None:
+def test_agrees_with_the_reference(name: str, how: str, tmp_path: Path) -> None:
     specimen = ZOO[name]
     onnx.save(specimen.model, tmp_path / "m.onnx")
-    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", opt_level=level)
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", **OPTIONS[how])
     with torshc.load(tmp_path / "m.tsc", threads=2) as model:
         for k in range(len(specimen.shapes)):
             feeds = specimen.feeds(k)

@@ -15,11 +15,17 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Specimen:
-    """A model and the shapes of its inputs, one set for each run; `ints` are inputs that hold indices below a size."""
+    """A model with the shapes of its inputs, one set for each run.
+
+    Attributes:
+        ints: inputs that hold integers, with their bound.
+        rtol: what results may differ by; products of f16 are not rounded to f16 while they stay in registers.
+    """
 
     model: onnx.ModelProto
     shapes: tuple[dict[str, tuple[int, ...]], ...]
     ints: dict[str, int]
+    rtol: float = 2e-5
 
     def feeds(self, run: int, seed: int = 0) -> dict[str, Array]:
         """Random inputs of a run, the same each time."""
@@ -45,11 +51,12 @@ def _make(
     *shapes: dict[str, tuple[int, ...]],
     weights: dict[str, Array] | None = None,
     ints: dict[str, int] | None = None,
+    rtol: float = 2e-5,
 ) -> Specimen:
     ints = ints or {}
     made = model(nodes, inputs, outputs.split(), weights, {n: "int64" for n in ints})
     static = {n: tuple(d for d in s if isinstance(d, int)) for n, s in inputs.items()}
-    return Specimen(made, shapes or (static,), ints)
+    return Specimen(made, shapes or (static,), ints, rtol)
 
 
 def zoo() -> dict[str, Specimen]:
@@ -177,6 +184,27 @@ def zoo() -> dict[str, Specimen]:
             "y",
             weights=_weights(w=(5, 3, 3, 3), b=(3,)),
         ),
+        "results over operands": _make(
+            [
+                node("MatMul", "x w", "t"), node("Greater", "x zero", "c"), node("Where", "c one two", "u"),
+                node("Add", "u t", "v"), node("Trilu", "t", "l"), node("Sub", "l t", "d"), node("MatMul", "u w", "o"),
+                node("MatMul", "v w", "p"), node("MatMul", "l w", "q"), node("MatMul", "d w", "r"),
+            ],
+            {"x": [9, 9]},
+            "o p q r",
+            weights={**_weights(w=(9, 9)), "zero": np.float32(0), "one": np.float32(1), "two": np.float32(2)},
+        ),
+        "parts as outputs": _make(
+            [
+                node("Pad", "x pads", "p"), node("Slice", "p zero ten zero", "y"), node("Reshape", "p all", "z"),
+                node("Reshape", "p all", "q"),
+            ],
+            {"x": [20, 3]},
+            "y z q",
+            weights={
+                "pads": np.array([0, 1, 0, 1]), "zero": np.array([0]), "ten": np.array([10]), "all": np.array([-1]),
+            },
+        ),
         "attention": _make(
             [
                 node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "s"),
@@ -214,6 +242,7 @@ def zoo() -> dict[str, Specimen]:
             "y si d e ng",
             weights={"two": np.array(3), "zero": np.array(0, np.float32)},
             ints={"i": 100},
+            rtol=1e-3,
         ),
     }  # fmt: skip
 

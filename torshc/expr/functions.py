@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import index
-from .dtype import BOOL, F32, I64, DType
+from .dtype import BF16, BOOL, F32, I64, DType
 from .expr import Expr, Scalar, as_expr, const, make
 
 
@@ -55,6 +55,16 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
+def _as_f16(x: Any) -> Any:
+    x = np.asarray(x)
+    return x.astype(np.float16).astype(x.dtype)
+
+
+def _as_bf16(x: Any) -> Any:
+    x = np.asarray(x)
+    return x.astype(BF16.numpy).astype(x.dtype)
+
+
 _ROWS = [
     Function("add", 2, "same", np.add),
     Function("sub", 2, "same", np.subtract),
@@ -92,6 +102,8 @@ _ROWS = [
     Function("asinh", 1, "same", np.arcsinh, 30),
     Function("acosh", 1, "same", np.arccosh, 30),
     Function("atanh", 1, "same", np.arctanh, 30),
+    Function("as_f16", 1, "same", _as_f16, 2),  # the nearest value that f16 holds, which is computed with as f32
+    Function("as_bf16", 1, "same", _as_bf16, 2),
     Function("lt", 2, "bool", np.less),
     Function("le", 2, "bool", np.less_equal),
     Function("gt", 2, "bool", np.greater),

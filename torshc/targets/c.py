@@ -22,6 +22,7 @@ HEADERS = (
 )  # fmt: skip
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
+_LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 
 
 class Printer:
@@ -103,8 +104,10 @@ class Printer:
         block = self._block(lane, count, accs, lanes)
         stores = list(stores)
         block.expect(*(s.value for s in stores))
-        for s in stores:
-            block.store(s)
+        # All values come first: a result may lie where another store's operand lies.
+        values = [block.hold(s.value) if len(stores) > 1 else block.emit(s.value) for s in stores]
+        for s, value in zip(stores, values, strict=True):
+            block.store(s, value)
         return _indented(block.lines, indent)
 
     def accumulate(
@@ -155,6 +158,8 @@ class Printer:
     def horizontal(self, a: Accumulator) -> str:
         """All lanes of an accumulator combined, in every lane."""
         t = a.term.dtype.compute
+        if t == "bool":
+            return f"t_splat_bool(t_h{'any' if _LOGIC[a.combine] == 'or' else 'all'}_bool(a{a.name}))"
         return f"t_splat_{t}(t_{_HORIZONTAL[a.combine]}_{t}(a{a.name}))"
 
     def value(
@@ -182,6 +187,8 @@ class Printer:
 def _combine(a: Accumulator, left: str, right: str) -> str:
     if a.term.dtype.is_float and a.combine in ("add", "mul"):
         return f"{left} {'+' if a.combine == 'add' else '*'} {right}"
+    if a.term.dtype.name == "bool":
+        return f"t_{_LOGIC[a.combine]}_bool({left}, {right})"
     return f"t_{a.combine}_{a.term.dtype.compute}({left}, {right})"
 
 

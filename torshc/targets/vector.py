@@ -144,9 +144,8 @@ class Block:
         self._depth = 0
         self._next = 0
 
-    def store(self, s: Store) -> None:
-        """Add the statements of a store."""
-        value = self.emit(s.value)
+    def store(self, s: Store, value: str) -> None:
+        """Add the statements that store a vector."""
         dtype = self.names.buffers[s.buffer].dtype
         step = self._step(s.offset)
         if step is None or step not in (0, 1):
@@ -173,8 +172,18 @@ class Block:
         self._memo[-1][e] = text
         return text
 
+    def hold(self, e: Expr) -> str:
+        """Like :meth:`emit`, but whatever is loaded for it is loaded now."""
+        text = self.emit(e)
+        if e.op != "const" and not text.isidentifier():
+            text = self._memo[-1][e] = self._declare(e.dtype, text)
+        return text
+
     def expect(self, *roots: Expr) -> None:
         """Announce what will be emitted, so that values with one reader are written where they are read."""
+        if len(roots) > 1:
+            for e in roots:
+                self._uses[e] = self._uses.get(e, 0) + 1
         for e in walk(*roots):
             for a in e.args if e.op not in ("select", "axis") else (*e.args, *e.args):
                 self._uses[a] = self._uses.get(a, 0) + 1
@@ -225,6 +234,8 @@ class Block:
         if e.dtype is BOOL and e.op in ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not") and self._is_uniform(e):
             return f"t_splat_bool({self.index(e)})"
         args = [self.emit(a) for a in e.args]
+        if e.op in ("as_f16", "as_bf16"):
+            return f"t_{e.op}({args[0]})"
         if e.op == "cast":
             return f"t_cast_{e.args[0].dtype.compute}_{compute}({args[0]})"
         if e.op in _OPERATORS and e.dtype.is_float:
