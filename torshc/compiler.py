@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,6 +91,12 @@ class Compilation:
         return tuple(u.fallback for u in self.units if u.fallback)
 
     @property
+    def approximations(self) -> tuple[str, ...]:
+        """What trades accuracy for speed, by method, with the number of launches."""
+        methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)
+        return tuple(f"{name} in {n} launch{'es' if n > 1 else ''}" for name, n in sorted(methods.items()) if name)
+
+    @property
     def arena_bytes(self) -> Expr:
         return self.program.arena_bytes
 
@@ -140,7 +147,7 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         plan = make_plan(graph, Limits(strategy, options.max_fusion_size))
     isa = isa_module.resolve(options.mcpu)
     with clock.stage("lower"):
-        machine = Machine(isa.lanes)
+        machine = Machine(isa.lanes, winograd=options.winograd)
         lowered = [(g, lower(graph, g, plan.storage, machine)) for g in plan.groups]
     with clock.stage("render"):
         units, placed, sources = _render(lowered, isa.lanes)
@@ -309,6 +316,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         kernels=tuple(kernels.values()),
         steps=tuple(steps),
         fallbacks=c.fallbacks,
+        approximations=c.approximations,
         arena_bytes=_size(c.arena_bytes),
         weights=weights,
         library_sha256=library,

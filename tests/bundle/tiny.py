@@ -106,6 +106,7 @@ def manifest_of(
         kernels=kernels,
         steps=(manifest.StepInfo(0, ("node 0",)), manifest.StepInfo(1, ("node 1",))),
         fallbacks=(),
+        approximations=(),
         arena_bytes=64,
         weights=manifest.WeightsFile(weights.bytes, weights.sha256, embed),
         library_sha256=library,

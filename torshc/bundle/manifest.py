@@ -106,7 +106,8 @@ class ToolInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of it. ``library_sha256`` is of ``libmodel.so``; ``fallbacks`` says what took a slower path, and why."""
+    """All of it. ``library_sha256`` is of ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
+    ``approximations`` what trades accuracy for speed, on request."""
 
     torshc: str
     model: str
@@ -122,6 +123,7 @@ class Manifest:
     kernels: tuple[KernelInfo, ...]
     steps: tuple[StepInfo, ...]
     fallbacks: tuple[str, ...]
+    approximations: tuple[str, ...]
     arena_bytes: int | str
     weights: WeightsFile | None
     library_sha256: str

@@ -51,6 +51,7 @@ MODEL: list[Option] = [
                  show_default=True, help="How far nodes are joined into kernels."),
     click.option("--max-fusion-size", type=click.IntRange(1, 4096), default=64, show_default=True,
                  help="Most nodes in one kernel."),
+    click.option("--winograd", is_flag=True, help="Let 3x3 convolutions be faster and less exact (1e-5)."),
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
 

@@ -150,6 +150,7 @@ class Explanation:
     arena_text: int | str
     weights_bytes: int
     fallbacks: tuple[str, ...]
+    approximations: tuple[str, ...]
     seconds: Mapping[str, float]
 
     @property
@@ -202,6 +203,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         arena_text=plain(compilation.arena_bytes),
         weights_bytes=compilation.weights_bytes,
         fallbacks=compilation.fallbacks,
+        approximations=compilation.approximations,
         seconds=compilation.seconds,
     )
 

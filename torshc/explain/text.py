@@ -147,6 +147,8 @@ def _totals(e: Explanation) -> Iterator[str]:
     yield from paragraph("work", f"{flops_text(e.flops)}, {bytes_text(e.bytes)} moved, {_ratio(e)} flop/byte")
     arena = bytes_text(e.arena_bytes)
     yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}")
+    if e.approximations:
+        yield from paragraph("inexact", "; ".join(map(printable, e.approximations)))
     yield from paragraph("fallbacks", "; ".join(map(printable, e.fallbacks)) or "none")
 
 

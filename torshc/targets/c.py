@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -216,6 +217,9 @@ def _environment() -> jinja2.Environment:
     )
 
 
+_COMMENTS = re.compile(r"/\*.*?\*/|^[^/]*\*/")
+
+
 def tidy(text: str) -> str:
     """Indent C by its brackets and drop runs of blank lines, so that templates need not care.
 
@@ -234,8 +238,9 @@ def tidy(text: str) -> str:
             if lines and lines[-1]:
                 lines.append("")
             continue
-        opened = line.count("{") + line.count("(")
-        closed = line.count("}") + line.count(")")
+        code = "" if line.startswith(("*", "/*")) and "*/" not in line else _COMMENTS.sub("", line)
+        opened = code.count("{") + code.count("(")
+        closed = code.count("}") + code.count(")")
         leading = len(line) - len(line.lstrip("})"))
         indent = 0 if line.startswith("#") else 4 * max(0, depth - leading)
         lines.append(" " * (indent + line.startswith("*")) + line)
