@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 CLANG = next((c for c in ("clang-19", "clang") if shutil.which(c)), None)
 GCC = shutil.which("gcc") and "gcc"
 COMPILERS = [c for c in (CLANG, GCC) if c]
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="builds a C program: needs clang or gcc")
 
 
 def program(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> Path:
@@ -40,6 +41,7 @@ def test_status_codes(tmp_path: Path, cc: str, batch: int | None, embed: bool) -
     run([str(program(bundle, cc)), weights, str(batch or 0)])
 
 
+@needs_compiler
 @pytest.mark.parametrize("sanitize", [("address", "undefined"), ("thread",)], ids="+".join)
 @pytest.mark.parametrize("batch", [None, 5], ids=["symbolic", "static"])
 def test_sanitizers(tmp_path: Path, sanitize: tuple[str, ...], batch: int | None) -> None:
@@ -50,6 +52,7 @@ def test_sanitizers(tmp_path: Path, sanitize: tuple[str, ...], batch: int | None
     run([str(test), str(bundle / "weights.bin"), str(batch or 0)], {"TSAN_OPTIONS": "die_after_fork=0"})
 
 
+@needs_compiler
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
 def test_valgrind(tmp_path: Path) -> None:
     bundle = tiny.write(tmp_path / "b.tsc", cc=COMPILERS[0])
@@ -67,6 +70,7 @@ def test_header_is_cxx(tmp_path: Path) -> None:
     subprocess.run(["g++", *flags, str(source)], check=True)
 
 
+@pytest.mark.skipif(not (COMPILERS and shutil.which("readelf")), reason="needs a compiler with its binutils")
 def test_library_is_closed(tmp_path: Path) -> None:
     """No search path, no executable stack, no name of ours but torshc_*."""
     bundle = tiny.write(tmp_path / "b.tsc", cc=COMPILERS[0])

@@ -66,7 +66,7 @@ def compiled(program: HostProgram, folder: Path, kernels: dict[str, str], cc: st
     return Library(build.link_library(compiler, objects, folder))
 
 
-@pytest.mark.parametrize("cc", ["gcc", None])
+@pytest.mark.parametrize("cc", tiny.COMPILERS)
 def test_program_without_inputs_and_with_a_copy(tmp_path: Path, cc: str | None) -> None:
     copy = Copy(Buffer("arena"), Buffer("output"), 8, "node 1")
     program = HostProgram((), (Port("i64"),), steps=(copy, Launch("k0", (), tasks=0)), arena_bytes=8)

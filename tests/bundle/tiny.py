@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from torshc.bundle import build, host, isa, manifest, package, toolchain
 from torshc.bundle.cache import Cache
 
 WIDTH = 16
+# Compilers to build with: whatever is found, and gcc beside it where there is one.
+COMPILERS: list[str | None] = [*(["gcc"] if shutil.which("gcc") else []), None]
 WEIGHTS = np.linspace(-1, 1, WIDTH, dtype=np.float32)
 
 RELU = """

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 from torshc import resources
+from torshc.bundle.toolchain import clean_environment, find_compiler
 from torshc.expr import DType, Expr, as_int, const, dim, substitute
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
@@ -45,9 +46,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @lru_cache(maxsize=1)
 def compilers() -> tuple[str, ...]:
-    """Compilers that are here: the newest clang and gcc."""
+    """Compilers that are here: the newest clang and gcc; where there is neither, the clang of the ziglang package."""
     clangs = [c for c in ("clang", *(f"clang-{v}" for v in range(22, 13, -1))) if shutil.which(c)]
-    return (*clangs[:1], *(["gcc"] if shutil.which("gcc") else []))
+    found = (*clangs[:1], *(["gcc"] if shutil.which("gcc") else []))
+    return found or ("zig",)
 
 
 def native_lanes() -> int:
@@ -79,8 +81,13 @@ def compile_source(source: str, lanes: int, compiler: str, extra: tuple[str, ...
     path.write_text(source)
     target = path.with_suffix(".so")
     isa = ISA.get(lanes, []) if platform.machine() == "x86_64" else []
-    command = [compiler, *FLAGS, *isa, f"-DTORSHC_LANES={lanes}", *extra, "-o", str(target), str(path), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    program, environment = [compiler], None
+    if compiler == "zig":
+        tool = find_compiler("zig")
+        program, environment = [*tool.command, "-fno-sanitize=undefined"], clean_environment(dict(tool.env))
+        isa = [flag.replace("x86-64-v", "x86_64_v") for flag in isa]
+    command = [*program, *FLAGS, *isa, f"-DTORSHC_LANES={lanes}", *extra, "-o", str(target), str(path), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         pytest.fail(f"{' '.join(command)}\n{done.stderr[-4000:]}")
     return ctypes.CDLL(str(target))
