@@ -187,7 +187,10 @@ class Model:
 
     def _as_input(self, i: int, value: Any) -> Array:
         spec, dtype = self.inputs[i], self._in.numpy(i)
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        try:
+            array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise RunError(f"input {spec.name!r} is no array: {error}", f"pass an array of {dtype}") from error
         if array.dtype != dtype:
             raise RunError(
                 f"input {spec.name!r} has type {array.dtype}; expected {dtype}", f"pass it as .astype({dtype.name!r})"

@@ -1,0 +1,59 @@
+"""Generated code under the address and undefined-behaviour sanitizers: no read past an end, no overflow, no bad shift."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc
+
+from . import sanitize
+from .zoo import zoo
+
+ZOO = zoo()
+
+
+@pytest.mark.parametrize("mcpu", ["native", "x86-64"])
+@pytest.mark.parametrize("name", ZOO)
+def test_clean_under_sanitizers(name: str, mcpu: str, tmp_path: Path) -> None:
+    found = sanitize.usable()
+    if found is None:
+        pytest.skip("no compiler with the sanitizers' runtime is here")
+    if mcpu == "x86-64" and "x86-64" not in _names():
+        pytest.skip("another architecture")
+    compiler, runtime = found
+    specimen = ZOO[name]
+    onnx.save(specimen.model, tmp_path / "m.onnx")
+    bundle = tmp_path / "m.tsc"
+    torshc.compile(tmp_path / "m.onnx", bundle, mcpu=mcpu, keep_intermediates=True, threads=2)
+    feeds = [specimen.feeds(k) for k in range(len(specimen.shapes))]
+    with torshc.load(bundle) as model:
+        plain = [list(model.run(f).values()) for f in feeds]
+    sanitize.rebuild(bundle, tmp_path / "work", compiler, mcpu)
+    for got, wanted in zip(sanitize.run(bundle, feeds, tmp_path, runtime), plain, strict=True):
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_sanitizer_would_find_it(tmp_path: Path) -> None:
+    found = sanitize.usable()
+    if found is None:
+        pytest.skip("no compiler with the sanitizers' runtime is here")
+    specimen = ZOO["softmax"]
+    onnx.save(specimen.model, tmp_path / "m.onnx")
+    bundle = tmp_path / "m.tsc"
+    torshc.compile(tmp_path / "m.onnx", bundle, keep_intermediates=True)
+    for kernel in (bundle / "src").glob("k*.c"):
+        kernel.write_text(kernel.read_text().replace("(b0 + ", "(b0 + 1 + "))
+    sanitize.rebuild(bundle, tmp_path / "work", found[0])
+    with pytest.raises(AssertionError, match="AddressSanitizer"):
+        sanitize.run(bundle, [specimen.feeds(2)], tmp_path, found[1])
+
+
+def _names() -> str:
+    import platform
+
+    return "x86-64" if platform.machine().lower() in ("x86_64", "amd64") else platform.machine()

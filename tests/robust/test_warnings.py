@@ -1,0 +1,43 @@
+"""Generated C compiles without a warning with clang and gcc, at every vector width."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle.isa import resolve
+from torshc.bundle.toolchain import CLANGS, execute, find_compiler
+from torshc.compiler import _commented, _headers, prepare
+from torshc.options import CompileOptions
+
+from .zoo import zoo
+
+ZOO = zoo()
+COMPILERS = [next((c for c in (*CLANGS, "clang") if shutil.which(c)), "clang"), "gcc"]
+MCPUS = ["native", "x86-64", "x86-64-v4"] if platform.machine() == "x86_64" else ["native"]
+STRICT = ["-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-fsyntax-only"]
+
+
+@pytest.mark.parametrize("mcpu", MCPUS)
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_no_warning(cc: str, mcpu: str, tmp_path: Path) -> None:
+    """All kernels of all specimens in one run of the compiler, as its start costs most."""
+    if not shutil.which(cc):
+        pytest.skip(f"no {cc} here")
+    compiler = find_compiler(cc)
+    for name, text in _headers().items():
+        (tmp_path / name).write_text(text)
+    sources: dict[str, str] = {}
+    for specimen in ZOO.values():
+        path = tmp_path / "m.onnx"
+        path.write_bytes(specimen.model.SerializeToString())
+        for level in (0, 3) if mcpu == "native" else (3,):
+            sources.update(_commented(prepare(path, CompileOptions(opt_level=level, mcpu=mcpu))))
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+    flags = [*compiler.base_flags(), *compiler.isa_flags(resolve(mcpu)), *STRICT]
+    status, _, messages = execute([*compiler.command, *flags, *sorted(sources)], tmp_path, 600)
+    assert status == 0, messages[-4000:]
