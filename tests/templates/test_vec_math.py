@@ -310,7 +310,10 @@ def shift(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array],
     def reference(x: Array, y: Array) -> Array:
         width = 8 * x.dtype.itemsize
         inside = (y >= 0) & (y < width)
-        return np.where(inside, function(x, np.where(inside, y, 0).astype(x.dtype)), 0).astype(x.dtype)
+        shifted = function(x, np.where(inside, y, 0).astype(x.dtype))
+        # By the width or more, a shift to the right leaves only the sign.
+        past = np.where(x < 0, -1, 0) if function is np.right_shift and x.dtype.kind == "i" else 0
+        return np.where(inside, shifted, past).astype(x.dtype)
 
     return reference
 

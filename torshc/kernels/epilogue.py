@@ -30,7 +30,7 @@ def lower_epilogue(
         One store for each output of the group, its offset and value over the kernel's axes and buffers.
     """
     nodes = [*group.folded, *group.nodes]
-    order = _topological(nodes)
+    order = topological(nodes)
     inliner = Inliner(nodes, {v: e for v, (e, _) in results.items()})
     place: dict[Value, Index] = {v: i for v, (_, i) in results.items()}
     for node in order:
@@ -64,7 +64,7 @@ def _beside(value: Value, place: Mapping[Value, Index]) -> Index:
     return index
 
 
-def _topological(nodes: list[Node]) -> list[Node]:
+def topological(nodes: list[Node]) -> list[Node]:
     made = {v: n for n in nodes for v in n.outputs}
     out: dict[Node, None] = {}
 

@@ -16,7 +16,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .axes import join_axes
 from .base import Kernel, Packed, Store, Temporary
-from .epilogue import _topological, lower_epilogue
+from .epilogue import topological, lower_epilogue
 from .gemm import GemmKernel
 from .heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
 from .lower import lowering
@@ -133,7 +133,7 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
 def _needs_all_states(group: Group, node: Node) -> bool:
     """Whether something in the group reads the state of every step together with the last one."""
     behind = {v: {k > 0} for k, v in enumerate(node.outputs)}
-    for n in _topological([*group.folded, *group.nodes]):
+    for n in topological([*group.folded, *group.nodes]):
         if n is not node:
             found = set[bool]().union(*(behind.get(v, set()) for v in n.operands))
             behind |= dict.fromkeys(n.outputs, found)
