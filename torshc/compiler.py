@@ -22,7 +22,7 @@ from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
 from .bundle.toolchain import Compiler, find_compiler
 from .errors import ConfigError, UnsupportedError, did_you_mean
-from .expr import Expr, as_int, to_text
+from .expr import Expr, as_int, dim, substitute, to_text
 from .formats import load_graph
 from .graph import Graph, Value
 from .kernels.base import Kernel
@@ -253,15 +253,18 @@ def _headers() -> dict[str, str]:
 
 
 def _commented(compilation: Compilation) -> dict[str, str]:
-    """Kernel sources as people read them: each opens with what it computes; the cache key leaves that comment out."""
+    """Kernel sources as people read them: each opens with what it computes; the cache key leaves that comment out.
+
+    Dimensions are called as in the host program, as no name of a model may reach a source.
+    """
+    dims = {dim(name): dim(f"s{k}") for k, name in enumerate(compilation.program.symbol_names)}
     notes: dict[str, list[str]] = {}
     for unit in compilation.units:
         for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True):
             lines = notes.setdefault(symbol, [])
             numbers = ", ".join(map(str, unit.group.numbers))
-            lines.append(
-                f" * {kernel.kind} of nodes {numbers}: {to_text(kernel.flops)} flops, {to_text(kernel.nbytes)} bytes."
-            )
+            flops, nbytes = (to_text(substitute(e, dims)) for e in (kernel.flops, kernel.nbytes))
+            lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
     return {
         f"{symbol}.c": "/*\n" + "\n".join(lines) + "\n */\n" + compilation.sources[f"{symbol}.c"].lstrip()
         for symbol, lines in notes.items()
