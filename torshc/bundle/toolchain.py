@@ -184,7 +184,9 @@ class Compiler(Tool):
         place = (f"-ffile-prefix-map={cwd}=.",) if "-g" in flags else ()
         self.run([*flags, *place, "-c", source, "-o", target], cwd, timeout, f"compiling {Path(source).name}")
         if not (cwd / target).is_file():
-            raise ToolchainError(f"compiling {Path(source).name}: {self.name} says it succeeded, but wrote nothing", REMEDY)
+            raise ToolchainError(
+                f"compiling {Path(source).name}: {self.name} says it succeeded, but wrote nothing", REMEDY
+            )
 
     def link(
         self, objects: Sequence[str], target: str, cwd: Path, sanitize: Sequence[str] = (), timeout: float = 600.0

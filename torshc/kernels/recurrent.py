@@ -16,7 +16,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .axes import join_axes
 from .base import Kernel, Packed, Store, Temporary
-from .epilogue import topological, lower_epilogue
+from .epilogue import lower_epilogue, topological
 from .gemm import GemmKernel
 from .heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
 from .lower import lowering

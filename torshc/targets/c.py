@@ -223,7 +223,7 @@ _COMMENTS = re.compile(r"/\*.*?\*/|^[^/]*\*/")
 def tidy(text: str) -> str:
     """Indent C by its brackets and drop runs of blank lines, so that templates need not care.
 
-    >>> print(tidy("void f(void) {\\nif (x) {\\ny();\\n}\\n}"))
+    >>> print(tidy("void f(void) {\\nif (x) {\\ny();\\n}\\n}"), end="")
     void f(void) {
         if (x) {
             y();
