@@ -11,6 +11,7 @@ JOBS ?= 2
 ARGS ?=
 MODEL ?= samples/digits.onnx
 THREADS ?= 1
+LEVEL ?= 3
 
 py := $(VENV)/bin/python
 comma := ,
@@ -29,10 +30,10 @@ install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test check lint types doctest bench sample-c venv clean distclean
+.PHONY: help demo test check lint types doctest conformance bench sample-c venv clean distclean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(call stamp,run) ## compile the sample model, explain it, run it, measure it
 	@$(py) samples/demo.py
@@ -51,6 +52,9 @@ types: $(call stamp,check) ## mypy --strict
 
 doctest: $(call stamp,test) ## the examples in docstrings
 	$(py) -m pytest -n 0 --doctest-modules torshc
+
+conformance: $(call stamp,test) ## LEVEL=3: the node cases of onnx's own suite, all of them (some 20 minutes)
+	$(py) -m tests.conformance --level $(LEVEL) --jobs $(JOBS)
 
 bench: $(call stamp,test) ## MODEL=... THREADS=...: latency beside ONNX Runtime
 	$(VENV)/bin/torshc bench $(MODEL) --threads $(THREADS) --against ort
