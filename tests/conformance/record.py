@@ -40,7 +40,6 @@ def lost(outcomes: Iterable[Outcome], recorded: Mapping[str, str]) -> list[Outco
     return [o for o in outcomes if o.name in recorded and o.verdict not in (PASSED, recorded[o.name])]
 
 
-
 def grown(outcomes: Iterable[Outcome], recorded: Mapping[str, str]) -> dict[str, str]:
     """The record with all cases added that passed at every level of `LEVELS`; nothing is taken away."""
     seen: dict[str, dict[int, str]] = {}

@@ -39,7 +39,8 @@ def left_over() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x00" * 64, b"\x08\x07\x12", b"{", b'{"torshc": 1', b"PK\x03\x04zip", b"\x7fELF", b"<html>", b"\xff\xfe"]
+    "data",
+    [b"", b"\x00" * 64, b"\x08\x07\x12", b"{", b'{"torshc": 1', b"PK\x03\x04zip", b"\x7fELF", b"<html>", b"\xff\xfe"],
 )
 @pytest.mark.parametrize("verb", ["compile", "check", "explain", "verify", "bench"])
 def test_no_model(torshc: Torshc, data: bytes, verb: str) -> None:

@@ -101,7 +101,7 @@ def test_names_in_messages_are_made_printable(case: str, tmp_path: Path) -> None
 def test_folders_with_hostile_names(tmp_path: Path) -> None:
     """The model's own folder and file may be called anything that a file system allows."""
     model, names = hostile("plain")
-    for text in ('a b"c\'d', "$(touch pwned)", "{{ 7*7 }}", "-o", "new\nline", "é😀", "%s", "x" * 200):
+    for text in ("a b\"c'd", "$(touch pwned)", "{{ 7*7 }}", "-o", "new\nline", "é😀", "%s", "x" * 200):
         folder = tmp_path / text
         folder.mkdir()
         onnx.save(model, folder / f"{text[:100]}.onnx")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import as_int
+from ..expr import Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported
 from . import schemas
@@ -28,7 +28,30 @@ def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
     """
-    return _Importer(model, lenient).run(pins)
+    graph = _Importer(model, lenient).run(pins)
+    while forced := _forced(graph, pins):
+        pins = forced
+        graph = _Importer(model, lenient).run(pins)
+    return graph
+
+
+def _forced(graph: Graph, pins: Pins) -> Pins | None:
+    """The pins with all dimensions that the nodes leave one size only; None when there are no more of them.
+
+    A symbol that meets a weight's 37 is 37, or no run would succeed: better all shapes know it.
+    """
+
+    def is_size(e: Expr) -> bool:
+        value = as_int(e)
+        return value is not None and value >= 0
+
+    known = {a: b for pair in graph.constraints for a, b in (pair, pair[::-1]) if a.op == "dim" and is_size(b)}
+    more = dict(pins)
+    for v in graph.inputs:
+        if any(d in known for d in v.shape):
+            given = pins.get(v.name, (None,) * len(v.shape))
+            more[v.name] = tuple(as_int(known[d]) if d in known else g for d, g in zip(v.shape, given, strict=True))
+    return more if more != dict(pins) else None
 
 
 class _Placed(Misfit):

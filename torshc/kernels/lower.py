@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from ..expr import call, const
 from ..graph import Graph, Value
 from ..plan.fusion import HEAVY
 from ..plan.group import Group, expand
@@ -32,7 +33,17 @@ def lower(graph: Graph, group: Group, storage: Mapping[Value, Storage], machine:
     group = expanded(graph, group)
     if group.anchor is None:
         return lower_nest(group, storage)
-    return LOWERINGS[group.anchor.op.family](group, storage, machine)
+    return [_idle_when_empty(k) for k in LOWERINGS[group.anchor.op.family](group, storage, machine)]
+
+
+def _idle_when_empty(kernel: Kernel) -> Kernel:
+    """The kernel without a task where its results have no elements, so that templates may divide by their sizes."""
+    total = const(0)
+    for b in kernel.buffers:
+        if b.written:
+            total = total + (b.operand.type.size if isinstance(b.operand, Value) else b.operand.nbytes)
+    tasks = kernel.tasks * call("min", total, const(1))
+    return kernel if tasks is kernel.tasks else dataclasses.replace(kernel, tasks=tasks)
 
 
 def expanded(graph: Graph, group: Group) -> Group:

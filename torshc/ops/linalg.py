@@ -84,6 +84,7 @@ class Gemm(Op):
             wide = broadcast([shape, c.shape], constraints)
             if c.type.rank > 2 or any(w is not s for w, s in zip(wide, shape, strict=True) if s.op == "const"):
                 raise ModelError(f"Gemm adds {c.type!r}, which does not broadcast to {list(shape)}")
+            shape = (wide[0], wide[1]) if self.beta else shape
         return [TensorType(a.dtype, shape)]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:

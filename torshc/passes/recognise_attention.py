@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from .. import resources
-from ..expr import as_int
+from ..expr import F32, as_int
 from ..graph import Graph, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.view import Expand, Reshape, Transpose
@@ -83,6 +83,8 @@ def _patch(site: Site, found: Match) -> Patch | None:
     rank = scores.type.rank
     if scale is None or found.attributes["axis"] not in (-1, rank - 1) or min(x.type.rank for x in (q, k, v)) < 2:
         return None
+    if q.dtype is not F32 or as_int(q.shape[-1]) is None or as_int(v.shape[-1]) is None:
+        return None  # no kernel takes it whole
     low = found.values.get("low")
     if low is not None and (low.const is None or low.const.size != 1 or not low.const.reshape(-1)[0] <= _HIDDEN):
         return None  # a milder value would replace scores rather than hide them

@@ -1,0 +1,118 @@
+"""NaN, infinities, signed zeros and denormals through the core operators, at -O0 and -O3 alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import torshc
+from tests.compiler.models import model, node
+
+TINY = np.float32(1e-45)
+VALUES = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, TINY, -TINY, 1e-38, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 3e38, -3e38, 88.8, -104.0],
+    np.float32,
+)  # fmt: skip
+UNARY = (
+    "Neg", "Abs", "Relu", "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Atan", "Floor", "Ceil", "Round",
+    "Sign", "Reciprocal", "IsNaN", "IsInf", "LeakyRelu", "Elu", "Softplus", "HardSigmoid", "HardSwish", "Sinh", "Asinh",
+    "Identity",
+)  # fmt: skip
+BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Less", "GreaterOrEqual", "Equal")
+REDUCE = ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ArgMax", "ArgMin")
+
+
+def compare(made: onnx.ModelProto, feeds: dict[str, np.ndarray], folder: Path) -> None:
+    """Both levels against the reference evaluator; signs of zeros too, where ONNX says which: not in max and min."""
+    free = {o for n in made.graph.node if n.op_type in ("Relu", "Max", "Min", "Clip") for o in n.output}
+    free |= {o for n in made.graph.node if n.op_type in ("ReduceMax", "ReduceMin") for o in n.output}
+    signs: dict[str, list[np.ndarray]] = {}
+    with np.errstate(all="ignore"):
+        wanted = ReferenceEvaluator(made).run(None, feeds)
+    onnx.save(made, folder / "m.onnx")
+    for level in (0, 3):
+        torshc.compile(folder / "m.onnx", folder / "m.tsc", opt_level=level)
+        with torshc.load(folder / "m.tsc") as compiled:
+            found = {n: np.asarray(a, np.float64) for n, a in compiled.run(feeds).items()}
+        for (name, a), b in zip(found.items(), (np.asarray(w, np.float64) for w in wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-37, err_msg=f"{name} at -O{level}")
+            zeros = (a == 0) & (b == 0)
+            signs.setdefault(name, []).append(np.signbit(a[zeros]))
+            if name not in free:
+                np.testing.assert_array_equal(np.signbit(a[zeros]), np.signbit(b[zeros]), f"{name} at -O{level}")
+    for name, (at_0, at_3) in signs.items():
+        np.testing.assert_array_equal(at_0, at_3, f"{name} at -O0 and -O3")
+
+
+def test_functions_of_one_operand(tmp_path: Path) -> None:
+    nodes = [node(op, "x", op.lower()) for op in UNARY]
+    compare(model(nodes, {"x": [len(VALUES)]}, [op.lower() for op in UNARY]), {"x": VALUES}, tmp_path)
+
+
+def test_functions_of_two_operands(tmp_path: Path) -> None:
+    nodes = [node(op, "x z", op.lower()) for op in BINARY]
+    made = model(nodes, {"x": [18, 18], "z": [18, 18]}, [op.lower() for op in BINARY])
+    x, z = (np.ascontiguousarray(v) for v in np.meshgrid(VALUES, VALUES))
+    compare(made, {"x": x, "z": z}, tmp_path)
+
+
+def test_clip_and_where(tmp_path: Path) -> None:
+    nodes = [
+        node("Clip", "x low high", "a"), node("Clip", "x low", "b"), node("Equal", "x x", "same"),
+        node("Where", "same x low", "c"), node("Max", "x low high", "d"), node("Min", "low x", "e"),
+        node("Not", "same", "f"),
+    ]  # fmt: skip
+    weights = {"low": np.array(-1, np.float32), "high": np.array(1, np.float32)}
+    compare(model(nodes, {"x": [18]}, list("abcdef"), weights), {"x": VALUES}, tmp_path)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reductions(axis: int, tmp_path: Path) -> None:
+    """Rows without and with NaN, with one and with both infinities, all -inf, and zeros of both signs."""
+    nodes, outputs = [], []
+    for op in REDUCE:
+        nodes.append(node(op, "x", op, axis=axis) if op.startswith("Arg") else node(op, "x axes", op))
+        outputs.append(op)
+    rows = np.random.default_rng(0).standard_normal((7, 19)).astype(np.float32)
+    rows[1, 3], rows[2, 5], rows[3, 18] = np.nan, np.inf, -np.inf
+    rows[4, [0, 7]], rows[5] = [np.inf, -np.inf], -np.inf
+    made = model(nodes, {"x": [7, 19] if axis else [19, 7]}, outputs, {"axes": np.array([axis])})
+    compare(made, {"x": rows if axis else np.ascontiguousarray(rows.T)}, tmp_path)
+
+
+def test_softmax_and_norms(tmp_path: Path) -> None:
+    nodes = [node("Softmax", "x", "a"), node("LogSoftmax", "x", "b"), node("LayerNormalization", "x s", "c")]
+    rows = np.random.default_rng(0).standard_normal((5, 19)).astype(np.float32)
+    rows[1, 3], rows[2, 5], rows[3, 18], rows[4] = np.nan, np.inf, -np.inf, 1e4
+    made = model(nodes, {"x": [5, 19]}, list("abc"), {"s": np.ones(19, np.float32)})
+    compare(made, {"x": rows}, tmp_path)
+
+
+def test_products_carry_nan_and_infinities(tmp_path: Path) -> None:
+    x = np.ones((5, 9), np.float32)
+    x[0, 0], x[1, 1], x[2, 8], x[3, [0, 1]] = np.nan, np.inf, -np.inf, [np.inf, -np.inf]
+    weights = {"w": np.ones((9, 11), np.float32), "v": np.ones((4, 1, 3, 3), np.float32)}
+    nodes = [
+        node("MatMul", "x w", "p"), node("Relu", "p", "y"), node("Unsqueeze", "x axes", "u"),
+        node("Conv", "u v", "c", pads=[1, 1, 1, 1]),
+    ]  # fmt: skip
+    made = model(nodes, {"x": [5, 9]}, list("pyc"), {**weights, "axes": np.array([0, 1])})
+    compare(made, {"x": x}, tmp_path)
+
+
+def test_rules_do_not_swallow_nan(tmp_path: Path) -> None:
+    """What is the identity on numbers only: x - x, x * 0, x / x, x + 0 on -0, and pairs that cancel."""
+    nodes = [
+        node("Sub", "x x", "a"), node("Mul", "x zero", "b"), node("Div", "x x", "c"), node("Add", "x zero", "d"),
+        node("Neg", "x", "n"), node("Neg", "n", "e"), node("Mul", "x one", "f"), node("Pow", "x zero", "g"),
+        node("Sqrt", "x", "r"), node("Mul", "r r", "h"), node("Log", "x", "l"), node("Exp", "l", "i"),
+        node("Sub", "zero x", "j"), node("Div", "x two", "k"), node("Pow", "x two", "m"),
+    ]  # fmt: skip
+    weights = {k: np.array(v, np.float32) for k, v in {"zero": 0, "one": 1, "two": 2}.items()}
+    made = model(nodes, {"x": [18]}, list("abcdefghijkm"), weights)
+    compare(made, {"x": np.where(np.abs(VALUES) > 1e30, np.sign(VALUES) * 8, VALUES).astype(np.float32)}, tmp_path)
+    compare(made, {"x": VALUES}, tmp_path)
