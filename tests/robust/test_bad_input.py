@@ -128,7 +128,9 @@ BAD: dict[str, tuple[Callable[[], ModelProto], int, str]] = {
     "too few operands": (lambda: text("g (float[4] x) => (float[4] y) { y = Add(x) }"), 2, "Add"),
     "too many operands": (lambda: text("g (float[4] x) => (float[4] y) { y = Relu(x, x) }"), 2, "Relu"),
     "shapes": (lambda: text("g (float[4] x, float[3] z) => (float[4] y) { y = Add(x, z) }"), 2, "Add"),
-    "inner dimensions": (lambda: text("g (float[4,5] x, float[4,5] z) => (float[4,5] y) { y = MatMul(x, z) }"), 2, "MatMul"),
+    "inner dimensions": (
+        lambda: text("g (float[4,5] x, float[4,5] z) => (float[4,5] y) { y = MatMul(x, z) }"), 2, "MatMul",
+    ),
     "types": (lambda: text("g (float[4] x, int64[4] z) => (float[4] y) { y = Add(x, z) }"), 2, "Add"),
     "declared shape": (lambda: text("g (float[4] x) => (float[5] y) { y = Neg(x) }"), 2, "'y'"),
     "axis": (lambda: text("g (float[4] x) => (float[4] y) { y = Softmax<axis=3>(x) }"), 2, "axis"),

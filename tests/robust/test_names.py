@@ -88,7 +88,7 @@ def test_names_in_messages_are_made_printable(case: str, tmp_path: Path) -> None
 
     from torshc.cli import cli
 
-    model, names = hostile(NAMES[case])
+    model, _ = hostile(NAMES[case])
     model.graph.node[1].op_type = f"{MARK}{NAMES[case]}"
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())

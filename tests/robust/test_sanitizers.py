@@ -1,4 +1,4 @@
-"""Generated code under the address and undefined-behaviour sanitizers: no read past an end, no overflow, no bad shift."""
+"""Generated code under the address and undefined-behaviour sanitizers: no read past an end, no bad shift."""
 
 from __future__ import annotations
 

@@ -140,8 +140,9 @@ def test_static_sizes_of_0(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [0, 3])
 def test_rank_0(level: int, tmp_path: Path) -> None:
     nodes = [
-        node("Exp", "x", "a"), node("Add", "a b", "y"), node("Unsqueeze", "y a0", "u"), node("Concat", "u u", "c", axis=0),
-        node("ReduceMax", "x", "m"), node("Softmax", "u", "s"), node("Transpose", "x", "t"), node("Neg", "t", "n"),
+        node("Exp", "x", "a"), node("Add", "a b", "y"), node("Unsqueeze", "y a0", "u"),
+        node("Concat", "u u", "c", axis=0), node("ReduceMax", "x", "m"), node("Softmax", "u", "s"),
+        node("Transpose", "x", "t"), node("Neg", "t", "n"),
     ]  # fmt: skip
     made = model(nodes, {"x": [], "b": []}, ["y", "c", "m", "s", "n"], {"a0": np.array([0])})
     onnx.save(made, tmp_path / "m.onnx")

@@ -14,13 +14,14 @@ from tests.compiler.models import model, node
 
 TINY = np.float32(1e-45)
 VALUES = np.array(
-    [np.nan, np.inf, -np.inf, 0.0, -0.0, TINY, -TINY, 1e-38, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 3e38, -3e38, 88.8, -104.0],
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, TINY, -TINY, 1e-38, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 3e38, -3e38,
+     88.8, -104.0],
     np.float32,
 )  # fmt: skip
 UNARY = (
-    "Neg", "Abs", "Relu", "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Atan", "Floor", "Ceil", "Round",
-    "Sign", "Reciprocal", "IsNaN", "IsInf", "LeakyRelu", "Elu", "Softplus", "HardSigmoid", "HardSwish", "Sinh", "Asinh",
-    "Identity",
+    "Neg", "Abs", "Relu", "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Atan", "Floor", "Ceil",
+    "Round", "Sign", "Reciprocal", "IsNaN", "IsInf", "LeakyRelu", "Elu", "Softplus", "HardSigmoid", "HardSwish", "Sinh",
+    "Asinh", "Identity",
 )  # fmt: skip
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Less", "GreaterOrEqual", "Equal")
 REDUCE = ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ArgMax", "ArgMin")
@@ -116,3 +117,12 @@ def test_rules_do_not_swallow_nan(tmp_path: Path) -> None:
     made = model(nodes, {"x": [18]}, list("abcdefghijkm"), weights)
     compare(made, {"x": np.where(np.abs(VALUES) > 1e30, np.sign(VALUES) * 8, VALUES).astype(np.float32)}, tmp_path)
     compare(made, {"x": VALUES}, tmp_path)
+
+
+@pytest.mark.parametrize("middle", [10, 16])
+def test_casts_to_narrower_types_round(middle: int, tmp_path: Path) -> None:
+    """Through f16 and bf16 and back, in one kernel: rounded, beyond the largest value infinite."""
+    made = model([node("Cast", "x", "h", to=middle), node("Cast", "h", "y", to=1)], {"x": [18]}, ["y"])
+    x = VALUES.copy()
+    x[-4:] = 0.1, 1e5, -1e5, 65519.0
+    compare(made, {"x": x}, tmp_path)

@@ -54,7 +54,7 @@ def _make(
     rtol: float = 2e-5,
 ) -> Specimen:
     ints = ints or {}
-    made = model(nodes, inputs, outputs.split(), weights, {n: "int64" for n in ints})
+    made = model(nodes, inputs, outputs.split(), weights, dict.fromkeys(ints, "int64"))
     static = {n: tuple(d for d in s if isinstance(d, int)) for n, s in inputs.items()}
     return Specimen(made, shapes or (static,), ints, rtol)
 
