@@ -8,14 +8,15 @@ group: whoever reads through one folds its index arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..expr import as_int
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Shape, Value
 from .group import Boundary, Group
 
 HEAVY = ("gemm", "conv", "conv_transpose", "attention", "recurrent")
+Space = tuple[Shape, tuple[int, ...]]  # the shape that reductions run over, and their axes
 CHEAP = {"none": 0, "conservative": 1, "default": 4, "aggressive": 12}  # nodes that may be computed again
 
 
@@ -108,8 +109,13 @@ class Fuser:
             return reason
         if self.limits.strategy == "conservative" and len(self._outside_readers(base, own)) > 0:
             return "reader"
-        if self._strays(source, own):
-            return "reader"
+        nodes, anchor = {*source.nodes, *own.nodes}, source.anchor or own.anchor
+        if anchor is not None or "row" in (source.kind, own.kind):
+            reached = self._reached(nodes, anchor)
+            if reached is None:
+                return "shape"
+            if self._strays(nodes, {v.shape for v in reached} if anchor is not None else _row_shapes(nodes)):
+                return "reader"
         return "cycle" if self._would_cycle(source, own) else None
 
     def _fits(self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group) -> str | None:
@@ -135,7 +141,7 @@ class Fuser:
             return "template"
         if chain:
             return "shape"
-        space = (node.operands[0].shape, getattr(node.op, "axes", ()))
+        space = _space(node)
         for group in (source, own):
             known = row_space(group) if group.kind == "row" else None
             if group.kind == "row" and known is None:
@@ -186,20 +192,28 @@ class Fuser:
         assert own.anchor is not None
         return any(b.producer in source.nodes for v in own.anchor.operands for b in self._bases(v))
 
-    def _strays(self, source: Group, own: Group) -> bool:
-        """Whether a kernel with a heavy node would have to store a value whose shape none of its results has."""
-        anchor = source.anchor or own.anchor
-        if anchor is None:
-            return False
-        nodes = {*source.nodes, *own.nodes}
-        reached, shapes = set(anchor.outputs), {v.shape for v in anchor.outputs}
+    def _strays(self, nodes: set[Node], shapes: set[Shape]) -> bool:
+        """Whether the joint kernel would have to store a value whose shape none of its results has.
+
+        Such a value stands behind a reshape: it can be computed on the way, but not stored at the kernel's indices.
+        """
+        return any(v.shape not in shapes and self._wanted(v, nodes) for n in nodes for v in n.outputs)
+
+    def _reached(self, nodes: set[Node], anchor: Node | None) -> set[Value] | None:
+        """What follows from the heavy node or the reductions of a joint kernel, with their own results.
+
+        None when one of these values is read at another place than where the kernel has it: through a view that moves
+        elements, or broadcast along another dimension. Nodes that stood in different groups until now may do so.
+        """
+        space = next((_space(n) for n in nodes if n.op.family == "reduce"), None) if anchor is None else None
+        reached: set[Value] = set()
         for n in sorted(nodes, key=self.position.__getitem__):
-            if n is not anchor and any(b in reached for v in n.operands for b in self._bases(v)):
+            hits = [v for v in n.operands if any(b in reached for b in self._bases(v))]
+            if any(not _reads_in_place(n, v, space, moved=v not in reached, heavy=anchor is not None) for v in hits):
+                return None
+            if hits or n is anchor or (anchor is None and n.op.family != "pointwise" and kind_of(n) == "row"):
                 reached.update(n.outputs)
-                shapes.update(v.shape for v in n.outputs)
-        return any(
-            v not in reached and v.shape not in shapes and self._wanted(v, nodes) for n in nodes for v in n.outputs
-        )
+        return reached
 
     def _wanted(self, value: Value, nodes: set[Node]) -> bool:
         """Whether others than these nodes read a value, be it through views, or it is an output of the graph."""
@@ -263,10 +277,19 @@ def _maker(value: Value) -> Node:
     return value.producer
 
 
-def _kept(full: tuple[object, ...], axes: tuple[int, ...]) -> tuple[object, ...]:
+def _kept(full: Shape, axes: tuple[int, ...]) -> Shape:
     from ..expr import const
 
     return tuple(const(1) if k in axes else d for k, d in enumerate(full))
+
+
+def _row_shapes(nodes: Iterable[Node]) -> set[Shape]:
+    """Shapes of values that a row kernel can store: the whole row's, and its result's with and without its axes."""
+    for n in nodes:
+        if n.op.family == "reduce":
+            full, axes = _space(n)
+            return {full, _kept(full, axes), tuple(d for k, d in enumerate(full) if k not in axes)}
+    return {n.output.shape for n in nodes if kind_of(n) == "row"}
 
 
 def _row_major(base: Value, value: Value) -> bool:
@@ -278,9 +301,32 @@ def _spread(value: Value) -> bool:
     return sum(as_int(d) != 1 for d in value.shape) > 1
 
 
-def row_space(group: Group) -> tuple[tuple[object, ...], tuple[int, ...]] | None:
+def row_space(group: Group) -> Space | None:
     """Full shape and reduced axes of a row group, or None for a window reduction or an undecomposed composite."""
-    for n in group.nodes:
-        if n.op.family == "reduce":
-            return n.operands[0].shape, getattr(n.op, "axes", ())
-    return None
+    return next((_space(n) for n in group.nodes if n.op.family == "reduce"), None)
+
+
+def _space(node: Node) -> Space:
+    return node.operands[0].shape, getattr(node.op, "axes", ())
+
+
+def _reads_in_place(node: Node, value: Value, space: Space | None, moved: bool, heavy: bool) -> bool:
+    """Whether a node of a joint kernel reads a value of that kernel at the indices where the kernel computes it."""
+    if moved:
+        base, chain = behind_views(value)
+        plain = all(n.op.name == "Reshape" for n in chain) and _row_major(base, value)
+        return (
+            heavy
+            and plain
+            and not (base.producer is not None and is_view(base.producer))
+            and value.shape == node.output.shape
+        )
+    if space is None:
+        return value.shape == node.output.shape
+    full, axes = space
+    kept = _kept(full, axes)
+    if len(axes) == len(full):
+        return True
+    if node.op.family == "reduce":
+        return value.shape in (full, kept)
+    return value.shape == node.output.shape or (value.shape == kept and node.output.shape == full)

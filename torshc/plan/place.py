@@ -122,6 +122,10 @@ class _Placer:
     def _pull(self, group: Group, reader: Node, value: Value, wanted: dict[Value, None]) -> None:
         """Read a value through views and cheap nodes as far as that goes."""
         node = value.producer
+        base, chain = behind_views(value)
+        if chain and base.producer in group.nodes:  # never from memory that this very kernel writes
+            group.folded.extend(chain)
+            return
         if value.const is not None or node is None or self._stored(value):
             wanted[value] = None
             return
