@@ -46,6 +46,7 @@ T_FN i32v t_ne_bool(i32v a, i32v b) { return a ^ b; }
     T_FN S##v t_neg_##S(S##v a) { return -a; } \
     T_FN M##v t_signbit_##S##_(S##v a) { return (M##v)a & (M##v)-t_splat_##S(0); } \
     T_FN S##v t_abs_##S(S##v a) { return (S##v)((M##v)a & ~(M##v)-t_splat_##S(0)); } \
+    /* Not to be an operand of a blend whose other operand is `sign`: clang 19 gets that wrong for AVX-512. */ \
     T_FN S##v t_copysign_##S(S##v a, S##v sign) { \
         return (S##v)((M##v)t_abs_##S(a) | t_signbit_##S##_(sign)); \
     } \

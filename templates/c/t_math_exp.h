@@ -155,7 +155,7 @@ T_FN f32v t_sinh_f32(f32v x) {
     f32v a = t_abs_f32(x), e = t_expm1_f32(t_clamp_f32(a, 0.0f, 10.0f));
     f32v small = 0.5f * (e + e / (e + 1.0f));
     f32v r = t_blend_f32_((i32v)(a > 9.5f), t_exp_shifted_(a, -1), small);
-    return t_blend_f32_((i32v)(a < 0x1p-25f), x, t_copysign_f32(r, x));
+    return t_copysign_f32(t_blend_f32_((i32v)(a < 0x1p-25f), a, r), x);
 }
 
 T_FN f32v t_cosh_f32(f32v x) {
@@ -184,7 +184,7 @@ T_FN f32v t_acosh_f32(f32v x) {
 T_FN f32v t_atanh_f32(f32v x) {
     f32v a = t_abs_f32(x);
     f32v r = 0.5f * t_log1p_f32((a + a) / (1.0f - a));
-    return t_blend_f32_((i32v)(a < 0x1p-25f), x, t_copysign_f32(r, x));
+    return t_copysign_f32(t_blend_f32_((i32v)(a < 0x1p-25f), a, r), x);
 }
 
 /* ---- sigmoid, softplus, erf ------------------------------------------------------------- */

@@ -55,7 +55,9 @@ void k1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int6
 KERNELS = {"k0.c": RELU, "k1.c": ADD}
 
 
-def program(batch: int | None = None, weights_id: int = 0, embed: bool = False) -> host.HostProgram:
+def program(
+    batch: int | None = None, weights_id: int = 0, embed: bool = False, mcpu: str | None = None
+) -> host.HostProgram:
     """The host program; symbolic when ``batch`` is None."""
     rows: host.Size = "s0" if batch is None else batch
     port = host.Port("f32", (rows, WIDTH))
@@ -80,7 +82,7 @@ def program(batch: int | None = None, weights_id: int = 0, embed: bool = False) 
         weights_bytes=64,
         weights_id=weights_id,
         embed_weights=embed,
-        cpu_features=isa.resolve().cpu_features,
+        cpu_features=isa.resolve(mcpu).cpu_features,
     )
 
 
@@ -129,14 +131,15 @@ def write(
     sanitize: Sequence[str] = (),
     weights: npt.NDArray[np.float32] = WEIGHTS,
     extra_flags: Sequence[str] = (),
+    mcpu: str | None = None,
 ) -> Path:
     """Writes the bundle of the model to ``place``."""
     compiler = toolchain.find_compiler(cc)
-    flags = (*compiler.base_flags(3, sanitize), *compiler.isa_flags(isa.resolve()), *extra_flags)
+    flags = (*compiler.base_flags(3, sanitize), *compiler.isa_flags(isa.resolve(mcpu)), *extra_flags)
     flags += ("-DTORSHC_PROFILE",) if profile else ()
     with package.BundleWriter(place) as bundle, build.work_folder() as work:
         info = bundle.write_weights([weights], embed)
-        sources, headers = host.host_sources(program(batch, info.id, embed))
+        sources, headers = host.host_sources(program(batch, info.id, embed, mcpu))
         objects = build.build_objects(
             {**sources, **KERNELS}, headers, compiler, flags, cache or Cache(None), jobs, work
         )
