@@ -1,0 +1,134 @@
+/* CUDA prelude of generated kernels: t_scalar.h in device words, sums over a warp, tensor cores, asynchronous copies.
+ *
+ * Functions come from CUDA's own library without fast-math.  Greatest errors in ULP as documented (CUDA C++ Programming
+ * Guide, mathematical functions appendix): sqrt, / 0; exp, log, log1p, expm1, tanh, erf 1 to 2; sin, cos, asin, acos,
+ * atan, exp2 2; sinh, asinh, atanh 3; tan, acosh, pow 4.
+ *
+ * Under T_EMULATED (a stand-in for cuda_runtime.h that runs kernels on the processor) whatever is PTX here is a call of
+ * the stand-in.
+ */
+#ifndef T_CUDA_H
+#define T_CUDA_H
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#define T_FN static __device__ __forceinline__
+#ifdef T_EMULATED
+#include <math.h>
+#include <string.h>
+#else
+#define T_BITS_F32(x) __float_as_uint(x)
+#define T_FLOAT_U32(u) __uint_as_float(u)
+#define T_FMA_f32(a, b, c) fmaf(a, b, c)
+#define T_FMA_f64(a, b, c) fma(a, b, c)
+
+T_FN float t_half_bits_(uint16_t h) {
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h));
+    return r;
+}
+T_FN uint16_t t_bits_half_(float x) {
+    uint16_t r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+#define T_DECODE_F16(h) t_half_bits_(h)
+#define T_ENCODE_F16(x) t_bits_half_(x)
+#endif
+
+#include "t_scalar.h"
+
+/* ---- warps ------------------------------------------------------------------------------------ */
+
+#define T_SHUFFLE_XOR(v, d) __shfl_xor_sync(0xffffffffu, v, d)
+#define T_SHUFFLE_XOR_F64(v, d) __shfl_xor_sync(0xffffffffu, v, d)
+#include "t_warp.h"
+
+/* ---- tensor cores: d += a b for the whole warp (sm_80) ------------------------------------------ */
+
+/* Fragments are as in PTX ISA, "Matrix fragments for mma".  With g = lane / 4, t = lane % 4:
+ *   d[2i + j]          row g + 8i, column 2t + j                         i, j in 0, 1
+ *   f16, bf16: a[i + 2k]  row g + 8i, columns 2t + 8k and one more;  b[k]  rows 2t + 8k and one more, column g
+ *   tf32:      a[i + 2k]  row g + 8i, column t + 4k;                 b[k]  row t + 4k, column g */
+#ifdef T_EMULATED
+#define T_DEF_MMA(NAME, SHAPE, TYPES) \
+    T_FN void t_mma_##NAME(float d[4], const uint32_t a[4], const uint32_t b[2]) { \
+        t_emulate_mma_##SHAPE##_##NAME(d, a, b); \
+    }
+#else
+#define T_DEF_MMA(NAME, SHAPE, TYPES) \
+    T_FN void t_mma_##NAME(float d[4], const uint32_t a[4], const uint32_t b[2]) { \
+        asm volatile("mma.sync.aligned." #SHAPE ".row.col." TYPES " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+                     "{%0, %1, %2, %3};" \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+    }
+#endif
+T_DEF_MMA(f16, m16n8k16, "f32.f16.f16.f32")
+T_DEF_MMA(bf16, m16n8k16, "f32.bf16.bf16.f32")
+T_DEF_MMA(tf32, m16n8k8, "f32.tf32.tf32.f32")
+#undef T_DEF_MMA
+
+/* The bits of x rounded to tf32 (10 bits of mantissa, nearest, halves away from zero), an operand of t_mma_tf32. */
+T_FN uint32_t t_tf32(float x) {
+#ifdef T_EMULATED
+    const uint32_t w = T_BITS_F32(x);
+    return (w & 0x7f800000u) == 0x7f800000u ? w : (w + 0x1000u) & ~0x1fffu;
+#else
+    uint32_t r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+#endif
+}
+
+/* Two floats as f16 in one word, the first in the low half. */
+T_FN uint32_t t_pack_f16(float low, float high) { return t_encode_f16(low) | (uint32_t)t_encode_f16(high) << 16; }
+T_FN uint32_t t_pack_bf16(float low, float high) { return t_encode_bf16(low) | (uint32_t)t_encode_bf16(high) << 16; }
+
+/* Four 8x8 matrices of 16-bit elements from shared memory: thread 8i + r gives the address of row r of matrix i, and
+ * gets in r[i] columns 2t, 2t + 1 of row g (of the transpose: rows 2t, 2t + 1 of column g). */
+T_FN void t_ldmatrix_x4(uint32_t r[4], const void *shared) {
+#ifdef T_EMULATED
+    t_emulate_ldmatrix_x4(r, shared);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(shared)) : "memory");
+#endif
+}
+T_FN void t_ldmatrix_x4_trans(uint32_t r[4], const void *shared) {
+#ifdef T_EMULATED
+    t_emulate_ldmatrix_x4_trans(r, shared);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(shared)) : "memory");
+#endif
+}
+
+/* ---- asynchronous copies from global to shared memory (sm_80) ------------------------------------ */
+
+/* 16 bytes, both addresses aligned to 16; done after commit, wait and a barrier. */
+T_FN void t_cp_async16(void *shared, const void *global) {
+#ifdef T_EMULATED
+    t_emulate_cp_async16(shared, global);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :: "r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+#endif
+}
+/* Closes a group of copies. */
+T_FN void t_cp_async_commit() {
+#ifndef T_EMULATED
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/* Until at most N groups of this thread are on their way. */
+template <int N> T_FN void t_cp_async_wait() {
+#ifndef T_EMULATED
+    asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+#endif
+}
+
+#endif
