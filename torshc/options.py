@@ -12,6 +12,7 @@ from typing import Any
 from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
+PRECISIONS = ("f32", "f16", "bf16")
 EMIT_KINDS = ("source", "objects", "bundle")
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,=")
 
@@ -39,6 +40,8 @@ class CompileOptions:
         embed_weights: put the weights inside the library.
         winograd: let 3x3 convolutions take Winograd's method: a third of the arithmetic, errors of about 1e-5 of the
             largest output instead of 1e-6.
+        precision: element type of the operands of products, convolutions and attention where the model has f32: "f32"
+            as it says, or "f16" or "bf16", which are summed in f32; all else stays f32.
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
         emit: "source", "objects" or "bundle".
@@ -66,6 +69,7 @@ class CompileOptions:
     dump: Path | None = None
     embed_weights: bool = False
     winograd: bool = False
+    precision: str = "f32"
     profile: bool = False
     cc: str = ""
     emit: str = "bundle"
@@ -74,6 +78,7 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         _choice("fusion", self.fusion, FUSION_MODES)
+        _choice("precision", self.precision, PRECISIONS)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
         _between("max_fusion_size", self.max_fusion_size, 1, 4096)

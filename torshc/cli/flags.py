@@ -52,6 +52,8 @@ MODEL: list[Option] = [
     click.option("--max-fusion-size", type=click.IntRange(1, 4096), default=64, show_default=True,
                  help="Most nodes in one kernel."),
     click.option("--winograd", is_flag=True, help="Let 3x3 convolutions be faster and less exact (1e-5)."),
+    click.option("--precision", type=click.Choice(["f32", "f16", "bf16"]), default="f32", show_default=True,
+                 help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
 

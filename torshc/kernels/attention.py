@@ -12,13 +12,26 @@ from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.attention import Attention
 from ..ops.base import Index, broadcast_index
+from ..ops.view import linear
 from ..plan.fusion import behind_views
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
 from .axes import make_axes
-from .base import Kernel
-from .heavy import HeavyKernel, Strided, epilogue_flops, finish, is_empty, read_through, strided_operand, traffic
+from .base import Kernel, Temporary
+from .heavy import (
+    HeavyKernel,
+    Strided,
+    add_buffer,
+    copy_kernel,
+    epilogue_flops,
+    finish,
+    is_empty,
+    read_through,
+    strided_operand,
+    temporary,
+    traffic,
+)
 from .lower import lowering
 from .machine import Machine
 from .nest import Buffers, product
@@ -114,10 +127,11 @@ class AttentionKernel(HeavyKernel):
 
 @lowering("attention")
 def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The kernel of an attention group.
+    """The kernel of an attention group, after those that widen operands of f16 or bf16.
 
     Raises:
-        UnsupportedError: for elements that are not f32, or a depth or width known only at run time.
+        UnsupportedError: for elements that are summed in another type than f32, or a depth or width known only at run
+            time.
     """
     node = group.anchor
     assert node is not None and isinstance(node.op, Attention)
@@ -128,7 +142,8 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
     *leading, rows, columns = node.output.shape
     batch, axes = make_axes(tuple(leading), None, "i")
     row, key, column = axis("row", rows), axis("key", node.operands[1].shape[-2]), axis("col", columns)
-    q, k, v = (_operand(group, x, batch, buffers) for x in node.operands[:3])
+    before: list[Kernel] = []
+    q, k, v = (_operand(group, x, batch, buffers, before, n) for n, x in zip("qkv", node.operands[:3], strict=True))
     mask = _mask(group, node, (*batch, row, key), buffers)
     index = (*batch, *(const(0) if as_int(a.args[0]) == 1 else a for a in (row, column)))
     stores = finish(group, node, acc("acc", F32), index, buffers)
@@ -137,6 +152,7 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
     points = product([a.args[0] for a in axes])
     block = _block(points, rows, panel)
     return [
+        *before,
         AttentionKernel(
             buffers=tuple(buffers.list),
             tasks=points * ceil_div(rows, block),
@@ -160,7 +176,7 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
             panel=panel,
             rows=block,
             keys=KEYS,
-        )
+        ),
     ]
 
 
@@ -168,7 +184,7 @@ def _sizes(node: Node) -> tuple[int, int]:
     """Depth and width."""
     q, v = node.operands[0], node.operands[2]
     depth, width = as_int(q.shape[-1]), as_int(v.shape[-1])
-    if q.dtype is not F32:
+    if q.dtype.compute != F32.name:
         raise UnsupportedError([f"{node.describe()}: attention of {q.dtype.name}"], "cast its operands to float32")
     if depth is None or width is None:
         raise UnsupportedError(
@@ -194,10 +210,15 @@ def _mask(group: Group, node: Node, scores: Index, buffers: Buffers) -> Expr | N
     return None if mask is None else buffers.resolve(read_through(group, mask, broadcast_index(scores, mask.shape)))
 
 
-def _operand(group: Group, value: Value, batch: Index, buffers: Buffers) -> Strided:
-    """An operand as strided rows, read through as many of the views before it as leave it so."""
+def _operand(group: Group, value: Value, batch: Index, buffers: Buffers, before: list[Kernel], name: str) -> Strided:
+    """An operand as strided rows, read through as many of the views before it as leave it so.
+
+    One of halves is widened to a temporary by a kernel that is added to `before`.
+    """
     row, step = (axis(name, d) for name, d in zip(("r", "c"), value.shape[-2:], strict=True))
     index = (*broadcast_index(batch, value.shape[:-2]), row, step)
+    if value.dtype is not F32:
+        return _widened(group, value, index, (row, step), buffers, before, name)
     chain: list[Node] = []
     for view in behind_views(value)[1]:
         if view not in group.folded:
@@ -212,6 +233,19 @@ def _operand(group: Group, value: Value, batch: Index, buffers: Buffers) -> Stri
     found = strided_operand(buffers.resolve(load(value, index, value.dtype)), (row, step))
     if found is None:
         raise InternalError(f"{value!r} has no strides in memory")
+    return found
+
+
+def _widened(
+    group: Group, value: Value, index: Index, along: Index, buffers: Buffers, before: list[Kernel], name: str
+) -> Strided:
+    source, axes = make_axes(value.shape, None, "i")
+    to = Temporary(f"wide_{name}", group.id, value.type.size * 4)
+    axes = axes or [axis("i0", 1)]
+    read = copy_kernel(lambda own: own.resolve(read_through(group, value, source)), axes, buffers.storage, to)
+    before.append(read)
+    found = strided_operand(temporary(add_buffer(buffers, to), linear(index, value.shape)), along)
+    assert found is not None  # rows that follow each other
     return found
 
 

@@ -105,7 +105,7 @@ def lower_gemm(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     a, b = node.operands
     depth = a.shape[-1] if as_int(a.shape[-1]) is not None else b.shape[max(b.type.rank - 2, 0)]
     columns = b.shape[-1] if b.type.rank > 1 else const(1)
-    if node.output.dtype is not F32 or as_int(columns) == 1 or as_int(depth) == 0:
+    if {a.dtype, b.dtype, node.output.dtype} != {F32} or as_int(columns) == 1 or as_int(depth) == 0:
         return lower_generic(group, storage)
     made = lower_product(group, node, _product(group, node, depth, columns), storage, machine)
     return lower_generic(group, storage) if made is None else made

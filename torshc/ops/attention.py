@@ -12,7 +12,7 @@ from ..expr import Expr, const
 from ..graph import Builder, Node, TensorType, Value
 from .base import Constraints, Inputs, Op, broadcast, need, operator, same_dim
 from .compose import apply
-from .linalg import MatMul
+from .linalg import MatMul, product_type
 from .norm import Softmax
 from .view import Reshape, Transpose
 
@@ -28,12 +28,14 @@ class Attention(Op):
         scale: factor on the scores.
         safe: a row whose scores are all -inf (fully masked) gives 0 instead of NaN.
         causal: position s attends to positions 0..s only.
+        out: element type of the result where it is not that of q, k and v; the mask may be of any float type.
     """
 
     family: ClassVar[str] = "attention"
     scale: float = 1.0
     safe: bool = False
     causal: bool = False
+    out: str = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         q, k, v = (need(inputs[i], f"input {i} of Attention") for i in range(3))
@@ -45,13 +47,17 @@ class Attention(Op):
         mask = inputs[3] if len(inputs) > 3 else None
         if mask is not None:
             scores = (*batch, q.shape[-2], k.shape[-2])
-            if len(broadcast([scores, mask.shape], constraints)) != len(scores) or mask.dtype is not q.dtype:
+            if len(broadcast([scores, mask.shape], constraints)) != len(scores) or not mask.dtype.is_float:
                 raise ModelError(f"Attention with a mask {mask.type!r} for scores {list(scores)}")
-        return [TensorType(q.dtype, (*batch, q.shape[-2], v.shape[-1]))]
+        return [TensorType(product_type(q.dtype, self.out), (*batch, q.shape[-2], v.shape[-1]))]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         q, k, v = (need(inputs[i], f"input {i} of Attention") for i in range(3))
         mask = inputs[3] if len(inputs) > 3 else None
+        if self.out:
+            q, k, v = (apply(b, "Cast", x, to=product_type(q.dtype, self.out)) for x in (q, k, v))
+        if mask is not None and mask.dtype is not q.dtype:
+            mask = apply(b, "Cast", mask, to=q.dtype)
         rank = k.type.rank
         keys = b.one(Transpose((*range(rank - 2), rank - 1, rank - 2)), k)
         scores = b.one(MatMul(), q, keys)

@@ -9,6 +9,7 @@ from ..errors import ModelError
 from ..expr import Expr, call, const, select
 from ..graph import Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from .linalg import product_type
 from .source import SourceNode, Unsupported
 
 Ints = tuple[int, ...]
@@ -137,6 +138,7 @@ class Conv(Op):
         strides, dilations: of each spatial dimension (1 to 3 of them).
         pads: margins, first all begins, then all ends.
         group: number of independent groups of channels.
+        out: element type of the result where it is not that of the data; the bias may be of either.
     """
 
     family: ClassVar[str] = "conv"
@@ -144,6 +146,7 @@ class Conv(Op):
     pads: Shape = ()
     dilations: Ints = ()
     group: int = 1
+    out: str = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "Conv")
@@ -153,7 +156,7 @@ class Conv(Op):
             raise ModelError(f"Conv in {self.group} groups with weights {w.type!r}")
         bias_of(inputs, w.shape[0], constraints, "Conv")
         spatial = slide(x.shape[2:], kernel[2:], Window(self.strides, self.pads, self.dilations))
-        return [TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial))]
+        return [TensorType(product_type(x.dtype, self.out), (x.shape[0], w.shape[0], *spatial))]
 
     def nest(self, node: Node, output: int) -> Nest:
         x, w = node.operands[0].shape, node.operands[1].shape
@@ -186,10 +189,10 @@ class Conv(Op):
         x, w = operands(source.inputs, "Conv")
         slid = window(source, x.shape[2:], kernel_of(source, w))
         group = int(source.attribute("group", 1))
-        source.fields(cls)
+        out = str(source.fields(cls).get("out", ""))
         if group < 1:
             raise ModelError(f"Conv in {group} groups")
-        return source.emit(cls(slid.strides, slid.pads, slid.dilations, group), source.inputs)
+        return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, out), source.inputs)
 
 
 @operator()
@@ -206,6 +209,7 @@ class ConvTranspose(Op):
     dilations: Ints = ()
     group: int = 1
     output_padding: Ints = ()
+    out: str = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "ConvTranspose")
@@ -218,7 +222,7 @@ class ConvTranspose(Op):
         full = unslide(x.shape[2:], kernel[2:], self.strides, self.dilations, self.output_padding)
         rank = len(full)
         spatial = tuple(d - self.pads[i] - self.pads[rank + i] for i, d in enumerate(full))
-        return [TensorType(x.dtype, (x.shape[0], channels, *spatial))]
+        return [TensorType(product_type(x.dtype, self.out), (x.shape[0], channels, *spatial))]
 
     def nest(self, node: Node, output: int) -> Nest:
         x, w = node.operands[0].shape, node.operands[1].shape
@@ -260,11 +264,11 @@ class ConvTranspose(Op):
         wanted, group = source.attribute("output_shape"), int(source.attribute("group", 1))
         for name in ("strides", "pads", "dilations", "kernel_shape"):
             source.attribute(name)
-        source.fields(cls)
+        out = str(source.fields(cls).get("out", ""))
         if group < 1:
             raise ModelError(f"ConvTranspose in {group} groups")
         if wanted is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
-            return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, extra), source.inputs)
+            return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, extra, out), source.inputs)
         full = unslide(x.shape[2:], kernel, slid.strides, slid.dilations, extra)
         sizes: Shape = tuple(d * s for d, s in zip(x.shape[2:], slid.strides, strict=True))
         if wanted is not None:
@@ -272,7 +276,7 @@ class ConvTranspose(Op):
                 raise ModelError(f"ConvTranspose over {len(kernel)} dimensions with output_shape {list(wanted)}")
             sizes = tuple(const(int(v)) for v in wanted[-len(kernel) :])
         pads = _cut(full, sizes, upper=auto == "SAME_UPPER")
-        return source.emit(cls(slid.strides, pads, slid.dilations, group, extra), source.inputs)
+        return source.emit(cls(slid.strides, pads, slid.dilations, group, extra, out), source.inputs)
 
 
 def unslide(size: Shape, kernel: Ints, strides: Ints, dilations: Ints, extra: Ints) -> Shape:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ModelError
-from ..expr import Expr, call
+from ..expr import DTYPES, DType, Expr, call
 from ..graph import Builder, Node, Shape, TensorType, Value
 from .base import (
     Constraints,
@@ -26,12 +26,31 @@ from .source import SourceNode
 from .view import Transpose
 
 
+def product_type(operands: DType, out: str) -> DType:
+    """Element type of a product's result: that of its operands, or the type that it is summed in when `out` names it.
+
+    Products of f16 and bf16 are summed in f32, so ``out="f32"`` stores them as they are, without rounding or overflow.
+
+    Raises:
+        ModelError: when `out` names another type.
+    """
+    named = str(out) or operands.name
+    if named not in (operands.name, operands.compute):
+        raise ModelError(f"a product of {operands!r} cannot give {named!r}")
+    return DTYPES[named]
+
+
 @operator()
 @dataclass(frozen=True)
 class MatMul(Op):
-    """NumPy's matmul: a[..., M, K] times b[..., K, N]; operands of rank 1 are a row or a column that is dropped."""
+    """NumPy's matmul: a[..., M, K] times b[..., K, N]; operands of rank 1 are a row or a column that is dropped.
+
+    Attributes:
+        out: element type of the result where it is not that of the operands.
+    """
 
     family: ClassVar[str] = "gemm"
+    out: str = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         a, b = need(inputs[0], "input 0 of MatMul"), need(inputs[1], "input 1 of MatMul")
@@ -41,7 +60,8 @@ class MatMul(Op):
             raise ModelError("MatMul of a scalar")
         same_dim(a.shape[-1], b.shape[max(b.type.rank - 2, 0)], constraints, f"MatMul of {a.type!r} and {b.type!r}")
         batch = broadcast([a.shape[:-2], b.shape[:-2]], constraints)
-        return [TensorType(a.dtype, (*batch, *a.shape[:-1][-1:], *(b.shape[-1:] if b.type.rank > 1 else ())))]
+        dtype = product_type(a.dtype, self.out)
+        return [TensorType(dtype, (*batch, *a.shape[:-1][-1:], *(b.shape[-1:] if b.type.rank > 1 else ())))]
 
     def nest(self, node: Node, output: int) -> Nest:
         a, b = (v.shape for v in node.operands)

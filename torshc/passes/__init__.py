@@ -12,6 +12,7 @@ from . import (
     decompose,
     fold_batch_norm,
     fold_constants,
+    half_products,
     propagate,
     recognise_attention,
     resolve_indices,
@@ -34,9 +35,9 @@ from .manager import (
 
 __all__ = [
     "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "choose_layout",
-    "common_subexpressions", "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass", "optimise",
-    "pipeline_of", "propagate", "read_pipeline", "recognise_attention", "resolve_indices", "rewrite", "run_pipeline",
-    "settle_outputs", "strength_reduction",
+    "common_subexpressions", "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass",
+    "half_products", "optimise", "pipeline_of", "propagate", "read_pipeline", "recognise_attention",
+    "resolve_indices", "rewrite", "run_pipeline", "settle_outputs", "strength_reduction",
 ]  # fmt: skip
 
 

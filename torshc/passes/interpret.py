@@ -43,7 +43,9 @@ def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     with np.errstate(all="ignore"):
         if node.op.name == "MatMul" and arrays[0] is not None and arrays[1] is not None:
             # The same result as its nest, without an array of all products.
-            return [np.asarray(np.matmul(arrays[0], arrays[1]), dtype=node.output.dtype.numpy)]
+            wide = _compute(node.output.dtype).numpy
+            a, b = (x.astype(wide, copy=False) for x in arrays[:2] if x is not None)
+            return [np.asarray(np.matmul(a, b), dtype=node.output.dtype.numpy)]
         if all(n is not None for n in nests):
             return [_run_nest(node, k, n, arrays) for k, n in enumerate(nests) if n is not None]
         return _run_parts(node, arrays)

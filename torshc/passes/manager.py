@@ -155,6 +155,11 @@ def pipeline_of(options: CompileOptions) -> Pipeline:
                 f"--pass: {name!r} is not in the pipeline {pipeline.name}",
                 "write a pipeline with it and pass --pipeline FILE",
             )
+    if options.precision != "f32" and "half_products" not in known:
+        raise ConfigError(
+            f"--precision {options.precision}: the pass half_products is not in the pipeline {pipeline.name}",
+            "add it before choose_layout",
+        )
     return pipeline
 
 

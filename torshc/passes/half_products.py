@@ -1,0 +1,155 @@
+"""Let heavy operators read halves where the options ask for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ..expr import DTYPES, F32, DType, as_int
+from ..graph import Builder, Graph, Node, Patch, Value
+from ..ops.pointwise import Cast
+from ..ops.pool import MaxPool
+from ..ops.view import Concat, Expand, Reshape, Transpose
+from ..options import CompileOptions
+from .manager import graph_pass
+from .walk import Site, walk
+
+Array = np.ndarray[Any, Any]
+DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "attention": 3}  # operands that are multiplied; bias and mask follow
+SHALLOW = 8  # sums below this are no work for matrix units: outer products such as positions times frequencies
+
+
+@graph_pass("half_products")
+def half_products(graph: Graph, options: CompileOptions) -> bool:
+    """Products, convolutions and attention of f32 read f16 or bf16 operands, as ``options.precision`` says.
+
+    Their sums, results, biases and masks stay f32, as does everything else. A value has one cast, which stands before
+    the views that its readers look through, so that whoever makes the value can store it as halves; where nobody else
+    reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
+    number. Values of a run that are too large become infinite. Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
+
+    Before::
+
+        %1 = Transpose[perm=(1, 0)](%0) : f32[16, 4]
+        %3 = MatMul(%1, @2:f32[4, 8]) : f32[16, 8]
+
+    After::
+
+        %4 = Cast[to=f16](%0) : f16[4, 16]
+        %1 = Transpose[perm=(1, 0)](%4) : f16[16, 4]
+        %3 = MatMul[out='f32'](%1, @5:f16[4, 8]) : f32[16, 8]
+    """
+    if options.precision == "f32":
+        return False
+    changed = walk(graph, _open, "half_products")
+    nodes: list[Node] = []
+    halves = _Halves(graph, DTYPES[options.precision], nodes)
+    for node in graph.nodes:
+        if _takes_halves(node):
+            count = DATA[node.op.family]
+            node.inputs = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
+            node.op = dataclasses.replace(node.op, out=F32.name)  # type: ignore[call-arg]  # each of DATA has it
+            changed = True
+        nodes.append(node)
+    graph.nodes[:] = nodes
+    return changed
+
+
+def _open(site: Site) -> Patch | None:
+    """A composite (only -O0 leaves any) that holds a product gives way to its parts."""
+    if site.node.op.family != "composite":
+        return None
+    outputs = site.node.op.decompose(site.builder, site.node.inputs)
+    if outputs is None or not any(_takes_halves(n) for n in site.nodes):
+        return None
+    return site.replace(*outputs)
+
+
+def _takes_halves(node: Node) -> bool:
+    count = DATA.get(node.op.family)
+    if count is None or any(v.dtype is not F32 for v in node.operands[:count]):
+        return False
+    depth = as_int(node.operands[0].shape[-1]) if node.op.family == "gemm" else None
+    return depth is None or depth >= SHALLOW
+
+
+class _Halves:
+    """Makes the casts of a graph, one a value.
+
+    Args:
+        dtype: f16 or bf16.
+        nodes: list to append to.
+    """
+
+    def __init__(self, graph: Graph, dtype: DType, nodes: list[Node]) -> None:
+        self.graph, self.dtype, self.nodes = graph, dtype, nodes
+        self.whole = _wanted_whole(graph)
+        self.made: dict[Value, Value] = {}
+
+    def of(self, value: Value) -> Value:
+        """The value as halves."""
+        if value not in self.made:
+            self.made.update(self._make(value))
+        return self.made[value]
+
+    def _make(self, value: Value) -> dict[Value, Value]:
+        node = value.producer
+        if value.const is not None:
+            return {value: self.graph.constant(_rounded(value.const, self.dtype), value.name)}
+        if node is None:
+            return {value: self._builder("").one(Cast(to=self.dtype), value)}
+        if isinstance(node.op, Cast) and node.operands[0].dtype is self.dtype:
+            return {value: node.operands[0]}
+        if self._moves_before(node, value):
+            operands = [self.of(v) for v in node.operands]
+            return dict(zip(node.outputs, self._builder(node.name).add(node.op, operands), strict=True))
+        return {value: self._builder(node.name).one(Cast(to=self.dtype), value)}
+
+    def _builder(self, name: str) -> Builder:
+        return Builder(self.graph, self.nodes, name)
+
+    def _moves_before(self, node: Node, value: Value) -> bool:
+        """Whether a node that only moves or chooses elements works on halves rather than its result being cast.
+
+        One that drops elements does so only where nobody wants its operand as f32: else there is more to cast.
+        """
+        if isinstance(node.op, Reshape | Transpose | Expand):
+            return True
+        if isinstance(node.op, Concat):
+            return value not in self.whole
+        return _chooses(node) and node.operands[0] not in self.whole
+
+
+def _wanted_whole(graph: Graph) -> set[Value]:
+    """Values that are read as f32 by something else than heavy operators and what stands before those."""
+    whole = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if _takes_halves(node):
+            whole.update(v for v in node.inputs[DATA[node.op.family] :] if v is not None)
+        elif not _chooses(node) or not whole.isdisjoint(node.outputs):
+            whole.update(node.operands)
+    return whole
+
+
+def _chooses(node: Node) -> bool:
+    """Whether each element of a node's result is one of its operands', the same one when they are rounded first."""
+    return node.op.family == "view" or (isinstance(node.op, MaxPool) and len(node.outputs) == 1)
+
+
+def _rounded(array: Array, dtype: DType) -> Array:
+    """A constant as halves, its finite elements finite: a mask of -3.4e38 must not become -inf, as -inf * 0 is NaN."""
+    with np.errstate(over="ignore"):
+        halves = array.astype(dtype.numpy)
+    overflown = np.isinf(halves.astype(np.float32)) & np.isfinite(array)
+    if overflown.any():
+        halves[overflown] = np.copysign(_largest(dtype), array[overflown]).astype(dtype.numpy)
+    halves.flags.writeable = False
+    return halves
+
+
+def _largest(dtype: DType) -> np.float32:
+    """The largest finite half: all bits of the fraction set, and all but the last of the exponent."""
+    bits = {"f16": 0x7BFF, "bf16": 0x7F7F}[dtype.name]
+    return np.float32(np.array(bits, np.uint16).view(dtype.numpy).astype(np.float32))
