@@ -4,7 +4,7 @@
  * names stand in the bundle's manifest.json. Tensors have the layout of DLPack's DLTensor, so a `DLTensor *` may be
  * passed as a `torshc_tensor *`.
  *
- *     torshc_options options = {sizeof options, 0, 2, "/models/digits.tsc/weights.bin"};
+ *     torshc_options options = {.size = sizeof options, .weights_path = "/models/digits.tsc/weights.bin"};
  *     torshc_model *model;
  *     if (torshc_open(&options, &model)) { puts(torshc_last_error()); return 1; }
  *     int64_t shape_in[] = {1, 1, 8, 8}, shape_out[] = {1, 10};
@@ -14,7 +14,12 @@
  *     torshc_close(model);
  *
  * Every function that returns `int` returns TORSHC_OK or another status below. All checks come before the first write:
- * a run that returns anything but TORSHC_OK has left the outputs as they were.
+ * a run that returns anything but TORSHC_OK has left the outputs as they were (but for TORSHC_E_LAUNCH and
+ * TORSHC_E_DRIVER, after which outputs on the device may hold anything).
+ *
+ * A library for a GPU takes tensors on the processor (TORSHC_CPU), which it copies to and fro, and tensors on its own
+ * device (TORSHC_CUDA, TORSHC_METAL; `id` as in the options), which it reads and writes in place, in any mixture. Data
+ * on the device that is not aligned to 16 bytes is copied on the device first.
  *
  * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. The
  * floating-point state of the caller is neither used nor changed. After fork() a child opens the model again.
@@ -56,7 +61,10 @@ enum {
     TORSHC_E_WEIGHTS = 14,     /* the weights file cannot be read, or is not this model's */
     TORSHC_E_CPU = 15,         /* this processor lacks instructions that the library was compiled for */
     TORSHC_E_FORKED = 16,      /* the model was opened before fork(): open it again in the child */
-    TORSHC_E_UNSUPPORTED = 17  /* compiled without profiling */
+    TORSHC_E_UNSUPPORTED = 17, /* compiled without profiling */
+    TORSHC_E_DRIVER = 18,      /* no driver or no card, or one of their calls failed */
+    TORSHC_E_ARCH = 19,        /* the library holds no code that this card can run */
+    TORSHC_E_LAUNCH = 20       /* a kernel failed; the message has its step, a number of the manifest's "steps" */
 };
 
 /* Type codes, those of DLPack's DLDataTypeCode. */
@@ -94,6 +102,9 @@ typedef struct torshc_options {
     uint32_t flags;           /* 0 */
     int32_t threads;          /* of a run, the caller's included; 0: as many as the process may use. Fewer if refused */
     const char *weights_path; /* weights.bin, opened exactly as given; ignored by a library that embeds its weights */
+    /* Libraries for GPUs only. `size` may also be that of the fields before this line. */
+    int32_t device; /* which card, from 0 */
+    void *stream;   /* the caller's stream for all work (cudaStream_t; 1 and 2 are CUDA's default streams), or NULL */
 } torshc_options;
 
 typedef struct torshc_model torshc_model;
@@ -132,10 +143,28 @@ TORSHC_API int torshc_output_shape(const torshc_model *model, const torshc_tenso
 TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_tensor *inputs, int32_t count,
                                      size_t *bytes);
 
-/* Runs the model. `workspace` is 64-byte aligned memory of `bytes` bytes, or NULL to use the model's own, which grows
- * when a larger shape comes; a model without symbolic dimensions allocates it when opened and never again. */
+/* Runs the model. `workspace` is 64-byte aligned memory of `bytes` bytes (on the device in a library for one), or NULL
+ * to use the model's own, which grows when a larger shape comes; a model without symbolic dimensions allocates it when
+ * opened and never again.
+ *
+ * Outputs are ready when it returns, with one exception: where the caller gave a stream and all tensors are on the
+ * device, the work is put into the stream and torshc_run does not wait for it (unless compiled with profiling, or with
+ * steps that run on the processor). A failure of that work shows in a later call. Without a stream of the caller's,
+ * work is ordered after all that was put into CUDA's legacy default stream before. A run while the caller's stream is
+ * being captured becomes part of the capture; it needs tensors on the device and a workspace that is large enough, so
+ * run the same shapes once before. */
 TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                           const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
+
+/* Memory on the model's device, for callers that have no library of their own for it: 64-byte aligned, freed before the
+ * model is closed. torshc_copy copies between it and the processor's memory, in any direction, after all work of the
+ * model, and waits. In a library for processors this is ordinary memory. */
+TORSHC_API int torshc_alloc(torshc_model *model, size_t bytes, void **data);
+TORSHC_API int torshc_free(torshc_model *model, void *data);
+TORSHC_API int torshc_copy(torshc_model *model, void *to, const void *from, size_t bytes);
+
+/* Waits until all work of this model's runs is done, and says whether it succeeded. */
+TORSHC_API int torshc_synchronize(torshc_model *model);
 
 /* How many steps a run has (launches and copies, in the order of the manifest's "steps"). */
 TORSHC_API int32_t torshc_step_count(void);

@@ -1,5 +1,5 @@
 /* Messages, and the checks that stand before every run. */
-#include "t_host.h"
+#include "t_program.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ const char *torshc_status_text(int status)
         "wrong shape", "not compact row-major", "misaligned memory", "overlapping buffers", "wrong device",
         "workspace too small", "out of memory", "shapes too large", "weights file unreadable or not this model's",
         "processor lacks instructions", "model was opened before fork()",
-        "compiled without profiling"};
+        "compiled without profiling", "no driver or card", "card older than the library", "a kernel failed"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 
@@ -51,10 +51,26 @@ int t_size(t_wide size)
 
 /* ---- checks ---- */
 
+/* Options with defaults for what was not given; the first version of them ended before `device`. */
+int t_options(const torshc_options *given, torshc_options *options)
+{
+    memset(options, 0, sizeof *options);
+    if (!given)
+        return TORSHC_OK;
+    if ((given->size != sizeof *given && given->size != offsetof(torshc_options, device)) || given->flags)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_open: options of another version (size %u, flags %u)", given->size,
+                      given->flags);
+    memcpy(options, given, given->size);
+    if (options->threads < 0 || options->threads > T_THREADS_MAX)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_open: %d threads; expected 0 to %d", (int)options->threads,
+                      T_THREADS_MAX);
+    return TORSHC_OK;
+}
+
 /* Device, type, rank: what needs no symbols. */
 static int check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i)
 {
-    if (x->device.type != P->device)
+    if (x->device.type != P->device && x->device.type != TORSHC_CPU)
         return t_fail(TORSHC_E_DEVICE, "%s %d is on device type %d; expected %d", what, (int)i, (int)x->device.type,
                     (int)P->device);
     if (x->dtype.code != port->dtype.code || x->dtype.bits != port->dtype.bits || x->dtype.lanes != 1)

@@ -1,6 +1,6 @@
 /* Which instructions this processor and its system have, asked of the processor itself: what compilers offer for it
  * (__builtin_cpu_supports) needs a support library that not every toolchain brings. */
-#include "t_host.h"
+#include "t_program.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

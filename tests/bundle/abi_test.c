@@ -180,7 +180,7 @@ static void symbolic(torshc_model *m, call *c)
 static void opening(const char *weights)
 {
     torshc_model *m = (torshc_model *)&failures;
-    torshc_options options = {sizeof options, 0, 1, weights};
+    torshc_options options = {.size = sizeof options, .threads = 1, .weights_path = weights};
     CHECK(torshc_open(&options, NULL) == TORSHC_E_ARGUMENT);
     options.size = 4;
     CHECK(torshc_open(&options, &m) == TORSHC_E_ARGUMENT && !m);
@@ -256,7 +256,7 @@ static void floating_point_state(const char *weights, call *c, int64_t rows)
     float *want = malloc(sizeof c->y);
     for (int changed = 0; changed < 2; changed++) {
         torshc_model *m = NULL;
-        torshc_options options = {sizeof options, 0, 2, weights};
+        torshc_options options = {.size = sizeof options, .threads = 2, .weights_path = weights};
         prepare(c, rows);
         for (int i = 0; i < ROWS_MAX * WIDTH; i++)
             c->x[i] = 1.0f / (float)(3 + i);
@@ -295,7 +295,7 @@ int main(int argc, char **argv)
     for (int threads = 1; threads <= 2; threads++) {
         torshc_model *m = NULL;
         uint64_t calls = 0, ns = 0;
-        torshc_options options = {sizeof options, 0, threads, weights};
+        torshc_options options = {.size = sizeof options, .threads = threads, .weights_path = weights};
         CHECK(torshc_open(&options, &m) == TORSHC_OK);
         shapes(m, c, rows, batch != 0);
         refusals(m, c, rows);
@@ -314,7 +314,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < 50; i++) {
         torshc_model *m = NULL;
-        torshc_options options = {sizeof options, 0, 2, weights};
+        torshc_options options = {.size = sizeof options, .threads = 2, .weights_path = weights};
         CHECK(torshc_open(&options, &m) == TORSHC_OK);
         torshc_close(m);
     }

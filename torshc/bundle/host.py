@@ -1,8 +1,8 @@
 """The host program as data, and its C source.
 
 A :class:`HostProgram` says what a run does: which input dimension each symbol is, what the shapes and sizes are, and
-the steps in order. ``templates/c/host.c.j2`` renders it; the checks, the memory and the threads that every model
-shares stand in ``t_host.c`` and ``t_check.c`` beside it.
+the steps in order. ``templates/c/host.c.j2`` renders it, with ``launch.j2`` of the target's folders for what differs;
+the checks, the memory and the threads that every model shares stand in plain C beside it, by :class:`HostFiles`.
 
 Sizes are integers or C expressions over the symbols ``s0``, ``s1``, ... made of integers, ``+ - * / %``, brackets,
 comparisons, ``?:`` and the functions ``t_imin t_imax t_idiv t_imod`` (the last two round down). No text of a model
@@ -38,8 +38,38 @@ _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
 _CPU_FEATURE = re.compile(r"[a-z0-9.\-]+\Z")
 
-SOURCES = ("t_host.c", "t_check.c", "t_cpu.c", "t_pool.c")
-HEADERS = ("model.h", "t_host.h", "t_pool.h")
+CPU, CUDA, METAL = 1, 2, 8  # DLPack's device types
+_DEVICES = {CPU: "TORSHC_CPU", CUDA: "TORSHC_CUDA", METAL: "TORSHC_METAL"}
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """What a target's libraries have beside host.c and their kernels.
+
+    Attributes:
+        search: folders of ``templates/`` in which a file is looked for, in order.
+        sources: names of the sources.
+        headers: names of what they include.
+        launchers: whether a kernel for a device is a C function that launches it, or is found by its name alone.
+    """
+
+    search: tuple[str, ...] = ("c",)
+    sources: tuple[str, ...] = ("t_host.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c")
+    headers: tuple[str, ...] = ("model.h", "t_program.h", "t_host.h", "t_pool.h")
+    launchers: bool = True
+
+    def text(self, name: str) -> str:
+        """The first file of this name."""
+        return next(p for f in self.search if (p := resources.templates(f) / name).is_file()).read_text()
+
+
+# Libraries for processors, and what all libraries for devices share; a target adds its device layer to the latter.
+C_FILES = HostFiles()
+GPU_FILES = HostFiles(
+    search=("gpu", "c"),
+    sources=("t_gpu_host.c", "t_gpu_steps.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),
+    headers=("model.h", "t_program.h", "t_gpu_model.h", "t_device.h", "t_pool.h"),
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +128,13 @@ class Launch:
         symbol: the kernel's external function, ``k...``.
         buffers: its ``buf`` argument, in order.
         dims: its ``dim`` argument, in order.
-        tasks: number of tasks; none means that the launch is left out.
-        scratch: bytes of scratch a thread.
+        tasks: number of tasks, on a device of blocks; none means that the launch is left out.
+        scratch: bytes of scratch a thread, on the processor.
         comment: one line for the reader, e.g. the numbers of its nodes; never text of a model.
+        threads: threads of a block, on a device.
+        fallback: a kernel of the C target in a library for a device; its buffers are copied to the processor and back.
+        bytes: of a fallback, the size of each buffer.
+        written: of a fallback, which buffers it writes.
     """
 
     symbol: str
@@ -109,6 +143,10 @@ class Launch:
     tasks: Size = 1
     scratch: Size = 0
     comment: str = ""
+    threads: int = 0
+    fallback: bool = False
+    bytes: tuple[Size, ...] = ()
+    written: tuple[bool, ...] = ()
     kind: ClassVar[str] = "launch"
 
 
@@ -140,6 +178,9 @@ class HostProgram:
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
         cpu_features: what the processor must have (:attr:`torshc.bundle.isa.Isa.cpu_features`).
+        device: where it runs, :data:`CPU`, :data:`CUDA` or :data:`METAL`.
+        kernels: symbols of the kernels for that device; filled in.
+        fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
     """
 
     inputs: tuple[Port, ...]
@@ -152,11 +193,19 @@ class HostProgram:
     weights_id: int = 0
     embed_weights: bool = False
     cpu_features: tuple[str, ...] = ()
+    device: int = CPU
     kernels: tuple[str, ...] = field(init=False, default=())
+    fallbacks: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        names = dict.fromkeys(step.symbol for step in self.steps if isinstance(step, Launch))
-        object.__setattr__(self, "kernels", tuple(names))
+        launches = [step for step in self.steps if isinstance(step, Launch)]
+        object.__setattr__(self, "kernels", tuple(dict.fromkeys(x.symbol for x in launches if not x.fallback)))
+        object.__setattr__(self, "fallbacks", tuple(dict.fromkeys(x.symbol for x in launches if x.fallback)))
+
+    @property
+    def fallback_steps(self) -> int:
+        """How many steps are fallbacks."""
+        return sum(isinstance(step, Launch) and step.fallback for step in self.steps)
 
 
 def symbols_used(sizes: Iterable[Size]) -> list[int]:
@@ -171,7 +220,12 @@ def symbols_used(sizes: Iterable[Size]) -> list[int]:
 def _step_sizes(step: Step) -> list[Size]:
     if isinstance(step, Copy):
         return [step.source.offset, step.target.offset, step.bytes]
-    return [*(b.offset for b in step.buffers), *step.dims, step.tasks, step.scratch]
+    return [*(b.offset for b in step.buffers), *step.dims, step.tasks, *_scratch(step), *step.bytes]
+
+
+def _scratch(step: Launch) -> list[Size]:
+    """Scratch that the host provides: kernels for a device have their own."""
+    return [] if step.threads else [step.scratch]
 
 
 def _bad(what: str) -> InternalError:
@@ -203,8 +257,20 @@ def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
         raise _bad(f"weights offset {buffer.offset} of {program.weights_bytes} bytes")
 
 
+def _check_launch(step: Launch, program: HostProgram) -> None:
+    if not _SYMBOL_NAME.match(step.symbol):
+        raise _bad(f"kernel symbol {step.symbol[:200]!r}")
+    if (program.device == CPU or step.fallback) != (step.threads == 0) or not 0 <= step.threads <= 1024:
+        raise _bad(f"{step.symbol} has blocks of {step.threads} threads on {_DEVICES[program.device]}")
+    each = len(step.buffers) if step.fallback else 0
+    if (step.fallback and program.device == CPU) or (len(step.bytes), len(step.written)) != (each, each):
+        raise _bad(f"{step.symbol} is no fallback, or not that of {len(step.buffers)} buffers")
+
+
 def _check(program: HostProgram) -> None:
     """Raises InternalError for what would not be correct, or not be safe, as C."""
+    if program.device not in _DEVICES or set(program.kernels) & set(program.fallbacks):
+        raise _bad(f"device {program.device}, or a kernel that is a fallback too")
     if len(program.symbols) > 256:
         raise _bad(f"{len(program.symbols)} symbols; at most 256")
     for k, symbol in enumerate(program.symbols):
@@ -220,8 +286,8 @@ def _check(program: HostProgram) -> None:
     for step in program.steps:
         if not _COMMENT.match(step.comment):
             raise _bad(f"comment {step.comment[:200]!r}")
-        if isinstance(step, Launch) and not _SYMBOL_NAME.match(step.symbol):
-            raise _bad(f"kernel symbol {step.symbol[:200]!r}")
+        if isinstance(step, Launch):
+            _check_launch(step, program)
         for buffer in step.buffers if isinstance(step, Launch) else (step.source, step.target):
             _check_buffer(buffer, program)
     for feature in program.cpu_features:
@@ -241,16 +307,16 @@ def _distinct(sizes: Sequence[Size]) -> list[str]:
     return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
 
 
-def render_host(program: HostProgram) -> str:
+def render_host(program: HostProgram, files: HostFiles = C_FILES) -> str:
     """The source of host.c.
 
     Raises:
         InternalError: the program contradicts itself or holds text that is no expression.
     """
     _check(program)
-    scratches: list[Size] = [step.scratch for step in program.steps if isinstance(step, Launch)]
+    scratches = [size for step in program.steps if isinstance(step, Launch) for size in _scratch(step)]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resources.templates("c")),
+        loader=jinja2.FileSystemLoader([resources.templates(folder) for folder in files.search]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -258,7 +324,8 @@ def render_host(program: HostProgram) -> str:
     )
     return environment.get_template("host.c.j2").render(
         p=program,
-        kernels=program.kernels,
+        device=_DEVICES[program.device],
+        launchers=files.launchers,
         sizes=_distinct(_all_sizes(program)),
         scratches=_distinct(scratches),
         scratch_floor=max((s for s in scratches if isinstance(s, int)), default=0),
@@ -267,9 +334,8 @@ def render_host(program: HostProgram) -> str:
     )
 
 
-def host_sources(program: HostProgram) -> tuple[dict[str, str], dict[str, str]]:
-    """The C sources that every library has beside its kernels, and the headers that they include, by file name."""
-    folder = resources.templates("c")
-    sources = {name: (folder / name).read_text() for name in SOURCES}
-    headers = {name: (folder / name).read_text() for name in HEADERS}
-    return {"host.c": render_host(program), **sources}, headers
+def host_sources(program: HostProgram, files: HostFiles = C_FILES) -> tuple[dict[str, str], dict[str, str]]:
+    """The sources that a library has beside its kernels, and the headers that they include, by file name."""
+    sources = {name: files.text(name) for name in files.sources}
+    headers = {name: files.text(name) for name in files.headers}
+    return {"host.c": render_host(program, files), **sources}, headers

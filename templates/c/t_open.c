@@ -1,0 +1,177 @@
+/* What all host programs do in the same way: open weights, answer queries, set the floating-point state. */
+#define _GNU_SOURCE
+#include "t_program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { T_FOOTER = 64 };
+
+#define P (&t_the_program)
+
+/* ---- weights ---- */
+
+/* The last 64 bytes of a weights file: 16 of magic, payload size, identity, zeros; little-endian. */
+static uint64_t little(const unsigned char *at)
+{
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | at[i];
+    return value;
+}
+
+static int check_footer(const unsigned char *weights)
+{
+    const unsigned char *footer = weights + P->weights_bytes;
+    if (memcmp(footer, "TORSHC WEIGHTS 1", 16) != 0)
+        return t_fail(TORSHC_E_WEIGHTS, "the weights file has no torshc footer");
+    if (little(footer + 16) != P->weights_bytes || little(footer + 24) != P->weights_id)
+        return t_fail(TORSHC_E_WEIGHTS, "the weights file belongs to another model or another build of this one");
+    return TORSHC_OK;
+}
+
+static int map_file(t_weights_file *weights, const char *path, int file)
+{
+    const uint64_t want = P->weights_bytes + T_FOOTER;
+    struct stat status;
+    if (fstat(file, &status))
+        return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s is not a regular file", path);
+    if ((uint64_t)status.st_size != want)
+        return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s has %lld bytes; expected %llu", path,
+                    (long long)status.st_size, (unsigned long long)want);
+    void *memory = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, file, 0);
+    if (memory == MAP_FAILED)
+        return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s cannot be mapped: %s", path, strerror(errno));
+    (void)madvise(memory, (size_t)want, MADV_WILLNEED);
+    weights->at = memory;
+    weights->mapped = (size_t)want;
+    return check_footer(weights->at);
+}
+
+int t_open_weights(t_weights_file *weights, const char *path)
+{
+    if (P->embedded) {
+        weights->at = (unsigned char *)(uintptr_t)P->embedded; /* read-only; kernels take `void *` for all buffers */
+        return check_footer(weights->at);
+    }
+    if (!P->weights_bytes)
+        return TORSHC_OK;
+    if (!path)
+        return t_fail(TORSHC_E_WEIGHTS, "this model needs its weights file: set options.weights_path");
+    int file;
+    do
+        file = open(path, O_RDONLY | O_CLOEXEC);
+    while (file < 0 && errno == EINTR);
+    if (file < 0)
+        return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s: %s", path, strerror(errno));
+    const int status = map_file(weights, path, file);
+    close(file);
+    return status;
+}
+
+void t_close_weights(t_weights_file *weights)
+{
+    if (weights->mapped)
+        munmap(weights->at, weights->mapped);
+}
+
+/* ---- the processor ---- */
+
+int t_usable_processors(void)
+{
+#ifdef __linux__
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+#endif
+    const long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 && count <= T_THREADS_MAX ? (int)count : 1;
+}
+
+uint64_t t_fp_enter(void)
+{
+#if defined(__x86_64__)
+    const uint32_t was = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(0x1f80);
+    return was;
+#elif defined(__aarch64__)
+    uint64_t was;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(was));
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0));
+    return was;
+#else
+    return 0;
+#endif
+}
+
+void t_fp_leave(uint64_t was)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr((uint32_t)was);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(was));
+#else
+    (void)was;
+#endif
+}
+
+/* ---- queries ---- */
+
+int32_t torshc_input_count(void)
+{
+    return P->inputs;
+}
+
+int32_t torshc_output_count(void)
+{
+    return P->outputs;
+}
+
+int32_t torshc_step_count(void)
+{
+    return P->steps;
+}
+
+static int port_info(const t_port *ports, int32_t count, int32_t index, torshc_dtype *dtype, int32_t *ndim,
+                     const int64_t **dims)
+{
+    if (index < 0 || index >= count)
+        return t_fail(TORSHC_E_ARGUMENT, "index %d of %d", (int)index, (int)count);
+    if (dtype)
+        *dtype = ports[index].dtype;
+    if (ndim)
+        *ndim = ports[index].ndim;
+    if (dims)
+        *dims = ports[index].dims;
+    return TORSHC_OK;
+}
+
+int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims)
+{
+    return port_info(P->input, P->inputs, index, dtype, ndim, dims);
+}
+
+int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims)
+{
+    return port_info(P->output, P->outputs, index, dtype, ndim, dims);
+}
+
+int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index,
+                        int64_t *dims)
+{
+    int64_t s[T_SYMBOLS_MAX];
+    if (!m || !dims || index < 0 || index >= P->outputs)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: NULL argument, or output %d of %d", (int)index,
+                    (int)P->outputs);
+    const int status = t_bind(inputs, count, s);
+    if (!status)
+        P->output_dims(index, s, dims);
+    return status;
+}

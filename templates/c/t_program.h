@@ -1,0 +1,122 @@
+/* What a generated host program (host.c) and the support code beside it know of each other, whatever the target.
+ *
+ * host.c holds what is special about one model, as tables and small functions of its symbolic dimensions s[0..]; the
+ * support code holds the interface of model.h, the checks and the memory, equal for all models: t_open.c and t_check.c
+ * for every target, t_host.c for processors, t_gpu_host.c over a device layer for others. Compiles as C and as C++.
+ */
+#ifndef T_PROGRAM_H
+#define T_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include "model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { T_RANK_MAX = 64, T_SYMBOLS_MAX = 256, T_ALIGN = 64, T_THREADS_MAX = 1024 };
+
+/* No buffer is larger: the address space of today's processors. */
+#define T_BYTES_MAX (INT64_C(1) << 47)
+
+/* Sizes of symbolic models are first computed in 128 bits, so that an overflow is seen instead of happening. */
+typedef __int128 t_wide;
+
+/* Integer functions of host expressions. Division rounds down and by zero gives 0, as when the model was compiled. */
+static inline t_wide t_imin(t_wide a, t_wide b) { return a < b ? a : b; }
+static inline t_wide t_imax(t_wide a, t_wide b) { return a > b ? a : b; }
+static inline t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0; }
+static inline t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
+
+typedef struct {
+    torshc_dtype dtype;
+    int32_t ndim;
+    const int64_t *dims; /* -1: symbolic */
+} t_port;
+
+/* Symbol k is dimension `dim` of input `input`. */
+typedef struct {
+    int32_t input, dim;
+    int64_t min, max;
+} t_symbol;
+
+typedef struct {
+    uint64_t calls, ns;
+} t_counter;
+
+/* What the steps of a run get; each kind of target has its own. */
+typedef struct t_run t_run;
+
+typedef struct {
+    int32_t inputs, outputs, symbols, steps, device;
+    int32_t fallbacks; /* steps that run on the processor in a library for another device */
+    const t_port *input, *output;
+    const t_symbol *symbol;
+    uint64_t weights_bytes, weights_id;  /* payload, without the footer */
+    const unsigned char *embedded;       /* weights inside the library, or NULL */
+    int (*cpu)(void);                    /* does this processor have the instructions? */
+    int (*fits)(const int64_t *s);       /* status: is every size of a run in 0 .. T_BYTES_MAX? */
+    int (*holds)(const int64_t *s);      /* do the constraints hold? */
+    void (*input_dims)(int32_t index, const int64_t *s, int64_t *d);
+    void (*output_dims)(int32_t index, const int64_t *s, int64_t *d);
+    int64_t (*arena)(const int64_t *s);   /* bytes */
+    int64_t (*scratch)(const int64_t *s); /* bytes a thread */
+    void (*run)(const t_run *r, const int64_t *s);
+} t_program;
+
+extern const t_program t_the_program;
+
+/* Where a tensor's data lies. */
+typedef struct {
+    unsigned char *at;
+    uint64_t bytes;
+} t_span;
+
+/* t_cpu.c: whether this processor has a feature, by LLVM's name. */
+int t_cpu_has(const char *name);
+
+/* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
+int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int t_size(t_wide size);
+int t_options(const torshc_options *given, torshc_options *options);
+int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s);
+int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s);
+int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span);
+int t_check_aliases(const t_span *spans, const t_span *work);
+
+/* t_open.c. Weights: where they lie in this process; `mapped` is the size of the mapping, 0 for embedded ones. */
+typedef struct {
+    unsigned char *at;
+    size_t mapped;
+} t_weights_file;
+
+int t_open_weights(t_weights_file *weights, const char *path);
+void t_close_weights(t_weights_file *weights);
+int t_usable_processors(void);
+
+/* A run uses the default floating-point state (round to nearest, denormals kept, no traps) whatever the caller has
+ * set: t_fp_enter sets it and returns the caller's, which t_fp_leave puts back. */
+uint64_t t_fp_enter(void);
+void t_fp_leave(uint64_t was);
+
+static inline size_t t_round_up(int64_t bytes)
+{
+    return ((size_t)bytes + T_ALIGN - 1) / T_ALIGN * T_ALIGN;
+}
+
+static inline uint64_t t_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

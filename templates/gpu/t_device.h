@@ -1,0 +1,101 @@
+/* Libraries for a device: what steps call (host.c), and the device layer that t_gpu_host.c stands on, one for each kind
+ * of device (t_device.cu for CUDA, t_device.mm for Metal).
+ *
+ * Addresses of the device are `unsigned char *`: what kernels get, and what one may add an offset to. Functions that
+ * return `int` return a status of model.h and leave a message by t_fail. All but t_device_free are called with the
+ * model's lock held, from any thread; none may leave the thread's current device changed.
+ */
+#ifndef T_DEVICE_H
+#define T_DEVICE_H
+
+#include "t_pool.h"
+#include "t_program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- steps of a run, called by host.c ---- */
+
+/* Puts blocks [0, blocks) of a kernel into a stream and returns the device's own error code; 0 is none. */
+typedef int t_launcher(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);
+
+struct t_run {
+    unsigned char *const *in, *const *out; /* on the device, like the next two */
+    unsigned char *weights, *arena;
+    torshc_model *model;
+};
+
+/* After the first step that fails the others do nothing. `launcher` is NULL where kernels are found by name. */
+void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launcher, void *const *buf, int32_t buffers,
+              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks);
+void t_copy(const t_run *r, int32_t step, unsigned char *to, const unsigned char *from, int64_t bytes);
+
+/* A kernel for the processor: its buffers, of so many bytes each, are copied there, and the written ones back. */
+void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers,
+                const int64_t *bytes, const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks);
+
+/* ---- the device layer ---- */
+
+typedef struct t_device t_device;
+
+typedef struct {
+    int32_t step;
+    const char *name;
+    t_launcher *launcher;
+    void *const *buf;
+    const int64_t *dim;
+    int32_t buffers, dims, threads;
+    int64_t blocks;
+} t_step;
+
+/* Opens card `ordinal`. `stream` is the caller's, or NULL. TORSHC_E_DRIVER: no driver or card; TORSHC_E_DEVICE: no card
+ * of that number; TORSHC_E_ARCH: the library has no code for it. *device is NULL on failure. */
+int t_device_open(int32_t ordinal, void *stream, t_device **device);
+
+/* Waits for all work first. NULL does nothing. */
+void t_device_close(t_device *d);
+
+/* At least 256-byte aligned. TORSHC_E_MEMORY says what (`what`) wanted how much and how much is free. */
+int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at);
+
+/* Waits for all work that may use the memory. NULL does nothing. */
+void t_device_free(t_device *d, unsigned char *at);
+
+/* Where a tensor on the device lies, as kernels see it: sets span->at; TORSHC_E_DEVICE when its data is not there. */
+int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span);
+
+/* The work of a run, in order: each call puts some into the stream and returns. An upload has read `from` when it
+ * returns, a download has written `to` when t_device_finish has returned TORSHC_OK. */
+int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
+int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
+int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
+int t_device_launch(t_device *d, const t_step *step);
+
+/* Waits for all work. TORSHC_E_LAUNCH when some of it failed; downloads that are not done are then dropped. */
+int t_device_finish(t_device *d);
+
+/* Waits for all work and forgets downloads. */
+void t_device_drop(t_device *d);
+
+/* Steps stand between begin and end. Runs of an equal key (the symbols and all addresses) have equal steps, so they may
+ * be recorded and replayed: begin sets *replayed when it has put all of them into the stream, and there is then nothing
+ * to do but to call end. `key` NULL: nothing is recorded. End gets the status of the steps and returns that of the
+ * whole, or T_AGAIN: begin anew and repeat the steps, which were recorded but could not be played. */
+enum { T_AGAIN = -1 };
+int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed);
+int t_device_end(t_device *d, int status);
+
+/* Time: mark `index` = 0, 1, ... of a run is put into the stream; after t_device_finish, nanoseconds from mark `index`
+ * to the next. */
+int t_device_mark(t_device *d, int32_t index);
+int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns);
+
+/* Between any two places, on the device or the processor, after all other work; waits. */
+int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
