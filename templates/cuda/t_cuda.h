@@ -35,6 +35,15 @@ T_FN uint16_t t_bits_half_(float x) {
 }
 #define T_DECODE_F16(h) t_half_bits_(h)
 #define T_ENCODE_F16(x) t_bits_half_(x)
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+T_FN uint16_t t_bits_bfloat_(float x) {
+    uint16_t r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+#define T_ENCODE_BF16(x) t_bits_bfloat_(x)
+#endif
 #endif
 
 #include "t_scalar.h"

@@ -43,8 +43,8 @@ T_FN float t_expm1_f32(float x) {
     /* e^r - 1 - r on |r| <= ln2/2, error 2^-28 of e^r */
     const float z = r * r, p01 = r * 1.666652113e-1f + 4.999999404e-1f, p23 = r * 8.368703537e-3f + 4.166828841e-2f;
     const float tail = ((z * 1.381893875e-3f + p23) * z + p01) * z;
-    const float s = t_pow2_((int)k - 1), half = s * (r + tail) + (s - 0.5f);
-    return half + half;
+    const float s = t_pow2_((int)k - 1), r2 = s * (r + tail) + (s - 0.5f);
+    return r2 + r2;
 }
 
 /* log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction. */

@@ -1,0 +1,31 @@
+/* Metal prelude of generated kernels: t_scalar.h in MSL's words, and sums over a simdgroup.
+ *
+ * To be compiled with -fno-fast-math: NaN, infinities and signed zeros mean something here.  Functions are those of
+ * metal::precise where they are good to 4 ULP (MSL specification, numerical compliance), save tan, which is good to 6;
+ * erf, expm1 and log1p do not exist, tanh, atan, atanh (5) and pow (16) are worse: these come from t_scalar_own.h.  There
+ * is no f64.  f32 subnormals may count as zero.
+ */
+#ifndef T_METAL_H
+#define T_METAL_H
+
+#include <metal_stdlib>
+using namespace metal;
+
+#define T_FN static inline
+#define T_GLOBAL device
+#define T_HAS_F64 0
+#define T_BITS_F32(x) as_type<uint32_t>(x)
+#define T_FLOAT_U32(u) as_type<float>((uint32_t)(u))
+#define T_DECODE_F16(h) ((float)as_type<half>((uint16_t)(h)))
+#define T_ENCODE_F16(x) as_type<uint16_t>((half)(x))
+#define T_FMA_f32(a, b, c) metal::fma(a, b, c)
+#define T_LIB_f32(NAME) metal::precise::NAME
+#define T_PLAIN_f32(NAME) metal::NAME
+#define T_OWN_MATH 1
+
+#include "t_scalar.h"
+
+#define T_SHUFFLE_XOR(v, d) simd_shuffle_xor(v, (ushort)(d))
+#include "t_warp.h"
+
+#endif

@@ -1,0 +1,249 @@
+"""The scalar prelude of the GPU targets, compiled as C: it passes the tests of the vector prelude, and equals it.
+
+scalar/t_math.h gives the prelude the names that math_harness.c calls, as vectors of one lane.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .test_vec_math import (
+    BINARY,
+    CLANG,
+    COMPARE,
+    EXACT,
+    FLOATS,
+    GCC,
+    INTEGER,
+    INTS,
+    Array,
+    Harness,
+    arguments,
+    tag,
+    test_bf16_storage,
+    test_binary_functions_equal_numpy,
+    test_casts,
+    test_comparisons_and_select,
+    test_f16_storage,
+    test_integer_functions_wrap_and_never_trap,
+    test_integer_pow,
+    test_isnan_isinf,
+    test_load_store_gather_scatter,
+    test_logic,
+    test_pow_of_nan,
+    test_unary_functions_stay_within_4_ulp,
+    ulps,
+)
+
+# The tests of the vector prelude that run here again, with the harness below.
+__all__ = [
+    "test_bf16_storage",
+    "test_binary_functions_equal_numpy",
+    "test_casts",
+    "test_comparisons_and_select",
+    "test_f16_storage",
+    "test_integer_functions_wrap_and_never_trap",
+    "test_integer_pow",
+    "test_isnan_isinf",
+    "test_load_store_gather_scatter",
+    "test_logic",
+    "test_pow_of_nan",
+    "test_unary_functions_stay_within_4_ulp",
+]
+
+HERE = Path(__file__).parent
+TEMPLATES = HERE.parents[1] / "templates"
+EMULATION = HERE.parent / "emulation"
+GPU = [f"-I{HERE / 'scalar'}", f"-I{TEMPLATES / 'gpu'}"]
+FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror"]
+OWN = "-DT_OWN_MATH=1"
+CONFIGS = [
+    pytest.param((CLANG, ["-O1", "-ffp-contract=off"]), id="clang"),
+    pytest.param((GCC, ["-O1", OWN, "-ffp-contract=off"]), id="gcc-own"),
+    pytest.param((CLANG, ["-O1", OWN, "-ffp-contract=fast", "-march=native"]), id="clang-own-contracted"),
+    pytest.param((CLANG, ["-O0", OWN, "-fsanitize=undefined", "-fno-sanitize-recover=all"]), id="clang-own-sanitized"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The arguments overflow and are NaN on purpose."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def build(command: list[str]) -> None:
+    """Run a compiler; what it says is the failure."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    compiler, flags = request.param
+    if compiler is None:
+        pytest.skip("no such compiler here")
+    work = tmp_path_factory.mktemp("scalar")
+    build([compiler, *FLAGS, *flags, *GPU, str(HERE / "math_harness.c"), "-o", str(work / "scalar"), "-lm"])
+    return Harness(work / "scalar", work, 1)
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    """The vector prelude of the C target."""
+    compiler = CLANG or GCC
+    if compiler is None:
+        pytest.skip("no compiler here")
+    work = tmp_path_factory.mktemp("vectors")
+    flags = ["-std=gnu11", "-O1", "-DTORSHC_LANES=1", f"-I{TEMPLATES / 'c'}"]
+    build([compiler, *flags, str(HERE / "math_harness.c"), "-o", str(work / "vectors"), "-lm"])
+    return Harness(work / "vectors", work, 1)
+
+
+# ---- one meaning on every target ---------------------------------------------------------------------
+
+
+def same_bits(got: Array, want: Array) -> bool:
+    """Equal, signs of zeros too; one NaN is as good as another."""
+    if got.dtype.kind != "f":
+        return np.array_equal(got, want)
+    numbers = ~np.isnan(want)
+    same = np.array_equal(np.isnan(got), ~numbers)
+    return same and got[numbers].tobytes() == want[numbers].tobytes()
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTS, np.dtype(bool)], ids=tag)
+def test_equals_the_vector_prelude(harness: Harness, vectors: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = arguments(dtype)
+    kind = {"f": (EXACT, BINARY), "b": ({"not"}, {"and", "or", "xor"})}
+    unary, binary = kind.get(dtype.kind, ({"neg", "abs", "sign", "not"}, {*INTEGER, "pow"}))
+    calls = [(f"{name}_{tag(dtype)}", [x], dtype) for name in sorted(unary)]
+    calls += [(f"{name}_{tag(dtype)}", [x, y], dtype) for name in sorted(binary)]
+    compares = ("eq", "ne") if dtype.kind == "b" else COMPARE
+    calls += [(f"{name}_{tag(dtype)}", [x, y], np.dtype(bool)) for name in compares]
+    calls += [(f"cast_{tag(dtype)}_{tag(to)}", [x], to) for to in (*FLOATS, *INTS, np.dtype(bool))]
+    for call, got, want in zip(calls, harness.run(calls), vectors.run(calls), strict=True):
+        assert same_bits(got, want), call[0]
+
+
+# ---- what is tested otherwise than in vectors ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=tag)
+def test_pow_within_4_ulp(harness: Harness, dtype: np.dtype[Any]) -> None:
+    x, y = arguments(dtype)
+    rng = np.random.default_rng(8)
+    bases = np.exp(rng.uniform(-80, 80, 60000)).astype(dtype)
+    near = (1 + rng.uniform(-0.3, 0.3, 60000)).astype(dtype)
+    x = np.concatenate([x, np.abs(x), x, bases, near])
+    powers = [rng.uniform(-2, 2, 60000), rng.uniform(-500, 500, 60000)]
+    y = np.concatenate([y, np.log2(np.abs(y) + 1), np.rint(np.fmod(y, 8)), *powers], dtype=dtype)
+    # A signalling NaN to the power of 0 is 1 or NaN.
+    x[np.isnan(x)], y[np.isnan(y)] = np.nan, np.nan
+    got = harness.one(f"pow_{tag(dtype)}", [x, y], dtype)
+    wide = np.float64 if dtype.itemsize == 4 else np.longdouble
+    want = np.power(x.astype(wide), y.astype(wide))
+    error = ulps(got, want)
+    worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    assert error[worst] <= 4.0, f"{x[worst]!r} ** {y[worst]!r} = {got[worst]!r}, not {want[worst]!r}"
+    zero = want == 0
+    assert np.array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+
+
+def test_sigmoid_at_the_ends(harness: Harness) -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 200.0, -200.0, 0.0, -0.0], np.float32)
+    got = harness.one("sigmoid_f32", [x], "f4")
+    np.testing.assert_array_equal(got, np.array([1, 0, np.nan, 1, 0, 0.5, 0.5], np.float32))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=tag)
+def test_fma(harness: Harness, dtype: np.dtype[Any]) -> None:
+    if dtype.itemsize == 8:
+        pytest.skip("the harness has no fma_f64")
+    x, y = np.random.default_rng(7).uniform(-1, 1, (2, 1003)).astype(dtype)
+    got = harness.one("fma_f32", [x, y, x + 1], dtype)
+    np.testing.assert_allclose(got, x.astype(np.float64) * y + (x + 1), rtol=1e-5, atol=1e-7)
+
+
+def index_reference(name: str) -> Callable[[int, int], int]:
+    """Index arithmetic on Python's integers."""
+
+    def quotient(a: int, b: int) -> int:
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+    functions: dict[str, Callable[[int, int], int]] = {
+        "idiv": lambda a, b: a // b if b else 0,
+        "imod": lambda a, b: a % b if b else a,
+        "iquot": lambda a, b: quotient(a, b) if b else 0,
+        "imin": min,
+        "imax": max,
+    }
+    return functions[name]
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_index_arithmetic(tmp_path: Path, dtype: str) -> None:
+    compiler = CLANG or GCC
+    if compiler is None:
+        pytest.skip("no compiler here")
+    index = "int" if dtype == "i4" else "int64_t"
+    library = tmp_path / "index.so"
+    build(
+        [
+            compiler,
+            *FLAGS,
+            *GPU,
+            f"-DT_INDEX={index}",
+            "-shared",
+            "-fPIC",
+            str(HERE / "scalar/index.c"),
+            "-o",
+            str(library),
+        ]
+    )
+    functions = ctypes.CDLL(str(library))
+    rng = np.random.default_rng(9)
+    a = np.concatenate([rng.integers(-50, 50, 3000), rng.integers(-(2**31) + 1, 2**31, 3000)]).astype(dtype)
+    b = np.concatenate([rng.integers(-9, 9, 5000), rng.integers(-(2**31) + 1, 2**31, 1000)]).astype(dtype)
+    for name in ("idiv", "imod", "iquot", "imin", "imax"):
+        got = np.empty_like(a)
+        pointers = [ctypes.c_void_p(v.ctypes.data) for v in (a, b, got)]
+        getattr(functions, name)(*pointers, ctypes.c_int64(a.size))
+        want = [index_reference(name)(int(p), int(q)) for p, q in zip(a, b, strict=True)]
+        assert got.tolist() == want, name
+
+
+# ---- the targets' headers --------------------------------------------------------------------------------
+
+
+def test_nvcc_takes_the_whole_prelude(tmp_path: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no nvcc here")
+    source = str(HERE / "scalar" / "every.cu")
+    flags = ["-arch=sm_80", "-Xptxas", "-O0", "-Werror", "all-warnings", *GPU, f"-I{TEMPLATES / 'cuda'}"]
+    build([nvcc, *flags, "-c", source, "-o", str(tmp_path / "every.o")])
+
+
+EMULATED = {
+    "cuda": ("cuda_runtime.h", "every.cu", ["-std=c++17", "-x", "c++"]),
+    "metal": ("metal_stdlib", "every.metal", ["-std=c++17", "-x", "c++"]),
+}
+
+
+@pytest.mark.parametrize("target", list(EMULATED))
+def test_emulator_takes_the_whole_prelude(tmp_path: Path, target: str) -> None:
+    header, name, flags = EMULATED[target]
+    if CLANG is None or not (EMULATION / target / header).exists():
+        pytest.skip("no clang or no emulator here")
+    compiler = CLANG.replace("clang", "clang++")
+    paths = [f"-I{EMULATION / target}", f"-I{EMULATION}", *GPU, f"-I{TEMPLATES / target}"]
+    build([compiler, *flags, *paths, "-c", str(HERE / "scalar" / name), "-o", str(tmp_path / "every.o")])
