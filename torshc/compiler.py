@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import resources
 from ._version import __version__
 from .bundle import host as host_module
 from .bundle import isa as isa_module
@@ -20,37 +19,50 @@ from .bundle.cache import Cache, cache_folder
 from .bundle.manifest import IsaInfo, KernelInfo, Manifest, StepInfo, SymbolInfo, TensorInfo, ToolInfo, WeightsFile
 from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
-from .bundle.toolchain import Compiler, find_compiler
-from .errors import ConfigError, UnsupportedError, did_you_mean
+from .bundle.toolchains import build_script, find_tools
+from .errors import UnsupportedError
 from .expr import Expr, as_int, dim, substitute, to_text
 from .formats import load_graph
 from .graph import Graph, Value
 from .kernels.base import Kernel
-from .kernels.lower import lower
 from .kernels.machine import Machine
 from .options import CompileOptions
 from .passes import PassRecord, optimise
 from .plan.fusion import Limits
 from .plan.group import Group
 from .plan.place import Plan, make_plan
-from .targets import c as c_target
+from .targets import NoKernel, Target, find_target
 
-TARGETS = ("c",)
 Observer = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A fusion group with its kernels, in launch order, and their names in C."""
+    """A fusion group with its kernels, in launch order, and their names.
+
+    Attributes:
+        suffix: ending of their sources.
+        refused: why the target has no kernel, so that those of the processor stand in; empty when it has.
+    """
 
     group: Group
     kernels: tuple[Kernel, ...]
     symbols: tuple[str, ...]
+    suffix: str = ".c"
+    refused: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the kernels' sources."""
+        return tuple(symbol + self.suffix for symbol in self.symbols)
 
     @property
     def fallback(self) -> str:
-        """Why a heavy node runs as a plain loop nest, or empty: no template of its kind takes it as it is."""
+        """What took a slower path and why, or empty: the processor, or a plain loop nest for a heavy node."""
         anchor = self.group.anchor
+        if self.refused:
+            names = ", ".join(n.describe() for n in self.group.nodes)
+            return f"{names} runs on the processor: {self.refused}"
         if anchor is None or any(k.kind not in ("nest", "row") for k in self.kernels):
             return ""
         return f"{anchor.describe()} of {anchor.output.type!r} runs as a plain loop nest"
@@ -67,6 +79,8 @@ class Compilation:
         records: what each pass did.
         plan, units: fusion groups, and their kernels.
         program: the host program as data.
+        isa: instruction set of the processor.
+        target: what was compiled for.
         sources: kernel sources by file name.
         seconds: time of each stage.
         compiled: sources that a compiler had to compile; the others came from the cache.
@@ -81,6 +95,7 @@ class Compilation:
     units: tuple[Unit, ...]
     program: Program
     isa: isa_module.Isa
+    target: Target
     sources: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
     compiled: int = 0
@@ -132,10 +147,6 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     Raises:
         TorshcError: a member of the family, by cause.
     """
-    if options.target not in TARGETS:
-        raise ConfigError(
-            f"no target {options.target!r}{did_you_mean(options.target, TARGETS)}", f"one of {', '.join(TARGETS)}"
-        )
     clock = Clock(observer)
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
@@ -146,28 +157,56 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         strategy = "none" if options.opt_level == 0 else options.fusion
         plan = make_plan(graph, Limits(strategy, options.max_fusion_size))
     isa = isa_module.resolve(options.mcpu)
+    machine = Machine(isa.lanes, winograd=options.winograd)
+    target = find_target(options.target)(machine)
     with clock.stage("lower"):
-        machine = Machine(isa.lanes, winograd=options.winograd)
-        lowered = [(g, lower(graph, g, plan.storage, machine)) for g in plan.groups]
+        lowered = _lower(graph, plan, target, options.fallback)
     with clock.stage("render"):
-        units, placed, sources = _render(lowered, isa.lanes)
+        units, placed, sources = _render(lowered)
         program = assemble(plan, placed)
     return Compilation(
-        graph.name, options, graph, imported, tuple(records), plan, tuple(units), program, isa, sources, clock.seconds
-    )
+        graph.name, options, graph, imported, tuple(records), plan, tuple(units), program, isa, target, sources,
+        clock.seconds,
+    )  # fmt: skip
 
 
-def _render(lowered: list[tuple[Group, list[Kernel]]], lanes: int) -> tuple[list[Unit], list[Placed], dict[str, str]]:
+Lowered = tuple[Group, list[Kernel], Target, str]
+
+
+def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Lowered]:
+    """Each group with its kernels, the target that they are for, and why that is not the one asked for.
+
+    Raises:
+        UnsupportedError: naming every group that the target cannot compute, when there is no falling back.
+    """
+    lowered: list[Lowered] = []
+    problems = []
+    for group in plan.groups:
+        try:
+            lowered.append((group, target.lower(graph, group, plan.storage), target, ""))
+        except NoKernel as reason:
+            if not fallback:
+                problems.append(f"{', '.join(n.describe() for n in group.nodes)}: {reason}")
+                continue
+            processor = find_target("c")(target.machine)
+            lowered.append((group, processor.lower(graph, group, plan.storage), processor, str(reason)))
+    if problems:
+        raise UnsupportedError(problems, "leave out --no-fallback to run them on the processor")
+    return lowered
+
+
+def _render(lowered: list[Lowered]) -> tuple[list[Unit], list[Placed], dict[str, str]]:
     units, placed = [], []
     sources: dict[str, str] = {}
-    for group, kernels in lowered:
+    for group, kernels, target, refused in lowered:
         symbols = []
         for kernel in kernels:
-            symbol, text, dims = c_target.render(kernel, lanes)
-            sources[f"{symbol}.c"] = text
-            symbols.append(symbol)
-            placed.append(Placed(kernel, symbol, tuple(dims), _comment(group, kernel)))
-        units.append(Unit(group, tuple(kernels), tuple(symbols)))
+            made = target.render(kernel)
+            sources[made.symbol + target.suffix] = made.source
+            symbols.append(made.symbol)
+            comment, threads = _comment(group, kernel), target.threads(kernel)
+            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, bool(refused)))
+        units.append(Unit(group, tuple(kernels), tuple(symbols), target.suffix, refused))
     return units, placed, sources
 
 
@@ -189,7 +228,8 @@ def compile_model(
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
-    compiler = None if options.emit == "source" else find_compiler(options.cc or None)
+    target = find_target(options.target)
+    tools = None if options.emit == "source" else find_tools(target.toolchain, options)
     compilation = prepare(source, options, observer)
     clock = Clock(observer)
     clock.seconds = compilation.seconds
@@ -202,23 +242,23 @@ def compile_model(
             weights_id=weights.id,
             embed_weights=options.embed_weights and weights.bytes > 0,
             cpu_features=compilation.isa.cpu_features,
+            device=target.device,
         )
-        host_sources, host_headers = host_module.host_sources(host)
+        host_sources, host_headers = host_module.host_sources(host, host_files(target))
         commented = {**_commented(compilation), **host_sources}
-        headers = {**_headers(), **host_headers}
+        headers = {**kernel_headers(compilation), **host_headers}
         embedded = options.embed_weights and weights.bytes > 0
-        if compiler is None:
-            bundle.add_sources({**commented, **headers})
+        if tools is None:
+            bundle.add_sources({**commented, **headers, **build_script(target.toolchain)})
             library = ""
-            tools: tuple[ToolInfo, ...] = ()
         else:
-            flags = compile_flags(compilation, compiler)
+            flags = tools.flags(compilation.isa)
             with clock.stage("compile"), work_folder(options.workdir, options.keep_intermediates) as folder:
                 cache = Cache(cache_folder() if options.cache else None)
                 objects = build_objects(
                     {**compilation.sources, **host_sources},
                     headers,
-                    compiler,
+                    tools.compiler,
                     flags,
                     cache,
                     options.workers,
@@ -228,28 +268,35 @@ def compile_model(
                 compilation = dataclasses.replace(compilation, compiled=sum(not o.cached for o in objects))
                 if options.emit == "objects":
                     bundle.add_objects([folder / o.path for o in objects])
-                built = link_library(compiler, objects, folder, bundle.weights if embedded else None)
+                built = link_library(tools.compiler, objects, folder, bundle.weights if embedded else None)
                 library = bundle.add_library(built, embedded)
             if options.keep_intermediates or options.emit == "objects":
                 bundle.add_sources({**commented, **headers})
-            tools = (ToolInfo(compiler.name, compiler.version, tuple(flags)),)
         bundle.add_text("model.h", host_headers["model.h"])
         file = WeightsFile(weights.bytes, weights.sha256, embedded) if weights.bytes else None
-        bundle.commit(_manifest(compilation, file, library, tools))
+        used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tuple(flags)),)
+        bundle.commit(_manifest(compilation, file, library, used))
     return compilation
 
 
-def compile_flags(compilation: Compilation, compiler: Compiler) -> list[str]:
-    """Flags of every source of a library."""
-    flags = [*compiler.base_flags(), *compiler.isa_flags(compilation.isa), "-Wno-psabi"]
-    if compilation.options.profile:
-        flags.append("-DTORSHC_PROFILE")
-    return flags
+def host_files(target: type[Target]) -> host_module.HostFiles:
+    """What a target's libraries have beside their kernels."""
+    if target.device == host_module.CPU:
+        return host_module.C_FILES
+    return dataclasses.replace(
+        host_module.GPU_FILES,
+        search=target.search,
+        sources=(*host_module.GPU_FILES.sources, *target.device_sources),
+        launchers=target.launchers,
+    )
 
 
-def _headers() -> dict[str, str]:
-    folder = resources.templates("c")
-    return {name: (folder / name).read_text() for name in c_target.HEADERS}
+def kernel_headers(compilation: Compilation) -> dict[str, str]:
+    """What the kernels include, by file name: the target's, and those of C when some of it runs on the processor."""
+    texts = compilation.target.header_texts()
+    if any(unit.refused for unit in compilation.units):
+        texts |= find_target("c")(compilation.target.machine).header_texts()
+    return texts
 
 
 def _commented(compilation: Compilation) -> dict[str, str]:
@@ -260,14 +307,14 @@ def _commented(compilation: Compilation) -> dict[str, str]:
     dims = {dim(name): dim(f"s{k}") for k, name in enumerate(compilation.program.symbol_names)}
     notes: dict[str, list[str]] = {}
     for unit in compilation.units:
-        for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True):
-            lines = notes.setdefault(symbol, [])
+        for kernel, file in zip(unit.kernels, unit.files, strict=True):
+            lines = notes.setdefault(file, [])
             numbers = ", ".join(map(str, unit.group.numbers))
             flops, nbytes = (to_text(substitute(e, dims)) for e in (kernel.flops, kernel.nbytes))
             lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
     return {
-        f"{symbol}.c": "/*\n" + "\n".join(lines) + "\n */\n" + compilation.sources[f"{symbol}.c"].lstrip()
-        for symbol, lines in notes.items()
+        file: "/*\n" + "\n".join(lines) + "\n */\n" + compilation.sources[file].lstrip()
+        for file, lines in notes.items()
     }
 
 
@@ -288,9 +335,9 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
     for unit in c.units:
         nodes = [*unit.group.nodes]
         names, ops = tuple(n.name for n in nodes), tuple(n.op.name for n in nodes)
-        for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True):
+        for kernel, symbol, file in zip(unit.kernels, unit.symbols, unit.files, strict=True):
             known = kernels.get(symbol)
-            source = hashlib.sha256(c.sources[f"{symbol}.c"].encode()).hexdigest()
+            source = hashlib.sha256(c.sources[file].encode()).hexdigest()
             kernels[symbol] = KernelInfo(
                 known.id if known else len(kernels),
                 symbol,

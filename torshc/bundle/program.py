@@ -16,7 +16,7 @@ from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
-from ..targets.vector import scalar
+from ..targets.index import scalar
 from .host import Buffer, HostProgram, Launch, Port, Size, Symbol
 from .weights import weight_offsets
 
@@ -30,12 +30,16 @@ class Placed:
         symbol: its name in C.
         dims: names of the symbolic dimensions that it wants, in order.
         comment: a line for the reader of the host program.
+        threads: threads of a block, on a device.
+        fallback: whether it runs on the processor although that is not the device.
     """
 
     kernel: Kernel
     symbol: str
     dims: tuple[str, ...]
     comment: str
+    threads: int = 0
+    fallback: bool = False
 
 
 @dataclass
@@ -126,11 +130,7 @@ class _Assembler:
                 self._weigh(b.operand)
         starts = weight_offsets([w.nbytes for w in self.list])
         for p in self.placed:
-            buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
-            dims = tuple(self.text_name(d) for d in p.dims)
-            steps.append(
-                Launch(p.symbol, buffers, dims, self.size(p.kernel.tasks), self.size(p.kernel.scratch), p.comment)
-            )
+            steps.append(self._launch(p, offsets, starts))
         return Program(
             self.list,
             starts,
@@ -142,6 +142,23 @@ class _Assembler:
             self.symbols,
             self.names,
             self._constraints(),
+        )
+
+    def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
+        buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
+        dims = tuple(self.text_name(d) for d in p.dims)
+        known = p.kernel.buffers if p.fallback else ()
+        return Launch(
+            p.symbol,
+            buffers,
+            dims,
+            self.size(p.kernel.tasks),
+            self.size(p.kernel.scratch) if not p.threads else 0,
+            p.comment,
+            p.threads,
+            p.fallback,
+            tuple(b.operand.nbytes if isinstance(b.operand, Packed) else self.size(_nbytes(b.operand)) for b in known),
+            tuple(b.written for b in known),
         )
 
     def _items(self) -> list[Item]:

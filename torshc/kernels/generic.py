@@ -14,7 +14,7 @@ from .epilogue import lower_epilogue
 from .nest import Buffers, Rows, accumulate, finish_row
 
 
-def lower_generic(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+def lower_generic(group: Group, storage: Mapping[Value, Storage], keep: bool = True) -> list[Kernel]:
     """The row kernel of a heavy operator that states its own nest, with the group's epilogue."""
     anchor = group.anchor
     assert anchor is not None
@@ -26,4 +26,4 @@ def lower_generic(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel
     total = accumulate(anchor, nest, 0, rows, inliner, buffers)
     made = inliner.known[anchor.output]
     stores = lower_epilogue(group, anchor, {anchor.output: (made, rows.index)}, buffers)
-    return [finish_row(rows, [[total]], [], stores, buffers, group.outputs)]
+    return [finish_row(rows, [[total]], [], stores, buffers, group.outputs, keep)]

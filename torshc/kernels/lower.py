@@ -33,10 +33,10 @@ def lower(graph: Graph, group: Group, storage: Mapping[Value, Storage], machine:
     group = expanded(graph, group)
     if group.anchor is None:
         return lower_nest(group, storage)
-    return [_idle_when_empty(k) for k in LOWERINGS[group.anchor.op.family](group, storage, machine)]
+    return [idle_when_empty(k) for k in LOWERINGS[group.anchor.op.family](group, storage, machine)]
 
 
-def _idle_when_empty(kernel: Kernel) -> Kernel:
+def idle_when_empty(kernel: Kernel) -> Kernel:
     """The kernel without a task where its results have no elements, so that templates may divide by their sizes."""
     total = const(0)
     for b in kernel.buffers:

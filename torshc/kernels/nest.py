@@ -114,14 +114,17 @@ def product(extents: Sequence[Expr]) -> Expr:
     return total
 
 
-def lower_nest(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
-    """The kernels of a group of nests: one, or for a node with outputs of several shapes (Split) one for each."""
+def lower_nest(group: Group, storage: Mapping[Value, Storage], keep: bool = True) -> list[Kernel]:
+    """The kernels of a group of nests: one, or for a node with outputs of several shapes (Split) one for each.
+
+    `keep` says whether rows may keep dear values in scratch rather than compute them again.
+    """
     nodes = [*group.folded, *group.nodes]
     nests = {n: _nest(n) for n in nodes}
     reductions = [n for n in nodes if nests[n].reduce]
     pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
     if reductions:
-        return [_lower_row(nodes, reductions, nests, pairs, storage)]
+        return [_lower_row(nodes, reductions, nests, pairs, storage, keep)]
     shapes = dict.fromkeys((o.shape, o.layout) for o, _ in pairs)
     return [_lower_map(nodes, [p for p in pairs if (p[0].shape, p[0].layout) == s], storage) for s in shapes]
 
@@ -252,6 +255,7 @@ def _lower_row(
     nests: Mapping[Node, Nest],
     pairs: list[tuple[Value, Value]],
     storage: Mapping[Value, Storage],
+    keep: bool,
 ) -> RowKernel:
     layout = _row_layout(nodes, reductions[0], pairs)
     rows = Rows(reductions, nests, layout)
@@ -268,7 +272,7 @@ def _lower_row(
         index, each = rows.index_of(inner)
         value = buffers.resolve(inliner.at(inner, index))
         (element if each else row).append(buffers.store(outer, index, value))
-    return finish_row(rows, [stages[k] for k in sorted(stages)], element, row, buffers, [o for o, _ in pairs])
+    return finish_row(rows, [stages[k] for k in sorted(stages)], element, row, buffers, [o for o, _ in pairs], keep)
 
 
 def _row_layout(nodes: list[Node], first: Node, pairs: list[tuple[Value, Value]]) -> tuple[int, ...] | None:
@@ -321,6 +325,7 @@ def finish_row(
     row: list[Store],
     buffers: Buffers,
     outputs: list[Value],
+    keep: bool = True,
 ) -> RowKernel:
     """The kernel of accumulations by level, stores made for each element of a row, and stores made once a row."""
     reduce = [r for r in rows.reduce if r.op == "axis"]
@@ -339,7 +344,7 @@ def finish_row(
     across = bool(reduce) and _runs_along(reduce[-1], axes, levels, element, rows.windowed)
     reduce, axes = reduce or [axis("r0", 1)], axes or [axis("i0", 1)]
     stages, element, kept = (
-        _keep(levels, element, reduce) if across else ([Stage(tuple(x)) for x in levels], element, 0)
+        _keep(levels, element, reduce) if across and keep else ([Stage(tuple(x)) for x in levels], element, 0)
     )
     extents = product([r.args[0] for r in reduce])
     length = as_int(extents if across else axes[-1].args[0] * extents)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jinja2
-
-from .. import resources
-from ..expr import DType, Expr, as_int, const, dims_of
+from ..expr import DType, Expr, const
+from ..graph import Graph, Value
 from ..kernels.base import Kernel, Store
+from ..kernels.lower import lower
 from ..kernels.nest import Accumulator
-from .vector import CTYPES, Block, Names, literal, scalar, vector_type
+from ..plan.group import Group
+from ..plan.storage import Storage
+from .base import IndexPrinter, Rendered, Target, indented, register, render_kernel
+from .index import CTYPES, literal
+from .vector import Block, Names, vector_type
 
-_PLACEHOLDER = "KERNEL_NAME"
 HEADERS = (
     "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
     "t_math_pow.h", "t_math_trig.h", "t_tile.h",
@@ -26,8 +25,8 @@ _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
 _LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 
 
-class Printer:
-    """What a template asks for the text of a kernel's expressions.
+class Printer(IndexPrinter):
+    """What a template of C asks for the text of a kernel's expressions.
 
     Args:
         kernel: the kernel that is rendered.
@@ -35,16 +34,8 @@ class Printer:
     """
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
-        self.kernel = kernel
+        super().__init__(kernel)
         self.lanes = lanes
-        self.name = _PLACEHOLDER
-        self.dim_names = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
-        self._axes: dict[Expr, str] = {}
-
-    @property
-    def dims(self) -> list[str]:
-        """C names of the symbolic dimensions, in the order of the argument ``dim``."""
-        return list(self.dim_names.values())
 
     def pointer(self, k: int) -> str:
         """Declaration of argument k."""
@@ -54,43 +45,8 @@ class Printer:
     def pointers(self) -> list[str]:
         return [self.pointer(k) for k in range(len(self.kernel.buffers))]
 
-    def axis(self, axis: Expr, name: str = "") -> str:
-        """The C name of a loop axis (its own unless another is given, which then stays)."""
-        assert isinstance(axis.data, (tuple, str))
-        self._axes[axis] = name or self._axes.get(axis, str(axis.data))
-        return self._axes[axis]
-
-    def extent(self, axis: Expr) -> str:
-        return self.scalar(axis.args[0])
-
-    def factor(self, axis: Expr) -> str:
-        """The extent of an axis as an operand of a division."""
-        return scalar(axis.args[0], self._axes, self.dim_names, self.kernel.buffers)
-
-    def points(self, axes: Sequence[Expr]) -> str:
-        """Number of points of a range of axes."""
-        total = const(1)
-        for a in axes:
-            total = total * a.args[0]
-        return self.scalar(total)
-
-    def scalar(self, e: Expr | int) -> str:
-        """An index or size as a C expression."""
-        if isinstance(e, int):
-            return str(e)
-        text = scalar(e, self._axes, self.dim_names, self.kernel.buffers)
-        return text[1:-1] if text.startswith("(") and _matched(text) else text
-
-    def at_least(self, e: Expr, size: int) -> bool:
-        """Whether a size may reach `size`: false only when it is known to be smaller."""
-        known = as_int(e)
-        return known is None or known >= size
-
     def type(self, dtype: DType) -> str:
         return vector_type(dtype)
-
-    def ctype(self, dtype: DType) -> str:
-        return CTYPES[dtype.name]
 
     def block(
         self,
@@ -109,7 +65,7 @@ class Printer:
         values = [block.hold(s.value) if len(stores) > 1 else block.emit(s.value) for s in stores]
         for s, value in zip(stores, values, strict=True):
             block.store(s, value)
-        return _indented(block.lines, indent)
+        return indented(block.lines, indent)
 
     def accumulate(
         self, stage: Any, lane: Expr | None, count: str | None, accs: Mapping[str, str], indent: int, suffix: str = ""
@@ -128,7 +84,7 @@ class Printer:
             if count and lane is not None:
                 term = f"t_select_{a.term.dtype.compute}(t_first_bool({count}), {term}, {self.identity(a)})"
             block.lines.append(f"{name} = {_combine(a, name, term)};")
-        return _indented(block.lines, indent)
+        return indented(block.lines, indent)
 
     def row_position(self) -> str:
         """Position in a scratch row at the first lane of the block."""
@@ -171,7 +127,7 @@ class Printer:
         block.expect(e)
         text = block.emit(e)
         block.lines.append(f"const {vector_type(e.dtype)} {name} = {text};")
-        return _indented(block.lines, indent)
+        return indented(block.lines, indent)
 
     def _block(
         self,
@@ -193,72 +149,26 @@ def _combine(a: Accumulator, left: str, right: str) -> str:
     return f"t_{a.combine}_{a.term.dtype.compute}({left}, {right})"
 
 
-def _indented(lines: Sequence[str], indent: int) -> str:
-    return "\n".join(" " * indent + x for x in lines)
-
-
-def _matched(text: str) -> bool:
-    depth = 0
-    for k, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0:
-            return k == len(text) - 1
-    return False
-
-
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resources.templates("c")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-_COMMENTS = re.compile(r"/\*.*?\*/|^[^/]*\*/")
-
-
-def tidy(text: str) -> str:
-    """Indent C by its brackets and drop runs of blank lines, so that templates need not care.
-
-    >>> print(tidy("void f(void) {\\nif (x) {\\ny();\\n}\\n}"), end="")
-    void f(void) {
-        if (x) {
-            y();
-        }
-    }
-    """
-    lines: list[str] = []
-    depth = 0
-    for raw in text.strip().splitlines():
-        line = raw.strip()
-        if not line:
-            if lines and lines[-1]:
-                lines.append("")
-            continue
-        code = "" if line.startswith(("*", "/*")) and "*/" not in line else _COMMENTS.sub("", line)
-        opened = code.count("{") + code.count("(")
-        closed = code.count("}") + code.count(")")
-        leading = len(line) - len(line.lstrip("})"))
-        indent = 0 if line.startswith("#") else 4 * max(0, depth - leading)
-        lines.append(" " * (indent + line.startswith("*")) + line)
-        depth += opened - closed
-    return "\n".join(lines) + "\n"
-
-
 def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str]]:
-    """The source of a kernel.
-
-    Returns:
-        Its external name (made from its text, so that equal kernels are one), its source, and the names of the
-        symbolic dimensions that it wants in ``dim``.
-    """
-    printer = Printer(kernel, lanes)
-    text = tidy(_environment().get_template(kernel.template).render(k=kernel, p=printer, L=lanes))
-    name = "k" + hashlib.sha256(f"{lanes}\n{text}".encode()).hexdigest()[:12]
-    return name, text.replace(_PLACEHOLDER, name), list(printer.dim_names)
+    """The source of a kernel at a number of lanes: its name, its text, and its symbolic dimensions."""
+    made = render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), L=lanes)
+    return made.symbol, made.source, list(made.dims)
 
 
-__all__ = ["HEADERS", "Printer", "render"]
+@register
+class CTarget(Target):
+    """C with the vector extensions of clang and gcc, one template for every width."""
+
+    name = "c"
+    title = "C for this processor"
+    headers = HEADERS
+
+    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        return lower(graph, group, storage, self.machine)
+
+    def render(self, kernel: Kernel) -> Rendered:
+        lanes = self.machine.lanes
+        return render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), L=lanes)
+
+
+__all__ = ["HEADERS", "CTarget", "Printer", "render"]

@@ -8,24 +8,16 @@ ever made outside its tensor.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..errors import InternalError
 from ..expr import BOOL, I64, DType, Expr, walk
 from ..expr.affine import lane_stride
 from ..kernels.base import Buffer, Store
+from .index import OPERATORS, literal, scalar
 
-CTYPES = {
-    "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t", "i64": "int64_t", "i32": "int32_t",
-    "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t",
-    "bool": "uint8_t",
-}  # fmt: skip
 INLINE = 60  # characters; a longer value has a name even when it is read once
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 @dataclass(frozen=True)
@@ -49,77 +41,6 @@ class Names:
 def vector_type(dtype: DType) -> str:
     """C type of a register of a dtype; masks are i32 lanes."""
     return "i32v" if dtype is BOOL else f"{dtype.compute}v"
-
-
-def literal(value: object, dtype: DType) -> str:
-    """A C literal of a scalar."""
-    if dtype is BOOL:
-        return "1" if value else "0"
-    if dtype.is_float:
-        number = float(value)  # type: ignore[arg-type]
-        suffix = "" if dtype.name == "f64" else "f"
-        if math.isnan(number):
-            return f'__builtin_nan{suffix}("")'
-        if math.isinf(number):
-            return f"{'-' if number < 0 else ''}__builtin_inf{suffix}()"
-        text = float.hex(number) if suffix == "" else repr(_as_f32(number))
-        return text + suffix
-    number = int(value)  # type: ignore[call-overload]
-    if dtype.name == "i64" and number == -(2**63):
-        return "INT64_MIN"
-    return f"{number}{'ull' if dtype.name == 'u64' else 'u' if dtype.kind == 'u' else ''}"
-
-
-def _as_f32(number: float) -> float:
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        short = float(np.float32(number))
-    if math.isinf(short):
-        return short
-    text = np.format_float_scientific(np.float32(number), unique=True)
-    return float(text)
-
-
-def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: Sequence[Buffer] = ()) -> str:
-    """An i64 expression, or a condition on such, as C; loads in it are single elements."""
-    if e.op == "const":
-        return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
-    if e.op == "dim":
-        return dims[str(e.data)]
-    if e.op == "axis":
-        return axes[e]
-    inner = [scalar(a, axes, dims, buffers) for a in e.args]
-    if e.op == "load":
-        if buffers[int(e.data)].dtype is BOOL:  # type: ignore[call-overload]
-            return f"(b{e.data}[{inner[0]}] != 0)"
-        return f"b{e.data}[{inner[0]}]"
-    if e.op == "add":
-        inner = [x[1:-1] if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
-    if e.op in ("add", "mul"):
-        return "(" + f" {_OPERATORS[e.op]} ".join(inner) + ")"
-    if e.op in _COMPARE:
-        return f"({inner[0]} {_COMPARE[e.op]} {inner[1]})"
-    if e.op in ("and", "or"):
-        return f"({inner[0]} {'&&' if e.op == 'and' else '||'} {inner[1]})"
-    if e.op == "not":
-        return f"!{inner[0]}"
-    if e.op == "select":
-        return f"({inner[0]} ? {inner[1]} : {inner[2]})"
-    if e.op == "cast":
-        return f"({CTYPES[e.dtype.name]}){inner[0]}"
-    if e.op in ("floordiv", "mod"):
-        from ..expr import is_nonnegative
-
-        whole = all(is_nonnegative(a) for a in e.args) and e.args[1].op == "const"
-        if whole:
-            return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
-        return f"t_i{'div' if e.op == 'floordiv' else 'mod'}({inner[0]}, {inner[1]})"
-    if e.op in ("min", "max"):
-        return f"t_i{e.op}({inner[0]}, {inner[1]})"
-    if e.op == "div":
-        return f"t_iquot({inner[0]}, {inner[1]})"
-    raise InternalError(f"no scalar form of {e.op}")
 
 
 class Block:
@@ -168,7 +89,7 @@ class Block:
         text = self._text(e)
         if e.op not in ("const", "acc") and not text.isidentifier():
             once = self._uses.get(e, 2) == 1 and len(text) < INLINE
-            text = (f"({text})" if e.op in _OPERATORS else text) if once else self._declare(e.dtype, text)
+            text = (f"({text})" if e.op in OPERATORS else text) if once else self._declare(e.dtype, text)
         self._memo[-1][e] = text
         return text
 
@@ -238,8 +159,8 @@ class Block:
             return f"t_{e.op}({args[0]})"
         if e.op == "cast":
             return f"t_cast_{e.args[0].dtype.compute}_{compute}({args[0]})"
-        if e.op in _OPERATORS and e.dtype.is_float:
-            return f" {_OPERATORS[e.op]} ".join(args)
+        if e.op in OPERATORS and e.dtype.is_float:
+            return f" {OPERATORS[e.op]} ".join(args)
         if e.op in ("add", "mul") and len(args) > 2:
             text = args[0]
             for a in args[1:]:

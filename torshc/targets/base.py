@@ -1,0 +1,218 @@
+"""What a target is: which kernels it lowers groups to, how it spells them, and what its libraries are made of."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar
+
+import jinja2
+
+from .. import resources
+from ..errors import ConfigError, did_you_mean
+from ..expr import Expr, as_int, const, dims_of
+from ..graph import Graph, Value
+from ..kernels.base import Kernel
+from ..kernels.machine import Machine
+from ..plan.group import Group
+from ..plan.storage import Storage
+from .index import CTYPES, scalar
+from .tidy import tidy
+
+PLACEHOLDER = "KERNEL_NAME"
+
+
+class NoKernel(Exception):
+    """A target has no kernel for a group; the message says why."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A kernel as text.
+
+    Attributes:
+        symbol: its external name, made from its text, so that equal kernels are one.
+        source: its source.
+        dims: names of the symbolic dimensions that it wants in ``dim``, in order.
+    """
+
+    symbol: str
+    source: str
+    dims: tuple[str, ...]
+
+
+class Target(ABC):
+    """A kind of machine to compile for.
+
+    Class attributes:
+        name: what ``--target`` calls it.
+        title: what it is, in a few words.
+        suffix: ending of its kernels' sources.
+        device: DLPack's code of where its tensors lie: 1 processor, 2 CUDA, 8 Metal.
+        toolchain: what builds its libraries: "cc", "nvcc" or "xcrun".
+        search: folders of ``templates/`` in which its files are looked for, in order.
+        headers: what its kernels include.
+        device_sources: sources of its device layer, beside what all libraries for devices share.
+        launchers: whether its kernels come with a function that launches them, or are found by name.
+
+    Args:
+        machine: the processor that is compiled for.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    suffix: ClassVar[str] = ".c"
+    device: ClassVar[int] = 1
+    toolchain: ClassVar[str] = "cc"
+    search: ClassVar[tuple[str, ...]] = ("c",)
+    headers: ClassVar[tuple[str, ...]] = ()
+    device_sources: ClassVar[tuple[str, ...]] = ()
+    launchers: ClassVar[bool] = True
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    @abstractmethod
+    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        """The kernels of a group, in launch order.
+
+        Raises:
+            NoKernel: when this target cannot compute the group.
+            UnsupportedError: when no target can.
+        """
+
+    @abstractmethod
+    def render(self, kernel: Kernel) -> Rendered:
+        """The source of a kernel."""
+
+    def threads(self, kernel: Kernel) -> int:
+        """Threads of a block, on a device of blocks; 0 on a processor, where the caller cuts tasks as it likes."""
+        return 0
+
+    def header_texts(self) -> dict[str, str]:
+        """What kernels include, by file name."""
+        return {name: find_template(self.search, name) for name in self.headers}
+
+
+TARGETS: dict[str, type[Target]] = {}
+T = TypeVar("T", bound=type[Target])
+
+
+def register(cls: T) -> T:
+    """Class decorator: make a target known by its name."""
+    TARGETS[cls.name] = cls
+    return cls
+
+
+def find_target(name: str) -> type[Target]:
+    """The target of a name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = TARGETS.get(name)
+    if found is None:
+        known = sorted(TARGETS)
+        raise ConfigError(f"no target {name!r}{did_you_mean(name, known)}", f"one of {', '.join(known)}")
+    return found
+
+
+def find_template(search: Iterable[str], name: str) -> str:
+    """The text of the first file of this name."""
+    return next(p for f in search if (p := resources.templates(f) / name).is_file()).read_text()
+
+
+@lru_cache(maxsize=8)
+def environment(search: tuple[str, ...]) -> jinja2.Environment:
+    """Templates of some folders, in order."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([resources.templates(folder) for folder in search]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, **more: Any) -> Rendered:
+    """Render a kernel's template; `key` tells apart what the text does not show."""
+    text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
+    name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
+    return Rendered(name, text.replace(PLACEHOLDER, name), tuple(printer.dim_names))
+
+
+class IndexPrinter:
+    """What every template asks for: names of arguments, axes and dimensions, and sizes as text.
+
+    Args:
+        kernel: the kernel that is rendered.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.name = PLACEHOLDER
+        self.dim_names = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
+        self._axes: dict[Expr, str] = {}
+
+    @property
+    def dims(self) -> list[str]:
+        """Names of the symbolic dimensions, in the order of the argument ``dim``."""
+        return list(self.dim_names.values())
+
+    def axis(self, axis: Expr, name: str = "") -> str:
+        """The name of a loop axis (its own unless another is given, which then stays)."""
+        assert isinstance(axis.data, (tuple, str))
+        self._axes[axis] = name or self._axes.get(axis, str(axis.data))
+        return self._axes[axis]
+
+    def extent(self, axis: Expr) -> str:
+        return self.scalar(axis.args[0])
+
+    def factor(self, axis: Expr) -> str:
+        """The extent of an axis as an operand of a division."""
+        return scalar(axis.args[0], self._axes, self.dim_names, self.kernel.buffers)
+
+    def points(self, axes: Sequence[Expr]) -> str:
+        """Number of points of a range of axes."""
+        total = const(1)
+        for a in axes:
+            total = total * a.args[0]
+        return self.scalar(total)
+
+    def scalar(self, e: Expr | int) -> str:
+        """An index or size as text."""
+        if isinstance(e, int):
+            return str(e)
+        text = scalar(e, self._axes, self.dim_names, self.kernel.buffers)
+        return text[1:-1] if text.startswith("(") and _matched(text) else text
+
+    def at_least(self, e: Expr, size: int) -> bool:
+        """Whether a size may reach `size`: false only when it is known to be smaller."""
+        known = as_int(e)
+        return known is None or known >= size
+
+    def ctype(self, dtype: Any) -> str:
+        return CTYPES[dtype.name]
+
+
+def indented(lines: Sequence[str], indent: int) -> str:
+    """Lines as one text."""
+    return "\n".join(" " * indent + x for x in lines)
+
+
+def _matched(text: str) -> bool:
+    depth = 0
+    for k, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return k == len(text) - 1
+    return False
+
+
+__all__ = [
+    "TARGETS", "IndexPrinter", "NoKernel", "Rendered", "Target", "find_target", "find_template", "indented", "register",
+    "render_kernel",
+]  # fmt: skip

@@ -1,0 +1,89 @@
+"""Index arithmetic and literals as text that C, CUDA and Metal share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..errors import InternalError
+from ..expr import BOOL, DType, Expr
+from ..kernels.base import Buffer
+
+CTYPES = {
+    "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t", "i64": "int64_t", "i32": "int32_t",
+    "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t",
+    "bool": "uint8_t",
+}  # fmt: skip
+OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def literal(value: object, dtype: DType) -> str:
+    """A C literal of a scalar."""
+    if dtype is BOOL:
+        return "1" if value else "0"
+    if dtype.is_float:
+        number = float(value)  # type: ignore[arg-type]
+        suffix = "" if dtype.name == "f64" else "f"
+        if math.isnan(number):
+            return f'__builtin_nan{suffix}("")'
+        if math.isinf(number):
+            return f"{'-' if number < 0 else ''}__builtin_inf{suffix}()"
+        text = float.hex(number) if suffix == "" else repr(_as_f32(number))
+        return text + suffix
+    number = int(value)  # type: ignore[call-overload]
+    if dtype.name == "i64" and number == -(2**63):
+        return "INT64_MIN"
+    return f"{number}{'ull' if dtype.name == 'u64' else 'u' if dtype.kind == 'u' else ''}"
+
+
+def _as_f32(number: float) -> float:
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        short = float(np.float32(number))
+    if math.isinf(short):
+        return short
+    text = np.format_float_scientific(np.float32(number), unique=True)
+    return float(text)
+
+
+def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: Sequence[Buffer] = ()) -> str:
+    """An i64 expression, or a condition on such, as C; loads in it are single elements."""
+    if e.op == "const":
+        return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
+    if e.op == "dim":
+        return dims[str(e.data)]
+    if e.op == "axis":
+        return axes[e]
+    inner = [scalar(a, axes, dims, buffers) for a in e.args]
+    if e.op == "load":
+        if buffers[int(e.data)].dtype is BOOL:  # type: ignore[call-overload]
+            return f"(b{e.data}[{inner[0]}] != 0)"
+        return f"b{e.data}[{inner[0]}]"
+    if e.op == "add":
+        inner = [x[1:-1] if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
+    if e.op in ("add", "mul"):
+        return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
+    if e.op in COMPARE:
+        return f"({inner[0]} {COMPARE[e.op]} {inner[1]})"
+    if e.op in ("and", "or"):
+        return f"({inner[0]} {'&&' if e.op == 'and' else '||'} {inner[1]})"
+    if e.op == "not":
+        return f"!{inner[0]}"
+    if e.op == "select":
+        return f"({inner[0]} ? {inner[1]} : {inner[2]})"
+    if e.op == "cast":
+        return f"({CTYPES[e.dtype.name]}){inner[0]}"
+    if e.op in ("floordiv", "mod"):
+        from ..expr import is_nonnegative
+
+        whole = all(is_nonnegative(a) for a in e.args) and e.args[1].op == "const"
+        if whole:
+            return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
+        return f"t_i{'div' if e.op == 'floordiv' else 'mod'}({inner[0]}, {inner[1]})"
+    if e.op in ("min", "max"):
+        return f"t_i{e.op}({inner[0]}, {inner[1]})"
+    if e.op == "div":
+        return f"t_iquot({inner[0]}, {inner[1]})"
+    raise InternalError(f"no scalar form of {e.op}")
