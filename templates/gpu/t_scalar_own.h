@@ -110,7 +110,7 @@ T_FN float t_atan_f32(float x) {
 
 #define T_FMA_EXACT(a, b, c) T_PLAIN_f32(fma)(a, b, c)
 
-/* a^y for finite a > 0, finite y: 2^(y log2 a), the logarithm as a sum of two floats (2^-29 of it).
+/* a^y for finite a > 0, finite y: 2^(y log2 a), the logarithm as a sum of two floats.
  *
  * log2 m = 2/ln2 atanh(s), s = (m - 1) / (m + 1), by the series s + s^3/3 + .. + s^11/11: |s| <= 0.1716, so the next
  * term is 2^-34 of the sum.  Products whose rounding error is needed are written as fma(a, b, 0), which no compiler
@@ -122,15 +122,18 @@ T_FN float t_pow_positive_(float a, float y) {
 
     /* s + s_low, with m + 1 = d + d_low. */
     const float f = m - 1.0f, d = m + 1.0f, part = d - 1.0f, d_low = (1.0f - (d - part)) + (m - part);
-    const float s = f / d, s_low = (T_FMA_EXACT(-s, d, f) - s * d_low) / d, z = s * s;
-    float p = z * 0.26230819f + 0.32059889f; /* 2/ln2 / 11, /9, .. */
-    p = p * z + 0.41219857f;
-    p = p * z + 0.57707801f;
-    p = p * z + 0.96179670f;
-    const float c = 2.88539008f, c_low = 3.8519393e-8f; /* 2/ln2 */
-    const float head = T_FMA_EXACT(c, s, 0.0f);
-    const float tail = (T_FMA_EXACT(c, s, -head) + (c_low * s + c * s_low)) + p * z * s;
-    const float sum = head + tail, sum_low = tail - (sum - head);
+    const float s = f / d, s_low = (T_FMA_EXACT(-s, d, f) - s * d_low) / d, z = T_FMA_EXACT(s, s, 0.0f);
+    const float z_low = T_FMA_EXACT(s, s, -z) + 2.0f * s * s_low;
+    /* P = 2/ln2 / 3 + z (2/ln2 / 5 + ..), the whole 2/ln2 s + z s P; of the second part, too, the rounding counts. */
+    float q = z * 0.26230819f + 0.32059889f;
+    q = (q * z + 0.41219857f) * z + 0.57707801f;
+    q = q * z;
+    const float c3 = 0.961796701f, c3_low = -7.0284618e-09f, p = c3 + q, p_low = (q - (p - c3)) + c3_low;
+    const float w = T_FMA_EXACT(z, p, 0.0f), w_low = T_FMA_EXACT(z, p, -w) + (z * p_low + z_low * p);
+    const float part3 = T_FMA_EXACT(w, s, 0.0f), part3_low = T_FMA_EXACT(w, s, -part3) + (w * s_low + w_low * s);
+    const float c1 = 2.88539008f, c1_low = 3.8519260e-8f, part1 = T_FMA_EXACT(c1, s, 0.0f);
+    const float part1_low = T_FMA_EXACT(c1, s, -part1) + (c1_low * s + c1 * s_low);
+    const float sum = part1 + part3, sum_low = (part3 - (sum - part1)) + (part1_low + part3_low);
     const float log = k + sum, log_low = (sum - (log - k)) + sum_low;
 
     const float t = T_FMA_EXACT(y, log, 0.0f), t_low = T_FMA_EXACT(y, log, -t) + y * log_low;
@@ -138,7 +141,7 @@ T_FN float t_pow_positive_(float a, float y) {
     if (t < -152.0f) return 0.0f;
     /* 2^r = 1 + r Q(r) on |r| <= 1/2, error 2^-28 */
     const float n = t_round_f32(t), r = (t - n) + t_low;
-    float q = r * 1.532679307e-4f + 1.339102513e-3f;
+    q = r * 1.532679307e-4f + 1.339102513e-3f;
     q = q * r + 9.618505836e-3f;
     q = q * r + 5.550359562e-2f;
     q = q * r + 2.402264774e-1f;
