@@ -32,14 +32,14 @@ def half_products(graph: Graph, options: CompileOptions) -> bool:
 
     Before::
 
-        %1 = Transpose[perm=(1, 0)](%0) : f32[16, 4]
-        %3 = MatMul(%1, @2:f32[4, 8]) : f32[16, 8]
+        %1 = Transpose[perm=(1, 0)](%0) : f32[4, 16]
+        %3 = MatMul(%1, @2:f32[16, 9]) : f32[4, 9]
 
     After::
 
-        %4 = Cast[to=f16](%0) : f16[4, 16]
-        %1 = Transpose[perm=(1, 0)](%4) : f16[16, 4]
-        %3 = MatMul[out='f32'](%1, @5:f16[4, 8]) : f32[16, 8]
+        %4 = Cast[to=f16](%0) : f16[16, 4]
+        %1 = Transpose[perm=(1, 0)](%4) : f16[4, 16]
+        %3 = MatMul[out='f32'](%1, @5:f16[16, 9]) : f32[4, 9]
     """
     if options.precision == "f32":
         return False
