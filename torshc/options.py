@@ -73,7 +73,7 @@ class CompileOptions:
     profile: bool = False
     cc: str = ""
     emit: str = "bundle"
-    fallback: bool = False
+    fallback: bool = True
     threads: int = 1
 
     def __post_init__(self) -> None:
