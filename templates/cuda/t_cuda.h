@@ -1,8 +1,8 @@
 /* CUDA prelude of generated kernels: t_scalar.h in device words, sums over a warp, tensor cores, asynchronous copies.
  *
- * Functions come from CUDA's own library without fast-math.  Greatest errors in ULP as documented (CUDA C++ Programming
- * Guide, mathematical functions appendix): sqrt, / 0; exp, log, log1p, expm1, tanh, erf 1 to 2; sin, cos, asin, acos,
- * atan, exp2 2; sinh, asinh, atanh 3; tan, acosh, pow 4.
+ * Functions come from CUDA's own library, without fast-math.  Greatest errors in ULP as documented (CUDA C++ Programming
+ * Guide, appendix on mathematical functions; they differ by one between versions): sqrt, /, fmod 0; exp, log, log2,
+ * log1p, expm1, tanh, erf, cosh 1 or 2; exp2, sin, cos, asin, acos, atan 2; sinh, asinh, atanh 3; tan, acosh, pow 4.
  *
  * Under T_EMULATED (a stand-in for cuda_runtime.h that runs kernels on the processor) whatever is PTX here is a call of
  * the stand-in.
