@@ -1,0 +1,74 @@
+"""What the stand-ins for nvcc and xcrun share: the host compiler, and the emulator's own objects."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+# The compiled code runs here and nowhere else.
+MACHINE = ["-march=native"] if platform.machine() == "x86_64" else ["-mcpu=native"]
+CODE = ["-O2", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-strict-aliasing", *MACHINE]
+SANITIZE = (
+    [f"-fsanitize={kinds}", "-fno-omit-frame-pointer", "-g"] if (kinds := os.environ.get("T_EMULATE_SANITIZE")) else []
+)
+
+
+def find_compiler(name: str = "clang++", otherwise: str = "g++") -> str:
+    """The newest clang++ (clang), else g++ (gcc); T_EMULATE_CXX names another C++ compiler."""
+    if name.endswith("++") and (told := os.environ.get("T_EMULATE_CXX")):
+        return told
+    names = [name, *(f"{name}-{version}" for version in range(22, 13, -1)), otherwise]
+    found = next((path for each in names if (path := shutil.which(each))), None)
+    if not found:
+        sys.exit("emulator: neither clang++ nor g++ is on PATH")
+    return found
+
+
+def run(command: list[str], text: str | None = None, capture: bool = False) -> str:
+    """Runs a command, with `text` as its input; gives its output if captured. Exits with its status on failure."""
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE if capture else None, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout if capture else ""
+
+
+def digest() -> str:
+    """Names the state of the emulator, its compiler and its settings; a part of its version, for caches of objects."""
+    total = hashlib.sha256(repr((find_compiler(), CODE, SANITIZE)).encode())
+    for path in sorted(path for path in HERE.rglob("*") if path.suffix in (".h", ".cpp", "") and path.is_file()):
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def runtime_objects(sources: list[str]) -> list[str]:
+    """Objects of the emulator itself, from source files below tests/emulation; compiled once for each state of them."""
+    command = [find_compiler(), "-std=c++17", "-fvisibility=hidden", *CODE, *SANITIZE]
+    state = digest()
+    folder = Path(tempfile.gettempdir()) / f"torshc-emulation-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    objects = []
+    for source in sources:
+        target = folder / f"{Path(source).stem}-{state}.o"
+        if not target.exists():
+            part = target.with_suffix(f".{os.getpid()}")
+            run([*command, "-c", str(HERE / source), "-o", str(part)])
+            part.replace(target)
+        objects.append(str(target))
+    return objects
+
+
+def expand_responses(arguments: list[str]) -> list[str]:
+    """Arguments with @file replaced by the words of the file."""
+    import shlex
+
+    expanded: list[str] = []
+    for argument in arguments:
+        expanded += (
+            expand_responses(shlex.split(Path(argument[1:]).read_text())) if argument.startswith("@") else [argument]
+        )
+    return expanded

@@ -1,0 +1,61 @@
+// State and helpers of the emulated runtime: memory and kernels are in runtime.cpp, streams, graphs and events in
+// streams.cpp. Whoever calls a function here holds `api_lock`.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+#pragma GCC visibility push(hidden)
+
+typedef std::function<void()> Work;
+
+struct CUgraph_st {
+    std::vector<Work> work;
+    CUstream_st *origin = nullptr;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    bool valid = true;
+};
+struct CUgraphExec_st {
+    std::vector<Work> work;
+};
+struct CUstream_st {
+    bool blocking = true;           // waits for the default stream, and it for this
+    CUgraph_st *capture = nullptr;  // what records
+    std::deque<Work> work;
+    uint64_t queued = 0, finished = 0;
+};
+struct CUevent_st {
+    bool timed = true, recorded = false;
+    CUstream_st *stream = nullptr;
+    uint64_t number = 0;            // finished when the stream has finished so much
+    CUgraph_st *capture = nullptr;  // recorded while this was captured
+    std::shared_ptr<double> time = std::make_shared<double>(0.0);  // milliseconds
+};
+
+namespace t_emulate {
+
+extern std::recursive_mutex api_lock;
+typedef std::lock_guard<std::recursive_mutex> Lock;
+extern CUstream_st default_stream;
+extern std::set<CUstream_st *> streams;
+
+cudaError_t give(cudaError_t error);  // notes an error for cudaGetLastError
+cudaError_t no_device();              // what is wrong when there is no card
+
+CUstream_st *find(cudaStream_t stream);  // null for one that is not there
+void drain(CUstream_st *stream);         // runs what is in the stream
+void drain_blocking();                   // what the default stream waits for
+void drain_all();
+void push(CUstream_st *stream, Work work);
+
+// Calls that wait or allocate spoil what is being recorded, unless the mode is relaxed.
+cudaError_t forbid_while_capturing();
+
+}  // namespace t_emulate
+
+#pragma GCC visibility pop

@@ -1,0 +1,243 @@
+// Streams, graphs and events of the emulated runtime. Work that is put into a stream runs late, when something waits for
+// it, so that a missing wait shows; recorded work runs when its graph is launched.
+#include <string.h>
+#include <time.h>
+
+#include "state.h"
+
+namespace t_emulate {
+
+CUstream_st default_stream;
+std::set<CUstream_st *> streams = {&default_stream};
+
+namespace {
+std::vector<std::unique_ptr<CUstream_st>> retired;  // events may still name them
+std::set<CUevent_st *> events;
+
+double now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+}  // namespace
+
+CUstream_st *find(cudaStream_t stream) {
+    if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return &default_stream;
+    return streams.count(stream) ? stream : nullptr;
+}
+
+static void drain(CUstream_st *stream, uint64_t until) {
+    while (stream->finished < until) {
+        const Work work = std::move(stream->work.front());
+        stream->work.pop_front();
+        work();
+        ++stream->finished;
+    }
+}
+void drain(CUstream_st *stream) { drain(stream, stream->queued); }
+
+void drain_blocking() {
+    for (CUstream_st *stream : streams)
+        if (stream->blocking) drain(stream);
+}
+void drain_all() {
+    for (CUstream_st *stream : streams) drain(stream);
+}
+
+void push(CUstream_st *stream, Work work) {
+    if (stream->capture) {
+        stream->capture->work.push_back(std::move(work));
+        return;
+    }
+    if (stream == &default_stream) drain_blocking();
+    else if (stream->blocking) drain(&default_stream);
+    stream->work.push_back(std::move(work));
+    ++stream->queued;
+}
+
+cudaError_t forbid_while_capturing() {
+    cudaError_t error = cudaSuccess;
+    for (CUstream_st *stream : streams) {
+        if (!stream->capture || stream->capture->mode == cudaStreamCaptureModeRelaxed) continue;
+        stream->capture->valid = false;
+        error = cudaErrorStreamCaptureUnsupported;
+    }
+    return error;
+}
+
+}  // namespace t_emulate
+
+using namespace t_emulate;
+
+extern "C" {
+
+// ---- streams ----
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    Lock lock(api_lock);
+    if (const cudaError_t error = no_device()) return give(error);
+    *stream = new CUstream_st;
+    (*stream)->blocking = !(flags & cudaStreamNonBlocking);
+    streams.insert(*stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t *stream) { return cudaStreamCreateWithFlags(stream, 0); }
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream || stream == &default_stream) return give(cudaErrorInvalidResourceHandle);
+    drain(stream);
+    streams.erase(stream);
+    retired.emplace_back(stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream) return give(cudaErrorInvalidResourceHandle);
+    if (stream->capture) {
+        stream->capture->valid = false;
+        return give(cudaErrorStreamCaptureUnsupported);
+    }
+    drain(stream);
+    return cudaSuccess;
+}
+// Each query finishes one piece of work, so that polling ends.
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream) return give(cudaErrorInvalidResourceHandle);
+    if (stream->finished < stream->queued) drain(stream, stream->finished + 1);
+    return stream->finished < stream->queued ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream || !events.count(event)) return give(cudaErrorInvalidResourceHandle);
+    if (event->capture) {  // the stream joins what is being recorded
+        stream->capture = event->capture;
+        return cudaSuccess;
+    }
+    if (!event->recorded) return cudaSuccess;
+    push(stream, [other = event->stream, number = event->number] { drain(other, number); });
+    return cudaSuccess;
+}
+
+// ---- graphs ----
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus *status) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream) return give(cudaErrorInvalidResourceHandle);
+    *status = !stream->capture          ? cudaStreamCaptureStatusNone
+              : stream->capture->valid ? cudaStreamCaptureStatusActive
+                                       : cudaStreamCaptureStatusInvalidated;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream) return give(cudaErrorInvalidResourceHandle);
+    if (stream == &default_stream || stream->capture) return give(cudaErrorStreamCaptureUnsupported);
+    stream->capture = new CUgraph_st;
+    stream->capture->origin = stream;
+    stream->capture->mode = mode;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *graph) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream || !stream->capture || stream->capture->origin != stream) return give(cudaErrorStreamCaptureUnmatched);
+    CUgraph_st *const captured = stream->capture;
+    for (CUstream_st *other : streams)
+        if (other->capture == captured) other->capture = nullptr;
+    for (CUevent_st *event : events)
+        if (event->capture == captured) event->capture = nullptr;
+    *graph = captured->valid ? captured : nullptr;
+    if (captured->valid) return cudaSuccess;
+    delete captured;
+    return give(cudaErrorStreamCaptureInvalidated);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode) {
+    static thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+    std::swap(current, *mode);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
+    Lock lock(api_lock);
+    if (!graph) return give(cudaErrorInvalidValue);
+    *exec = new CUgraphExec_st{graph->work};
+    return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!exec || !stream) return give(cudaErrorInvalidResourceHandle);
+    for (const Work &work : exec->work) push(stream, work);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t) { return give(exec ? cudaSuccess : cudaErrorInvalidValue); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    delete exec;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
+// ---- events ----
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    Lock lock(api_lock);
+    if (const cudaError_t error = no_device()) return give(error);
+    *event = new CUevent_st;
+    (*event)->timed = !(flags & cudaEventDisableTiming);
+    events.insert(*event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+    Lock lock(api_lock);
+    CUstream_st *stream = find(handle);
+    if (!stream || !events.count(event)) return give(cudaErrorInvalidResourceHandle);
+    event->capture = stream->capture;
+    if (stream->capture) return cudaSuccess;
+    push(stream, [time = event->time] { *time = now(); });
+    event->recorded = true;
+    event->stream = stream;
+    event->number = stream->queued;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) { return cudaEventRecord(event, stream); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    Lock lock(api_lock);
+    if (!events.count(event)) return give(cudaErrorInvalidResourceHandle);
+    if (event->recorded) drain(event->stream, event->number);
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    Lock lock(api_lock);
+    if (!events.count(event)) return give(cudaErrorInvalidResourceHandle);
+    if (!event->recorded || event->stream->finished >= event->number) return cudaSuccess;
+    drain(event->stream, event->stream->finished + 1);
+    return event->stream->finished >= event->number ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+    Lock lock(api_lock);
+    for (cudaEvent_t event : {from, to}) {
+        if (!events.count(event) || !event->timed || !event->recorded) return give(cudaErrorInvalidResourceHandle);
+        if (event->stream->finished < event->number) return cudaErrorNotReady;
+    }
+    *milliseconds = (float)(*to->time - *from->time);
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    Lock lock(api_lock);
+    if (!events.erase(event)) return give(cudaErrorInvalidResourceHandle);
+    delete event;
+    return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,45 @@
+"""Stand-ins for nvcc and xcrun, found before the real ones."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+BIN = HERE / "bin"
+
+
+def missing() -> str | None:
+    """Why the emulator cannot work here, or None."""
+    if not sys.platform.startswith("linux"):
+        return "the emulator is for Linux"
+    names = ["clang++", *(f"clang++-{version}" for version in range(22, 13, -1)), "g++"]
+    if not any(shutil.which(name) for name in names):
+        return "the emulator needs clang++ or g++"
+    return None
+
+
+@contextmanager
+def emulated_tools() -> Iterator[None]:
+    """Inside, the tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where they cannot work."""
+    if reason := missing():
+        pytest.skip(reason)
+    wanted = {
+        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+        "TORSHC_NVCC": str(BIN / "nvcc"),
+        "TORSHC_XCRUN": str(BIN / "xcrun"),
+    }
+    saved = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,59 @@
+// Runs a grid of threads on the CPU: what the emulations of CUDA and Metal share.
+//
+// Blocks run one after the other. The threads of a block are fibers that run in turn, each until it waits for others. A
+// thread that never waits costs a function call: it runs on the stack of the one before it.
+//
+// T_EMULATE_ORDER=forward|reverse|random:SEED is the order of blocks, and of threads between two waits. Results that
+// depend on it show a race. In random order warps also run ahead of each other.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+namespace t_emulate {
+
+constexpr int warp_threads = 32, most_threads = 1024;
+constexpr size_t most_dynamic = 227 << 10;  // bytes
+
+struct Here {
+    uint3 thread, block, threads, blocks;
+    unsigned index;  // of the thread in its block
+};
+extern Here here;  // the thread that runs
+
+struct Grid {
+    uint3 blocks, threads;
+    unsigned char *shared_begin, *shared_end;  // static shared memory: filled with 0xff before each block
+    size_t dynamic_bytes;                      // of `dynamic`, likewise
+    void (*thread)(void *context);             // what a thread does
+    void *context;
+};
+void run(const Grid &grid);
+
+extern unsigned char dynamic[most_dynamic];  // the block's dynamic shared memory
+
+// All living threads of the block meet, each with a vote. A thread that has returned is not waited for.
+struct Votes {
+    unsigned living, yes;
+};
+Votes meet_block(bool vote);
+
+// The living lanes of `mask` meet, with the same mask and operation; `operation` is then called once, with what each lane
+// brought (null for lanes that are not there), and may write results into it.
+typedef void (*Operation)(void *const lanes[warp_threads]);
+void meet_warp(uint32_t mask, Operation operation, void *mine);
+
+uint32_t living_lanes();  // of the running thread's warp
+
+[[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));  // prints and aborts
+
+inline int lane() { return (int)(here.index % warp_threads); }
+
+}  // namespace t_emulate
+
+#pragma GCC visibility pop
