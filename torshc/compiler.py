@@ -65,7 +65,7 @@ class Unit:
             return f"{names} runs on the processor: {self.refused}"
         if anchor is None or any(k.kind not in ("nest", "row") for k in self.kernels):
             return ""
-        return f"{anchor.describe()} of {anchor.output.type!r} runs as a plain loop nest"
+        return f"{anchor.describe()} of {anchor.operands[0].type!r} runs as a plain loop nest"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,11 @@ class Compilation:
     def approximations(self) -> tuple[str, ...]:
         """What trades accuracy for speed, by method, with the number of launches."""
         methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)
-        return tuple(f"{name} in {n} launch{'es' if n > 1 else ''}" for name, n in sorted(methods.items()) if name)
+        found = [f"{name} in {_count(n, 'launch', 'es')}" for name, n in sorted(methods.items()) if name]
+        if self.options.precision != "f32":
+            halves = Counter(n.operands[0].dtype.name for n in self.graph.nodes if getattr(n.op, "out", ""))
+            found += [f"{name} operands in {_count(n, 'node', 's')}" for name, n in sorted(halves.items())]
+        return tuple(found)
 
     @property
     def arena_bytes(self) -> Expr:
@@ -118,6 +122,10 @@ class Compilation:
     @property
     def weights_bytes(self) -> int:
         return sum(w.nbytes for w in self.program.weights)
+
+
+def _count(n: int, what: str, plural: str) -> str:
+    return f"{n} {what}{plural if n != 1 else ''}"
 
 
 class Clock:

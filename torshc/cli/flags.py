@@ -60,6 +60,7 @@ MODEL: list[Option] = [
 BUILD: list[Option] = [
     click.option("-j", "jobs", type=click.IntRange(0, 1024), default=0, help="Compilers at once; 0: one a processor."),
     click.option("--cc", default="", help="C compiler; the newest clang, else gcc, when left out."),
+    click.option("--no-fallback", is_flag=True, help="Refuse what the target has no kernel for."),
     click.option("--no-cache", is_flag=True, help="Do not use the kernel cache."),
     click.option("--workdir", type=FILE, metavar="DIR", help="Build here, and leave the files."),
     click.option("--keep-intermediates", is_flag=True, help="Keep generated sources, in the bundle's src/."),
@@ -101,5 +102,6 @@ def compile_options(given: dict[str, Any]) -> CompileOptions:
     from ..options import CompileOptions
 
     given["cache"] = not given.pop("no_cache", False)
+    given["fallback"] = not given.pop("no_fallback", False)
     names = [f.name for f in dataclasses.fields(CompileOptions) if f.name in given]
     return CompileOptions(**{name: given.pop(name) for name in names})
