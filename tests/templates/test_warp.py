@@ -26,7 +26,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         pytest.skip("no emulator here")
     target = tmp_path_factory.mktemp("warp") / "warp.so"
     paths = [f"-I{TEMPLATES / folder}" for folder in ("cuda", "gpu")]
-    command = [NVCC, "-std=c++17", "-arch=sm_80", "-shared", *paths, HERE / "scalar" / "warp.cu", "-o", target]
+    command = [
+        str(NVCC),
+        "-std=c++17",
+        "-arch=sm_80",
+        "-shared",
+        *paths,
+        str(HERE / "scalar" / "warp.cu"),
+        "-o",
+        str(target),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return ctypes.CDLL(str(target))
