@@ -69,8 +69,7 @@ FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror"]
 OWN = "-DT_OWN_MATH=1"
 CONFIGS = [
     pytest.param((CLANG, ["-O1", "-ffp-contract=off"]), id="clang"),
-    pytest.param((GCC, ["-O1", OWN, "-ffp-contract=off"]), id="gcc-own"),
-    pytest.param((CLANG, ["-O1", OWN, "-ffp-contract=fast", "-march=native"]), id="clang-own-contracted"),
+    pytest.param((GCC, ["-O1", OWN, "-ffp-contract=fast", "-march=native"]), id="gcc-own-contracted"),
     pytest.param((CLANG, ["-O0", OWN, "-fsanitize=undefined", "-fno-sanitize-recover=all"]), id="clang-own-sanitized"),
 ]
 
