@@ -17,7 +17,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import IndexPrinter, NoKernel, Rendered, Target, indented, render_kernel
 from .index import CTYPES, literal
-from .simt import Names, Packet, Statements, encode, register_type
+from .simt import Names, Packet, Statements, constant, encode, register_type
 
 NARROW = 2**29  # elements of a buffer up to which indices are int
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -135,7 +135,7 @@ class GridPrinter(IndexPrinter):
         """What an accumulation starts from."""
         dtype = a.term.dtype
         if dtype.is_float:
-            return literal(_IDENTITY[a.combine], dtype)
+            return constant(_IDENTITY[a.combine], dtype)
         if dtype.name == "bool":
             return "1" if a.combine in ("mul", "min") else "0"
         low, high = dtype.range

@@ -6,6 +6,7 @@ loads and stores that step by one along the axis and stand at a multiple of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ class Statements:
 
     def _text(self, e: Expr) -> str:
         if e.op == "const":
-            return literal(e.data, e.dtype)
+            return constant(e.data, e.dtype)
         if e.op == "acc":
             return self.names.accs[str(e.data)]
         if e.op == "load":
@@ -233,6 +234,19 @@ class Statements:
             self.lines = outer
 
 
+def constant(value: object, dtype: DType) -> str:
+    """A literal: what is no number by its name in the prelude, f64 in decimals, as not every language has hexadecimal."""
+    if not dtype.is_float:
+        return literal(value, dtype)
+    number = float(value)  # type: ignore[arg-type]
+    size = "F64" if dtype.name == "f64" else "F32"
+    if math.isnan(number):
+        return f"T_NAN_{size}"
+    if math.isinf(number):
+        return f"{'-' if number < 0 else ''}T_INF_{size}"
+    return repr(number) if size == "F64" else literal(number, dtype)
+
+
 def decode(text: str, dtype: DType) -> str:
     """An element in memory as a register."""
     if dtype.name in ("f16", "bf16"):
@@ -276,4 +290,4 @@ def _is_index(e: Expr) -> bool:
     return all(x.op not in ("load", "acc") and (x.dtype is I64 or x.dtype is BOOL) for x in walk(e))
 
 
-__all__ = ["Names", "Packet", "Statements", "decode", "encode", "register_type"]
+__all__ = ["Names", "Packet", "Statements", "constant", "decode", "encode", "register_type"]
