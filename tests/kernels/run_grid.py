@@ -1,0 +1,194 @@
+"""Runs kernels of devices of blocks in tests: renders them for CUDA, builds them with the emulator, launches them.
+
+There the device's memory is the host's. Every buffer starts at a multiple of 16 bytes, as packets need, and ends at a
+page that must not be touched, or at bytes before it that are looked at after a run; whatever a kernel writes starts out
+as NaN. The emulator runs blocks and threads in an order of its own, which ``T_EMULATE_ORDER`` changes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.emulation.emulated import BIN, missing
+from torshc.expr import DType
+from torshc.graph import Graph, Value
+from torshc.kernels.base import Kernel, Packed, Temporary
+from torshc.kernels.machine import Machine
+from torshc.plan.fusion import Limits
+from torshc.plan.place import Plan, make_plan
+from torshc.targets.base import Target, find_target
+
+from .run_kernel import _LIBC, Array, number, to_memory
+
+FLAGS = ["-std=c++17", "-O1", "-shared", "-Xcompiler", "-fPIC,-Wall,-Wextra,-Werror"]
+GUARD = 0xFF
+needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+
+@lru_cache(maxsize=1)
+def _work() -> Path:
+    place = Path(tempfile.mkdtemp(prefix="torshc-grid-"))
+    for name, text in find_target("cuda")(Machine()).header_texts().items():
+        (place / name).write_text(text)
+    return place
+
+
+@lru_cache(maxsize=512)
+def compile_grid(source: str) -> ctypes.CDLL:
+    """A shared library of one kernel, for the emulator; warnings are errors."""
+    path = _work() / f"k{compile_grid.cache_info().misses}.cu"
+    path.write_text(source + '\nextern "C" int t_finish() { return (int)cudaDeviceSynchronize(); }\n')
+    target = path.with_suffix(".so")
+    command = [sys.executable, str(BIN / "nvcc"), *FLAGS, f"-I{_work()}", "-o", str(target), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.fail(f"{' '.join(command)}\n{done.stderr[-4000:]}\n{source}")
+    return ctypes.CDLL(str(target))
+
+
+@dataclass
+class Memory:
+    """A flat array, the bytes between its end and the page that nobody may touch, and what holds both."""
+
+    array: Array
+    rest: Array
+    area: Any = field(repr=False)
+
+
+def guarded(count: int, dtype: np.dtype[Any]) -> Memory:
+    """Memory of `count` elements at a multiple of 16 bytes, filled with NaN (or the largest number)."""
+    used = count * dtype.itemsize
+    size = -(-max(used, 1) // 16) * 16
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    area = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    if _LIBC.mprotect(ctypes.c_void_p(start + pages), mmap.PAGESIZE, 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    whole = np.frombuffer(area, np.uint8, size, pages - size)
+    whole[...] = GUARD if dtype != np.bool_ else 1
+    return Memory(whole[:used].view(dtype), whole[used:], area)
+
+
+@dataclass
+class Launch:
+    """A kernel that is ready to be launched."""
+
+    kernel: Kernel
+    source: str
+    library: Any
+    function: Any
+    pointers: Any
+    dims: Any
+    blocks: int
+
+    def run(self) -> None:
+        if self.blocks == 0:
+            return
+        assert self.function(self.pointers, self.dims, self.blocks, None) == 0
+        assert self.library.t_finish() == 0
+
+
+class GridProgram:
+    """A planned graph with its kernels built for the emulator and its memory laid out.
+
+    Args:
+        graph: the graph; its plan is made here unless `plan` is given.
+        dims: values of the symbolic dimensions.
+        target: what to lower and render with; CUDA by default.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        dims: Mapping[str, int] | None = None,
+        target: Target | None = None,
+        limits: Limits | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        self.graph, self.dims_of = graph, dict(dims or {})
+        self.target = target or find_target("cuda")(Machine())
+        self.plan = plan or make_plan(graph, limits or Limits())
+        self.memory: dict[object, Memory] = {}
+        self.launches: list[Launch] = []
+        for group in self.plan.groups:
+            for kernel in self.target.lower(graph, group, self.plan.storage):
+                self.launches.append(self._prepare(kernel))
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [x.kernel for x in self.launches]
+
+    def _prepare(self, kernel: Kernel) -> Launch:
+        made = self.target.render(kernel)
+        library = compile_grid(made.source)
+        function = library[made.symbol]
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+        function.restype = ctypes.c_int
+        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data for b in kernel.buffers]
+        sizes = [self.dims_of[d] for d in made.dims]
+        return Launch(
+            kernel,
+            made.source,
+            library,
+            function,
+            (ctypes.c_void_p * max(len(buffers), 1))(*buffers),
+            (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
+            number(kernel.tasks, self.dims_of),
+        )
+
+    def _memory(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
+        if operand not in self.memory:
+            self.memory[operand] = self._fill(operand, dtype)
+        return self.memory[operand]
+
+    def _fill(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
+        if isinstance(operand, Temporary):
+            return guarded(-(-number(operand.nbytes, self.dims_of) // dtype.size), dtype.numpy)
+        if isinstance(operand, Packed):
+            assert operand.source.const is not None
+            flat = np.ascontiguousarray(operand.make(operand.source.const)).reshape(-1)
+            assert flat.nbytes == operand.nbytes, operand.how
+        elif operand.const is not None:
+            flat = to_memory(operand.const, operand)
+        else:
+            return guarded(number(operand.type.size, self.dims_of), dtype.numpy)
+        out = guarded(flat.size, flat.dtype)
+        out.array[...] = flat
+        return out
+
+    def run(self, *inputs: Array) -> list[Array]:
+        """Values of the graph's outputs for values of its inputs."""
+        for value, array in zip(self.graph.inputs, inputs, strict=True):
+            self._memory(value, value.dtype).array[...] = to_memory(array.astype(value.dtype.numpy), value)
+        for launch in self.launches:
+            launch.run()
+        for operand, memory in self.memory.items():
+            assert (memory.rest == GUARD).all() or memory.array.dtype == np.bool_, f"written beyond {operand!r}"
+        return [self.read(v) for v in self.graph.outputs]
+
+    def read(self, value: Value) -> Array:
+        """The contents of a value in memory, as a logical array."""
+        shape = [number(d, self.dims_of) for d in value.shape]
+        place = self.plan.storage.get(value)
+        root = place.root if place else value
+        start = number(place.offset, self.dims_of) if place else 0
+        strides = [number(s, self.dims_of) for s in (place.strides if place else value.strides)]
+        flat = self._memory(root, root.dtype).array[start:]
+        return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides]).copy()
+
+
+def templates(program: GridProgram) -> list[str]:
+    """The template of each kernel."""
+    return [k.template.removesuffix(".j2") for k in program.kernels]
