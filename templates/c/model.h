@@ -126,6 +126,9 @@ TORSHC_API int torshc_open(const torshc_options *options, torshc_model **model);
 /* Closes a model; NULL does nothing. No other call on it may be in progress. */
 TORSHC_API void torshc_close(torshc_model *model);
 
+/* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
+TORSHC_API int32_t torshc_device_type(void);
+
 /* How many inputs and outputs there are. */
 TORSHC_API int32_t torshc_input_count(void);
 TORSHC_API int32_t torshc_output_count(void);

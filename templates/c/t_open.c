@@ -124,6 +124,11 @@ void t_fp_leave(uint64_t was)
 
 /* ---- queries ---- */
 
+int32_t torshc_device_type(void)
+{
+    return P->device;
+}
+
 int32_t torshc_input_count(void)
 {
     return P->inputs;

@@ -47,9 +47,9 @@ struct Current {
     Current &operator=(const Current &) = delete;
 };
 
-__global__ void t_probe() {}
-
 }  // namespace
+
+extern "C" __global__ void t_probe() {}
 
 struct t_device {
     int ordinal;
@@ -121,13 +121,13 @@ static int find_card(int32_t ordinal)
 static int check_code(t_device *d)
 {
     cudaFuncAttributes attributes;
-    const cudaError_t error = cudaFuncGetAttributes(&attributes, (const void *)t_probe);
     int major = 0, minor = 0;
+    cudaError_t error = cudaFree(nullptr);  // starts the card, which may fail for other reasons
+    if (error != cudaSuccess)
+        return fail_call(d, error, "opening the device");
+    error = cudaFuncGetAttributes(&attributes, (const void *)t_probe);
     if (error == cudaSuccess)
         return TORSHC_OK;
-    if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
-        error != cudaErrorUnsupportedPtxVersion && error != cudaErrorInvalidPtx)
-        return fail_call(d, error, "opening the device");
     (void)cudaGetLastError();
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->ordinal);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d->ordinal);

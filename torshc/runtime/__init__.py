@@ -4,7 +4,8 @@ model = torshc.runtime.load("out.tsc", threads=2)
 outputs = model.run({"x": array})
 """
 
+from .device import DeviceArray
 from .manifest import TensorSpec
 from .model import Model, Stats, StepStats, load
 
-__all__ = ["Model", "Stats", "StepStats", "TensorSpec", "load"]
+__all__ = ["DeviceArray", "Model", "Stats", "StepStats", "TensorSpec", "load"]

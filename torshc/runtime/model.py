@@ -1,4 +1,4 @@
-"""A loaded model: NumPy arrays in, NumPy arrays out."""
+"""A loaded model: NumPy arrays or tensors on its device in, the same out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64
 from dataclasses import dataclass
@@ -21,10 +21,14 @@ import numpy.typing as npt
 
 from torshc.errors import BundleError, RunError
 
+from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
+from .dlpack import View, device_name, dtype_name
 from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
-from .native import CPU, Library, Options, Tensor
+from .native import CPU, Library, Status, Tensor
 
 Array = npt.NDArray[Any]
+OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
+DEVICES = {"c": CPU, "cuda": 2, "metal": 8}  # DLPack's device types, by target
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Stats:
 
     Attributes:
         runs: runs that succeeded.
-        seconds: seconds inside the library in all.
+        seconds: seconds inside the library in all; of runs that a stream goes on with, those until they stand there.
         steps: each step; empty unless the model was compiled with profiling.
     """
 
@@ -62,6 +66,7 @@ class _Side:
         self.tensors = (Tensor * max(len(specs), 1))()
         self.shapes = [(c_int64 * len(spec.shape))() for spec in specs]
         self.held: list[tuple[int, ...]] = [()] * len(specs)  # the shape that shapes[i] has now
+        self.away = [False] * len(specs)  # whether tensors[i] is on another device than the processor now
         self.dtypes: list[np.dtype[Any] | None] = [None] * len(specs)
         for i, spec in enumerate(specs):
             dtype, dims = library.info(kind, i)
@@ -81,16 +86,18 @@ class _Side:
             found = self.dtypes[i] = self.specs[i].numpy
         return found
 
-    def put(self, i: int, array: Array) -> None:
-        self.tensors[i].data = array.__array_interface__["data"][0]  # a third of what array.ctypes costs
+    def put(self, i: int, array: Array | OnDevice) -> None:
+        tensor = self.tensors[i]
+        if isinstance(array, np.ndarray):
+            tensor.data = array.__array_interface__["data"][0]  # a third of what array.ctypes costs
+            if self.away[i]:
+                tensor.device.type, tensor.device.id, tensor.byte_offset, self.away[i] = CPU, 0, 0, False
+        else:
+            array.point(tensor)
+            self.away[i] = True
         if array.shape != self.held[i]:
             self.held[i] = array.shape
             self.shapes[i][:] = list(array.shape)
-
-
-def _release(library: Library, handle: int) -> None:
-    library.torshc_close(handle)
-    library.unload()
 
 
 class Model:
@@ -101,9 +108,12 @@ class Model:
     Attributes:
         name: of the model.
         inputs, outputs: in the model's order.
+        device: where it runs, "cpu" or "cuda:0".
     """
 
-    def __init__(self, manifest: Manifest, library: Library, weights: Path | None, threads: int) -> None:
+    def __init__(
+        self, manifest: Manifest, library: Library, weights: Path | None, threads: int, ordinal: int, stream: int
+    ) -> None:
         self.name = manifest.model
         self.inputs, self.outputs = manifest.inputs, manifest.outputs
         self._manifest, self._library = manifest, library
@@ -118,16 +128,20 @@ class Model:
         self._out = _Side(library, "output", self.outputs)
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
         path = os.fsencode(weights) if weights else None
-        options = Options(ctypes.sizeof(Options), 0, threads, path)
-        handle = ctypes.c_void_p()
-        if library.torshc_open(byref(options), byref(handle)):
-            raise BundleError(f"cannot open {self.name!r}: {library.last_error()}", REMEDY)
-        self._handle: ctypes.c_void_p | None = handle
-        assert handle.value is not None
-        self._finalizer = weakref.finalize(self, _release, library, handle.value)
+        self._place = (DEVICES[manifest.target], ordinal)
+        if self._place[0] != CPU and library.torshc_device_type() != self._place[0]:
+            raise BundleError(f"the library is not for the manifest's target {manifest.target!r}", REMEDY)
+        self.device = device_name(*self._place)
+        self._stream = stream or (LEGACY_STREAM if self._place[0] == DEVICES["cuda"] else None)
+        self._opened: Opened | None = Opened(library, self.name, path, threads, self._place, stream)
 
-    def run(self, inputs: Mapping[str, Any], out: Mapping[str, Array] | None = None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Runs the model.
+
+        A model on a device also takes tensors that are there, of any library that speaks DLPack (torch, CuPy), and
+        reads and writes them in place. Without a stream (:func:`load`) the run follows what stands in the device's
+        default stream, and is done on return. In the caller's stream, with all tensors on the device, it is not:
+        tensors must live until the stream is past it.
 
         Args:
             inputs: an array for each input, by name. Element types must match; nothing is converted. Arrays that are
@@ -135,7 +149,8 @@ class Model:
             out: arrays to write outputs to, by name, contiguous and of exact type and shape; those left out are made.
 
         Returns:
-            All outputs by name, in the model's order.
+            All outputs by name, in the model's order: those of ``out``, and NumPy arrays for others, or
+            :class:`DeviceArray` when all inputs are on the device.
 
         Raises:
             RunError: an input is missing, unknown, or of the wrong type, rank or shape.
@@ -146,7 +161,7 @@ class Model:
         values = [inputs[spec.name] for spec in self.inputs]
         return dict(zip((spec.name for spec in self.outputs), self._run(values, out or {}), strict=True))
 
-    def __call__(self, *inputs: Any) -> tuple[Array, ...]:
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Runs the model on its inputs in order; returns its outputs in order."""
         if len(inputs) != len(self.inputs):
             raise RunError(f"{len(inputs)} inputs; expected {len(self.inputs)}", self._expects())
@@ -155,12 +170,13 @@ class Model:
     def _expects(self) -> str:
         return "the inputs are " + ", ".join(f"{s.name!r} {s.dtype}{list(s.shape)}" for s in self.inputs)
 
-    def _run(self, values: Sequence[Any], out: Mapping[str, Array]) -> list[Array]:
+    def _run(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         _check_names("output", out, self._out.index, complete=False)
         arrays = [self._as_input(i, value) for i, value in enumerate(values)]
         shapes = [array.shape for array in arrays]
+        stay = bool(arrays) and not any(isinstance(array, np.ndarray) for array in arrays)
         with self._lock:
-            if self._handle is None:
+            if self._opened is None:
                 raise RunError(f"model {self.name!r} is closed", "load it again")
             for i, array in enumerate(arrays):
                 self._in.put(i, array)
@@ -169,24 +185,57 @@ class Model:
                 self._check_shapes(arrays)
                 self._out_shapes = [self._output_shape(i) for i in range(len(self.outputs))]
                 self._shapes = shapes
-            results = [self._output(i, out.get(spec.name)) for i, spec in enumerate(self.outputs)]
+            results = [self._output(i, out.get(spec.name), stay) for i, spec in enumerate(self.outputs)]
             for i, array in enumerate(results):
                 self._out.put(i, array)
             began = time.perf_counter()
             status = self._library.torshc_run(
-                self._handle, self._in.tensors, len(arrays), self._out.tensors, len(results), None, 0
+                self._opened.handle, self._in.tensors, len(arrays), self._out.tensors, len(results), None, 0
             )
             self._seconds += time.perf_counter() - began
             if status:
-                raise self._failure()
+                raise self._failure(status)
             self._runs += 1
-        return results
+        return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)]
 
-    def _failure(self) -> RunError:
-        return RunError(f"model {self.name!r}: {self._library.last_error()}", self._expects())
+    def _failure(self, status: int) -> RunError:
+        message = self._library.last_error()
+        step = re.search(r"\bstep (\d+) ", message) if status == Status.LAUNCH else None
+        if step and int(step[1]) < len(self._manifest.steps):
+            message += f" (nodes {', '.join(map(repr, self._manifest.steps[int(step[1])].nodes))})"
+        return RunError(f"model {self.name!r}: {message}", REMEDIES.get(status, self._expects()))
 
-    def _as_input(self, i: int, value: Any) -> Array:
-        spec, dtype = self.inputs[i], self._in.numpy(i)
+    def _borrow(self, value: Any, what: str, spec: TensorSpec, writable: bool = False) -> OnDevice | None:
+        """A tensor on the model's device; None for what is no tensor on a device.
+
+        Raises:
+            RunError: it is on another device, or of another type or rank.
+        """
+        if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):
+            return None
+        kind, ordinal = value.__dlpack_device__()
+        if kind == CPU:
+            return None
+        if (kind, ordinal) != self._place:
+            raise RunError(
+                f"{what} is on {device_name(int(kind), ordinal)}; the model is on {self.device}",
+                "move it there, or pass a NumPy array",
+            )
+        found = value if isinstance(value, DeviceArray) else View(value, what, self._stream, writable)
+        code, bits = found.code
+        side = self._out if writable else self._in
+        want = side.tensors[side.index[spec.name]].dtype
+        if (code, bits) != (want.code, want.bits):
+            raise RunError(f"{what} has type {dtype_name(code, bits)}; expected {dtype_name(want.code, want.bits)}")
+        if len(found.shape) != len(spec.shape):
+            raise RunError(f"{what} has {len(found.shape)} dimensions; expected {list(spec.shape)}")
+        return found
+
+    def _as_input(self, i: int, value: Any) -> Array | OnDevice:
+        spec = self.inputs[i]
+        if not isinstance(value, np.ndarray) and (found := self._borrow(value, f"input {spec.name!r}", spec)):
+            return found
+        dtype = self._in.numpy(i)
         try:
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
         except (TypeError, ValueError) as error:
@@ -202,7 +251,7 @@ class Model:
         flags = array.flags
         return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=("C", "A"))
 
-    def _check_shapes(self, arrays: Sequence[Array]) -> None:
+    def _check_shapes(self, arrays: Sequence[Array | OnDevice]) -> None:
         """What can be said by name; the library checks all of it again, and what is more involved."""
         bound: dict[str, int] = {}
         for symbol in self._manifest.symbols:
@@ -222,14 +271,25 @@ class Model:
         """The shape of an output for the inputs that stand ready; under the lock only."""
         dims = self._out.shapes[i]
         if not self._static[i] and self._library.torshc_output_shape(
-            self._handle, self._in.tensors, len(self.inputs), i, dims
+            self._opened and self._opened.handle, self._in.tensors, len(self.inputs), i, dims
         ):
-            raise self._failure()
+            raise self._failure(0)
         return tuple(dims)
 
-    def _output(self, i: int, given: Array | None) -> Array:
-        """The array that output ``i`` is written to."""
-        spec, dtype, shape = self.outputs[i], self._out.numpy(i), self._out_shapes[i]
+    def _output(self, i: int, given: Any, stay: bool) -> Array | OnDevice:
+        """The array that output ``i`` is written to; ``stay``: on the device unless one is given."""
+        spec, shape = self.outputs[i], self._out_shapes[i]
+        if given is not None and not isinstance(given, np.ndarray):
+            found = self._borrow(given, f"out[{spec.name!r}]", spec, writable=True)
+            if found is not None and found.shape != shape:
+                raise RunError(f"out[{spec.name!r}] has shape {list(found.shape)}; expected {list(shape)}")
+            if found is not None:
+                return found
+        dtype = self._out.numpy(i)
+        if given is None and stay:
+            assert self._opened is not None
+            want = self._out.tensors[i].dtype
+            return DeviceArray(self._opened, shape, dtype, (want.code, want.bits))
         if given is None:
             try:
                 return np.empty(shape, dtype)
@@ -245,22 +305,22 @@ class Model:
     def stats(self) -> Stats:
         """What has run since the model was loaded."""
         with self._lock:
-            steps = self._step_stats() if self._manifest.profile and self._handle else ()
+            steps = self._step_stats() if self._manifest.profile and self._opened else ()
             return Stats(self._runs, self._seconds, steps)
 
     def _step_stats(self) -> tuple[StepStats, ...]:
         found, calls, ns = [], c_uint64(), c_uint64()
         for i, step in enumerate(self._manifest.steps):
-            if self._library.torshc_profile(self._handle, i, byref(calls), byref(ns)):
-                raise self._failure()
+            handle = self._opened and self._opened.handle
+            if status := self._library.torshc_profile(handle, i, byref(calls), byref(ns)):
+                raise self._failure(status)
             found.append(StepStats(step.kernel, step.template, step.nodes, calls.value, ns.value / 1e9))
         return tuple(found)
 
     def close(self) -> None:
-        """Gives memory, threads and files back; a second call does nothing."""
+        """Gives memory, threads and files back, once no array on the device is left; a second call does nothing."""
         with self._lock:
-            self._handle = None
-            self._finalizer()
+            self._opened = None
 
     def __enter__(self) -> Model:
         return self
@@ -271,7 +331,7 @@ class Model:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._handle is None else f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
+        state = "closed" if self._opened is None else f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
         return f"<torshc model {self.name!r}: {state}>"
 
 
@@ -292,7 +352,14 @@ def _check_file(path: Path, sha256: str) -> None:
         raise BundleError(f"{path} was altered: its sha256 is not the manifest's", REMEDY)
 
 
-def load(path: str | os.PathLike[str], threads: int | None = None, verify: bool = True) -> Model:
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    verify: bool = True,
+    *,
+    device: int = 0,
+    stream: Any = None,
+) -> Model:
     """Opens a bundle.
 
     Args:
@@ -301,29 +368,37 @@ def load(path: str | os.PathLike[str], threads: int | None = None, verify: bool 
             process may use, unless --threads said otherwise).
         verify: compare the SHA-256 of library and weights with the manifest (about half a second a gigabyte). The
             library compares size and identity of the weights in any case.
+        device: which card, for a bundle that runs on one.
+        stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
 
     Raises:
-        BundleError: it is no bundle, was altered, or is for another machine.
-        RunError: ``threads`` is not 1 to 1024.
+        BundleError: it is no bundle, was altered, or is for another machine; there is no driver, no card, or none that
+            the bundle has code for.
+        RunError: ``threads`` is not 1 to 1024, or there is no such device.
     """
     folder = Path(path).absolute()
     if threads is not None and not 1 <= threads <= 1024:
         raise RunError(f"{threads} threads; expected 1 to 1024")
     manifest = read_manifest(folder)
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
-    if manifest.target != "c" or manifest.arch != machine:
+    if manifest.target not in DEVICES or manifest.arch != machine:
         raise BundleError(
             f"{folder} is for target {manifest.target!r} on {manifest.arch}; this is {machine}",
             "compile the model for this machine",
+        )
+    place, handle = DEVICES[manifest.target], stream_number(stream)
+    if place == CPU and (device or handle):
+        raise RunError(
+            f"{folder} is for the processor, which has no devices and streams", "leave out device and stream"
         )
     library, weights = folder / "libmodel.so", folder / "weights.bin" if manifest.weights_sha256 else None
     if verify:
         _check_file(library, manifest.library_sha256)
         if weights:
             _check_file(weights, manifest.weights_sha256)
-    opened = Library(library)
+    opened = Library(library, place != CPU)
     try:
-        return Model(manifest, opened, weights, manifest.threads if threads is None else threads)
+        return Model(manifest, opened, weights, manifest.threads if threads is None else threads, device, handle)
     except BaseException:
         opened.unload()
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import enum
 import os
 import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64
@@ -15,6 +16,17 @@ from torshc.errors import BundleError
 
 ABI_VERSION = 1
 CPU = 1
+
+
+class Status(enum.IntEnum):
+    """The status codes that the runtime tells apart."""
+
+    DEVICE = 10
+    MEMORY = 12
+    FORKED = 16
+    DRIVER = 18
+    ARCH = 19
+    LAUNCH = 20
 
 
 class Device(ctypes.Structure):
@@ -40,7 +52,14 @@ class Tensor(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = (("size", c_uint32), ("flags", c_uint32), ("threads", c_int32), ("weights_path", c_char_p))
+    _fields_ = (
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("threads", c_int32),
+        ("weights_path", c_char_p),
+        ("device", c_int32),
+        ("stream", ctypes.c_void_p),
+    )
 
 
 _MODEL = ctypes.c_void_p
@@ -63,6 +82,14 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32, ctypes.c_void_p, c_size_t),
     ),
     "torshc_profile": (c_int, (_MODEL, c_int32, POINTER(c_uint64), POINTER(c_uint64))),
+}
+# What only libraries for devices are asked for; older ones for processors do not have them.
+_DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "torshc_device_type": (c_int32, ()),
+    "torshc_alloc": (c_int, (_MODEL, c_size_t, POINTER(ctypes.c_void_p))),
+    "torshc_free": (c_int, (_MODEL, ctypes.c_void_p)),
+    "torshc_copy": (c_int, (_MODEL, ctypes.c_void_p, ctypes.c_void_p, c_size_t)),
+    "torshc_synchronize": (c_int, (_MODEL,)),
 }
 
 
@@ -112,12 +139,13 @@ class Library:
 
     Args:
         path: absolute; nothing is searched for.
+        device: whether it is for a device other than the processor.
 
     Raises:
         BundleError: it cannot be loaded, or has another interface.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, device: bool = False) -> None:
         try:
             self._path = path
             self._slot, name = _enter(path)
@@ -128,7 +156,7 @@ class Library:
                 raise
         except OSError as error:
             raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
-        for name, (result, arguments) in _FUNCTIONS.items():
+        for name, (result, arguments) in (_FUNCTIONS | (_DEVICE_FUNCTIONS if device else {})).items():
             function = getattr(self._library, name, None)
             if function is None:
                 self.unload()

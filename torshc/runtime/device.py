@@ -1,0 +1,150 @@
+"""Arrays on a model's device, and the open library that they keep alive."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from ctypes import byref, c_void_p
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from torshc.errors import BundleError, RunError
+
+from .dlpack import device_name, dtype_name, export
+from .manifest import REMEDY
+from .native import CPU, Library, Options, Status, Tensor
+
+LEGACY_STREAM = 1  # CUDA's name for the default stream that all ordinary streams are ordered with
+# Remedies by status; other failures are about the inputs.
+REMEDIES: dict[int, str] = {
+    Status.MEMORY: "give memory of the device back, or run smaller shapes",
+    Status.DRIVER: "install the driver of the card (nvidia-smi says whether it works), or compile with --target c",
+    Status.ARCH: "compile the model again with --arch for this card",
+    Status.LAUNCH: "start the process anew; if it happens again, please report it with the model",
+    Status.DEVICE: "move the tensors to the model's device",
+    Status.FORKED: "load the model in the process that runs it",
+}
+
+
+def _release(library: Library, handle: int) -> None:
+    library.torshc_close(handle)
+    library.unload()
+
+
+class Opened:
+    """An open model of the library; closed when nothing uses it any more, arrays on its device included.
+
+    Args:
+        library: the loaded library.
+        name: of the model, for messages.
+        weights: the weights file, unless there is none beside the library.
+        threads: of a run on the processor.
+        device: type and number of where it runs.
+        stream: the caller's stream, 0 for the library's own.
+
+    Raises:
+        BundleError: it cannot be opened.
+        RunError: there is no such device.
+    """
+
+    def __init__(
+        self, library: Library, name: str, weights: bytes | None, threads: int, device: tuple[int, int], stream: int
+    ) -> None:
+        options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None)
+        if device[0] == CPU:  # libraries that know only the first fields are opened as they want it
+            options.size = Options.device.offset
+        handle = c_void_p()
+        status = library.torshc_open(byref(options), byref(handle))
+        if status == Status.DEVICE:
+            raise RunError(f"cannot open {name!r}: {library.last_error()}", "name another device")
+        if status:
+            raise BundleError(f"cannot open {name!r}: {library.last_error()}", REMEDIES.get(status, REMEDY))
+        assert handle.value is not None
+        self.library, self.handle, self.device, self.stream = library, handle, device, stream
+        weakref.finalize(self, _release, library, handle.value)
+
+    def check(self, status: int) -> None:
+        """Raises RunError unless a call succeeded."""
+        if status:
+            raise RunError(self.library.last_error(), REMEDIES.get(status, ""))
+
+
+def _free(opened: Opened, data: int) -> None:
+    opened.library.torshc_free(opened.handle, data)
+
+
+class DeviceArray:
+    """An output that stays on the device; give it to another library (``torch.from_dlpack(array)``), or take a copy.
+
+    It may outlive its model.
+
+    Attributes:
+        shape: its dimensions.
+        dtype: its NumPy dtype.
+        device: "cuda:0".
+        code: DLPack's type code and bits.
+    """
+
+    def __init__(self, opened: Opened, shape: tuple[int, ...], dtype: np.dtype[Any], code: tuple[int, int]) -> None:
+        self.shape, self.dtype, self.code = shape, dtype, code
+        self._opened = opened
+        data = c_void_p()
+        opened.check(opened.library.torshc_alloc(opened.handle, self.nbytes, byref(data)))
+        self._data = data.value or 0
+        weakref.finalize(self, _free, opened, self._data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Where it lies."""
+        return device_name(*self._opened.device)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy on the processor.
+
+        Raises:
+            RunError: the run that computes it failed.
+        """
+        array = np.empty(self.shape, self.dtype)
+        library, handle = self._opened.library, self._opened.handle
+        self._opened.check(library.torshc_copy(handle, array.ctypes.data, self._data, array.nbytes))
+        return array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._opened.device
+
+    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+        """A capsule for another library; waits for the run unless both use the same stream."""
+        if not stream or stream != self._opened.stream:
+            self._opened.check(self._opened.library.torshc_synchronize(self._opened.handle))
+        return export(self, self._data, self._opened.device, self.code, self.shape)
+
+    def point(self, tensor: Tensor) -> None:
+        """Let a tensor of a call be this array."""
+        tensor.data, tensor.byte_offset = self._data, 0
+        tensor.device.type, tensor.device.id = self._opened.device
+
+    def __repr__(self) -> str:
+        return f"<{dtype_name(*self.code)} array {list(self.shape)} on {self.device}>"
+
+
+def stream_number(stream: Any) -> int:
+    """The caller's stream as a number: its handle, or an object of torch or CuPy; 0 when None.
+
+    Raises:
+        RunError: it is none of these.
+    """
+    if stream is None:
+        return 0
+    for name in ("cuda_stream", "ptr"):
+        stream = getattr(stream, name, stream)
+    if not isinstance(stream, int):
+        raise RunError(f"stream={stream!r} is no stream", "pass the stream's handle, or a stream of torch or CuPy")
+    return stream or LEGACY_STREAM

@@ -1,0 +1,154 @@
+"""Tensors of other libraries by DLPack, without copies and without those libraries.
+
+Protocol: https://dmlc.github.io/dlpack/latest/python_spec.html. A capsule "dltensor" holds a DLManagedTensor, a capsule
+"dltensor_versioned" a DLManagedTensorVersioned; who drops a capsule unused has its owner free the tensor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p, py_object
+from typing import Any
+
+from torshc.errors import RunError
+
+from .native import CPU, Tensor
+
+DEVICE_NAMES = {CPU: "cpu", 2: "cuda", 3: "pinned memory", 8: "metal", 10: "rocm", 13: "managed memory"}
+_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_READ_ONLY = 1
+_MAJOR = 1  # of DLPack
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", Tensor), ("context", c_void_p), ("deleter", c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", Tensor),
+    )
+
+
+_is_valid = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_get_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+# In the destructor of a capsule there is no reference to it any more, so it goes by address.
+_dead_is_valid = PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_dead_pointer = PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_new = PYFUNCTYPE(py_object, c_void_p, c_char_p, c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+
+
+def device_name(kind: int, ordinal: int) -> str:
+    """ "cuda:0", or "cpu"."""
+    name = DEVICE_NAMES.get(kind, f"device type {kind}")
+    return name if kind == CPU else f"{name}:{ordinal}"
+
+
+def dtype_name(code: int, bits: int) -> str:
+    """A NumPy-like name of a DLPack type."""
+    return "bool" if code == 6 else f"{_CODES.get(code, f'type{code}_')}{bits}"
+
+
+class View:
+    """A tensor on a device, borrowed for as long as this object lives.
+
+    Args:
+        value: an object with ``__dlpack__`` and ``__dlpack_device__``.
+        what: what it is in the messages of errors ("input 'x'").
+        stream: what ``__dlpack__`` is told about the stream that will read or write the tensor.
+        writable: whether it will be written.
+
+    Raises:
+        RunError: it cannot be had, is read-only, or is not contiguous in row-major order.
+
+    Attributes:
+        device: its type and number.
+        shape: its dimensions.
+        code: DLPack's type code and bits.
+        data, offset: address, and bytes to add to it.
+    """
+
+    def __init__(self, value: Any, what: str, stream: int | None, writable: bool = False) -> None:
+        try:
+            self._capsule = _capsule(value, stream)
+        except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
+            raise RunError(f"{what} cannot be had through DLPack: {error}", "pass it as a NumPy array") from error
+        tensor, flags = _tensor(self._capsule, what)
+        self.device = (tensor.device.type, tensor.device.id)
+        self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+        self.code = (tensor.dtype.code, tensor.dtype.bits if tensor.dtype.lanes == 1 else 0)
+        self.data, self.offset = tensor.data or 0, tensor.byte_offset
+        if writable and flags & _READ_ONLY:
+            raise RunError(f"{what} is read-only")
+        compact = 1
+        for size, step in zip(reversed(self.shape), reversed(_strides(tensor)), strict=False):
+            if size != 1 and step != compact and 0 not in self.shape:
+                raise RunError(f"{what} is not contiguous in row-major order", "pass it as .contiguous()")
+            compact *= size
+
+    def point(self, tensor: Tensor) -> None:
+        """Let a tensor of a call be this one."""
+        tensor.data, tensor.byte_offset = self.data, self.offset
+        tensor.device.type, tensor.device.id = self.device
+
+
+def _strides(tensor: Tensor) -> list[int]:
+    return [tensor.strides[i] for i in range(tensor.ndim)] if tensor.strides else []
+
+
+def _capsule(value: Any, stream: int | None) -> Any:
+    try:
+        return value.__dlpack__(stream=stream, max_version=(_MAJOR, 0))
+    except TypeError:  # a library from before versions
+        return value.__dlpack__(stream=stream)
+
+
+def _tensor(capsule: Any, what: str) -> tuple[Tensor, int]:
+    """The tensor in a capsule and its flags; the capsule keeps both."""
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = ctypes.cast(_get_pointer(capsule, b"dltensor_versioned"), POINTER(_Versioned)).contents
+        if versioned.major != _MAJOR:
+            raise RunError(f"{what} comes by DLPack {versioned.major}.{versioned.minor}; expected {_MAJOR}")
+        return versioned.tensor, versioned.flags
+    if _is_valid(capsule, b"dltensor"):
+        return ctypes.cast(_get_pointer(capsule, b"dltensor"), POINTER(_Managed)).contents.tensor, 0
+    raise RunError(f"{what} gives no DLPack capsule")
+
+
+# Everything that an exported tensor needs, by the address of its DLManagedTensor, until its user is done with it.
+_exported: dict[int, tuple[Any, ...]] = {}
+
+
+def _forget(address: int) -> None:
+    _exported.pop(address, None)
+
+
+def _destroy_capsule(capsule: int) -> None:
+    if _dead_is_valid(capsule, b"dltensor"):  # otherwise somebody has taken the tensor, and calls its deleter
+        _forget(_dead_pointer(capsule, b"dltensor"))
+
+
+_delete = CFUNCTYPE(None, c_void_p)(_forget)
+_destroy = PYFUNCTYPE(None, c_void_p)(_destroy_capsule)
+
+
+def export(owner: Any, data: int, device: tuple[int, int], dtype: tuple[int, int], shape: tuple[int, ...]) -> Any:
+    """A capsule "dltensor" of compact memory at ``data``; ``owner`` lives until its user is done with it."""
+    dims = (c_int64 * len(shape))(*shape)
+    steps = (c_int64 * len(shape))(*(math.prod(shape[i + 1 :]) for i in range(len(shape))))
+    managed = _Managed()
+    tensor = managed.tensor
+    tensor.data, tensor.ndim = data or None, len(shape)
+    tensor.device.type, tensor.device.id = device
+    tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = *dtype, 1
+    tensor.shape, tensor.strides = ctypes.cast(dims, POINTER(c_int64)), ctypes.cast(steps, POINTER(c_int64))
+    managed.deleter = ctypes.cast(_delete, c_void_p)
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, dims, steps, owner)
+    return _new(address, b"dltensor", ctypes.cast(_destroy, c_void_p))
