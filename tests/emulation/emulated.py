@@ -25,7 +25,7 @@ def missing() -> str | None:
 
 @contextmanager
 def emulated_tools() -> Iterator[None]:
-    """Inside, the tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where they cannot work."""
+    """Inside, tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where none can work."""
     if reason := missing():
         pytest.skip(reason)
     wanted = {
