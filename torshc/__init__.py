@@ -51,17 +51,26 @@ def compile(
     )
 
 
-def load(path: str | os.PathLike[str], threads: int | None = None, verify: bool = True) -> Model:
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    verify: bool = True,
+    *,
+    device: int = 0,
+    stream: Any = None,
+) -> Model:
     """Load a bundle; needs no compiler and none of the compiler's packages but numpy.
 
     Args:
         path: the bundle folder.
         threads: threads to run on; the bundle's default when None.
         verify: check the files against the manifest's hashes.
+        device: which card, for a bundle that runs on one.
+        stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
 
     Raises:
         BundleError: when the bundle is missing, altered or not for this machine.
     """
     from .runtime import load as load_bundle
 
-    return load_bundle(path, threads, verify)
+    return load_bundle(path, threads, verify, device=device, stream=stream)
