@@ -13,6 +13,7 @@ using namespace metal;
 
 #define T_FN static inline
 #define T_GLOBAL device
+#define T_LOCAL thread
 #define T_HAS_F64 0
 #define T_BITS_F32(x) as_type<uint32_t>(x)
 #define T_FLOAT_U32(u) as_type<float>((uint32_t)(u))

@@ -5,5 +5,8 @@ from __future__ import annotations
 from .base import TARGETS, NoKernel, Rendered, Target, find_target, register
 from .c import CTarget
 from .cuda import CudaTarget
+from .metal import MetalTarget
 
-__all__ = ["TARGETS", "CTarget", "CudaTarget", "NoKernel", "Rendered", "Target", "find_target", "register"]
+__all__ = [
+    "TARGETS", "CTarget", "CudaTarget", "MetalTarget", "NoKernel", "Rendered", "Target", "find_target", "register",
+]  # fmt: skip
