@@ -266,6 +266,7 @@ bool release_block() {
         yes += threads[i].vote;
     }
     if ((int)waiting != living) return false;
+    if (grid->all_meet && living != count) fail("a barrier that %d of %d threads do not reach", count - living, count);
     votes = {waiting, yes};
     for (int i = 0; i < count; ++i)
         if (threads[i].state == at_block) threads[i].state = ready;

@@ -32,6 +32,7 @@ struct Grid {
     size_t dynamic_bytes;                      // of `dynamic`, likewise
     void (*thread)(void *context);             // what a thread does
     void *context;
+    bool all_meet = false;  // barriers of the block are for all its threads: none may have returned
 };
 void run(const Grid &grid);
 

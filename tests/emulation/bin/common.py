@@ -53,7 +53,7 @@ def runtime_objects(sources: list[str]) -> list[str]:
     folder.mkdir(mode=0o700, exist_ok=True)
     objects = []
     for source in sources:
-        target = folder / f"{Path(source).stem}-{state}.o"
+        target = folder / f"{source.replace('/', '-')}-{state}.o"
         if not target.exists():
             part = target.with_suffix(f".{os.getpid()}")
             run([*command, "-c", str(HERE / source), "-o", str(part)])

@@ -10,7 +10,7 @@
 #define _GLIBCXX_MATH_H 1
 #include <string.h>
 
-#include "../fibers.h"
+#include "../warp.h"
 #include "cuda_runtime_api.h"
 
 #define __global__
