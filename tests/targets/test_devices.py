@@ -1,4 +1,4 @@
-"""Whole bundles for devices against onnx's reference evaluator, through the emulators: every kind of kernel, each target.
+"""Whole bundles for devices, through the emulators: every kind of kernel, each target.
 
 The emulator runs the threads of a block, and the blocks, in the order that ``T_EMULATE_ORDER`` says; results must not
 depend on it.
@@ -6,9 +6,10 @@ depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -16,6 +17,8 @@ import torshc
 from tests.emulation.emulated import emulated_tools
 from tests.robust.test_zoo import OPTIONS, agrees, guarded_run
 from tests.robust.zoo import zoo
+
+from .networks import mobilenet_v2, squeezenet, transformer
 
 ZOO = zoo()
 TARGETS = ("cuda",)
@@ -41,3 +44,27 @@ def test_specimens(name: str, target: str, tmp_path: Path, monkeypatch: pytest.M
                 for k in range(len(specimen.shapes)):
                     feeds = specimen.feeds(k)
                     agrees(guarded_run(model, feeds), specimen, feeds)
+
+
+NETWORKS: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, tuple[int, ...]]]] = {
+    "squeezenet": (squeezenet, {"data_0": (1, 3, 224, 224)}),
+    "mobilenet_v2": (mobilenet_v2, {"x": (1, 3, 224, 224)}),
+    "transformer": (transformer, {"x": (2, 11, 64), "mask": (2, 1, 1, 11)}),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_agree_with_the_processor(name: str, tmp_path: Path) -> None:
+    make, shapes = NETWORKS[name]
+    onnx.save(make(), tmp_path / "m.onnx")
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    answers = []
+    for target in ("c", *TARGETS):
+        torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", target=target)
+        with torshc.load(tmp_path / "m.tsc") as model:
+            (answer,) = model.run(feeds).values()
+            answers.append(answer)
+    for other in answers[1:]:
+        # Sums in another order, through some fifty layers.
+        assert np.abs(other - answers[0]).max() <= 1e-4 * np.abs(answers[0]).max()
