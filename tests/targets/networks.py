@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tests.compiler.models import model, node
+from tests.compiler.models import Shape, model, node
 
 Array = np.ndarray[Any, Any]
 
@@ -96,7 +96,7 @@ def transformer(width: int = 64, heads: int = 4, layers: int = 2) -> onnx.ModelP
         y = n.add("Gelu", n.linear(n.norm(x, width), width, 4 * width))
         x = n.add("Add", f"{x} {n.linear(y, 4 * width, width)}")
     n.nodes.append(node("Identity", n.norm(x, width), "y"))
-    shapes = {"x": ["batch", "seq", width], "mask": ["batch", 1, 1, "seq"]}
+    shapes: dict[str, Shape] = {"x": ["batch", "seq", width], "mask": ["batch", 1, 1, "seq"]}
     return model(n.nodes, shapes, ["y"], n.weights)
 
 
