@@ -20,6 +20,9 @@
 #ifdef T_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#else
+#define __asan_poison_memory_region(at, bytes) ((void)(at), (void)(bytes))
+#define __asan_unpoison_memory_region(at, bytes) ((void)(at), (void)(bytes))
 #endif
 
 // t_emulate_switch(save, load): stores the stack pointer to *save, after the registers that a call must keep, and goes on
@@ -106,6 +109,9 @@ namespace t_emulate {
 Here here;
 alignas(1024) unsigned char dynamic[most_dynamic];
 
+void forbid(const void *at, size_t bytes) { __asan_poison_memory_region(at, bytes); }
+void allow(const void *at, size_t bytes) { __asan_unpoison_memory_region(at, bytes); }
+
 void fail(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -147,7 +153,8 @@ int count, living, position;
 bool skipped[most_threads / warp_threads];  // warps that do not run in this round
 Votes votes;
 Fiber scheduler, *running;
-std::vector<Fiber *> idle;
+Fiber fibers[most_threads], *idle[most_threads];
+int fibers_made, fibers_idle;
 
 struct Order {
     enum { forward, reverse, random } kind;
@@ -221,25 +228,20 @@ void fiber_main() {
             if (next == count || threads[order[next]].state != unstarted || skipped[order[next] / warp_threads]) break;
             position = next;
         }
-        idle.push_back(running);
+        idle[fibers_idle++] = running;
         switch_fiber(running, &scheduler);
     }
 }
 
 Fiber *take_fiber() {
-    static unsigned made;
-    if (!idle.empty()) {
-        Fiber *fiber = idle.back();
-        idle.pop_back();
-        return fiber;
-    }
+    if (fibers_idle) return idle[--fibers_idle];
     void *memory = mmap(nullptr, stack_bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) fail("no memory for the stack of a thread");
     mprotect(memory, page, PROT_NONE);
-    Fiber *fiber = new Fiber{};
+    Fiber *fiber = &fibers[fibers_made];
     fiber->stack = (unsigned char *)memory + page;
     // Stacks begin at different cache lines, or all threads would use the same few sets of the cache.
-    fiber->saved = first_frame(fiber->stack + stack_bytes - made++ % 16 * 256, fiber_main);
+    fiber->saved = first_frame(fiber->stack + stack_bytes - fibers_made++ % 16 * 256, fiber_main);
     return fiber;
 }
 
@@ -365,10 +367,8 @@ void run(const Grid &what) {
     here.blocks = what.blocks;
     read_rule();
     memset(skipped, 0, sizeof skipped);
-#ifdef T_ASAN
-    __asan_unpoison_memory_region(dynamic, sizeof dynamic);
-    __asan_poison_memory_region(dynamic + what.dynamic_bytes, sizeof dynamic - what.dynamic_bytes);
-#endif
+    allow(dynamic, sizeof dynamic);
+    forbid(dynamic + what.dynamic_bytes, sizeof dynamic - what.dynamic_bytes);
     const size_t blocks = (size_t)what.blocks.x * what.blocks.y * what.blocks.z;
     if (rule.kind == Order::random) {
         std::vector<unsigned> numbers(blocks);

@@ -51,6 +51,10 @@ void meet_warp(uint32_t mask, Operation operation, void *mine);
 
 uint32_t living_lanes();  // of the running thread's warp
 
+// The address sanitizer, where it is on, reports every access between the two.
+void forbid(const void *at, size_t bytes);
+void allow(const void *at, size_t bytes);
+
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));  // prints and aborts
 
 inline int lane() { return (int)(here.index % warp_threads); }

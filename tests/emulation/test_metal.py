@@ -164,6 +164,36 @@ def test_early_exit_before_a_barrier_aborts(metal: Metal) -> None:
     assert done.returncode < 0 and "a barrier that 1 of 64 threads do not reach" in done.stderr
 
 
+def test_library_inside_a_library(tmp_path: Path) -> None:
+    """As the product embeds it: -sectcreate at the link, loaded by the host from its own bytes."""
+    for value in (3, 4):
+        kernel = f"#include <metal_stdlib>\nkernel void k(device float *x [[buffer(0)]]) {{ *x = {value}; }}\n"
+        (tmp_path / "k.metal").write_text(kernel)
+        host = (
+            '#include "library.h"\n',
+            '__attribute__((visibility("default"))) float run(void) {\n',
+            "    void *library = t_emulate_open_metallib();\n",
+            '    t_emulate_find_kernel *find = (t_emulate_find_kernel *)dlsym(library, "t_emulate_find");\n',
+            '    void *dispatch = dlsym(library, "t_emulate_dispatch");\n',
+            "    float x = 0; void *buffers[] = {&x}; const uint32_t one[3] = {1, 1, 1};\n",
+            '    ((t_emulate_dispatch_kernel *)dispatch)(find("k"), buffers, NULL, one, one);\n',
+            "    return x;\n}\n",
+        )
+        (tmp_path / "host.c").write_text("".join(host))
+        link = ["-dynamiclib", "-install_name", "@rpath/libmodel.so", "-framework", "Metal"]
+        link += ["-Wl,-sectcreate,__TEXT,__metallib,default.metallib"]
+        for command in (
+            ["metal", "-c", "k.metal", "-o", "k.air"],
+            ["metallib", "k.air", "-o", "default.metallib"],
+            ["clang", "-std=gnu11", "-O2", "-fvisibility=hidden", "-c", "host.c", "-o", "host.o"],
+            ["clang++", *link, "host.o", "-o", f"model{value}.so"],
+        ):
+            subprocess.run([*XCRUN, *command], check=True, cwd=tmp_path)
+        library = ctypes.CDLL(str(tmp_path / f"model{value}.so"))
+        library.run.restype = ctypes.c_float
+        assert library.run() == library.run() == value
+
+
 @pytest.mark.parametrize(
     "body,message",
     [

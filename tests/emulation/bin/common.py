@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -63,12 +64,10 @@ def runtime_objects(sources: list[str]) -> list[str]:
 
 
 def expand_responses(arguments: list[str]) -> list[str]:
-    """Arguments with @file replaced by the words of the file."""
-    import shlex
-
+    """Arguments with @file replaced by the words of the file, where there is one."""
     expanded: list[str] = []
     for argument in arguments:
-        expanded += (
-            expand_responses(shlex.split(Path(argument[1:]).read_text())) if argument.startswith("@") else [argument]
-        )
+        file = Path(argument[1:])
+        is_file = argument.startswith("@") and file.is_file()
+        expanded += expand_responses(shlex.split(file.read_text())) if is_file else [argument]
     return expanded

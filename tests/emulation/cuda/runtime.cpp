@@ -78,6 +78,7 @@ cudaError_t allocate(void **pointer, size_t bytes, cudaMemoryType type) {
     if (posix_memalign(&at, 256, bytes + guard_bytes)) return cudaErrorMemoryAllocation;
     memset(at, 0xff, bytes);
     memset((unsigned char *)at + bytes, guard_byte, guard_bytes);
+    forbid((unsigned char *)at + bytes, guard_bytes);
     memory[(unsigned char *)at] = {bytes, type, current_device};
     if (device) memory_used += bytes;
     *pointer = at;
@@ -90,6 +91,7 @@ cudaError_t release(void *pointer, bool device) {
     if (it == memory.end() || (it->second.type == cudaMemoryTypeDevice) != device) return cudaErrorInvalidValue;
     drain_all();
     const unsigned char *guard = it->first + it->second.bytes;
+    allow(guard, guard_bytes);
     for (size_t i = 0; i < guard_bytes; ++i)
         if (guard[i] != guard_byte) fail("written %zu bytes behind the end of memory of %zu bytes", i, it->second.bytes);
     if (device) memory_used -= it->second.bytes;
