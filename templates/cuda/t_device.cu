@@ -109,45 +109,49 @@ static int find_card(int32_t ordinal)
     return TORSHC_OK;
 }
 
-#define TEXT_OF(...) #__VA_ARGS__
-#define TEXT(...) TEXT_OF(__VA_ARGS__)
+// What the library was compiled for, as "sm_80 sm_90 "; the compiler says 800,900.
+static void list_archs(char *text, size_t room)
+{
 #ifdef __CUDA_ARCH_LIST__
-#define ARCHS TEXT(__CUDA_ARCH_LIST__)
+    static const int archs[] = {__CUDA_ARCH_LIST__};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs && at + 12 < room; i++)
+        at += (size_t)snprintf(text + at, room - at, "sm_%d ", archs[i] / 10);
 #else
-#define ARCHS "unknown architectures"
+    snprintf(text, room, "others ");
 #endif
+}
 
-// Whether the card can run the library's code, asked of a kernel that was compiled like all others.
+// Whether the card can run the library's code, tried with a kernel that was compiled like all others.
 static int check_code(t_device *d)
 {
-    cudaFuncAttributes attributes;
     int major = 0, minor = 0;
-    cudaError_t error = cudaFree(nullptr);  // starts the card, which may fail for other reasons
-    if (error != cudaSuccess)
-        return fail_call(d, error, "opening the device");
-    error = cudaFuncGetAttributes(&attributes, (const void *)t_probe);
+    char archs[96];
+    t_probe<<<1, 1, 0, d->stream>>>();
+    const cudaError_t error = cudaGetLastError();
     if (error == cudaSuccess)
         return TORSHC_OK;
-    (void)cudaGetLastError();
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->ordinal);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d->ordinal);
-    return t_fail(TORSHC_E_ARCH, "device %d is sm_%d%d; the library has code for %s (%s)", d->ordinal, major, minor, ARCHS,
+    list_archs(archs, sizeof archs);
+    return t_fail(TORSHC_E_ARCH, "device %d is sm_%d%d; the library has code for %s(%s)", d->ordinal, major, minor, archs,
                   cudaGetErrorName(error));
 }
 
 static int fill_device(t_device *d, void *stream)
 {
-    cudaError_t error = cudaSuccess;
-    const int status = check_code(d);
-    if (status)
-        return status;
-    d->stream = (cudaStream_t)stream;
+    cudaError_t error = cudaFree(nullptr);  // starts the card
+    if (error != cudaSuccess)
+        return fail_call(d, error, "opening the device");
     d->own_stream = !stream;
+    d->stream = (cudaStream_t)stream;
     // Not a non-blocking stream: it has to wait for what callers put into the default one.
     if (d->own_stream && (error = cudaStreamCreate(&d->stream)) != cudaSuccess) {
         d->stream = nullptr;
         return fail_call(d, error, "making a stream");
     }
+    if (int status = check_code(d))
+        return status;
     for (int i = 0; i < SLOTS && error == cudaSuccess; i++) {
         error = cudaHostAlloc((void **)&d->slots[i].pinned, SLOT_BYTES, cudaHostAllocDefault);
         if (error == cudaSuccess)

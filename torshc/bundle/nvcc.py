@@ -29,6 +29,7 @@ REMEDY = (
 )
 # Without a card to ask: Ampere and Hopper, and PTX that newer cards compile for themselves.
 DEFAULT_ARCHS = ("sm_80", "sm_90a", "compute_80")
+USUAL_PLACE = "/usr/local/cuda/bin"
 _ARCH = re.compile(r"(sm|compute)_\d{2,3}[af]?\Z")
 # Both add to every command line behind our back.
 _ENV = (("NVCC_PREPEND_FLAGS", ""), ("NVCC_APPEND_FLAGS", ""))
@@ -130,12 +131,17 @@ class Nvcc(Tool):
         """
         if sanitize:
             raise ConfigError("sanitizers are not for CUDA libraries", "use compute-sanitizer on the program instead")
-        linker = [flag.removeprefix("-Wl,") for flag in LINK_FLAGS if flag.startswith("-Wl,")]
-        flags = ["-shared", "-cudart", "static", "--no-device-link"]
-        flags += _to_host(["-static-libstdc++", "-static-libgcc"])
-        for option in (*linker, "-z,defs", "--exclude-libs,ALL"):
-            flags += ["-Xlinker", option]
-        self.run([*flags, "-o", target, *objects], cwd, timeout, f"linking {target}")
+        self.run([*link_flags(), "-o", target, *objects], cwd, timeout, f"linking {target}")
+
+
+def link_flags() -> tuple[str, ...]:
+    """Flags of the link, for nvcc and, through it, for the linker."""
+    linker = [flag.removeprefix("-Wl,") for flag in LINK_FLAGS if flag.startswith("-Wl,")]
+    flags = ["-shared", "-cudart", "static", "--no-device-link"]
+    flags += _to_host(["-static-libstdc++", "-static-libgcc"])
+    for option in (*linker, "-z,defs", "--exclude-libs,ALL"):
+        flags += ["-Xlinker", option]
+    return tuple(flags)
 
 
 def _to_host(flags: Sequence[str]) -> tuple[str, ...]:
@@ -164,7 +170,7 @@ def _find(named: str, path: str, homes: tuple[str, ...]) -> Nvcc:
         if not program:
             raise ToolchainError(f"TORSHC_NVCC={named!r}: no such program", REMEDY)
         return _identify(program)
-    folders = [path, *(f"{home}/bin" for home in homes), "/usr/local/cuda/bin"]
+    folders = [path, *(f"{home}/bin" for home in homes), USUAL_PLACE]
     for folder in folders:
         if program := shutil.which("nvcc", path=folder):
             return _identify(program)

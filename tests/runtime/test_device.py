@@ -1,0 +1,425 @@
+"""Models on a device from Python: through the emulator, and on a card where there is one."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bundle import tiny, tiny_cuda
+from emulation.emulated import emulated_tools
+
+from torshc.bundle.nvcc import find_cards, find_nvcc
+from torshc.errors import BundleError, RunError, ToolchainError
+from torshc.runtime import DeviceArray, Model, dlpack, load
+from torshc.runtime.native import Tensor
+
+Z = 'z"*/\n{{ }}'
+Write = Callable[..., Path]
+
+
+def has_card() -> bool:
+    try:
+        find_nvcc()
+    except ToolchainError:
+        return False
+    return bool(find_cards())
+
+
+@pytest.fixture(scope="module", params=["emulated", "card"])
+def write(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
+    """Writes a bundle; each kind once."""
+    folder, made = tmp_path_factory.mktemp("cuda"), dict[str, Path]()
+    if request.param == "card" and not has_card():
+        pytest.skip("no nvcc or no card")
+
+    def once(batch: int | None = None, **options: Any) -> Path:
+        key = f"{batch} {options}"
+        if key not in made:
+            made[key] = tiny_cuda.write(folder / f"{len(made)}.tsc", batch, **options)
+        return made[key]
+
+    if request.param == "card":
+        yield once
+        return
+    with emulated_tools():
+        yield once
+
+
+@pytest.fixture
+def emulated(write: Write, request: pytest.FixtureRequest) -> Write:
+    if "card" in request.node.name:
+        pytest.skip("only the emulator fails on demand")
+    return write
+
+
+def rows(n: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(seed).standard_normal((n, 16)).astype(np.float32)
+
+
+def same(found: dict[str, Any], x: np.ndarray[Any, Any]) -> bool:
+    want = tiny.expected(x)
+    got = {k: v.numpy() if isinstance(v, DeviceArray) else v for k, v in found.items()}
+    return list(got) == list(want) and all(np.array_equal(got[k], want[k]) for k in want)
+
+
+def to_device(model: Model, x: np.ndarray[Any, Any]) -> DeviceArray:
+    """A copy of an array on the model's device."""
+    assert model._opened is not None
+    code = {"f": 2, "i": 0}[x.dtype.kind]
+    array = DeviceArray(model._opened, x.shape, x.dtype, (code, x.dtype.itemsize * 8))
+    if x.nbytes:
+        library, handle = model._opened.library, model._opened.handle
+        assert library.torshc_copy(handle, array._data, np.ascontiguousarray(x).ctypes.data, x.nbytes) == 0
+    return array
+
+
+class Foreign:
+    """A tensor of another library: a part of a device array, seen through DLPack."""
+
+    def __init__(
+        self,
+        array: DeviceArray,
+        skip: int = 0,
+        versioned: bool = False,
+        place: tuple[int, int] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self.array, self.skip, self.versioned, self.read_only = array, skip, versioned, read_only
+        self.place = place or array.__dlpack_device__()
+        self.streams: list[Any] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.place
+
+    def __dlpack__(self, *, stream: Any = None, **more: Any) -> Any:
+        self.streams.append(stream)
+        if "max_version" in more and not self.versioned:
+            raise TypeError("unexpected keyword argument 'max_version'")
+        shape = (self.array.shape[0] - self.skip, *self.array.shape[1:])
+        step = self.array.nbytes // self.array.shape[0]
+        if not self.versioned:
+            return dlpack.export(self, self.array._data + self.skip * step, self.place, self.array.code, shape)
+        return versioned_capsule(self, self.array._data, self.skip * step, shape, self.read_only)
+
+
+def versioned_capsule(owner: Foreign, data: int, offset: int, shape: tuple[int, ...], read_only: bool) -> Any:
+    """A capsule "dltensor_versioned", as newer libraries give."""
+    import ctypes
+
+    dims = (ctypes.c_int64 * len(shape))(*shape)
+    managed = dlpack._Versioned(major=1, minor=1, flags=int(read_only))
+    tensor: Tensor = managed.tensor
+    tensor.data, tensor.byte_offset, tensor.ndim = data, offset, len(shape)
+    tensor.device.type, tensor.device.id = owner.place
+    tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = *owner.array.code, 1
+    tensor.shape = ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64))
+    owner.kept = (managed, dims)  # type: ignore[attr-defined]
+    return dlpack._new(ctypes.addressof(managed), b"dltensor_versioned", None)
+
+
+@pytest.mark.parametrize("options", [{}, {"profile": True}, {"fallback": True}, {"embed": True}], ids=str)
+def test_host_arrays(write: Write, options: dict[str, Any]) -> None:
+    with load(write(**options)) as model:
+        assert model.device == "cuda:0"
+        for n in (4, 0, 1, 2, 7, 100, 3, 3, 3, 100, 100):
+            assert same(model.run({"x": rows(n, n)}), rows(n, n)), n
+
+
+def test_static(write: Write) -> None:
+    with load(write(4)) as model:
+        for seed in range(5):
+            assert same(model.run({"x": rows(4, seed)}), rows(4, seed))
+        with pytest.raises(RunError, match="shape"):
+            model.run({"x": rows(3)})
+
+
+def test_arrays_larger_than_the_staging_memory(write: Write) -> None:
+    n = (9 << 20) // 64 + 3  # more pieces than there are places for
+    with load(write()) as model:
+        for _ in range(3):
+            assert same(model.run({"x": rows(n)}), rows(n))
+
+
+def test_device_arrays_in_and_out(write: Write) -> None:
+    with load(write()) as model:
+        for n in (5, 1, 5, 0, 33):
+            x = to_device(model, rows(n, n))
+            for _ in range(4):  # recorded at the second, replayed from the third
+                found = model.run({"x": x})
+                assert all(isinstance(v, DeviceArray) and v.shape == (n, 16) for v in found.values())
+                assert same(found, rows(n, n))
+        assert repr(found["y"]) == "<float32 array [33, 16] on cuda:0>" and found["y"].dtype == np.float32
+
+
+def test_more_addresses_than_recorded_runs_are_kept(write: Write) -> None:
+    with load(write()) as model:
+        inputs = [to_device(model, rows(6, k)) for k in range(12)]
+        for _ in range(3):
+            for k, x in enumerate(inputs):
+                assert same(model.run({"x": x}), rows(6, k))
+
+
+def test_outputs_where_they_are_wanted(write: Write) -> None:
+    with load(write()) as model:
+        x, y = rows(3), to_device(model, np.zeros((3, 16), np.float32))
+        found = model.run({"x": x}, out={"y": y})
+        assert found["y"] is y and isinstance(found[Z], np.ndarray) and same(found, x)
+        z = np.zeros((3, 16), np.float32)
+        found = model.run({"x": to_device(model, x)}, out={Z: z})
+        assert found[Z] is z and isinstance(found["y"], DeviceArray) and same(found, x)
+        for wrong in (to_device(model, x[:2]), to_device(model, x.astype(np.float64)), to_device(model, x[0])):
+            with pytest.raises(RunError, match="out\\['y'\\]"):
+                model.run({"x": x}, out={"y": wrong})
+        with pytest.raises(RunError, match="overlaps"):
+            model.run({"x": y}, out={"y": y})
+
+
+@pytest.mark.parametrize("versioned", [False, True], ids=["unversioned", "versioned"])
+def test_tensors_of_other_libraries(write: Write, versioned: bool) -> None:
+    with load(write()) as model:
+        whole = rows(9)
+        array = to_device(model, whole)
+        for skip in (0, 1, 4):
+            foreign = Foreign(array, skip, versioned)
+            for _ in range(3):
+                assert same(model.run({"x": foreign}), whole[skip:])
+            assert set(foreign.streams) == {1}  # ordered with the default stream
+        out = Foreign(to_device(model, np.zeros((9, 16), np.float32)), 0, versioned)
+        assert model.run({"x": array}, out={"y": out})["y"] is out
+        assert np.array_equal(out.array.numpy(), tiny.expected(whole)["y"])
+    if versioned:
+        with load(write()) as model, pytest.raises(RunError, match="read-only"):
+            model.run({"x": whole}, out={"y": Foreign(to_device(model, whole), 0, True, read_only=True)})
+
+
+def test_memory_that_is_not_aligned(write: Write) -> None:
+    """Kernels load four floats at a time; a tensor that begins in between is copied."""
+    with load(write()) as model:
+        raw = to_device(model, np.zeros(16 * 4 + 1, np.float32))
+        x = rows(4)
+        assert model._opened is not None
+        model._opened.library.torshc_copy(model._opened.handle, raw._data + 4, x.ctypes.data, x.nbytes)
+
+        class Odd(Foreign):
+            def __dlpack__(self, *, stream: Any = None, **more: Any) -> Any:
+                return dlpack.export(self, self.array._data + 4, self.place, self.array.code, (4, 16))
+
+        for _ in range(3):
+            assert same(model.run({"x": Odd(raw)}), x)
+        model.run({"x": x}, out={"y": Odd(raw)})
+        assert np.array_equal(raw.numpy()[1:].reshape(4, 16), tiny.expected(x)["y"])
+
+
+def test_exported_memory_lives_as_long_as_its_user(write: Write) -> None:
+    model = load(write())
+    x = rows(3)
+    y = model.run({"x": to_device(model, x)})["y"]
+    held = dlpack.View(y, "y", 1)
+    assert held.shape == (3, 16) and held.code == (2, 32) and held.device == (2, 0)
+    before = len(dlpack._exported)
+    copy = y.numpy()
+    model.close()
+    del y, model
+    gc.collect()
+    assert np.array_equal(copy, tiny.expected(x)["y"]) and len(dlpack._exported) == before
+    del held
+    gc.collect()
+    assert len(dlpack._exported) == before - 1
+
+
+def test_a_stream_of_the_caller(write: Write) -> None:
+    with load(write(), stream=0) as model:  # torch's number for the default stream
+        for n in (4, 4, 4):
+            assert same(model.run({"x": rows(n)}), rows(n))
+            assert same(model.run({"x": to_device(model, rows(n))}), rows(n))
+    with pytest.raises(RunError, match="no stream"):
+        load(write(), stream="default")
+
+
+def test_stats(write: Write) -> None:
+    with load(write(profile=True)) as model:
+        x = to_device(model, rows(5))
+        for _ in range(3):
+            model.run({"x": x})
+        model(rows(0))  # no blocks: no launch
+        stats = model.stats()
+        assert stats.runs == 4 and [(s.kernel, s.calls) for s in stats.steps] == [("k0", 3), ("k1", 3)]
+        assert all(s.seconds > 0 for s in stats.steps)
+
+
+def test_tensors_in_the_wrong_place(write: Write) -> None:
+    with load(write()) as model:
+        x = to_device(model, rows(2))
+        for place, name in [((2, 1), "cuda:1"), ((8, 0), "metal:0"), ((10, 0), "rocm:0")]:
+            with pytest.raises(RunError, match=f"input 'x' is on {name}; the model is on cuda:0"):
+                model.run({"x": Foreign(x, place=place)})
+        assert model._opened is not None
+        here = rows(2)
+
+        class Liar(Foreign):
+            def __dlpack__(self, *, stream: Any = None, **more: Any) -> Any:
+                return dlpack.export(here, here.ctypes.data, (2, 0), (2, 32), (2, 16))
+
+        with pytest.raises(RunError, match="its data is not"):
+            model.run({"x": Liar(x)})
+        with pytest.raises(RunError, match="type float64; expected float32"):
+            model.run({"x": to_device(model, rows(2).astype(np.float64))})
+        assert same(model.run({"x": x}), rows(2))
+
+
+def test_device_tensors_for_a_model_on_the_processor(write: Write, tmp_path: Path) -> None:
+    with load(write()) as model, load(tiny.write(tmp_path / "c.tsc")) as other:
+        with pytest.raises(RunError, match="input 'x' is on cuda:0; the model is on cpu"):
+            other.run({"x": to_device(model, rows(2))})
+        assert other.device == "cpu"
+    wrong: list[dict[str, Any]] = [{"device": 1}, {"stream": 5}]
+    for options in wrong:
+        with pytest.raises(RunError, match="processor"):
+            load(tmp_path / "c.tsc", **options)
+
+
+def test_a_device_that_there_is_not(write: Write) -> None:
+    with pytest.raises(RunError, match="no device 77; devices 0 to"):
+        load(write(), device=77)
+    with pytest.raises(RunError, match="no device -1"):
+        load(write(), device=-1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "says"),
+    [
+        ("DEVICES", "0", "no CUDA-capable device.*driver of the card"),
+        ("DEVICES", "-1", "driver version is insufficient.*driver of the card"),
+        ("ARCH", "70", "device 0 is sm_70; the library has code for (sm_80|others) .*--arch"),
+        ("MEMORY", "60", "no memory for the weights: asked 64 bytes, free 60 of 60.*give memory"),
+    ],
+)
+def test_what_cannot_be_opened(
+    emulated: Write, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, says: str
+) -> None:
+    bundle = emulated()
+    monkeypatch.setenv(f"T_EMULATE_{setting}", value)
+    with pytest.raises(BundleError) as caught:
+        load(bundle)
+    assert re.search(says, str(caught.value), re.DOTALL), caught.value
+    monkeypatch.delenv(f"T_EMULATE_{setting}")
+    load(bundle).close()
+
+
+def test_out_of_memory_leaves_the_model_usable(emulated: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T_EMULATE_MEMORY", "100000")
+    with load(emulated()) as model:
+        for n in (10, 10000, 10, 300, 10000, 300):
+            if n < 10000:
+                assert same(model.run({"x": rows(n)}), rows(n))
+                continue
+            with pytest.raises(RunError, match=r"asked 640064 bytes, free [0-9]+ of 100000") as caught:
+                model.run({"x": rows(n)})
+            assert "smaller shapes" in caught.value.remedy
+        with pytest.raises(RunError, match="no memory for the caller"):
+            to_device(model, rows(5000))
+        assert same(model.run({"x": rows(3)}), rows(3))
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_kernel_that_cannot_be_launched(write: Write, fallback: bool) -> None:
+    with load(write(block=2048, fallback=fallback)) as model:
+        for _ in range(3):
+            y = np.full((2, 16), 7, np.float32)
+            with pytest.raises(RunError, match=r"step 1 \(k1\).*[Cc]onfiguration.*nodes 'node 1'"):
+                model.run({"x": rows(2)}, out={"y": y})
+            assert (y == 7).all()
+
+
+def test_out_of_reach_of_fork(write: Write) -> None:
+    model = load(write())
+    model(rows(1))
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            model(rows(1))
+        except RunError as error:
+            status = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert same(model.run({"x": rows(2)}), rows(2))
+    model.close()
+
+
+def test_arrays_at_the_end_of_the_process(write: Write) -> None:
+    code = (
+        "import sys, numpy as np; from torshc.runtime import load\n"
+        "m = load(sys.argv[1], verify=False); y, z = m(np.zeros((3, 16), np.float32))\n"
+        "from torshc.runtime import DeviceArray, dlpack\n"
+        "a = DeviceArray(m._opened, (3, 16), np.dtype('f4'), (2, 32)); b = dlpack.View(a, 'a', 1); m.run({'x': a})\n"
+        "print('done')"
+    )
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(write())],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+# A kernel that reads far outside its memory, in a process of its own, as the card's context does not live on.
+LOST = """
+import sys, numpy as np
+from torshc.errors import TorshcError
+from torshc.runtime import load
+m = load(sys.argv[1], verify=False)
+for _ in range(2):
+    try:
+        m(np.zeros((2, 16), np.float32))
+    except TorshcError as error:
+        print(error)
+"""
+
+
+def test_a_kernel_that_fails(write: Write, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "card" not in request.node.name:
+        pytest.skip("the emulator cannot survive it")
+    monkeypatch.setattr(tiny_cuda, "ADD", tiny_cuda.ADD.replace("float4 a = t[i];", "float4 a = t[i + (1ll << 40)];"))
+    bundle = write(extra_flags=("-DLOST",))
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    for blocking in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", LOST, str(bundle)],
+            capture_output=True,
+            text=True,
+            env={**env, "CUDA_LAUNCH_BLOCKING": blocking},
+        )
+        assert done.stdout.count("IllegalAddress") == 2 and "start the process anew" in done.stdout, done
+        assert ("step 1 (k1)" in done.stdout) == (blocking == "1"), done
+
+
+def test_torch(write: Write, request: pytest.FixtureRequest) -> None:
+    torch = pytest.importorskip("torch")
+    if "card" not in request.node.name or not torch.cuda.is_available():
+        pytest.skip("no card, or a torch without CUDA")
+    x = torch.randn(7, 16, device="cuda")
+    want = tiny.expected(x.cpu().numpy())
+    stream = torch.cuda.Stream()
+    for given in (None, stream):
+        with load(write(), stream=given) as model, torch.cuda.stream(given):
+            for _ in range(4):
+                y = torch.empty_like(x)
+                found = model.run({"x": x}, out={"y": y})
+                assert torch.equal(y.cpu(), torch.from_numpy(want["y"]))
+                assert torch.equal(torch.from_dlpack(found[Z]).cpu(), torch.from_numpy(want[Z]))
+            assert same(model.run({"x": x}), x.cpu().numpy())
+            with pytest.raises(RunError, match="contiguous"):
+                model.run({"x": torch.randn(16, 16, device="cuda").t()[:7]})
+            assert torch.cuda.current_device() == 0
