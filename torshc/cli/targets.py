@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
-from ..errors import ToolchainError
 from . import flags
 from .console import echo_json
-
-if TYPE_CHECKING:
-    from ..bundle.toolchain import Compiler
 
 
 @click.command()
@@ -21,37 +13,29 @@ if TYPE_CHECKING:
 @click.option("--cc", default="", help="C compiler to ask about, besides those that are found.")
 @flags.JSON
 def targets(mcpu: str, cc: str, as_json: bool) -> None:
-    """List targets, compilers and instruction set."""
+    """List targets with the tools and devices that are here, and how to get what is missing."""
     import dataclasses
 
     from ..bundle.isa import resolve
-    from ..bundle.toolchain import REMEDY
+    from ..bundle.survey import survey
     from ..explain import printable
+    from ..explain.columns import WIDTH, broken
+    from ..targets import TARGETS
 
-    found = _compilers(cc)
     isa = resolve(mcpu)
+    found = {name: survey(target.toolchain, cc) for name, target in TARGETS.items()}
     if as_json:
-        shown = [{"name": c.name, "kind": c.kind, "command": list(c.command), "version": c.version} for c in found]
-        echo_json({"targets": [{"name": "c", "isa": dataclasses.asdict(isa), "compilers": shown}]})
+        shown = [{"name": n, "title": TARGETS[n].title, **dataclasses.asdict(s)} for n, s in found.items()]
+        echo_json({"isa": dataclasses.asdict(isa), "targets": shown})
         return
     vectors = f"vectors of {isa.lanes} f32" if isa.lanes > 1 else "no vectors"
     extras = "".join(f" +{extra}" for extra in isa.extras)
-    click.echo(f"c  {isa.arch} {isa.mcpu}{extras}, {vectors}")
-    for k, c in enumerate(found):
-        click.echo(f"   {'*' if k == 0 else ' '} {c.name:10} {printable(c.version)}")
-    click.echo("   * is what compile uses" if found else f"   no C compiler: {REMEDY}")
-
-
-def _compilers(cc: str) -> list[Compiler]:
-    """All compilers that answer, the one that compile would take first, each program once."""
-    from ..bundle.toolchain import CLANGS, GCCS, find_compiler
-
-    names = [n for n in (*CLANGS, "clang", *GCCS, "gcc", "cc") if shutil.which(n)]
-    found: list[Compiler] = []
-    for name in (cc, *names, "zig"):
-        try:
-            found.append(find_compiler(name or None))
-        except ToolchainError:
-            if name and name == cc:
-                raise
-    return list({Path(c.path).resolve(): c for c in reversed(found)}.values())[::-1]
+    for name, s in found.items():
+        here = f": {isa.arch} {isa.mcpu}{extras}, {vectors}" if name == "c" else ""
+        click.echo(f"{name:6} {TARGETS[name].title}{here}")
+        for k, tool in enumerate(s.tools):
+            version = broken(printable(tool.version), WIDTH - 18)
+            click.echo(f"     {'*' if k == 0 else ' '} {tool.name:10} " + ("\n" + " " * 18).join(version))
+        for line in (*s.devices, *s.missing):
+            click.echo("\n".join(" " * 7 + part for part in broken(printable(line), WIDTH - 7)))
+    click.echo("* is what compile uses")
