@@ -257,7 +257,7 @@ def compile_model(
         headers = {**kernel_headers(compilation), **host_headers}
         embedded = options.embed_weights and weights.bytes > 0
         if tools is None:
-            bundle.add_sources({**commented, **headers, **build_script(target.toolchain)})
+            bundle.add_sources({**commented, **headers, **build_script(target.toolchain, compilation.isa, options)})
             library = ""
         else:
             flags = tools.flags(compilation.isa)

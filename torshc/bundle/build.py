@@ -205,7 +205,16 @@ def link_library(
     return workdir / LIBRARY
 
 
-_INCBIN = """\
+# For ELF and for Apple's format.
+WEIGHTS_SOURCE = """\
+#ifdef __APPLE__
+.section __TEXT,__const
+.p2align 6
+.globl _t_weights
+.private_extern _t_weights
+_t_weights:
+.incbin "t_weights.bin"
+#else
 .section .rodata.t_weights, "a", %progbits
 .balign 64
 .globl t_weights
@@ -215,6 +224,7 @@ t_weights:
 .incbin "t_weights.bin"
 .size t_weights, . - t_weights
 .section .note.GNU-stack, "", %progbits
+#endif
 """
 
 
@@ -226,7 +236,7 @@ def _embed(compiler: Compiler, weights: Path, workdir: Path) -> str:
         (workdir / "obj").mkdir(exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(weights.absolute())
-        (workdir / "src" / "t_weights.S").write_text(_INCBIN)
+        (workdir / "src" / "t_weights.S").write_text(WEIGHTS_SOURCE)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
     compiler.compile("src/t_weights.S", "obj/t_weights.o", ["-Isrc", "-Wa,-Isrc"], workdir)
