@@ -209,7 +209,7 @@ void switch_fiber(Fiber *from, Fiber *to) {
 void place(int thread) {
     const unsigned index = (unsigned)thread, x = here.threads.x, y = here.threads.y;
     here.index = index;
-    here.thread = {index % x, index / x % y, index / x / y};
+    here.thread = index < x ? uint3{index, 0, 0} : uint3{index % x, index / x % y, index / x / y};
 }
 
 // A fiber runs threads until one has to wait or those that follow have started already.
@@ -241,7 +241,7 @@ Fiber *take_fiber() {
     Fiber *fiber = &fibers[fibers_made];
     fiber->stack = (unsigned char *)memory + page;
     // Stacks begin at different cache lines, or all threads would use the same few sets of the cache.
-    fiber->saved = first_frame(fiber->stack + stack_bytes - fibers_made++ % 16 * 256, fiber_main);
+    fiber->saved = first_frame(fiber->stack + stack_bytes - fibers_made++ % 256 * 320, fiber_main);
     return fiber;
 }
 
