@@ -25,7 +25,7 @@ API int run_row_sums(const float *x, float *sums, int rows, int n) {
 
 // ---- transposition of 32 x 32 tiles; without the barrier it is a race ----
 
-template <bool barrier> __global__ void transpose(const float *x, float *y, int rows, int columns) {
+__global__ void transpose(const float *x, float *y, int rows, int columns, int barrier) {
     __shared__ float tile[32][33];
     const int row = blockIdx.y * 32 + threadIdx.y, column = blockIdx.x * 32 + threadIdx.x;
     if (row < rows && column < columns) tile[threadIdx.y][threadIdx.x] = x[row * columns + column];
@@ -35,8 +35,7 @@ template <bool barrier> __global__ void transpose(const float *x, float *y, int 
 }
 API int run_transpose(const float *x, float *y, int rows, int columns, int barrier) {
     const dim3 grid((columns + 31) / 32, (rows + 31) / 32), block(32, 32);
-    if (barrier) transpose<true><<<grid, block>>>(x, y, rows, columns);
-    else transpose<false><<<grid, block>>>(x, y, rows, columns);
+    transpose<<<grid, block>>>(x, y, rows, columns, barrier);
     return cudaGetLastError();
 }
 

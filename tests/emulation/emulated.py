@@ -13,14 +13,16 @@ HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
 
 
-def missing() -> str | None:
-    """Why the emulator cannot work here, or None."""
+def missing(metal: bool = False) -> str | None:
+    """Why the emulator, or that of Metal, cannot work here, or None."""
     if not sys.platform.startswith("linux"):
         return "the emulator is for Linux"
     names = ["clang++", *(f"clang++-{version}" for version in range(22, 13, -1)), "g++"]
-    if not any(shutil.which(name) for name in names):
+    told = os.environ.get("T_EMULATE_CXX")
+    compiler = told or next((name for name in names if shutil.which(name)), None)
+    if not compiler:
         return "the emulator needs clang++ or g++"
-    return None
+    return "the emulator of Metal needs clang++" if metal and "clang" not in compiler else None
 
 
 @contextmanager
