@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,10 +40,13 @@ from .tiles import ceil_div
 KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
 WIDE = 32  # so many points of the batch keep every thread busy, and tasks may take more rows each
 
+Operand = Callable[[Value, Index, str, Buffers], Strided]
+"""Makes an operand of its value, the index over the batch, and its name, adding what it reads to an argument list."""
+
 
 @dataclass(frozen=True)
-class AttentionKernel(HeavyKernel):
-    """Online softmax over blocks of keys, for a block of queries a task.
+class AttentionBase(HeavyKernel):
+    """What kernels of attention on every target have in common.
 
     Attributes:
         batch: axes of the leading dimensions, outermost first.
@@ -52,13 +55,9 @@ class AttentionKernel(HeavyKernel):
         depth, width: columns of queries and keys, columns of values.
         mask: what is added to a score, or None.
         scale, safe, causal: as of the operator.
-        tile: rows and vectors of a register tile.
-        panel: queries in a panel, as many as a tile has columns.
-        rows, keys: queries a task, keys a block.
     """
 
     kind: ClassVar[str] = "attention"
-    template: ClassVar[str] = "attention.c.j2"
 
     batch: tuple[Expr, ...]
     row: Expr
@@ -73,6 +72,30 @@ class AttentionKernel(HeavyKernel):
     scale: Expr
     safe: bool
     causal: bool
+
+    @property
+    def points(self) -> Expr:
+        """Number of points of the batch."""
+        return product([a.args[0] for a in self.batch])
+
+    @property
+    def mask_of_row(self) -> bool:
+        """Whether each query has a mask of its own."""
+        return self.mask is not None and contains(self.mask, self.row)
+
+
+@dataclass(frozen=True)
+class AttentionKernel(AttentionBase):
+    """Online softmax over blocks of keys, for a block of queries a task.
+
+    Attributes:
+        tile: rows and vectors of a register tile.
+        panel: queries in a panel, as many as a tile has columns.
+        rows, keys: queries a task, keys a block.
+    """
+
+    template: ClassVar[str] = "attention.c.j2"
+
     tile: tuple[int, int]
     panel: int
     rows: int
@@ -82,11 +105,6 @@ class AttentionKernel(HeavyKernel):
     def wide(self) -> int:
         """Columns of the values, rounded up to whole panels."""
         return _round_up(self.width, self.panel)
-
-    @property
-    def mask_of_row(self) -> bool:
-        """Whether each query has a mask of its own."""
-        return self.mask is not None and contains(self.mask, self.row)
 
     @property
     def mask_buffers(self) -> list[int]:
@@ -133,51 +151,60 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
         UnsupportedError: for elements that are summed in another type than f32, or a depth or width known only at run
             time.
     """
-    node = group.anchor
-    assert node is not None and isinstance(node.op, Attention)
     if any(is_empty(v) for v in group.outputs):
         return []
+    before: list[Kernel] = []
+
+    def operand(value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
+        if value.dtype is F32:
+            return walked_operand(group, value, batch, name, buffers)
+        return _widened(group, value, batch, name, buffers, before)
+
+    base = attention_base(group, storage, operand)
+    tile = (6, 4) if machine.lanes >= 16 else (6, 2)
+    panel = tile[1] * machine.lanes
+    rows = _block(base.points, base.row.args[0], panel)
+    fields = vars(base) | {"tasks": base.points * ceil_div(base.row.args[0], rows)}
+    return [*before, AttentionKernel(**fields, tile=tile, panel=panel, rows=rows, keys=KEYS)]
+
+
+def attention_base(group: Group, storage: Mapping[Value, Storage], operand: Operand) -> AttentionBase:
+    """The attention of a group, a task for each point of the batch; `operand` says how q, k and v are read.
+
+    Raises:
+        UnsupportedError: as of :func:`lower_attention`.
+    """
+    node = group.anchor
+    assert node is not None and isinstance(node.op, Attention)
     depth, width = _sizes(node)
     buffers = Buffers(storage)
     *leading, rows, columns = node.output.shape
     batch, axes = make_axes(tuple(leading), None, "i")
     row, key, column = axis("row", rows), axis("key", node.operands[1].shape[-2]), axis("col", columns)
-    before: list[Kernel] = []
-    q, k, v = (_operand(group, x, batch, buffers, before, n) for n, x in zip("qkv", node.operands[:3], strict=True))
+    q, k, v = (operand(x, batch, n, buffers) for n, x in zip("qkv", node.operands[:3], strict=True))
     mask = _mask(group, node, (*batch, row, key), buffers)
     index = (*batch, *(const(0) if as_int(a.args[0]) == 1 else a for a in (row, column)))
     stores = finish(group, node, acc("acc", F32), index, buffers)
-    tile = (6, 4) if machine.lanes >= 16 else (6, 2)
-    panel = tile[1] * machine.lanes
-    points = product([a.args[0] for a in axes])
-    block = _block(points, rows, panel)
-    return [
-        *before,
-        AttentionKernel(
-            buffers=tuple(buffers.list),
-            tasks=points * ceil_div(rows, block),
-            flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
-            nbytes=traffic(buffers.list, group.outputs),
-            stores=tuple(stores),
-            batch=tuple(axes),
-            row=row,
-            key=key,
-            column=column,
-            q=q,
-            k=k,
-            v=v,
-            depth=depth,
-            width=width,
-            mask=mask,
-            scale=const(node.op.scale, F32),
-            safe=node.op.safe,
-            causal=node.op.causal,
-            tile=tile,
-            panel=panel,
-            rows=block,
-            keys=KEYS,
-        ),
-    ]
+    return AttentionBase(
+        buffers=tuple(buffers.list),
+        tasks=product([a.args[0] for a in axes]),
+        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        batch=tuple(axes),
+        row=row,
+        key=key,
+        column=column,
+        q=q,
+        k=k,
+        v=v,
+        depth=depth,
+        width=width,
+        mask=mask,
+        scale=const(node.op.scale, F32),
+        safe=node.op.safe,
+        causal=node.op.causal,
+    )
 
 
 def _sizes(node: Node) -> tuple[int, int]:
@@ -210,15 +237,15 @@ def _mask(group: Group, node: Node, scores: Index, buffers: Buffers) -> Expr | N
     return None if mask is None else buffers.resolve(read_through(group, mask, broadcast_index(scores, mask.shape)))
 
 
-def _operand(group: Group, value: Value, batch: Index, buffers: Buffers, before: list[Kernel], name: str) -> Strided:
-    """An operand as strided rows, read through as many of the views before it as leave it so.
+def _index(value: Value, batch: Index, name: str) -> tuple[Index, tuple[Expr, Expr]]:
+    """Index into an operand, and its axes along rows and columns, called after the operand."""
+    along = axis(f"{name}_row", value.shape[-2]), axis(f"{name}_col", value.shape[-1])
+    return (*broadcast_index(batch, value.shape[:-2]), *along), along
 
-    One of halves is widened to a temporary by a kernel that is added to `before`.
-    """
-    row, step = (axis(name, d) for name, d in zip(("r", "c"), value.shape[-2:], strict=True))
-    index = (*broadcast_index(batch, value.shape[:-2]), row, step)
-    if value.dtype is not F32:
-        return _widened(group, value, index, (row, step), buffers, before, name)
+
+def walked_operand(group: Group, value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
+    """An operand as strided rows, read through as many of the views before it as leave it so."""
+    index, along = _index(value, batch, name)
     chain: list[Node] = []
     for view in behind_views(value)[1]:
         if view not in group.folded:
@@ -227,18 +254,18 @@ def _operand(group: Group, value: Value, batch: Index, buffers: Buffers, before:
     for length in range(len(chain), 0, -1):
         element = Inliner(chain[:length]).at(value, index)
         if element.op == "load" and isinstance(element.data, Value) and element.data.producer not in chain[:length]:
-            found = strided_operand(buffers.resolve(element), (row, step))
+            found = strided_operand(buffers.resolve(element), along)
             if found is not None:
                 return found
-    found = strided_operand(buffers.resolve(load(value, index, value.dtype)), (row, step))
+    found = strided_operand(buffers.resolve(load(value, index, value.dtype)), along)
     if found is None:
         raise InternalError(f"{value!r} has no strides in memory")
     return found
 
 
-def _widened(
-    group: Group, value: Value, index: Index, along: Index, buffers: Buffers, before: list[Kernel], name: str
-) -> Strided:
+def _widened(group: Group, value: Value, batch: Index, name: str, buffers: Buffers, before: list[Kernel]) -> Strided:
+    """An operand of halves as f32 in a temporary, by a kernel that is added to `before`."""
+    index, along = _index(value, batch, name)
     source, axes = make_axes(value.shape, None, "i")
     to = Temporary(f"wide_{name}", group.id, value.type.size * 4)
     axes = axes or [axis("i0", 1)]
@@ -249,4 +276,4 @@ def _widened(
     return found
 
 
-__all__ = ["AttentionKernel", "lower_attention"]
+__all__ = ["AttentionBase", "AttentionKernel", "attention_base", "lower_attention", "walked_operand"]

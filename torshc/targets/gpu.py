@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from ..expr import DType, Expr, as_int, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Store
-from ..kernels.grid import lower_grid, lower_grid_generic
+&
+from ..kernels.grid_attention import lower_grid_attention
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..kernels.nest import Accumulator
@@ -186,7 +187,7 @@ class GridTarget(Target):
     """
 
     words: ClassVar[Words]
-    lowerings: ClassVar[dict[str, GridLowering]] = {}
+    lowerings: ClassVar[dict[str, GridLowering]] = {"attention": lower_grid_attention}
     generic: ClassVar[frozenset[str]] = frozenset({"gemm", "conv", "conv_transpose"})
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
