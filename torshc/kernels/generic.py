@@ -11,10 +11,10 @@ from ..plan.inline import Inliner
 from ..plan.storage import Storage
 from .base import Kernel
 from .epilogue import lower_epilogue
-from .nest import Buffers, Rows, accumulate, finish_row
+from .nest import KEEP_COST, Buffers, Rows, accumulate, finish_row
 
 
-def lower_generic(group: Group, storage: Mapping[Value, Storage], keep: bool = True) -> list[Kernel]:
+def lower_generic(group: Group, storage: Mapping[Value, Storage], keep: int | None = KEEP_COST) -> list[Kernel]:
     """The row kernel of a heavy operator that states its own nest, with the group's epilogue."""
     anchor = group.anchor
     assert anchor is not None

@@ -20,6 +20,7 @@ from .base import Buffer, Kernel, Store
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is no axis for vectors
 KEEP_COST = 8  # a value this dear is kept in the row's scratch rather than computed again
+KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,10 @@ def product(extents: Sequence[Expr]) -> Expr:
     return total
 
 
-def lower_nest(group: Group, storage: Mapping[Value, Storage], keep: bool = True) -> list[Kernel]:
+def lower_nest(group: Group, storage: Mapping[Value, Storage], keep: int | None = KEEP_COST) -> list[Kernel]:
     """The kernels of a group of nests: one, or for a node with outputs of several shapes (Split) one for each.
 
-    `keep` says whether rows may keep dear values in scratch rather than compute them again.
+    `keep` says from which cost on rows keep a value in scratch rather than compute it again; None for never.
     """
     nodes = [*group.folded, *group.nodes]
     nests = {n: _nest(n) for n in nodes}
@@ -255,7 +256,7 @@ def _lower_row(
     nests: Mapping[Node, Nest],
     pairs: list[tuple[Value, Value]],
     storage: Mapping[Value, Storage],
-    keep: bool,
+    keep: int | None,
 ) -> RowKernel:
     layout = _row_layout(nodes, reductions[0], pairs)
     rows = Rows(reductions, nests, layout)
@@ -325,7 +326,7 @@ def finish_row(
     row: list[Store],
     buffers: Buffers,
     outputs: list[Value],
-    keep: bool = True,
+    keep: int | None = KEEP_COST,
 ) -> RowKernel:
     """The kernel of accumulations by level, stores made for each element of a row, and stores made once a row."""
     reduce = [r for r in rows.reduce if r.op == "axis"]
@@ -344,7 +345,9 @@ def finish_row(
     across = bool(reduce) and _runs_along(reduce[-1], axes, levels, element, rows.windowed)
     reduce, axes = reduce or [axis("r0", 1)], axes or [axis("i0", 1)]
     stages, element, kept = (
-        _keep(levels, element, reduce) if across and keep else ([Stage(tuple(x)) for x in levels], element, 0)
+        _keep(levels, element, reduce, keep)
+        if across and keep is not None
+        else ([Stage(tuple(x)) for x in levels], element, 0)
     )
     extents = product([r.args[0] for r in reduce])
     length = as_int(extents if across else axes[-1].args[0] * extents)
@@ -390,7 +393,7 @@ def _runs_along(
 
 
 def _keep(
-    levels: list[list[Accumulator]], element: list[Store], reduce: list[Expr]
+    levels: list[list[Accumulator]], element: list[Store], reduce: list[Expr], dear: int
 ) -> tuple[list[Stage], list[Store], int]:
     """Find dear values that a later pass needs again, and route them through scratch rows."""
     position = const(0)
@@ -402,7 +405,7 @@ def _keep(
     for k, accumulators in enumerate(pending):
         here = {x for a in accumulators for x in walk(a.term)}
         later = [a.term for x in pending[k + 1 :] for a in x] + [s.value for s in element]
-        found = [x for x in _shared(later, here) if any(contains(x, r) for r in reduce)]
+        found = [x for x in _shared(later, here, dear) if any(contains(x, r) for r in reduce)]
         mapping = {x: load(f"row{count + n}", (position,), x.dtype) for n, x in enumerate(found)}
         stages.append(Stage(tuple(accumulators), tuple(Keep(count + n, x) for n, x in enumerate(found))))
         count += len(found)
@@ -413,7 +416,7 @@ def _keep(
     return stages, element, count
 
 
-def _shared(roots: list[Expr], here: set[Expr]) -> list[Expr]:
+def _shared(roots: list[Expr], here: set[Expr], dear: int) -> list[Expr]:
     """Topmost f32 sub-expressions of the roots that stand in `here` and are dear enough."""
     out: dict[Expr, None] = {}
     pending, seen = list(roots), set()
@@ -422,7 +425,8 @@ def _shared(roots: list[Expr], here: set[Expr]) -> list[Expr]:
         if x in seen:
             continue
         seen.add(x)
-        if x in here and x.dtype.name == "f32" and x.op != "load" and cost(x) >= KEEP_COST:
+        kept = x.op not in ("const", "acc") and (x.op != "load" or (dear == KEEP_ALL and isinstance(x.data, int)))
+        if x in here and x.dtype.name == "f32" and kept and cost(x) >= dear:
             out[x] = None
         elif x.op != "load":
             pending.extend(x.args)
@@ -430,6 +434,6 @@ def _shared(roots: list[Expr], here: set[Expr]) -> list[Expr]:
 
 
 __all__ = [
-    "Accumulator", "Buffers", "Keep", "MapKernel", "RowKernel", "Rows", "Stage", "accumulate", "finish_row",
-    "lower_nest", "product",
+    "KEEP_ALL", "KEEP_COST", "Accumulator", "Buffers", "Keep", "MapKernel", "RowKernel", "Rows", "Stage", "accumulate",
+    "finish_row", "lower_nest", "product",
 ]  # fmt: skip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..expr import DType, Expr, as_int, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Store
-&
+from ..kernels.contraction import lower_contraction
+from ..kernels.grid import lower_grid, lower_grid_generic
 from ..kernels.grid_attention import lower_grid_attention
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
@@ -17,8 +18,8 @@ from ..kernels.nest import Accumulator
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import IndexPrinter, NoKernel, Rendered, Target, indented, render_kernel
-from .index import CTYPES, literal
-from .simt import Names, Packet, Statements, constant, encode, register_type
+from .index import CTYPES, literal, scalar
+from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
 NARROW = 2**29  # elements of a buffer up to which indices are int
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -118,13 +119,29 @@ class GridPrinter(IndexPrinter):
         """Statements that add one element, or a packet of them, to the accumulators of a stage."""
         whole = Packet(packet, size) if packet is not None and size > 1 else None
         s = self._statements(accs, "v", whole)
-        s.expect(*(a.term for a in stage.accumulators))
-        s.load_packets(*(a.term for a in stage.accumulators))
+        values = [*(a.term for a in stage.accumulators), *(k.value for k in stage.keeps)]
+        s.expect(*values)
+        s.load_packets(*values)
         lines, s.lines = s.lines, []
+        for keep in stage.keeps:
+            s.lines.append(f"{s.kept(f'row{keep.slot}')} = {s.emit(keep.value)};")
         for a in stage.accumulators:
             s.lines.append(f"a{a.name} = {self.join(a, f'a{a.name}', s.emit(a.term))};")
         self._note(s)
         return indented([*lines, *self._over(whole, s.lines)], indent)
+
+    def condition(self, e: Expr) -> str:
+        """A condition on axes and dimensions as text."""
+        return scalar(e, self._axes, self.dim_names, self.kernel.buffers)
+
+    def decoded(self, buffer: int, text: str) -> str:
+        """An element of a buffer, which stands in a register as it lies in memory, as a number."""
+        return decode(text, self.kernel.buffers[buffer].dtype)
+
+    def whole(self, axes: Sequence[Expr], size: int) -> bool:
+        """Whether running numbers over some axes come in whole packets along the last."""
+        known = as_int(axes[-1].args[0]) if axes else None
+        return known is not None and known % size == 0
 
     def value(self, e: Expr, accs: Mapping[str, str], name: str, indent: int = 4) -> str:
         """Statements that define register `name` as an expression."""
@@ -165,7 +182,7 @@ class GridPrinter(IndexPrinter):
         """Statements for each element of a packet."""
         if whole is None or not lines:
             return lines
-        return [f"for (int j = 0; j < {whole.size}; j++) {{", *lines, "}"]
+        return ["#pragma unroll", f"for (int j = 0; j < {whole.size}; j++) {{", *lines, "}"]
 
     def _note(self, s: Statements) -> None:
         """Remember whether an index is used as a value in a way that int may not hold."""
@@ -187,7 +204,12 @@ class GridTarget(Target):
     """
 
     words: ClassVar[Words]
-    lowerings: ClassVar[dict[str, GridLowering]] = {"attention": lower_grid_attention}
+    lowerings: ClassVar[dict[str, GridLowering]] = {
+        "attention": lower_grid_attention,
+        "gemm": lower_contraction,
+        "conv": lower_contraction,
+        "conv_transpose": lower_contraction,
+    }
     generic: ClassVar[frozenset[str]] = frozenset({"gemm", "conv", "conv_transpose"})
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:

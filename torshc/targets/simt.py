@@ -194,7 +194,14 @@ class Statements:
         text = scalar(e, axes, self.names.dims, self.names.buffers)
         return text[1:-1] if e.op in ("add", "mul") else text
 
+    def kept(self, name: str) -> str:
+        """The element of a row that is kept in registers, in a loop over ``step``."""
+        size = self.packet.size if self.packet else 1
+        return f"{name}[{f'step * {size} + ' + self.packet.element if self.packet and size > 1 else 'step'}]"
+
     def _load(self, e: Expr) -> str:
+        if isinstance(e.data, str):
+            return self.kept(e.data)
         if e in self.wide:
             number = int(e.data)  # type: ignore[call-overload]
             return decode(
@@ -235,7 +242,7 @@ class Statements:
 
 
 def constant(value: object, dtype: DType) -> str:
-    """A literal: what is no number by its name in the prelude, f64 in decimals, as not every language has hexadecimal."""
+    """A literal: what is no number by its name in the prelude, f64 in decimals, as MSL has no hexadecimal ones."""
     if not dtype.is_float:
         return literal(value, dtype)
     number = float(value)  # type: ignore[arg-type]
