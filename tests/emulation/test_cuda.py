@@ -314,6 +314,32 @@ def in_child(library: Path, body: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, env=environment)
 
 
+def test_address_sanitizer(tmp_path: Path) -> None:
+    """Fibers are announced to it, and it watches memory of the device."""
+    main = (
+        '#include <stddef.h>\nextern "C" { int api_malloc(void **, size_t); int api_free(void *);',
+        "int run_add(float *, float, int, int, int, void *); int run_row_sums(const float *, float *, int, int); }",
+        "int main(int count, char **) {",
+        "    float *x, *sums;",
+        "    if (api_malloc((void **)&x, 4000) || api_malloc((void **)&sums, 16)) return 1;",
+        "    run_row_sums(x, sums, 4, 250);",
+        "    if (count > 1) run_add(sums, 1, 5, 1, 32, nullptr);",
+        "    return api_free(x) || api_free(sums);",
+        "}",
+    )
+    (tmp_path / "main.cpp").write_text("\n".join(main) + "\n")
+    environment = {**os.environ, "T_EMULATE_SANITIZE": "address", "ASAN_OPTIONS": "symbolize=0"}
+    build = [str(BIN / "nvcc"), "-std=c++17", "main.cpp", str(HERE / "cases.cu"), "-o", "main"]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    if done.returncode and "asan" in done.stderr:
+        pytest.skip("no address sanitizer here")
+    assert not done.returncode, done.stderr
+    good = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, env=environment)
+    assert good.returncode == 0, good.stderr
+    bad = subprocess.run([str(tmp_path / "main"), "bad"], capture_output=True, text=True, env=environment)
+    assert bad.returncode and "use-after-poison" in bad.stderr
+
+
 def test_deadlock_aborts(library: Path) -> None:
     done = in_child(library, "cuda.run_stuck()")
     assert done.returncode < 0
