@@ -44,8 +44,9 @@ API int run_transpose(const float *x, float *y, int rows, int columns, int barri
 __global__ void last_writer(int *at) {
     if (threadIdx.x % 32 == 0) *at = threadIdx.x / 32 + 100 * blockIdx.x;
 }
+#define LAUNCH(KERNEL, GRID, BLOCK, ...) KERNEL<<<GRID, BLOCK>>>(__VA_ARGS__)
 API int run_last_writer(int *at) {
-    last_writer<<<7, 128>>>(at);
+    LAUNCH(last_writer, 7, 128, at);
     return cudaGetLastError();
 }
 

@@ -69,6 +69,7 @@ def build(folder: Path) -> Path:
         "-gencode=arch=compute_90a,code=sm_90a",
         "-gencode=arch=compute_80,code=compute_80",
     ]
+    flags += ["-I", str(HERE), "-D", "UNUSED=1"]
     nvcc, library = str(BIN / "nvcc"), folder / "libcases.so"
     for command in (
         [nvcc, *flags, *codes, "-c", str(HERE / "cases.cu"), "-o", str(folder / "cases.o")],
