@@ -148,7 +148,8 @@ TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_ten
 
 /* Runs the model. `workspace` is 64-byte aligned memory of `bytes` bytes (on the device in a library for one), or NULL
  * to use the model's own, which grows when a larger shape comes; a model without symbolic dimensions allocates it when
- * opened and never again.
+ * opened and never again. (Where a library for a device copies tensors, their copies have memory besides, from the
+ * first such run on.)
  *
  * Outputs are ready when it returns, with one exception: where the caller gave a stream and all tensors are on the
  * device, the work is put into the stream and torshc_run does not wait for it (unless compiled with profiling, or with

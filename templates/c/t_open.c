@@ -79,6 +79,7 @@ void t_close_weights(t_weights_file *weights)
 {
     if (weights->mapped)
         munmap(weights->at, weights->mapped);
+    *weights = (t_weights_file){NULL, 0};
 }
 
 /* ---- the processor ---- */

@@ -7,8 +7,8 @@
 
 // Host data goes through page-locked memory in pieces, so that copying a piece and moving the one before overlap.
 // Graphs are of runs whose symbols and addresses came before.
-enum { SLOTS = 4, GRAPHS = 8 };
-static const size_t SLOT_BYTES = size_t(2) << 20;
+enum { SLOTS = 8, GRAPHS = 8 };
+static const size_t SLOT_BYTES = size_t(1) << 20;
 
 namespace {
 
@@ -286,13 +286,21 @@ static int settle(t_device *d, Slot *slot)
     return TORSHC_OK;
 }
 
-static int check_staging(t_device *d)
+// Whether the caller records what is put into its stream.
+static bool is_captured(t_device *d)
 {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (d->own_stream || cudaStreamIsCapturing(d->stream, &capture) == cudaSuccess)
+        return capture != cudaStreamCaptureStatusNone;
+    (void)cudaGetLastError();
+    return false;
+}
+
+static int check_staging(t_device *d)
+{
     if (int status = check_lost(d))
         return status;
-    if (!d->own_stream && cudaStreamIsCapturing(d->stream, &capture) == cudaSuccess &&
-        capture != cudaStreamCaptureStatusNone)
+    if (is_captured(d))
         return t_fail(TORSHC_E_ARGUMENT, "the stream is being captured, which needs all tensors on the device");
     return TORSHC_OK;
 }
@@ -419,19 +427,24 @@ static Graph *find_graph(t_device *d, const int64_t *key, int32_t count)
     return nullptr;  // recorded when it comes again
 }
 
+static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph)
+{
+#if CUDART_VERSION >= 12000
+    return cudaGraphInstantiate(exec, graph, 0);
+#else
+    return cudaGraphInstantiateWithFlags(exec, graph, 0);
+#endif
+}
+
 int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
 {
     Current current(d->ordinal);
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     (void)cudaGetLastError();
     d->target = d->stream;
     d->recording = nullptr;
     if (int status = check_lost(d))
         return status;
-    if (!key || !d->graphs_allowed)
-        return TORSHC_OK;
-    if (!d->own_stream &&
-        (cudaStreamIsCapturing(d->stream, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone))
+    if (!key || !d->graphs_allowed || is_captured(d))
         return TORSHC_OK;
     Graph *graph = find_graph(d, key, count);
     if (!graph || graph->unfit)
@@ -462,7 +475,7 @@ int t_device_end(t_device *d, int status)
         return status;
     cudaError_t error = cudaStreamEndCapture(d->recorder, &recorded);
     if (error == cudaSuccess && !status)
-        error = cudaGraphInstantiate(&graph->exec, recorded, 0);
+        error = instantiate(&graph->exec, recorded);
     if (recorded)
         (void)cudaGraphDestroy(recorded);
     (void)cudaGetLastError();

@@ -36,9 +36,12 @@ static int open_weights(torshc_model *m, const char *path)
     if (status || !P->weights_bytes)
         return status;
     if ((status = t_device_alloc(m->device, (size_t)P->weights_bytes, "the weights", &m->weights)) ||
-        (status = t_device_upload(m->device, m->weights, m->file.at, (size_t)P->weights_bytes)))
+        (status = t_device_upload(m->device, m->weights, m->file.at, (size_t)P->weights_bytes)) ||
+        (status = t_device_finish(m->device)))
         return status;
-    return t_device_finish(m->device);
+    if (!P->fallbacks) /* nothing reads them here any more */
+        t_close_weights(&m->file);
+    return TORSHC_OK;
 }
 
 static int fill_model(torshc_model *m, const torshc_options *options)

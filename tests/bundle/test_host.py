@@ -123,3 +123,68 @@ def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
     assert shape(0, 1999, 1, 3998) == 6  # the second constraint
     library.torshc_close(model)
     library.unload()
+
+
+def device_program(device: int = host.CUDA, fallback: bool = False) -> HostProgram:
+    first = Launch(
+        "k0", (Buffer("input"), Buffer("arena", 0, "s0 * 4")), ("s0",), "s0 + 1", threads=0 if fallback else 128
+    )
+    if fallback:
+        first = dataclasses.replace(first, scratch=64, fallback=True, bytes=("s0 * 16", 16), written=(False, True))
+    second = Launch("k1", (), (), 7, scratch="s0 * 512", threads=32)
+    copy = Copy(Buffer("arena"), Buffer("output"), "s0 * 16")
+    return HostProgram((X,), (X,), (Symbol(0, 0),), arena_bytes=4096, steps=(first, second, copy), device=device)
+
+
+def test_steps_on_a_device() -> None:
+    text = host.render_host(device_program(), host.GPU_FILES)
+    assert '#include "t_device.h"' in text and ".device = TORSHC_CUDA" in text and ".fallbacks" not in text
+    assert "int k0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);" in text
+    assert 't_launch(r, 0, "k0", k0, buf, 2, dim, 1, 128, s0 + 1);' in text
+    assert 't_launch(r, 1, "k1", k1, NULL, 0, NULL, 0, 32, 7);' in text
+    assert "t_copy(r, 2, r->out[0], r->arena, s0 * 16);" in text
+    assert "s0 * 512" not in text  # kernels on a device have no scratch of the host's
+
+
+def test_kernels_found_by_name() -> None:
+    files = dataclasses.replace(host.GPU_FILES, launchers=False)
+    text = host.render_host(device_program(host.METAL), files)
+    assert ".device = TORSHC_METAL" in text and "k0(" not in text
+    assert 't_launch(r, 0, "k0", NULL, buf, 2, dim, 1, 128, s0 + 1);' in text
+
+
+def test_a_step_on_the_processor_between_steps_on_a_device() -> None:
+    text = host.render_host(device_program(fallback=True), host.GPU_FILES)
+    assert ".fallbacks = 1," in text and "int k1(void *const *buf" in text
+    assert "void k0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end);" in text
+    assert "const int64_t bytes[] = {s0 * 16, 16};" in text and "const unsigned char written[] = {0, 1};" in text
+    assert "t_fallback(r, 0, k0, buf, 2, bytes, written, dim, 64, s0 + 1);" in text
+
+
+@pytest.mark.parametrize(
+    ("device", "change"),
+    [
+        (host.CPU, {"threads": 32}),
+        (host.CPU, {"fallback": True, "bytes": (4,), "written": (True,)}),
+        (host.CUDA, {}),
+        (host.CUDA, {"threads": 2048}),
+        (host.CUDA, {"threads": 32, "fallback": True, "bytes": (4,), "written": (True,)}),
+        (host.CUDA, {"fallback": True}),
+        (host.CUDA, {"fallback": True, "bytes": (4,), "written": (True, True)}),
+        (host.CUDA, {"fallback": True, "bytes": ("system()",), "written": (True,)}),
+        (7, {"threads": 32}),
+    ],
+)
+def test_launches_that_a_device_cannot_make(device: int, change: dict[str, object]) -> None:
+    step = dataclasses.replace(Launch("k0", (Buffer("input"),)), **change)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(InternalError):
+        host.render_host(HostProgram((X,), (X,), (Symbol(0, 0),), steps=(step,), device=device), host.GPU_FILES)
+
+
+def test_one_kernel_is_not_both() -> None:
+    both = (
+        Launch("k0", (), threads=32),
+        Launch("k0", (), fallback=True),
+    )
+    with pytest.raises(InternalError, match="fallback too"):
+        host.render_host(HostProgram((X,), (X,), (Symbol(0, 0),), steps=both, device=host.CUDA), host.GPU_FILES)
