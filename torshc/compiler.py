@@ -366,6 +366,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.outputs, strict=True)),
         symbols=symbols,
         target=c.options.target,
+        device=c.target.device,
         isa=IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes),
         opt_level=c.options.opt_level,
         profile=c.options.profile,

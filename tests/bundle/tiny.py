@@ -103,6 +103,7 @@ def manifest_of(
         outputs=(manifest.TensorInfo("y", "f32", dims), manifest.TensorInfo('z"*/\n{{ }}', "f32", dims)),
         symbols=(manifest.SymbolInfo("batch", 0, 0, 0, host.SYMBOL_MAX),) if batch is None else (),
         target="c",
+        device=1,
         isa=manifest.IsaInfo(here.arch, here.mcpu, here.extras, here.lanes),
         opt_level=3,
         profile=profile,

@@ -112,4 +112,4 @@ def write(
         digest = bundle.add_library(library, embed)
         bundle.add_text("model.h", headers["model.h"])
         made = tiny.manifest_of(batch, info, embed, digest, profile)
-        return bundle.commit(dataclasses.replace(made, target="cuda"))
+        return bundle.commit(dataclasses.replace(made, target="cuda", device=2))

@@ -208,7 +208,8 @@ ALTERATIONS: dict[str, Callable[[Path], object]] = {
     "manifest dims": edit({"inputs": [{"name": "x", "dtype": "f32", "dims": ["batch", 17]}]}, honest=True),
     "manifest inputs": edit({"inputs": []}, honest=True),
     "manifest symbols": edit({"symbols": [{"name": "batch"}]}, honest=True),
-    "manifest target": edit({"target": "cuda"}, honest=True),
+    "manifest device": edit({"device": 2}, honest=True),
+    "manifest device unknown": edit({"device": 5}, honest=True),
 }
 
 

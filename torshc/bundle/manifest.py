@@ -115,6 +115,7 @@ class Manifest:
     outputs: tuple[TensorInfo, ...]
     symbols: tuple[SymbolInfo, ...]
     target: str
+    device: int
     isa: IsaInfo
     opt_level: int
     profile: bool

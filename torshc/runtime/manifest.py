@@ -80,6 +80,7 @@ class Manifest:
 
     model: str
     target: str
+    device: int
     arch: str
     profile: bool
     threads: int
@@ -133,9 +134,12 @@ def _read(body: dict[str, Any]) -> Manifest:
         for step in body["steps"]
     )
     weights = body["weights"]
+    if body["device"] not in (1, 2, 8):
+        raise TypeError(f"device {body['device']!r}")
     return Manifest(
         model=str(body["model"]),
         target=str(body["target"]),
+        device=int(body["device"]),
         arch=str(body["isa"]["arch"]),
         profile=bool(body["profile"]),
         threads=int(body["threads"]),

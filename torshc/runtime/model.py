@@ -28,7 +28,7 @@ from .native import CPU, Library, Status, Tensor
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
-DEVICES = {"c": CPU, "cuda": 2, "metal": 8}  # DLPack's device types, by target
+CUDA = 2  # DLPack's device type
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ class Model:
         self._out = _Side(library, "output", self.outputs)
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
         path = os.fsencode(weights) if weights else None
-        self._place = (DEVICES[manifest.target], ordinal)
+        self._place = (manifest.device, ordinal)
         if self._place[0] != CPU and library.torshc_device_type() != self._place[0]:
             raise BundleError(f"the library is not for the manifest's target {manifest.target!r}", REMEDY)
         self.device = device_name(*self._place)
-        self._stream = stream or (LEGACY_STREAM if self._place[0] == DEVICES["cuda"] else None)
+        self._stream = stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
         self._opened: Opened | None = Opened(library, self.name, path, threads, self._place, stream)
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -381,12 +381,12 @@ def load(
         raise RunError(f"{threads} threads; expected 1 to 1024")
     manifest = read_manifest(folder)
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
-    if manifest.target not in DEVICES or manifest.arch != machine:
+    if manifest.arch != machine:
         raise BundleError(
             f"{folder} is for target {manifest.target!r} on {manifest.arch}; this is {machine}",
             "compile the model for this machine",
         )
-    place, handle = DEVICES[manifest.target], stream_number(stream)
+    place, handle = manifest.device, stream_number(stream)
     if place == CPU and (device or handle):
         raise RunError(
             f"{folder} is for the processor, which has no devices and streams", "leave out device and stream"

@@ -231,7 +231,7 @@ class GridTarget(Target):
         return made
 
     def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
-        return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=self.threads(kernel))
+        return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=getattr(kernel, "threads", 0))
 
     def threads(self, kernel: Kernel) -> int:
         threads: int = getattr(kernel, "threads", 0)

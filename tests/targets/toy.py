@@ -1,0 +1,47 @@
+"""A target as somebody might add one: plain C, an element at a time. This file and ``toy/kernel.j2`` are all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from torshc.graph import Graph, Value
+from torshc.kernels.base import Kernel
+from torshc.kernels.generic import lower_generic
+from torshc.kernels.grid import GridMap, GridRow
+from torshc.kernels.lower import expanded, idle_when_empty
+from torshc.kernels.nest import MapKernel, RowKernel, lower_nest, product
+from torshc.plan.group import Group
+from torshc.plan.storage import Storage
+from torshc.targets import NoKernel, register
+from torshc.targets.gpu import GridTarget, Words
+
+
+@register
+class ToyTarget(GridTarget):
+    """C without vectors: a device whose blocks have one thread, which the threads of a run share as tasks."""
+
+    name = "toy"
+    title = "plain C"
+    search = (str(Path(__file__).parent / "toy"), "gpu", "c")
+    headers = ("t_scalar.h", "t_scalar_math.h", "t_scalar_own.h")
+    words = Words(shared="", barrier="")
+
+    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        group = expanded(graph, group)
+        if group.anchor is not None and group.anchor.op.family not in self.generic:
+            raise NoKernel(f"no kernel of family {group.anchor.op.family}")
+        make = lower_nest if group.anchor is None else lower_generic
+        return [idle_when_empty(_serial(k)) for k in make(group, storage, keep=None)]
+
+    def threads(self, kernel: Kernel) -> int:
+        return 0
+
+
+def _serial(kernel: Kernel) -> Kernel:
+    """A task for each point of the parallel axes."""
+    assert isinstance(kernel, MapKernel | RowKernel)
+    fields = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
+    fields["tasks"] = product([a.args[0] for a in kernel.axes])
+    return GridMap(**fields, threads=1) if isinstance(kernel, MapKernel) else GridRow(**fields, threads=1)
