@@ -62,7 +62,7 @@ def model(
 # ---- words ----
 
 FOREIGN = {
-    "metal": r"__\w+__\b|__sync|__shfl|\w+Idx\.|cuda|extern \"C\"|\blong\s+long\b|\bdouble\b|\d+ull\b|__builtin|INT64_M|asm\b",
+    "metal": r"__\w+__\b|__sync|__shfl|\w+Idx\.|cuda|extern|\blong\s+long\b|\bdouble\b|\d+ull\b|__builtin|INT64_M|asm",
     "cuda": r"\b(threadgroup\w*|simd_\w+|mem_flags|constant|device|kernel)\b|\[\[",
 }
 
@@ -75,13 +75,13 @@ def test_kernels_are_in_the_words_of_their_target(name: str, tmp_path: Path) -> 
         made = prepare(tmp_path / "m.onnx", CompileOptions(target=target))
         suffix = TARGETS[target].suffix
         kernels[target] = [k.template for u in made.units for k in u.kernels if u.suffix == suffix]
-        assert kernels[target], "everything runs on the processor"
         for file, text in made.sources.items():
             code = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
             if file.endswith(suffix):
                 assert not (found := re.search(foreign, code)), f"{file}: {found[0] if found else ''}\n{code}"
                 if target == "metal":  # an address space, never a variable
                     assert not re.search(r"\bthread\b(?!\s+[A-Za-z_])", code), code
+    assert bool(kernels["metal"]) == bool(kernels["cuda"])
 
 
 def test_what_metal_spells_otherwise() -> None:
@@ -281,7 +281,7 @@ def test_no_device_and_no_memory(tools: None, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(BundleError, match="no Metal device can be used"):
         torshc.load(tmp_path / "m.tsc")
     monkeypatch.delenv("T_EMULATE_DEVICES")
-    with pytest.raises(BundleError, match="there is no device 4; devices 0 to 0 are"):
+    with pytest.raises(RunError, match="there is no device 4; devices 0 to 0 are"):
         torshc.load(tmp_path / "m.tsc", device=4)
     monkeypatch.setenv("T_EMULATE_MEMORY", "40000")
     with torshc.load(tmp_path / "m.tsc") as loaded:

@@ -184,7 +184,7 @@ class Statements:
             for a in args[1:]:
                 text = f"t_{e.op}_{e.dtype.compute}({text}, {a})"
             return text
-        return f"t_{e.op}_{e.args[0].dtype.compute}({', '.join(args)})"
+        return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
 
     def _position(self, e: Expr) -> str:
         """An index used as a value: its axes are widened, as it may be any number, not only a place in memory."""
