@@ -15,6 +15,7 @@ LATENCY = 700.0  # clocks from a load to its use
 LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
 SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
 LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
+RESIDENT_THREADS = 512  # threads that a multiprocessor should have room for
 FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
 
@@ -63,6 +64,11 @@ class GridTile:
     @property
     def threads(self) -> int:
         return self.warps * WARP
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
+        return max(1, RESIDENT_THREADS // self.threads)
 
     def shared(self, size: int) -> int:
         """Bytes of shared memory for elements of `size` bytes."""
