@@ -21,8 +21,8 @@ from torshc import resources
 from torshc.compiler import prepare
 from torshc.errors import BundleError, RunError, UnsupportedError
 from torshc.options import CompileOptions
-from torshc.targets import TARGETS, MetalTarget
-from torshc.targets.metal import in_metal
+from torshc.targets import TARGETS, MetalTarget, metal
+from torshc.targets.metal import in_metal, shared_bytes
 
 Array = np.ndarray[Any, Any]
 ORDERS = ("forward", "reverse", "random:3")
@@ -271,6 +271,16 @@ def test_too_many_buffers(tmp_path: Path) -> None:
     onnx.save(model([node("Max", " ".join(feeds), "y")], feeds, "y"), tmp_path / "m.onnx")
     made = prepare(tmp_path / "m.onnx", CompileOptions(target="metal"))
     assert any("runs on the processor: a kernel of" in line and "Metal has 30" in line for line in made.fallbacks)
+
+
+def test_threadgroup_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(ZOO["gemm"].model, tmp_path / "m.onnx")
+    made = prepare(tmp_path / "m.onnx", CompileOptions(target="metal"))
+    sizes = [shared_bytes(text) for text in made.sources.values()]
+    assert 0 < max(sizes) <= metal.SHARED
+    monkeypatch.setattr(metal, "SHARED", max(sizes) - 1)
+    made = prepare(tmp_path / "m.onnx", CompileOptions(target="metal"))
+    assert any(f"a kernel of {max(sizes)} bytes of threadgroup memory" in line for line in made.fallbacks)
 
 
 def test_no_device_and_no_memory(tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

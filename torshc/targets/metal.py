@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from functools import partial
+from math import prod
+from typing import ClassVar
 
-from ..expr import F64, as_int, walk
+from ..expr import F64, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel
+from ..kernels.contraction import lower_contraction
+from ..kernels.contraction_tiles import Device
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import NoKernel, Rendered, register
-from .gpu import GridPrinter, GridTarget, Words
+from .gpu import GridLowering, GridPrinter, GridTarget, Words
 
 BUFFERS = 30  # Metal has 31; one is for the sizes
 SHARED = 32 << 10  # bytes of threadgroup memory
+DEVICE = Device(units=16, shared=SHARED)  # cores from 8 (M1) to 80 (M2 Ultra)
 
 # What templates and printers call otherwise: `thread` is an address space unless nothing that it could qualify comes
 # behind it, and there is no `long long`.
@@ -46,10 +52,17 @@ class MetalTarget(GridTarget):
         local="thread ",
     )
 
+    lowerings: ClassVar[dict[str, GridLowering]] = {
+        family: partial(lower_contraction, device=DEVICE) if lowering is lower_contraction else lowering
+        for family, lowering in GridTarget.lowerings.items()
+    }
+
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels = super().lower(graph, group, storage)
         for kernel in kernels:
             _check(kernel)
+            if (shared := shared_bytes(self.render(kernel).source)) > SHARED:
+                raise NoKernel(f"a kernel of {shared} bytes of threadgroup memory; Metal has {SHARED}")
         return kernels
 
     def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
@@ -75,9 +88,28 @@ def _check(kernel: Kernel) -> None:
         raise NoKernel("Metal has no f64")
     if len(kernel.buffers) > BUFFERS:
         raise NoKernel(f"a kernel of {len(kernel.buffers)} buffers; Metal has {BUFFERS}")
-    shared = as_int(getattr(kernel, "shared", 0))
-    if shared is None or shared > SHARED:
-        raise NoKernel(f"a kernel of {shared} bytes of threadgroup memory; Metal has {SHARED}")
 
 
-__all__ = ["MetalTarget", "in_metal"]
+_BYTES = {"uint8_t": 1, "uint16_t": 2, "half": 2, "float": 4, "int": 4, "float4": 16}
+_PACKET = re.compile(r"\btypedef t_packet<(\w+), (\d+)> (\w+);")
+_SHARED = re.compile(r"^\s*threadgroup (\w+) ([^*();]*);", re.MULTILINE)
+_VARIABLE = re.compile(r"\w+((?:\[\d+\])*)")
+
+
+def shared_bytes(text: str) -> int:
+    """Bytes of threadgroup memory that a kernel's text declares.
+
+    >>> shared_bytes("    threadgroup float a[4][8], b;\\n    threadgroup float *p = a[0];")
+    132
+    """
+    sizes = dict(_BYTES)
+    for element, count, name in _PACKET.findall(text):
+        sizes[name] = sizes.get(element, 8) * int(count)
+    total = 0
+    for kind, variables in _SHARED.findall(text):
+        for dims in _VARIABLE.findall(variables):
+            total += sizes.get(kind, 8) * prod(int(n) for n in re.findall(r"\d+", dims))
+    return total
+
+
+__all__ = ["MetalTarget", "in_metal", "shared_bytes"]
