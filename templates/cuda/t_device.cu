@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#if CUDART_VERSION < 12000
+#define cudaGraphInstantiate cudaGraphInstantiateWithFlags
+#endif
+
 // Host data goes through page-locked memory in pieces, so that copying a piece and moving the one before overlap.
 // Graphs are of runs whose symbols and addresses came before.
 enum { SLOTS = 8, GRAPHS = 8 };
@@ -43,8 +47,6 @@ struct Current {
         if (was >= 0)
             cudaSetDevice(was);
     }
-    Current(const Current &) = delete;
-    Current &operator=(const Current &) = delete;
 };
 
 }  // namespace
@@ -58,7 +60,7 @@ struct t_device {
     cudaStream_t recorder;  // never used by anybody else, whatever other threads do meanwhile
     cudaStream_t target;    // where launches go: `stream` or `recorder`
     Slot slots[SLOTS];
-    int next;
+    unsigned next;
     Graph graphs[GRAPHS];
     Graph *recording;
     bool graphs_allowed;
@@ -84,9 +86,9 @@ static int fail_status(t_device *d, cudaError_t error, int status, const char *w
                   d->lost ? LOST : "");
 }
 
-static int fail_call(t_device *d, cudaError_t error, const char *what)
+static int check_call(t_device *d, cudaError_t error, const char *what)
 {
-    return fail_status(d, error, TORSHC_E_DRIVER, what);
+    return error == cudaSuccess ? TORSHC_OK : fail_status(d, error, TORSHC_E_DRIVER, what);
 }
 
 static int check_lost(const t_device *d)
@@ -112,13 +114,13 @@ static int find_card(int32_t ordinal)
 // What the library was compiled for, as "sm_80 sm_90 "; the compiler says 800,900.
 static void list_archs(char *text, size_t room)
 {
+    size_t at = 0;
 #ifdef __CUDA_ARCH_LIST__
     static const int archs[] = {__CUDA_ARCH_LIST__};
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof archs / sizeof *archs && at + 12 < room; i++)
-        at += (size_t)snprintf(text + at, room - at, "sm_%d ", archs[i] / 10);
+    for (int arch : archs)
+        at += at + 12 < room ? (size_t)snprintf(text + at, room - at, "sm_%d ", arch / 10) : 0;
 #else
-    snprintf(text, room, "others ");
+    snprintf(text + at, room, "others ");
 #endif
 }
 
@@ -126,7 +128,7 @@ static void list_archs(char *text, size_t room)
 static int check_code(t_device *d)
 {
     int major = 0, minor = 0;
-    char archs[96];
+    char archs[96] = "";
     t_probe<<<1, 1, 0, d->stream>>>();
     const cudaError_t error = cudaGetLastError();
     if (error == cudaSuccess)
@@ -140,16 +142,16 @@ static int check_code(t_device *d)
 
 static int fill_device(t_device *d, void *stream)
 {
+    Current current(d->ordinal);
     cudaError_t error = cudaFree(nullptr);  // starts the card
-    if (error != cudaSuccess)
-        return fail_call(d, error, "opening the device");
     d->own_stream = !stream;
-    d->stream = (cudaStream_t)stream;
     // Not a non-blocking stream: it has to wait for what callers put into the default one.
-    if (d->own_stream && (error = cudaStreamCreate(&d->stream)) != cudaSuccess) {
-        d->stream = nullptr;
-        return fail_call(d, error, "making a stream");
-    }
+    if (error == cudaSuccess && d->own_stream)
+        error = cudaStreamCreate(&d->stream);
+    if (error != cudaSuccess)
+        return check_call(d, error, "opening the device");
+    if (stream)
+        d->stream = (cudaStream_t)stream;
     if (int status = check_code(d))
         return status;
     for (int i = 0; i < SLOTS && error == cudaSuccess; i++) {
@@ -157,15 +159,13 @@ static int fill_device(t_device *d, void *stream)
         if (error == cudaSuccess)
             error = cudaEventCreateWithFlags(&d->slots[i].done, cudaEventDisableTiming);
     }
-    if (error != cudaSuccess)
-        return fail_call(d, error, "page-locked memory");
-    if (cudaStreamCreateWithFlags(&d->recorder, cudaStreamNonBlocking) != cudaSuccess) {
-        d->recorder = nullptr;  // no graphs then
-        (void)cudaGetLastError();
-    }
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&d->recorder, cudaStreamNonBlocking);
+    if (int status = check_call(d, error, "page-locked memory"))
+        return status;
     // Who asks for blocking launches wants to see which one fails, and graphs would hide that.
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-    d->graphs_allowed = d->recorder && !(blocking && *blocking && *blocking != '0');
+    d->graphs_allowed = !(blocking && *blocking && *blocking != '0');
     d->target = d->stream;
     return TORSHC_OK;
 }
@@ -173,23 +173,18 @@ static int fill_device(t_device *d, void *stream)
 int t_device_open(int32_t ordinal, void *stream, t_device **device)
 {
     *device = nullptr;
-    int status = find_card(ordinal);
-    if (status)
+    if (int status = find_card(ordinal))
         return status;
     t_device *d = (t_device *)calloc(1, sizeof *d);
     if (!d)
         return t_fail(TORSHC_E_MEMORY, "no memory for a device");
     d->ordinal = ordinal;
-    {
-        Current current(ordinal);
-        status = fill_device(d, stream);
-    }
-    if (status) {
+    const int status = fill_device(d, stream);
+    if (status)
         t_device_close(d);
-        return status;
-    }
-    *device = d;
-    return TORSHC_OK;
+    else
+        *device = d;
+    return status;
 }
 
 static void forget(Graph *graph)
@@ -205,7 +200,7 @@ void t_device_close(t_device *d)
     if (!d)
         return;
     Current current(d->ordinal);
-    if (d->stream)
+    if (d->own_stream && d->stream)  // the caller's may be gone; freeing memory has waited for it
         (void)cudaStreamSynchronize(d->stream);
     for (int i = 0; i < GRAPHS; i++)
         forget(&d->graphs[i]);
@@ -239,7 +234,7 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
         return TORSHC_OK;
     *at = nullptr;
     if (error != cudaErrorMemoryAllocation)
-        return fail_call(d, error, "allocating device memory");
+        return check_call(d, error, "allocating device memory");
     (void)cudaGetLastError();
     (void)cudaMemGetInfo(&left, &all);
     return t_fail(TORSHC_E_MEMORY, "device %d has no memory for %s: asked %zu bytes, free %zu of %zu", d->ordinal, what,
@@ -290,10 +285,9 @@ static int settle(t_device *d, Slot *slot)
 static bool is_captured(t_device *d)
 {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    if (d->own_stream || cudaStreamIsCapturing(d->stream, &capture) == cudaSuccess)
-        return capture != cudaStreamCaptureStatusNone;
-    (void)cudaGetLastError();
-    return false;
+    if (!d->own_stream && cudaStreamIsCapturing(d->stream, &capture) != cudaSuccess)
+        (void)cudaGetLastError();
+    return capture != cudaStreamCaptureStatusNone;
 }
 
 static int check_staging(t_device *d)
@@ -317,8 +311,8 @@ static int move_piece(t_device *d, unsigned char *to, const unsigned char *from,
                            : cudaMemcpyAsync(slot->pinned, from, bytes, cudaMemcpyDeviceToHost, d->stream);
     if (error == cudaSuccess)
         error = cudaEventRecord(slot->done, d->stream);
-    if (error != cudaSuccess)
-        return fail_call(d, error, up ? "copying to the device" : "copying from the device");
+    if (int status = check_call(d, error, up ? "copying to the device" : "copying from the device"))
+        return status;
     slot->busy = true;
     slot->to = up ? nullptr : to;
     slot->bytes = bytes;
@@ -349,26 +343,25 @@ int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, siz
     Current current(d->ordinal);
     if (int status = check_lost(d))
         return status;
-    const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->target);
-    return error == cudaSuccess ? TORSHC_OK : fail_call(d, error, "copying on the device");
+    return check_call(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->target), "copying on the device");
 }
 
 int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
 {
     Current current(d->ordinal);
-    int status = t_device_finish(d);
-    if (status)
+    if (int status = t_device_finish(d))
         return status;
     cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, d->stream);
     if (error == cudaSuccess)
         error = cudaStreamSynchronize(d->stream);
-    return error == cudaSuccess ? TORSHC_OK : fail_call(d, error, "copying");
+    return check_call(d, error, "copying");
 }
 
 void t_device_drop(t_device *d)
 {
     Current current(d->ordinal);
-    (void)cudaStreamSynchronize(d->stream);
+    if (!is_captured(d))
+        (void)cudaStreamSynchronize(d->stream);
     (void)cudaGetLastError();
     for (int i = 0; i < SLOTS; i++)
         d->slots[i].busy = false;
@@ -378,13 +371,11 @@ int t_device_finish(t_device *d)
 {
     Current current(d->ordinal);
     int status = check_staging(d);
-    if (status)
-        return status;
-    const cudaError_t error = cudaStreamSynchronize(d->stream);
+    const cudaError_t error = status ? cudaSuccess : cudaStreamSynchronize(d->stream);
     if (error != cudaSuccess)
         status = fail_status(d, error, TORSHC_E_LAUNCH, "a kernel of this run (CUDA_LAUNCH_BLOCKING=1 tells which)");
     for (int i = 0; i < SLOTS && !status; i++)
-        status = settle(d, &d->slots[(d->next + i) % SLOTS]);
+        status = settle(d, &d->slots[(d->next + (unsigned)i) % SLOTS]);
     if (status)
         t_device_drop(d);
     return status;
@@ -427,15 +418,6 @@ static Graph *find_graph(t_device *d, const int64_t *key, int32_t count)
     return nullptr;  // recorded when it comes again
 }
 
-static cudaError_t instantiate(cudaGraphExec_t *exec, cudaGraph_t graph)
-{
-#if CUDART_VERSION >= 12000
-    return cudaGraphInstantiate(exec, graph, 0);
-#else
-    return cudaGraphInstantiateWithFlags(exec, graph, 0);
-#endif
-}
-
 int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
 {
     Current current(d->ordinal);
@@ -475,7 +457,7 @@ int t_device_end(t_device *d, int status)
         return status;
     cudaError_t error = cudaStreamEndCapture(d->recorder, &recorded);
     if (error == cudaSuccess && !status)
-        error = instantiate(&graph->exec, recorded);
+        error = cudaGraphInstantiate(&graph->exec, recorded, 0);
     if (recorded)
         (void)cudaGraphDestroy(recorded);
     (void)cudaGetLastError();
@@ -501,13 +483,11 @@ int t_device_mark(t_device *d, int32_t index)
         if (!marks)
             return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)index + 1);
         d->marks = marks;
-        const cudaError_t error = cudaEventCreate(&marks[index]);
-        if (error != cudaSuccess)
-            return fail_call(d, error, "making an event");
+        if (int status = check_call(d, cudaEventCreate(&marks[index]), "making an event"))
+            return status;
         d->mark_count = index + 1;  // marks are made one after the other
     }
-    const cudaError_t error = cudaEventRecord(d->marks[index], d->stream);
-    return error == cudaSuccess ? TORSHC_OK : fail_call(d, error, "recording an event");
+    return check_call(d, cudaEventRecord(d->marks[index], d->stream), "recording an event");
 }
 
 int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
@@ -516,5 +496,5 @@ int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
     float milliseconds = 0;
     const cudaError_t error = cudaEventElapsedTime(&milliseconds, d->marks[index], d->marks[index + 1]);
     *ns = (uint64_t)((double)milliseconds * 1e6);
-    return error == cudaSuccess ? TORSHC_OK : fail_call(d, error, "reading an event");
+    return check_call(d, error, "reading an event");
 }

@@ -21,7 +21,7 @@ LEGACY_STREAM = 1  # CUDA's name for the default stream that all ordinary stream
 # Remedies by status; other failures are about the inputs.
 REMEDIES: dict[int, str] = {
     Status.MEMORY: "give memory of the device back, or run smaller shapes",
-    Status.DRIVER: "install the driver of the card, or a newer one (nvidia-smi says what is there), or compile with --target c",
+    Status.DRIVER: "install the card's driver or a newer one (nvidia-smi tells which is there), or use --target c",
     Status.ARCH: "compile the model again with --arch for this card",
     Status.LAUNCH: "start the process anew; if it happens again, please report it with the model",
     Status.DEVICE: "move the tensors to the model's device",
