@@ -106,6 +106,11 @@ class Compilation:
         return tuple(u.fallback for u in self.units if u.fallback)
 
     @property
+    def refusals(self) -> tuple[str, ...]:
+        """What runs on the processor because the target has no kernel for it, and why."""
+        return tuple(u.fallback for u in self.units if u.refused)
+
+    @property
     def approximations(self) -> tuple[str, ...]:
         """What trades accuracy for speed, by method, with the number of launches."""
         methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)

@@ -53,6 +53,8 @@ def compile(
         echo_json(_summary(done, out, seconds))
     else:
         click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
+        for line in done.refusals:
+            click.echo(f"{style('warning', fg='yellow')}: {printable(line)}", err=True)
     if timed:
         _show_times(done)
     if verified:
@@ -66,6 +68,7 @@ def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
         "launches": len(symbols),
         "kernels": len(set(symbols)),
         "compiled": done.compiled,
+        "on_the_processor": list(done.refusals),
         "weights_bytes": done.weights_bytes,
         "seconds": seconds,
         "stages": dict(done.seconds),

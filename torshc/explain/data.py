@@ -184,7 +184,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         model=compilation.name,
         target=compilation.options.target,
         isa=" ".join(filter(None, (compilation.isa.arch, compilation.isa.mcpu))),
-        lanes=compilation.isa.lanes,
+        lanes=compilation.isa.lanes if compilation.target.device == 1 else 0,
         opt_level=compilation.options.opt_level,
         fusion=_strategy(compilation),
         inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in graph.inputs),

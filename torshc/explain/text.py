@@ -42,8 +42,9 @@ def to_text(explanation: Explanation, everything: bool = False) -> str:
 
 def _header(e: Explanation) -> Iterator[str]:
     yield f"{shortened(e.model or 'model', 76)}"
-    lanes = f"{e.lanes} f32 lanes" if e.lanes > 1 else "no vectors"
-    yield from paragraph("target", f"{e.target}, {e.isa}, {lanes}, -O{e.opt_level}, fusion {e.fusion}")
+    lanes = f", {e.lanes} f32 lanes" if e.lanes > 1 else ", no vectors" if e.lanes else ""
+    machine = e.isa if e.lanes else f"host {e.isa}"
+    yield from paragraph("target", f"{e.target}, {machine}{lanes}, -O{e.opt_level}, fusion {e.fusion}")
     for label, tensors in (("inputs", e.inputs), ("outputs", e.outputs)):
         for k, tensor in enumerate(tensors):
             yield from paragraph(label if k == 0 else "", f"{printable(tensor.name)} {printable(tensor.type)}")
