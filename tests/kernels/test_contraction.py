@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torshc.expr import const
+from torshc.expr import BF16, F16, F32, F64, I32, DType, const
+from torshc.kernels import contraction
+from torshc.kernels.contraction import ContractionKernel
+from torshc.kernels.contraction_tiles import MMA_TILES, TILES, AnyTile, Device, GridTile, choose_tile
 
 from .make import Maker, Shape, random, sizes
 from .run_grid import GridProgram, needs_emulator, templates
@@ -87,3 +90,98 @@ def test_convolution(case: Case) -> None:
     """Grouped ones of few channels, and those of one output pixel or channel, are rows; all others have tiles."""
     single = case.w[0] == 1 or (case.extra is None and case.x[2:] == case.w[2:])
     assert convolve(case)[-1] in (["row"] if single else ["contraction", "map"] + ["row"] * (case.group > 1))
+
+
+def forced(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
+    """From now on products have this tile."""
+    chooser = "choose_tile" if isinstance(tile, GridTile) else "choose_mma_tile"
+    monkeypatch.setattr(contraction, chooser, lambda *_: (tile, splits))
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("tile", [*TILES, *MMA_TILES], ids=str)
+def test_every_tile(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
+    """Odd sizes, a few tiles each way, sums whole and in pieces, with an epilogue; packets and single elements."""
+    forced(monkeypatch, tile, splits)
+    dtype = F32 if isinstance(tile, GridTile) else F16
+    for m, k, n in ((tile.m + 5, 7 * tile.k - 3, tile.n + 3), (2 * tile.m, 4 * tile.k, tile.n + 8)):
+        maker = Maker()
+        left, right, bias = (random(RNG, s, dtype.numpy) for s in ((m, k), (k, n), (n,)))
+        x, y = maker.input(m, k, dtype=dtype), maker.input(k, n, dtype=dtype)
+        product = maker.add("MatMul", x, y, out="f32")
+        out = maker.add("Relu", maker.add("Add", product, maker.constant(bias.astype(np.float32))))
+        (found,) = GridProgram(maker.output(out)).run(left, right)
+        close(found, np.maximum(left.astype(np.float32) @ right.astype(np.float32) + bias, 0), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("sizes_", [(40, 72, 48), (37, 29, 21)], ids=str)
+def test_order_in_memory(dtype: DType, right: bool, turned: bool, sizes_: tuple[int, int, int]) -> None:
+    """A factor along the sum or across it, in every element type, and results along the rows: factors change places."""
+    m, k, n = sizes_
+    maker = Maker()
+    a, b = random(RNG, (m, k)).astype(dtype.numpy), random(RNG, (k, n)).astype(dtype.numpy)
+    x, y = maker.input(m, k, dtype=dtype), maker.input(*((n, k) if right else (k, n)), dtype=dtype)
+    out = maker.add("MatMul", x, maker.add("Transpose", y, perm=(1, 0)) if right else y)
+    program = GridProgram(maker.output(maker.add("Transpose", out, perm=(1, 0)) if turned else out))
+    assert templates(program) == ["contraction_mma" if dtype in (F16, BF16) else "contraction"]
+    (kernel,) = program.kernels
+    assert isinstance(kernel, ContractionKernel)
+    along = (kernel.b.along_k, kernel.a.along_k) if turned else (kernel.a.along_k, kernel.b.along_k)
+    assert along == (True, right)
+    (found,) = program.run(a, b.T if right else b)
+    expected = (
+        (a.astype(np.float64) @ b.astype(np.float64)).T if turned else a.astype(np.float64) @ b.astype(np.float64)
+    )
+    close(np.asarray(found).astype(np.float64), expected, {F32: 1e-6, F64: 1e-14, F16: 1e-3, BF16: 8e-3}[dtype])
+
+
+def test_a_reshape_without_strides() -> None:
+    """An operand that views leave no strides is read from a copy."""
+    maker = Maker()
+    x = maker.input(8, 24)
+    y = maker.add("Reshape", maker.add("Transpose", x, perm=(1, 0)), shape=(const(12), const(16)))
+    w = random(RNG, (16, 20))
+    program = GridProgram(maker.output(maker.add("MatMul", y, maker.constant(w))))
+    array = random(RNG, (8, 24))
+    close(program.run(array)[0], array.T.reshape(12, 16) @ w)
+
+
+@pytest.mark.parametrize(
+    "dims", [{"b": 0, "s": 5, "k": 4, "n": 3}, {"b": 2, "s": 5, "k": 0, "n": 3}, {"b": 1, "s": 1, "k": 1, "n": 1}]
+)
+def test_symbolic_sizes_of_zero_and_one(dims: dict[str, int]) -> None:
+    m = Maker()
+    a, b = ("b", "s", "k"), ("b", "k", "n")
+    program = GridProgram(m.output(m.add("MatMul", m.input(*a), m.input(*b))), dims)
+    left, right = random(RNG, sizes(a, dims)), random(RNG, sizes(b, dims))
+    close(program.run(left, right)[0], np.matmul(left, right))
+
+
+def test_integers_are_rows() -> None:
+    m = Maker()
+    a, b = random(RNG, (5, 21), np.int32), random(RNG, (21, 9), np.int32)
+    program = GridProgram(m.output(m.add("MatMul", m.input(5, 21, dtype=I32), m.input(21, 9, dtype=I32))))
+    assert templates(program) == ["row"]
+    assert (program.run(a, b)[0] == a @ b).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes_", "wanted"),
+    [
+        ((1, 49, 512, 4608), True),
+        ((1, 4096, 4096, 4096), False),
+        ((8, 512, 512, 64), False),
+        ((None, 4096, 4096, 4608), False),
+    ],
+)
+def test_the_choice_of_tiles(sizes_: tuple[int | None, ...], wanted: bool) -> None:
+    """Few tiles cut their sums until the card is busy; many tiles do not."""
+    device = Device(132, 48 * 1024)
+    tile, splits = choose_tile(device, sizes_, F32)
+    assert tile.shared(4) <= device.shared
+    assert (splits > 1) == wanted
+    small, _ = choose_tile(Device(132, 32 * 1024), sizes_, F32)
+    assert small.shared(4) <= 32 * 1024

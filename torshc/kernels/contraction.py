@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 from typing import ClassVar
 
-from ..expr import F32, F64, DType, Expr, acc, as_int, axis, call, const, load, select, substitute
+from ..expr import BF16, F16, F32, F64, DType, Expr, acc, as_int, axis, call, const, load, select, substitute
 from ..expr.affine import contains, split_axis
 from ..graph import Node, Value
 from ..ops.base import Index, Nest
@@ -22,8 +22,8 @@ from ..plan.inline import Inliner
 from ..plan.storage import Storage
 from .axes import join_axes
 from .base import Kernel, Store, Temporary
-from .contraction_factor import Factor, Term, add_operand, bring, make_factor, unguard
-from .contraction_tiles import Device, GridTile, choose_tile
+from .contraction_factor import PACKET, WIDE, Factor, Term, add_operand, bring, make_factor, unguard
+from .contraction_tiles import AnyTile, Device, MmaTile, choose_mma_tile, choose_tile
 from .grid import lower_grid_generic, to_grid
 from .heavy import HeavyKernel, epilogue_flops, finish, is_empty, row_major, traffic
 from .machine import Machine
@@ -60,7 +60,7 @@ class ContractionKernel(HeavyKernel):
     a: Factor
     b: Factor
     dtype: DType
-    tile: GridTile
+    tile: AnyTile
     part: Expr
     threads: int
 
@@ -86,6 +86,18 @@ class ContractionKernel(HeavyKernel):
     def steps(self) -> Expr:
         """Tiles along the whole sum."""
         return self.chunks if self.flat else self.chunks * product([x.args[0] for x in self.taps])
+
+
+@dataclass(frozen=True)
+class MmaKernel(ContractionKernel):
+    """The same on tensor cores, of factors that are both f16 or both bf16 in memory."""
+
+    template: ClassVar[str] = "contraction_mma.j2"
+
+    @property
+    def operand(self) -> str:
+        """Element type of the factors."""
+        return self.buffers[self.a.buffer].dtype.name
 
 
 @dataclass(frozen=True)
@@ -365,7 +377,10 @@ def _lower_tiles(
         term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, f"factor{k}_{number}")
         terms.append(term)
         before += made
-    tile, splits = choose_tile(device, [as_int(s) for s in p.sizes], p.dtype)
+    sizes = [as_int(s) for s in p.sizes]
+    kinds = {buffers.list[t.buffer].dtype for t in terms}
+    tensor = device.tensor and (kinds == {F16} or kinds == {BF16})
+    tile, splits = choose_mma_tile(device, sizes) if tensor else choose_tile(device, sizes, p.dtype)
     part = axis(PARTS, splits)
     to = None
     if splits > 1:
@@ -383,7 +398,7 @@ def _lower_tiles(
 
 
 def _tiled(
-    node: Node, p: Problem, terms: Sequence[Term], stores: Sequence[Store], buffers: Buffers, tile: GridTile, part: Expr
+    node: Node, p: Problem, terms: Sequence[Term], stores: Sequence[Store], buffers: Buffers, tile: AnyTile, part: Expr
 ) -> ContractionKernel | None:
     a, b = terms
     flat = [a.offset, a.guard, b.offset, b.guard, *(e for s in stores for e in (s.offset, s.value))]
@@ -396,8 +411,9 @@ def _tiled(
     batch, m, n, k = joined
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
+    tensor = isinstance(tile, MmaTile)
     factors = [
-        make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k)
+        make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k, WIDE if tensor else PACKET)
         for i, (t, axes) in enumerate(((a, m), (b, n)))
     ]
     if None in factors:
@@ -405,7 +421,7 @@ def _tiled(
     flat = flat[4:]
     rows, columns = (product([x.args[0] for x in axes]) for axes in (m, n))
     tiles = product([x.args[0] for x in batch]) * ceil_div(rows, tile.m) * ceil_div(columns, tile.n)
-    return ContractionKernel(
+    return (MmaKernel if tensor else ContractionKernel)(
         buffers=tuple(buffers.list),
         tasks=tiles * part.args[0],
         flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),

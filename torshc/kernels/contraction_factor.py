@@ -21,6 +21,7 @@ from .nest import Buffers, MapKernel, product
 
 Array = np.ndarray[Any, Any]
 PACKET = 4  # elements that a thread reads at once
+WIDE = 8  # those of 16 bits that go to shared memory at once
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ def pack(source: Value, offset: Expr, order: Sequence[Expr]) -> tuple[Packed, Ex
     known, steps = [e for e in shape if e is not None], [s for s in strides if s is not None]
     if start is None or len(known) < len(order) or len(steps) < len(order) or 0 in known:
         return None
-    width = -(-known[-1] // PACKET) * PACKET
+    packet = WIDE if source.dtype.size == 2 else PACKET
+    width = -(-known[-1] // packet) * packet
     rows = math.prod(known[:-1])
 
     def make(array: Array) -> Array:
@@ -184,8 +186,12 @@ def _copy(
     return to, to_grid(kernel)
 
 
-def make_factor(term: Term, outer: Sequence[Expr], k: Sequence[Expr]) -> Factor | None:
-    """A factor over its outer axes and those of the sum; None when it has no strides along them."""
+def make_factor(term: Term, outer: Sequence[Expr], k: Sequence[Expr], packet: int) -> Factor | None:
+    """A factor over its outer axes and those of the sum, read in packets of this size where they are whole.
+
+    Returns:
+        None when it has no strides along them.
+    """
     parts = strides_along(term.offset, [*outer, *k])
     if parts is None:
         return None
@@ -195,18 +201,18 @@ def make_factor(term: Term, outer: Sequence[Expr], k: Sequence[Expr]) -> Factor 
         row = row + a * s
     for a, s in zip(k, strides[len(outer) :], strict=True):
         step = step + a * s
-    along_k, packet = _reading(term, outer, k)
+    along_k, packet = _reading(term, outer, k, packet)
     return Factor(term.buffer, start, row, step, term.guard, tuple(outer), along_k, packet)
 
 
-def _reading(term: Term, outer: Sequence[Expr], k: Sequence[Expr]) -> tuple[bool, int]:
+def _reading(term: Term, outer: Sequence[Expr], k: Sequence[Expr], packet: int) -> tuple[bool, int]:
     """Whether neighbouring threads read along the sum, and how many elements each reads at once."""
     ways = [(outer[-1], False)] if outer else []
     ways += [(k[-1], True)] if k else []
     units = [(a, along) for a, along in ways if _stride(term.offset, a) == 1]
     for a, along in units:
-        if _whole(term, a, alone=len(outer) == 1 and not along) and not contains(term.guard, a):
-            return along, PACKET
+        if _whole(term, a, packet, alone=len(outer) == 1 and not along) and not contains(term.guard, a):
+            return along, packet
     if units:
         return units[0][1], 1
     return not outer, 1
@@ -217,11 +223,11 @@ def _stride(offset: Expr, a: Expr) -> int | None:
     return as_int(parts[0][0]) if parts else None
 
 
-def _whole(term: Term, a: Expr, alone: bool) -> bool:
+def _whole(term: Term, a: Expr, packet: int, alone: bool) -> bool:
     """Whether packets along an axis from multiples of their size on are aligned, and whole or not there at all."""
     size = as_int(a.args[0])
-    fits = (size is not None and size % PACKET == 0) or (alone and term.padded is not None)
-    return fits and aligned(term.offset, a, PACKET)
+    fits = (size is not None and size % packet == 0) or (alone and term.padded is not None)
+    return fits and aligned(term.offset, a, packet)
 
 
-__all__ = ["PACKET", "Factor", "Term", "add_operand", "as_bool", "bring", "make_factor", "pack", "unguard"]
+__all__ = ["PACKET", "WIDE", "Factor", "Term", "add_operand", "as_bool", "bring", "make_factor", "pack", "unguard"]

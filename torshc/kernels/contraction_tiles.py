@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TypeVar
 
 from ..expr import DType
 
-UNKNOWN = (8, 512, 512, 512)  # what products, rows, columns and terms are taken for when only a run knows them
-MAX_SPLITS = 32
+# What products, rows, columns and terms are taken for when only a run knows them: a short text, so that it is fast;
+# pieces of sums are then few, as for a long one they cost more memory traffic than they gain.
+UNKNOWN = (8, 128, 512, 512)
+MAX_SPLITS, MAX_SPLITS_UNKNOWN = 32, 4
 LANES_M, LANES_N, WARP = 4, 8, 32  # a warp is 4 x 8 threads
 LATENCY = 700.0  # clocks from a load to its use
 LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
 SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
 LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
+TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may have without asking
 RESIDENT_THREADS = 512  # threads that a multiprocessor should have room for
 FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
 
 @dataclass(frozen=True)
 class Device:
-    """What the choice of tiles depends on.
+    """What the choice of tiles depends on; by default what any device has.
 
     Attributes:
         units: multiprocessors.
@@ -29,8 +34,8 @@ class Device:
         tensor: whether there are tensor cores for f16 and bf16.
     """
 
-    units: int = 132
-    shared: int = 48 * 1024
+    units: int = 32
+    shared: int = 32 * 1024
     tensor: bool = False
 
 
@@ -66,6 +71,16 @@ class GridTile:
         return self.warps * WARP
 
     @property
+    def rate(self) -> float:
+        """Multiply-adds of a multiprocessor in a clock, with enough warps."""
+        return LANES_SM * self.worth
+
+    @property
+    def stages(self) -> int:
+        """Tiles in shared memory at a time."""
+        return 2
+
+    @property
     def resident(self) -> int:
         """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
         return max(1, RESIDENT_THREADS // self.threads)
@@ -90,20 +105,93 @@ TILES = (
 )
 
 
-def choose_tile(
-    device: Device, sizes: Sequence[int | None], dtype: DType, tiles: Sequence[GridTile] = TILES
-) -> tuple[GridTile, int]:
+@dataclass(frozen=True)
+class MmaTile:
+    """A block's part of a product on tensor cores, and a warp's.
+
+    Attributes:
+        m, n: rows and columns of a block.
+        k: terms of the sums in shared memory at a time, for each stage.
+        wm, wn: rows and columns of a warp, multiples of 16.
+        worth: part of the tensor cores' peak that it reaches with enough warps.
+    """
+
+    m: int
+    n: int
+    k: int
+    wm: int
+    wn: int
+    worth: float
+
+    @property
+    def warps(self) -> int:
+        return self.m // self.wm * (self.n // self.wn)
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP
+
+    @property
+    def rate(self) -> float:
+        return TENSOR_SM * self.worth
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
+        return max(1, RESIDENT_THREADS // self.threads)
+
+    @property
+    def stages(self) -> int:
+        """Tiles in shared memory at a time."""
+        return 2 if 3 * self._stage > STATIC_SHARED else 3 if 4 * self._stage > STATIC_SHARED else 4
+
+    @property
+    def _stage(self) -> int:
+        return 2 * (
+            max(self.m * (self.k + 8), self.k * (self.m + 8)) + max(self.n * (self.k + 8), self.k * (self.n + 8))
+        )
+
+    def shared(self, size: int) -> int:
+        """Bytes of shared memory for elements of `size` bytes."""
+        return self.stages * self._stage
+
+
+MMA_TILES = (
+    MmaTile(128, 128, 32, 64, 32, 0.5),
+    MmaTile(128, 64, 32, 32, 32, 0.4),
+    MmaTile(64, 128, 32, 32, 32, 0.4),
+    MmaTile(64, 64, 32, 32, 32, 0.35),
+    MmaTile(64, 64, 64, 32, 32, 0.35),
+    MmaTile(64, 32, 64, 32, 16, 0.25),
+    MmaTile(32, 64, 64, 16, 32, 0.25),
+    MmaTile(32, 32, 64, 16, 16, 0.2),
+    MmaTile(16, 64, 64, 16, 16, 0.2),
+)
+AnyTile = GridTile | MmaTile
+T = TypeVar("T", GridTile, MmaTile)
+
+
+def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTile, int]:
+    """The tile of a product on tensor cores; see :func:`choose_tile`."""
+    return _choose(device, sizes, MMA_TILES, 2)
+
+
+def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tuple[GridTile, int]:
     """The tile, and into how many pieces sums are cut.
 
     Args:
         sizes: number of products, rows, columns and length of the sums, None where a run decides.
         dtype: element type in shared memory.
     """
+    return _choose(device, sizes, TILES, dtype.size)
+
+
+def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T], size: int) -> tuple[T, int]:
     batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, UNKNOWN, strict=True))
-    most = MAX_SPLITS if None not in sizes else 1
+    most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
     best = None
     for tile in tiles:
-        if tile.shared(dtype.size) > device.shared:
+        if tile.shared(size) > device.shared:
             continue
         for splits in (s for s in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if s <= most and (s == 1 or s * tile.k * 2 <= k)):
             time = estimate(device, tile, splits, (batch, m, n, k))
@@ -113,7 +201,7 @@ def choose_tile(
     return best[1:]
 
 
-def estimate(device: Device, tile: GridTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
+def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
     """Clocks that a product takes, about: arithmetic of the fullest multiprocessor, or the latency of its loads."""
     batch, m, n, k = sizes
     blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
@@ -121,10 +209,20 @@ def estimate(device: Device, tile: GridTile, splits: int, sizes: tuple[int, int,
     here = ceil(blocks / device.units)
     resident = max(1, min(here, 24 // tile.warps))
     work = here * steps * tile.m * tile.n * tile.k
-    rate = LANES_SM * tile.worth * min(1.0, resident * tile.warps / FULL_WARPS)
-    waits = ceil(here / resident) * (steps + 2) * LATENCY
+    rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
+    waits = ceil(here / resident) * (steps / (tile.stages - 1) + 2) * LATENCY
     extra = 0.0 if splits == 1 else LAUNCH + splits * batch * m * n * 8 / SUM_BYTES
     return max(work / rate, waits) + extra
 
 
-__all__ = ["LANES_M", "LANES_N", "TILES", "WARP", "Device", "GridTile", "choose_tile", "estimate"]
+__all__ = [
+    "MMA_TILES",
+    "TILES",
+    "AnyTile",
+    "Device",
+    "GridTile",
+    "MmaTile",
+    "choose_mma_tile",
+    "choose_tile",
+    "estimate",
+]
