@@ -42,7 +42,7 @@ PRODUCTS: list[tuple[Shape, Shape, bool, str]] = [
     ((5, 21), (2, 21, 19), False, "contraction"),
     (("b", "s", 21), (21, 20), True, "contraction"),
     (("b", "s", "k"), ("b", "k", "n"), False, "contraction"),
-    (("s", "k"), ("k", 20), False, "contraction"),
+    (("s", "k"), ("k", 20), False, "contraction map"),
     ((0, 21), (21, 19), True, ""),
     ((13, 0), (0, 19), True, "map"),
 ]
