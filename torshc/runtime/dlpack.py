@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p, py_object
 from typing import Any
 
@@ -18,6 +19,8 @@ from .native import CPU, Tensor
 DEVICE_NAMES = {CPU: "cpu", 2: "cuda", 3: "pinned memory", 8: "metal", 10: "rocm", 13: "managed memory"}
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _READ_ONLY = 1
+# DLTensor: data, device type and number, rank, type code, bits and lanes, shape, strides, offset.
+_LAYOUT = struct.Struct("=QiiiBBHQQQ")
 _MAJOR = 1  # of DLPack
 
 
@@ -79,15 +82,16 @@ class View:
             self._capsule = _capsule(value, stream)
         except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
             raise RunError(f"{what} cannot be had through DLPack: {error}", "pass it as a NumPy array") from error
-        tensor, flags = _tensor(self._capsule, what)
-        self.device = (tensor.device.type, tensor.device.id)
-        self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-        self.code = (tensor.dtype.code, tensor.dtype.bits if tensor.dtype.lanes == 1 else 0)
-        self.data, self.offset = tensor.data or 0, tensor.byte_offset
+        address, flags = _find(self._capsule, what)
+        # All fields at once, as ctypes takes its time for each.
+        self.data, kind, ordinal, rank, code, bits, lanes, shape, steps, self.offset = _LAYOUT.unpack(
+            ctypes.string_at(address, _LAYOUT.size)
+        )
+        self.device, self.code, self.shape = (kind, ordinal), (code, bits if lanes == 1 else 0), _integers(shape, rank)
         if writable and flags & _READ_ONLY:
             raise RunError(f"{what} is read-only")
         compact = 1
-        for size, step in zip(reversed(self.shape), reversed(_strides(tensor)), strict=False):
+        for size, step in zip(reversed(self.shape), reversed(_integers(steps, rank)), strict=False):
             if size != 1 and step != compact and 0 not in self.shape:
                 raise RunError(f"{what} is not contiguous in row-major order", "pass it as .contiguous()")
             compact *= size
@@ -98,8 +102,9 @@ class View:
         tensor.device.type, tensor.device.id = self.device
 
 
-def _strides(tensor: Tensor) -> list[int]:
-    return [tensor.strides[i] for i in range(tensor.ndim)] if tensor.strides else []
+def _integers(address: int, count: int) -> tuple[int, ...]:
+    """64-bit integers in memory; none where there is no address."""
+    return struct.unpack(f"{count}q", ctypes.string_at(address, 8 * count)) if address else ()
 
 
 def _capsule(value: Any, stream: int | None) -> Any:
@@ -109,16 +114,17 @@ def _capsule(value: Any, stream: int | None) -> Any:
         return value.__dlpack__(stream=stream)
 
 
-def _tensor(capsule: Any, what: str) -> tuple[Tensor, int]:
-    """The tensor in a capsule and its flags; the capsule keeps both."""
-    if _is_valid(capsule, b"dltensor_versioned"):
-        versioned = ctypes.cast(_get_pointer(capsule, b"dltensor_versioned"), POINTER(_Versioned)).contents
-        if versioned.major != _MAJOR:
-            raise RunError(f"{what} comes by DLPack {versioned.major}.{versioned.minor}; expected {_MAJOR}")
-        return versioned.tensor, versioned.flags
+def _find(capsule: Any, what: str) -> tuple[int, int]:
+    """Address of the DLTensor in a capsule, and its flags; the capsule keeps both."""
     if _is_valid(capsule, b"dltensor"):
-        return ctypes.cast(_get_pointer(capsule, b"dltensor"), POINTER(_Managed)).contents.tensor, 0
-    raise RunError(f"{what} gives no DLPack capsule")
+        return _get_pointer(capsule, b"dltensor"), 0
+    if not _is_valid(capsule, b"dltensor_versioned"):
+        raise RunError(f"{what} gives no DLPack capsule")
+    address: int = _get_pointer(capsule, b"dltensor_versioned")
+    head = _Versioned.from_address(address)
+    if head.major != _MAJOR:
+        raise RunError(f"{what} comes by DLPack {head.major}.{head.minor}; expected {_MAJOR}")
+    return address + _Versioned.tensor.offset, head.flags
 
 
 # Everything that an exported tensor needs, by the address of its DLManagedTensor, until its user is done with it.
