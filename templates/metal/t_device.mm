@@ -180,7 +180,7 @@ static int find_device(t_device *d)
         return t_fail(TORSHC_E_DRIVER, "no Metal device can be used: none is there");
     if (d->ordinal < 0 || (NSUInteger)d->ordinal >= devices.count)
         return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d are", d->ordinal, (int)devices.count - 1);
-    d->device = devices[(NSUInteger)d->ordinal];
+    d->device = [devices objectAtIndex:(NSUInteger)d->ordinal];
     return TORSHC_OK;
 }
 

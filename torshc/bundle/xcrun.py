@@ -31,6 +31,7 @@ EMBED = "-Wl,-sectcreate,__TEXT,__metallib,"
 METALLIB = "default.metallib"
 ENV = (("MACOSX_DEPLOYMENT_TARGET", "13.0"),)
 _TO_METAL = "-Xmetal="
+_NOT_HERE = ("-std=", "-fno-semantic-interposition")  # by source; of ELF alone
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Xcrun(Tool):
 
 def host_flags() -> tuple[str, ...]:
     """Flags of C and Objective-C++, without those for a processor."""
-    return ("-O3", *(flag for flag in BASE_FLAGS if not flag.startswith("-std=")), "-Wno-psabi")
+    return ("-O3", *(flag for flag in BASE_FLAGS if not flag.startswith(_NOT_HERE)), "-Wno-psabi")
 
 
 def compile_command(source: str, flags: Sequence[str]) -> list[str]:

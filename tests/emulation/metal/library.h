@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 typedef const void *t_emulate_find_kernel(const char *name);
+typedef const char *t_emulate_name_kernel(int index);  // t_emulate_name: NULL behind the last
 
 // Runs a grid of `blocks` threadgroups of `threads` threads (x, y, z). buffers[i] is what [[buffer(i)]] points to, NULL
 // where there is none; group_bytes[i] the length of [[threadgroup(i)]], up to the first 0. Both may be NULL.

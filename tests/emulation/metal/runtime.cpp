@@ -1,4 +1,4 @@
-// The two functions of an emulated .metallib; see library.h.
+// The functions of an emulated .metallib; see library.h.
 #include <string.h>
 
 #include "kernels.h"
@@ -31,6 +31,10 @@ extern "C" __attribute__((visibility("default"))) const void *t_emulate_find(con
     for (const t_emulate::Kernel *kernel = __start_t_kernels; kernel < __stop_t_kernels; ++kernel)
         if (!strcmp(kernel->name, name)) return kernel;
     return nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) const char *t_emulate_name(int index) {
+    return index < __stop_t_kernels - __start_t_kernels ? __start_t_kernels[index].name : nullptr;
 }
 
 extern "C" __attribute__((visibility("default"))) int t_emulate_dispatch(const void *found, void *const *buffers,

@@ -37,7 +37,9 @@ typedef struct {
 @end
 
 __attribute__((objc_root_class))
-@interface NSObject <NSObject>
+@interface NSObject <NSObject> {
+    Class isa;
+}
 + (nonnull instancetype)alloc;
 - (nonnull instancetype)init;
 @end
@@ -50,7 +52,7 @@ __attribute__((objc_root_class))
 
 @interface NSArray<__covariant ObjectType> : NSObject <NSFastEnumeration>
 @property(readonly) NSUInteger count;
-- (nonnull ObjectType)objectAtIndexedSubscript:(NSUInteger)index;
+- (nonnull ObjectType)objectAtIndex:(NSUInteger)index;
 @end
 
 @interface NSError : NSObject
