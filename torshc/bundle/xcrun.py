@@ -26,7 +26,10 @@ REMEDY = (
 SDK = ("-sdk", "macosx")
 # Metal 3 is what simdgroup functions and 64-bit integers are sure to be in; macOS 13 the first system that has it.
 METAL_FLAGS = ("-std=metal3.0", "-O2", "-fno-fast-math")
-LINK_FLAGS = ("-dynamiclib", "-install_name", "@rpath/libmodel.so", "-framework", "Metal", "-framework", "Foundation")
+LINK_FLAGS = (
+    "-dynamiclib", "-fobjc-link-runtime", "-install_name", "@rpath/libmodel.so", "-framework", "Metal", "-framework",
+    "Foundation",
+)  # fmt: skip
 EMBED = "-Wl,-sectcreate,__TEXT,__metallib,"
 METALLIB = "default.metallib"
 ENV = (("MACOSX_DEPLOYMENT_TARGET", "13.0"),)
