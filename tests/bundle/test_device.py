@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulation.emulated import emulated_tools
+from tests.emulation.emulated import emulated_tools
 
 from torshc.bundle.nvcc import find_cards
 
