@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -45,12 +45,12 @@ class Step:
 
     def reads(self, name: str) -> bool:
         """Whether the cell reads a register."""
-        return any(x.op == "acc" and x.data == name for r in self.phase.results for x in walk(r.value))
+        return self.phase.reads(name)
 
 
 @dataclass(frozen=True)
-class RecurrentKernel(Kernel):
-    """All steps of a direction for some rows of the batch a task.
+class RecurrentBase(Kernel):
+    """What kernels of recurrent networks on every target have in common: all steps of a direction.
 
     Attributes:
         direction, time, row, unit: axes of directions, positions in time, rows of the batch, hidden units.
@@ -58,17 +58,13 @@ class RecurrentKernel(Kernel):
         backward: "never", "always" or "second": which direction runs from the end.
         batch_first: whether the rows of the input and of `gates` go by batch, then time.
         gates: buffer of what the gates get from the input, [T, N, D, columns] or [N, T, D, columns].
-        steps: phases of a step.
         lengths: steps of a row, or None for all.
         starts: states that are given at the start.
         each, last: stores of a step (of ``h``) and at the end (of ``h`` and ``c``).
         states: arrays of the state.
-        tile: register tile.
-        rows: rows of the batch a task.
     """
 
     kind: ClassVar[str] = "recurrent"
-    template: ClassVar[str] = "recurrent.c.j2"
 
     direction: Expr
     time: Expr
@@ -79,12 +75,26 @@ class RecurrentKernel(Kernel):
     backward: str
     batch_first: bool
     gates: int
-    steps: tuple[Step, ...]
     lengths: Expr | None
     starts: tuple[tuple[str, Expr], ...]
     each: tuple[Store, ...]
     last: tuple[Store, ...]
     states: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecurrentKernel(RecurrentBase):
+    """All steps of a direction for some rows of the batch a task.
+
+    Attributes:
+        steps: phases of a step.
+        tile: register tile.
+        rows: rows of the batch a task.
+    """
+
+    template: ClassVar[str] = "recurrent.c.j2"
+
+    steps: tuple[Step, ...]
     tile: Tile
     rows: int
 
@@ -119,18 +129,28 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
     Raises:
         UnsupportedError: for elements that are not f32.
     """
+    node, op = recurrent_node(group)
+    if all(is_empty(v) for v in group.outputs):
+        return []
+    if needs_all_states(group, node):
+        return apart(group, node, lambda g: lower_recurrent(g, storage, machine), lambda g: lower_nest(g, storage))
+    return _Lowering(group, node, op, storage, machine).run()
+
+
+def recurrent_node(group: Group) -> tuple[Node, Recurrent]:
+    """The network of a group.
+
+    Raises:
+        UnsupportedError: for elements that are not f32.
+    """
     node = group.anchor
     assert node is not None and isinstance(node.op, Recurrent)
     if node.output.dtype is not F32:
         raise UnsupportedError([f"{node.describe()} of {node.output.dtype.name}"], "cast its operands to float32")
-    if all(is_empty(v) for v in group.outputs):
-        return []
-    if _needs_all_states(group, node):
-        return _apart(group, node, storage, machine)
-    return _Lowering(group, node, node.op, storage, machine).run()
+    return node, node.op
 
 
-def _needs_all_states(group: Group, node: Node) -> bool:
+def needs_all_states(group: Group, node: Node) -> bool:
     """Whether something in the group reads the state of every step together with the last one."""
     behind = {v: {k > 0} for k, v in enumerate(node.outputs)}
     for n in topological([*group.folded, *group.nodes]):
@@ -140,53 +160,130 @@ def _needs_all_states(group: Group, node: Node) -> bool:
     return any(len(b) > 1 for b in behind.values())
 
 
-def _apart(group: Group, node: Node, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+def apart(
+    group: Group, node: Node, network: Callable[[Group], list[Kernel]], nest: Callable[[Group], list[Kernel]]
+) -> list[Kernel]:
     """The network alone, its results in temporary memory, and then kernels for what reads them."""
-    alone = replace(group, nodes=[node], folded=[], outputs=list(node.outputs))
-    kernels = lower_recurrent(alone, storage, machine)
+    kernels = network(replace(group, nodes=[node], folded=[], outputs=list(node.outputs)))
     others = [n for n in group.nodes if n is not node]
     for out in group.outputs:
         if out not in node.outputs:
-            rest = replace(group, kind="nest", nodes=others, anchor=None, outputs=[out])
-            kernels += lower_nest(rest, storage)
+            kernels += nest(replace(group, kind="nest", nodes=others, anchor=None, outputs=[out]))
     hidden: dict[object, Temporary] = {
         v: Temporary(f"result {k}", group.id, v.type.nbytes)
         for k, v in enumerate(node.outputs)
         if v not in group.outputs
     }
 
-    def moved(kernel: Kernel) -> Kernel:
-        buffers = (replace(b, operand=hidden.get(b.operand, b.operand)) for b in kernel.buffers)
-        return replace(kernel, buffers=tuple(buffers))
-
-    return [moved(k) for k in kernels]
+    return moved(kernels, hidden)
 
 
-class _Lowering:
-    def __init__(
-        self, group: Group, node: Node, op: Recurrent, storage: Mapping[Value, Storage], machine: Machine
-    ) -> None:
-        self.group, self.node, self.op, self.storage, self.machine = group, node, op, storage, machine
+def moved(kernels: list[Kernel], places: Mapping[object, Temporary]) -> list[Kernel]:
+    """Kernels with some values of theirs in temporary memory."""
+    out = []
+    for kernel in kernels:
+        buffers = (replace(b, operand=places.get(b.operand, b.operand)) for b in kernel.buffers)
+        out.append(replace(kernel, buffers=tuple(buffers)))
+    return out
+
+
+class RecurrentLowering:
+    """What lowerings of recurrent networks share: operands, axes, and what stands before and behind the steps.
+
+    Args:
+        group: the group.
+        node, op: its network.
+        storage: where values lie.
+    """
+
+    def __init__(self, group: Group, node: Node, op: Recurrent, storage: Mapping[Value, Storage]) -> None:
+        self.group, self.node, self.op, self.storage = group, node, op, storage
         self.x, self.w, self.r = node.operands[:3]
         time, batch = self.x.shape[:2] if not op.layout else (self.x.shape[1], self.x.shape[0])
         self.direction, self.time = axis("d", op.directions), axis("t", time)
         self.row, self.unit = axis("n", batch), axis("unit", op.hidden_size)
-        self.shape = _shape(op, batch, machine)
-        self.packer = Packer(op.directions, group.id, storage)
         self.buffers = Buffers(storage)
 
-    def run(self) -> list[Kernel]:
-        phases = cell_phases(self.op, self._index(self.direction), self._cell_weights())
-        inputs = self._inputs()
-        kernel = self._steps(phases, self.shape.tile, self.shape.columns)
-        return [*self.packer.kernels, *inputs, kernel]
-
-    def _operand(self, k: int) -> Value | None:
+    def operand(self, k: int) -> Value | None:
         return self.node.inputs[k] if k < len(self.node.inputs) else None
 
     @staticmethod
-    def _index(a: Expr) -> Expr:
+    def index(a: Expr) -> Expr:
+        """An axis, or 0 for one of a single point."""
         return const(0) if as_int(a.args[0]) == 1 else a
+
+    def base(self, gates: Temporary, phases: Sequence[Phase], tasks: Expr) -> RecurrentBase:
+        """The kernel of the steps, as far as all targets agree."""
+        op, buffers = self.op, self.buffers
+        size = self.x.shape[0] * self.x.shape[1] * op.directions
+        lengths = self.operand(4)
+        each, last = self._stores()
+        arrays = ("h", "next", *(r.name for p in phases for r in p.results if r.name != "next"))
+        number = add_buffer(buffers, gates)
+        length = None if lengths is None else buffers.resolve(load(lengths, (self.index(self.row),), lengths.dtype))
+        starts = self._starts()
+        return RecurrentBase(
+            buffers=tuple(buffers.list),
+            tasks=tasks,
+            flops=size * (op.gates * op.hidden_size * (2 * op.hidden_size + 8)),
+            nbytes=gates.nbytes + self.r.type.nbytes + self.node.output.type.nbytes,
+            direction=self.direction,
+            time=self.time,
+            row=self.row,
+            unit=self.unit,
+            directions=op.directions,
+            hidden=op.hidden_size,
+            backward={"forward": "never", "reverse": "always", "bidirectional": "second"}[op.direction],
+            batch_first=bool(op.layout),
+            gates=number,
+            lengths=length,
+            starts=starts,
+            each=each,
+            last=last,
+            states=tuple(dict.fromkeys(arrays)),
+        )
+
+    def _state_index(self) -> Index:
+        d, n = self.index(self.direction), self.index(self.row)
+        return (n, d, self.index(self.unit)) if self.op.layout else (d, n, self.index(self.unit))
+
+    def _starts(self) -> tuple[tuple[str, Expr], ...]:
+        given = [("h", self.operand(5)), ("c", self.operand(6) if self.op.states > 1 else None)]
+        return tuple((s, self.buffers.resolve(load(v, self._state_index(), F32))) for s, v in given if v is not None)
+
+    def _stores(self) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
+        """The stores of each step, and those at the end."""
+        d, t, n = (self.index(a) for a in (self.direction, self.time, self.row))
+        unit = self.index(self.unit)
+        y, *states = self.node.outputs
+        results: dict[Value, tuple[Expr, Index]] = {
+            y: (acc("y", F32), (n, t, d, unit) if self.op.layout else (t, d, n, unit))
+        }
+        for v, name in zip(states, "hc", strict=False):
+            results[v] = (acc(name, F32), self._state_index())
+        each: list[Store] = []
+        last: list[Store] = []
+        for store in lower_epilogue(self.group, self.node, results, self.buffers):
+            made = any(x.op == "acc" and x.data == "y" for x in walk(store.value))
+            stepwise = made or any(contains(e, self.time) for e in (store.offset, store.value))
+            (each if stepwise else last).append(store)
+        return tuple(each), tuple(last)
+
+
+class _Lowering(RecurrentLowering):
+    def __init__(
+        self, group: Group, node: Node, op: Recurrent, storage: Mapping[Value, Storage], machine: Machine
+    ) -> None:
+        super().__init__(group, node, op, storage)
+        self.machine = machine
+        self.shape = _shape(op, self.row.args[0], machine)
+        self.packer = Packer(op.directions, group.id, storage)
+
+    def run(self) -> list[Kernel]:
+        phases = cell_phases(self.op, self.index(self.direction), self._cell_weights())
+        inputs = self._inputs()
+        kernel = self._steps(phases, self.shape.tile, self.shape.columns)
+        return [*self.packer.kernels, *inputs, kernel]
 
     @property
     def _alone(self) -> int | None:
@@ -203,14 +300,14 @@ class _Lowering:
         self.gates = Temporary("gates", self.group.id, outer[0] * outer[1] * (4 * count))
         if any(as_int(d) == 0 for d in outer):
             return []
-        index = [self._index(axis(f"i{k}", d)) for k, d in enumerate(outer)]
+        index = [self.index(axis(f"i{k}", d)) for k, d in enumerate(outer)]
         k, n = axis("k", size), axis("n", count)
         tile = choose_tile(self.machine, outer[0] * outer[1], n.args[0], size)
         weights = self.packer.input_weights(self.w, columns, tile)
         buffers, value = Buffers(self.storage), acc("acc", F32)
         element, before = self._x_element(index, k, buffers)
         panels = add_buffer(buffers, weights)
-        if (bias := self._operand(3)) is not None:
+        if (bias := self.operand(3)) is not None:
             packed = self.packer.biases(bias, columns, self._alone)
             value = call("add", value, load(add_buffer(buffers, packed), (n,), F32))
         place = (index[0] * outer[1] + index[1]) * count + n
@@ -243,7 +340,7 @@ class _Lowering:
 
     def _x_element(self, index: list[Expr], k: Expr, buffers: Buffers) -> tuple[Expr, list[Kernel]]:
         """The input at an index, k innermost: as it lies, or of a copy and the kernel that makes it."""
-        element = load(self.x, (*index, self._index(k)), F32)
+        element = load(self.x, (*index, self.index(k)), F32)
         walked = strided_operand(Buffers(self.storage).resolve(element), [k])
         if as_int(k.args[0]) == 1 or (walked is not None and as_int(walked.steps[0]) == 1):
             return buffers.resolve(element), []
@@ -256,10 +353,10 @@ class _Lowering:
 
     def _cell_weights(self) -> Weights:
         """Peepholes and the recurrent bias that stays apart, as loads of buffers that are added here."""
-        op, peephole, bias = self.op, self._operand(7) if isinstance(self.op, LSTM) else None, None
+        op, peephole, bias = self.op, self.operand(7) if isinstance(self.op, LSTM) else None, None
         hidden, wide = op.hidden_size, self.shape.wide
         p = self.packer.units(peephole, 0, 3, hidden, wide) if peephole is not None else None
-        given = self._operand(3)
+        given = self.operand(3)
         if given is not None and self._alone is not None:
             bias = self.packer.units(given, (op.gates + self._alone) * hidden, 1, hidden, wide)
         return Weights(self._vector(p, 3), self._vector(bias, 1))
@@ -268,73 +365,16 @@ class _Lowering:
         if operand is None:
             return None
         number = add_buffer(self.buffers, operand)
-        return _Vector(number, self._index(self.direction) * parts * self.shape.wide + self.unit, self.shape.wide)
+        return _Vector(number, self.index(self.direction) * parts * self.shape.wide + self.unit, self.shape.wide)
 
     def _steps(self, phases: Sequence[Phase], tile: Tile, columns: Sequence[Columns]) -> RecurrentKernel:
-        op, buffers = self.op, self.buffers
-        gates = add_buffer(buffers, self.gates)
         steps = tuple(
-            Step(p, c, add_buffer(buffers, self.packer.state_weights(self.r, c)))
+            Step(p, c, add_buffer(self.buffers, self.packer.state_weights(self.r, c)))
             for p, c in zip(phases, columns, strict=True)
         )
-        row = self._index(self.row)
-        lengths = self._operand(4)
-        length = None if lengths is None else buffers.resolve(load(lengths, (row,), lengths.dtype))
-        each, last = self._stores()
-        arrays = ("h", "next", *(r.name for p in phases for r in p.results if r.name != "next"))
         rows = _rows(self.row.args[0], tile)
-        blocks = ceil_div(self.row.args[0], rows)
-        hidden, size = op.hidden_size, self.x.shape[0] * self.x.shape[1] * op.directions
-        starts = self._starts()
-        return RecurrentKernel(
-            buffers=tuple(buffers.list),
-            tasks=blocks * op.directions,
-            flops=size * (op.gates * hidden * (2 * hidden + 8)),
-            nbytes=self.gates.nbytes + self.r.type.nbytes + self.node.output.type.nbytes,
-            direction=self.direction,
-            time=self.time,
-            row=self.row,
-            unit=self.unit,
-            directions=op.directions,
-            hidden=hidden,
-            backward={"forward": "never", "reverse": "always", "bidirectional": "second"}[op.direction],
-            batch_first=bool(op.layout),
-            gates=gates,
-            steps=steps,
-            lengths=length,
-            starts=starts,
-            each=each,
-            last=last,
-            states=tuple(dict.fromkeys(arrays)),
-            tile=tile,
-            rows=rows,
-        )
-
-    def _state_index(self) -> Index:
-        d, n = self._index(self.direction), self._index(self.row)
-        return (n, d, self._index(self.unit)) if self.op.layout else (d, n, self._index(self.unit))
-
-    def _starts(self) -> tuple[tuple[str, Expr], ...]:
-        given = [("h", self._operand(5)), ("c", self._operand(6) if self.op.states > 1 else None)]
-        return tuple((s, self.buffers.resolve(load(v, self._state_index(), F32))) for s, v in given if v is not None)
-
-    def _stores(self) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
-        """The stores of each step, and those at the end."""
-        d, t, n = (self._index(a) for a in (self.direction, self.time, self.row))
-        unit = self._index(self.unit)
-        y, *states = self.node.outputs
-        results: dict[Value, tuple[Expr, Index]] = {
-            y: (acc("y", F32), (n, t, d, unit) if self.op.layout else (t, d, n, unit))
-        }
-        for v, name in zip(states, "hc", strict=False):
-            results[v] = (acc(name, F32), self._state_index())
-        each: list[Store] = []
-        last: list[Store] = []
-        for store in lower_epilogue(self.group, self.node, results, self.buffers):
-            made = any(x.op == "acc" and x.data == "y" for x in walk(store.value))
-            stepwise = made or any(contains(e, self.time) for e in (store.offset, store.value))
-            (each if stepwise else last).append(store)
-        return tuple(each), tuple(last)
+        tasks = ceil_div(self.row.args[0], rows) * self.op.directions
+        return RecurrentKernel(**vars(self.base(self.gates, phases, tasks)), steps=steps, tile=tile, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -388,4 +428,7 @@ def _rows(batch: Expr, tile: Tile) -> int:
     return 2 * tile.rows if count is None else max(1, min(count, 2 * tile.rows))
 
 
-__all__ = ["RecurrentKernel", "Step", "lower_recurrent"]
+__all__ = [
+    "RecurrentBase", "RecurrentKernel", "RecurrentLowering", "Step", "apart", "lower_recurrent", "moved",
+    "needs_all_states", "recurrent_node",
+]  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import InternalError
-from ..expr import F32, Expr, acc, call, const, select
+from ..expr import F32, Expr, acc, call, const, select, walk
 from ..ops.base import REGISTRY
 from ..ops.pointwise import Pointwise
 from ..ops.recurrent import GRU, LSTM, RNN, Recurrent
@@ -54,6 +54,10 @@ class Phase:
     gates: tuple[int, ...]
     operand: str
     results: tuple[Result, ...]
+
+    def reads(self, name: str) -> bool:
+        """Whether the cell reads a register."""
+        return any(x.op == "acc" and x.data == name for r in self.results for x in walk(r.value))
 
 
 def cell_phases(op: Recurrent, direction: Expr, weights: Weights) -> tuple[Phase, ...]:

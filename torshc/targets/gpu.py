@@ -12,6 +12,7 @@ from ..kernels.base import Kernel, Store
 from ..kernels.contraction import lower_contraction
 from ..kernels.grid import lower_grid, lower_grid_generic
 from ..kernels.grid_attention import lower_grid_attention
+from ..kernels.grid_recurrent import lower_grid_recurrent
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..kernels.nest import Accumulator
@@ -206,6 +207,7 @@ class GridTarget(Target):
     words: ClassVar[Words]
     lowerings: ClassVar[dict[str, GridLowering]] = {
         "attention": lower_grid_attention,
+        "recurrent": lower_grid_recurrent,
         "gemm": lower_contraction,
         "conv": lower_contraction,
         "conv_transpose": lower_contraction,
