@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from ..expr import DType
 
@@ -17,9 +17,11 @@ LANES_M, LANES_N, WARP = 4, 8, 32  # a warp is 4 x 8 threads
 LATENCY = 700.0  # clocks from a load to its use
 LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
 SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
+CACHE_BYTES = 28.0  # bytes that a multiprocessor gets from the second cache in a clock
 LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
 TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may have without asking
+UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
+MAX_STAGES = 4
 RESIDENT_THREADS = 512  # threads that a multiprocessor should have room for
 FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
@@ -56,6 +58,7 @@ class GridTile:
     tm: int
     tn: int
     worth: float
+    element: ClassVar[int] = 4
 
     @property
     def warps_n(self) -> int:
@@ -122,6 +125,7 @@ class MmaTile:
     wm: int
     wn: int
     worth: float
+    element: ClassVar[int] = 2
 
     @property
     def warps(self) -> int:
@@ -142,18 +146,14 @@ class MmaTile:
 
     @property
     def stages(self) -> int:
-        """Tiles in shared memory at a time."""
-        return 2 if 3 * self._stage > STATIC_SHARED else 3 if 4 * self._stage > STATIC_SHARED else 4
+        """Tiles in shared memory at a time: as many as `resident` blocks have room for."""
+        room = min(BLOCK_SHARED, UNIT_SHARED // self.resident)
+        return max(2, min(MAX_STAGES, room // self._stage))
 
     @property
     def _stage(self) -> int:
-        return 2 * (
-            max(self.m * (self.k + 8), self.k * (self.m + 8)) + max(self.n * (self.k + 8), self.k * (self.n + 8))
-        )
-
-    def shared(self, size: int) -> int:
-        """Bytes of shared memory for elements of `size` bytes."""
-        return self.stages * self._stage
+        a, b = (max(size * (self.k + 8), self.k * (size + 8)) for size in (self.m, self.n))
+        return 2 * (a + b)
 
 
 MMA_TILES = (
@@ -173,7 +173,7 @@ T = TypeVar("T", GridTile, MmaTile)
 
 def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTile, int]:
     """The tile of a product on tensor cores; see :func:`choose_tile`."""
-    return _choose(device, sizes, MMA_TILES, 2)
+    return _choose(device, sizes, MMA_TILES)
 
 
 def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tuple[GridTile, int]:
@@ -183,16 +183,14 @@ def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tu
         sizes: number of products, rows, columns and length of the sums, None where a run decides.
         dtype: element type in shared memory.
     """
-    return _choose(device, sizes, TILES, dtype.size)
+    return _choose(device, sizes, [t for t in TILES if t.shared(dtype.size) <= device.shared])
 
 
-def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T], size: int) -> tuple[T, int]:
+def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T]) -> tuple[T, int]:
     batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, UNKNOWN, strict=True))
     most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
     best = None
     for tile in tiles:
-        if tile.shared(size) > device.shared:
-            continue
         for splits in (s for s in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if s <= most and (s == 1 or s * tile.k * 2 <= k)):
             time = estimate(device, tile, splits, (batch, m, n, k))
             if best is None or time < best[0]:
@@ -202,7 +200,7 @@ def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T], siz
 
 
 def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
-    """Clocks that a product takes, about: arithmetic of the fullest multiprocessor, or the latency of its loads."""
+    """Clocks that a product takes, about: for the fullest multiprocessor arithmetic, or loads, or their latency."""
     batch, m, n, k = sizes
     blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
     steps = ceil(ceil(k / tile.k) / splits)
@@ -210,9 +208,10 @@ def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, 
     resident = max(1, min(here, 24 // tile.warps))
     work = here * steps * tile.m * tile.n * tile.k
     rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
+    reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / CACHE_BYTES
     waits = ceil(here / resident) * (steps / (tile.stages - 1) + 2) * LATENCY
     extra = 0.0 if splits == 1 else LAUNCH + splits * batch * m * n * 8 / SUM_BYTES
-    return max(work / rate, waits) + extra
+    return max(work / rate, reads, waits) + extra
 
 
 __all__ = [
