@@ -21,7 +21,7 @@ from tests.robust.zoo import zoo
 from .networks import mobilenet_v2, squeezenet, transformer
 
 ZOO = zoo()
-TARGETS = ("cuda",)
+TARGETS = ("cuda", "metal")
 ORDERS = ("forward", "reverse", "random:1")
 
 

@@ -1,4 +1,4 @@
-"""What can be compiled for here: the tools and the devices of each kind of toolchain, and how to get what is missing."""
+"""What can be compiled for here: tools and devices for each toolchain, and how to get what is missing."""
 
 from __future__ import annotations
 
