@@ -16,6 +16,7 @@ from onnx import numpy_helper
 Array = np.ndarray[Any, Any]
 STORED = ("simple", "pytorch-operator", "pytorch-converted")  # kinds that lie on disk in the package
 SMALL = 1024  # elements; integer inputs up to here may be shapes, axes and the like
+FLOATS = ("OneHot", "Range", "Resize", "Upsample")  # their bounds, scales and depths may be floats
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 
 
@@ -108,7 +109,7 @@ def _array(x: Any) -> Any:
 
 
 def with_constants(case: Case) -> onnx.ModelProto | None:
-    """The model with its small integer inputs, and all of Range's, as constants; None when there are none.
+    """The model with its small integer inputs, and those of the operators in `FLOATS`, as constants; or None.
 
     Shapes, axes and counts that the cases pass as inputs stand in models as constants.
     """
@@ -116,7 +117,7 @@ def with_constants(case: Case) -> onnx.ModelProto | None:
     wanted = {
         name: a
         for name, a in feeds.items()
-        if isinstance(a, np.ndarray) and (_is_shape_like(a) or case.operator == "Range")
+        if isinstance(a, np.ndarray) and (_is_shape_like(a) or (case.operator in FLOATS and a.ndim < 2))
     }
     if not wanted or len(case.data_sets) != 1:
         return None

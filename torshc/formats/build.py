@@ -10,7 +10,7 @@ from ..errors import InternalError, ModelError, UnsupportedError
 from ..expr import Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported
-from . import schemas
+from . import legacy, schemas
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
@@ -99,8 +99,6 @@ class _Importer:
         version = opsets.get("")
         if version is not None and version < 1:
             raise Misfit(f"opset {version} does not exist")
-        if version is not None and version < schemas.OLDEST:
-            self.problem(f"opset {version}: the oldest that torshc reads is {schemas.OLDEST}")
         if version is not None and version > schemas.NEWEST:
             self.problem(f"opset {version}: the newest that the installed onnx package knows is {schemas.NEWEST}")
 
@@ -206,7 +204,10 @@ class _Importer:
         count = len(op.outputs)
         while count > 1 and not op.outputs[count - 1]:
             count -= 1
-        return cls.read(SourceNode(op.op_type, version, attributes, operands, count, Builder(self.graph, name=name)))
+        builder = Builder(self.graph, name=name)
+        if schema is not None and schemas.is_legacy(schema, version):
+            attributes = legacy.translate(op.op_type, schema.since_version, attributes, operands, builder)
+        return cls.read(SourceNode(op.op_type, version, attributes, operands, count, builder))
 
     def guess(self, name: str, scope: _Scope) -> Value | None:
         """A stand-in for a value that could not be made, so that what reads it is looked at too."""

@@ -16,11 +16,11 @@ from ..errors import did_you_mean
 from ..expr import as_int
 from ..graph import Value
 from ..ops import REGISTRY, Op, Unsupported
+from . import legacy
 from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Sparse, Unusable
 from .onnx_reader import read_attribute, read_function
 
 NEWEST = onnx_opset_version()
-OLDEST = 7
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
@@ -199,6 +199,14 @@ def defaults(op_type: str, domain: str, version: int) -> dict[str, Any]:
     schema = schema_of(op_type, domain, version)
     found = schema.attributes.items() if schema is not None else ()
     return {name: read_attribute(a.default_value) for name, a in found if a.default_value.type}
+
+
+def is_legacy(schema: OpSchema, version: int) -> bool:
+    """Whether a later definition, by opset 7, has replaced that of an opset before it."""
+    if schema.domain or version >= legacy.SETTLED:
+        return False
+    settled = schema_of(schema.name, "", legacy.SETTLED)
+    return settled is None or settled.since_version != schema.since_version
 
 
 def is_function(schema: OpSchema | None) -> bool:

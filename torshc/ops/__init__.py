@@ -10,8 +10,11 @@ from . import (
     norm,
     pointwise,
     pool,
+    quantize,
     recurrent,
     reduce,
+    scatter,
+    sort,
     spatial,
     view,
 )
@@ -20,5 +23,6 @@ from .source import SourceNode, Unsupported
 
 __all__ = [
     "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "einsum", "generate", "index", "linalg",
-    "norm", "operator", "pointwise", "pool", "recurrent", "reduce", "spatial", "view",
+    "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "scatter",
+    "sort", "spatial", "view",
 ]  # fmt: skip

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import ModelError
-from ..expr import Expr, call, cast, const, select
+from ..expr import I64, Expr, call, cast, const, select
 from ..graph import Builder, Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from .compose import apply
 from .conv import Ints, Window, inside, slide, window
 from .pointwise import compute
 from .reduce import GlobalAveragePool
-from .source import SourceNode, Unsupported
+from .scatter import product
+from .source import SourceNode
+from .view import delinear, linear
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,14 @@ class Pool(Op):
             raise ModelError(f"{source.op_type} of {x.type!r} with kernel_shape {list(kernel)}")
         slid = window(source, x.shape[2:], kernel)
         ceil = bool(source.attribute("ceil_mode", 0)) and str(source.attribute("auto_pad", "NOTSET")) == "NOTSET"
-        source.attribute("storage_order")
+        columns = bool(source.attribute("storage_order", 0))
         rest: dict[str, Any] = {k: v for k, v in source.fields(cls).items() if k not in _SHARED}
-        if source.outputs > 1:
-            raise Unsupported(f"the indices of {source.op_type}, its second output")
-        return source.emit(cls(kernel, slid.strides, slid.pads, slid.dilations, ceil, **rest), [x])
+        op = cls(kernel, slid.strides, slid.pads, slid.dilations, ceil, **rest)
+        pooled = source.emit(op, [x])
+        if source.outputs < 2:
+            return pooled
+        place = PoolPlace(kernel, slid.strides, slid.pads, slid.dilations, ceil, columns)
+        return [*pooled, *source.emit(place, [x, pooled[0]])]
 
 
 _SHARED = ("kernel", "strides", "pads", "dilations", "ceil")
@@ -96,6 +101,50 @@ class MaxPool(Pool):
 
     def outside(self, x: Expr) -> Expr:
         return const(-math.inf if x.dtype.is_float else x.dtype.range[0], x.dtype)
+
+
+@operator("PoolPlace", "torshc")
+@dataclass(frozen=True)
+class PoolPlace(Pool):
+    """Where the maximum of each window stands in the whole of x: the second output of MaxPool.
+
+    Operands: x and the maxima. Of equal elements the first in row-major order counts; a NaN counts as the maximum. A
+    window that covers the margin alone has place 0.
+
+    Attributes:
+        columns: places are counted with the first spatial dimension running fastest (storage_order 1), not the last.
+    """
+
+    combine: ClassVar[str] = "min"
+    columns: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, super().infer(inputs, constraints)[0].shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+        none = product(shape)
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index, ok = [], const(True)
+            for i, k in enumerate(inner):
+                position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
+                ok = call("and", ok, inside(position, shape[2 + i]))
+                index.append(position)
+            value = read(0, (*at[:2], *index))
+            found = call("eq", value, read(1, at))
+            if value.dtype.is_float:
+                found = call("or", found, call("isnan", value))
+            return select(select(ok, found, const(False)), linear((*at[:2], *index), shape), none)
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            place = total
+            if self.columns:
+                index = delinear(total, shape)
+                place = linear((*index[:2], *index[:1:-1]), (*shape[:2], *shape[:1:-1]))
+            return select(call("lt", total, none), place, const(0))
+
+        return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
 
 
 @operator()
