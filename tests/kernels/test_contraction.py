@@ -31,15 +31,19 @@ PRODUCTS: list[tuple[Shape, Shape, bool, str]] = [
     ((1, 64), (64, 100), True, "row"),
     ((1, 64), (64, 100), False, "row"),
     ((3, 64), (64, 48), True, "row"),
+    ((1, 640), (640, 100), True, "row"),
+    ((1, 640), (640, 100), False, "contraction map"),
+    ((640,), (3, 640, 10), False, "contraction map"),
+    ((3, 640), (640, 48), True, "contraction map"),
     ((7, 1), (1, 9), True, "row"),
     ((21,), (21, 19), True, "row"),
     ((13, 21), (21,), True, "row"),
     ((21,), (21,), False, "row"),
     ((2, 5, 21), (21, 19), True, "contraction"),
-    ((2, 5, 21), (2, 21, 19), False, "contraction"),
-    ((2, 5, 21), (2, 21, 19), True, "contraction"),
+    ((2, 9, 21), (2, 21, 19), False, "contraction"),
+    ((2, 9, 21), (2, 21, 19), True, "contraction"),
     ((3, 1, 5, 21), (2, 21, 20), False, "contraction"),
-    ((5, 21), (2, 21, 19), False, "contraction"),
+    ((5, 21), (2, 21, 19), False, "row"),
     (("b", "s", 21), (21, 20), True, "contraction"),
     (("b", "s", "k"), ("b", "k", "n"), False, "contraction"),
     (("s", "k"), ("k", 20), False, "contraction map"),
@@ -61,35 +65,55 @@ def test_product(a: Shape, b: Shape, constant: bool, expected: str) -> None:
         close(found, np.matmul(left, right))
 
 
-def convolve(case: Case) -> list[str]:
+def convolve(case: Case, dtype: DType = F32) -> list[str]:
     """Compares a convolution with ONNX Runtime; the templates that were used."""
     m = Maker()
-    w = random(RNG, case.w) / np.float32(np.prod(case.w[1:]) ** 0.5)
-    bias = random(RNG, (case.w[0] if case.extra is None else case.w[1] * case.group,))
-    source = m.input(*case.x, layout=case.layout)
+    w = (random(RNG, case.w) / np.float32(np.prod(case.w[1:]) ** 0.5)).astype(dtype.numpy)
+    bias = random(RNG, (case.w[0] if case.extra is None else case.w[1] * case.group,)).astype(dtype.numpy)
+    source = m.input(*case.x, layout=case.layout, dtype=dtype)
     weights = m.constant(w) if case.packed else m.input(*case.w)
     attributes = {**case.attributes(), "pads": tuple(const(p) for p in case.pads or (0,) * 2 * (len(case.w) - 2))}
     y = m.add(case.op, source, weights, m.constant(bias), layout=case.out, **attributes)
-    x = random(RNG, sizes(case.x, DIMS))
-    arrays, expected = [x] if case.packed else [x, w], reference(case, x, w, bias)
+    x = random(RNG, sizes(case.x, DIMS)).astype(dtype.numpy)
+    exact = [a.astype(np.float32) for a in (x, w, bias)]
+    arrays, expected = [x] if case.packed else [x, w], reference(case, *exact)
     if case.residual:
         r = m.graph.new_value(y.type, "r")
         r.layout = case.out
         m.graph.inputs.append(r)
         y = m.add("Add", y, r, layout=case.out)
-        arrays.append(random(RNG, expected.shape))
-        expected = expected + arrays[-1]
+        arrays.append(random(RNG, expected.shape).astype(dtype.numpy))
+        expected = expected + arrays[-1].astype(np.float32)
     y = m.add(case.activation, y, layout=case.out)
     program = GridProgram(m.output(y), DIMS)
-    close(program.run(*arrays)[0], np.maximum(expected, 0) if case.activation == "Relu" else np.tanh(expected))
+    expected = np.maximum(expected, 0) if case.activation == "Relu" else np.tanh(expected)
+    tolerance = {F32: 1e-5, F16: 1e-3, BF16: 8e-3}[dtype]
+    close(program.run(*arrays)[0].astype(np.float32), expected, tolerance)
     return templates(program)
 
 
 @pytest.mark.parametrize("case", [*CONV, *TRANSPOSED], ids=str)
 def test_convolution(case: Case) -> None:
-    """Grouped ones of few channels, and those of one output pixel or channel, are rows; all others have tiles."""
-    single = case.w[0] == 1 or (case.extra is None and case.x[2:] == case.w[2:])
-    assert convolve(case)[-1] in (["row"] if single else ["contraction", "map"] + ["row"] * (case.group > 1))
+    """Grouped ones, those of few channels and of one output pixel may be rows; all others have tiles."""
+    channels = case.w[0] if case.extra is None else case.w[1]
+    rows = case.group > 1 or channels < 8 or (case.extra is None and case.x[2:] == case.w[2:])
+    assert convolve(case)[-1] in ("contraction", "map", *(["row"] if rows else []))
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((1, 64, 9, 7), (40, 64, 3, 3), "", pads=(1, 1, 1, 1), residual=True),
+        Case((2, 16, 9, 7), (20, 16, 3, 3), "", (2, 2), (1, 1, 1, 1)),
+        Case((1, 3, 15, 13), (16, 3, 7, 7), "", (2, 2), (3, 3, 3, 3), layout=None),
+        Case((1, 64, 5, 5), (64, 24, 4, 4), "", (2, 2), (1, 1, 1, 1), extra=(0, 0)),
+    ],
+    ids=str,
+)
+def test_convolution_on_tensor_cores(case: Case, dtype: DType) -> None:
+    found = convolve(case, dtype)
+    assert {x for x in found if x != "map"} == {"contraction_mma"}
 
 
 def forced(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:

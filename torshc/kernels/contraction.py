@@ -9,7 +9,7 @@ stride, and a product of a single row or column a reduction whose threads share 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product as cartesian
 from typing import ClassVar
 
@@ -23,13 +23,15 @@ from ..plan.storage import Storage
 from .axes import join_axes
 from .base import Kernel, Store, Temporary
 from .contraction_factor import PACKET, WIDE, Factor, Term, add_operand, bring, make_factor, unguard
-from .contraction_tiles import AnyTile, Device, MmaTile, choose_mma_tile, choose_tile
-from .grid import lower_grid_generic, to_grid
+from .contraction_tiles import UNKNOWN, AnyTile, Device, MmaTile, choose_mma_tile, choose_tile
+from .grid import GridRow, lower_grid_generic, to_grid
 from .heavy import HeavyKernel, epilogue_flops, finish, is_empty, row_major, traffic
 from .machine import Machine
 from .nest import Accumulator, Buffers, MapKernel, RowKernel, Stage, product
 
-NARROW = 4  # rows or columns below which tiles would be nearly empty
+NARROW = 8  # rows or columns below which tiles would be nearly empty
+MANY = 32768  # results that keep a device busy with a thread for each
+SHORT = 64  # terms of a sum that a thread may as well add up by itself
 PARTS = "parts"  # axis of the pieces of sums
 
 
@@ -302,19 +304,31 @@ def _lower(
     sizes = [as_int(s) for s in p.sizes]
     if sizes[3] == 0:
         return [_sums(group, node, p, None, 0, storage)]
-    if any(s is not None and s < NARROW for s in sizes[1:3]) or not p.k:
-        return _lower_row(group, node, p, storage, number)
+    across = 1 in sizes[1:3] and all(_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)) if p.k else False
+    if across or not p.k or _suits_threads(sizes):
+        return _lower_row(group, node, p, storage, number, across)
     return _lower_tiles(group, node, p, storage, device, number)
 
 
+def _suits_threads(sizes: Sequence[int | None]) -> bool:
+    """Whether a thread for each result serves a product better than tiles, which would be nearly empty."""
+    batch, m, n, k = (guess if s is None else s for s, guess in zip(sizes, UNKNOWN, strict=True))
+    return min(m, n) < NARROW and (k <= SHORT or batch * m * n >= MANY)
+
+
+@dataclass(frozen=True)
+class ProductRow(GridRow):
+    """A product as reductions whose threads share a row, or with a thread for each result; see :class:`GridRow`."""
+
+    kind: ClassVar[str] = "contraction"
+
+
 def _lower_row(
-    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], number: int
+    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], number: int, across: bool
 ) -> list[Kernel] | None:
     """A reduction whose threads share a row, or with a point for each thread; constants lie as it reads them."""
-    if not p.k:
+    if not all(_is_load(e, storage) for e in (p.first, p.second)):
         return None
-    single = 1 in (as_int(p.sizes[1]), as_int(p.sizes[2]))
-    across = single and all(_runs_along(e, p.k[-1], storage) for e in (p.first, p.second))
     outer = p.space.axes
     order = (*outer, *p.k) if across else (*p.k, *outer)
     buffers = Buffers(storage)
@@ -328,7 +342,7 @@ def _lower_row(
     stores = finish(group, node, total, p.space.index, buffers)
     flat = [body, *(e for s in stores for e in (s.offset, s.value))]
     axes, flat = join_axes(list(outer), flat)
-    reduce, flat = join_axes(list(p.k), flat)
+    reduce, flat = join_axes(list(p.k) or [axis("r0", 1)], flat)
     axes = axes or [axis("i0", 1)]
     accumulator = Accumulator("0", "add", flat[0], acc("a0", p.dtype))
     stores = [Store(s.buffer, flat[1 + 2 * i], flat[2 + 2 * i]) for i, s in enumerate(stores)]
@@ -347,7 +361,12 @@ def _lower_row(
         rows=1,
         chunk=1,
     )
-    return [*before, to_grid(kernel)]
+    grid = to_grid(kernel)
+    return [*before, ProductRow(**{f.name: getattr(grid, f.name) for f in fields(grid)})]
+
+
+def _is_load(element: Expr, storage: Mapping[Value, Storage]) -> bool:
+    return Buffers(storage).resolve(unguard(element)[0]).op == "load"
 
 
 def _runs_along(element: Expr, k: Expr, storage: Mapping[Value, Storage]) -> bool:
