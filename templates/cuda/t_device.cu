@@ -72,7 +72,7 @@ struct t_device {
 
 // ---- errors ----
 
-static const char *const LOST = "; the device's context is lost: start the process anew";
+static const char *const CONTEXT_LOST = "; the device's context is lost: start the process anew";
 
 // The status and message of a failed call; `what` says what it was for.
 static int fail_status(t_device *d, cudaError_t error, int status, const char *what)
@@ -83,7 +83,7 @@ static int fail_status(t_device *d, cudaError_t error, int status, const char *w
     if (now != cudaSuccess && now != cudaErrorNotReady && now != cudaErrorStreamCaptureUnsupported)
         d->lost = now;
     return t_fail(status, "%.90s: %s (%.80s)%s", what, cudaGetErrorName(error), cudaGetErrorString(error),
-                  d->lost ? LOST : "");
+                  d->lost ? CONTEXT_LOST : "");
 }
 
 static int check_call(t_device *d, cudaError_t error, const char *what)
@@ -93,7 +93,7 @@ static int check_call(t_device *d, cudaError_t error, const char *what)
 
 static int check_lost(const t_device *d)
 {
-    return d->lost ? t_fail(TORSHC_E_LAUNCH, "an earlier failure: %s%s", cudaGetErrorName(d->lost), LOST) : TORSHC_OK;
+    return d->lost ? t_fail(TORSHC_E_LAUNCH, "an earlier failure: %s%s", cudaGetErrorName(d->lost), CONTEXT_LOST) : TORSHC_OK;
 }
 
 // ---- open and close ----
