@@ -9,6 +9,9 @@ from torshc.expr import BF16, F16, F32, F64, I32, DType, const
 from torshc.kernels import contraction
 from torshc.kernels.contraction import ContractionKernel
 from torshc.kernels.contraction_tiles import MMA_TILES, TILES, AnyTile, Device, GridTile, choose_tile
+from torshc.kernels.machine import Machine
+from torshc.targets.cuda import CudaTarget
+from torshc.targets.gpu import GridTarget
 
 from .make import Maker, Shape, random, sizes
 from .run_grid import GridProgram, needs_emulator, templates
@@ -160,6 +163,25 @@ def test_order_in_memory(dtype: DType, right: bool, turned: bool, sizes_: tuple[
         (a.astype(np.float64) @ b.astype(np.float64)).T if turned else a.astype(np.float64) @ b.astype(np.float64)
     )
     close(np.asarray(found).astype(np.float64), expected, {F32: 1e-6, F64: 1e-14, F16: 1e-3, BF16: 8e-3}[dtype])
+
+
+class PlainCuda(CudaTarget):
+    """CUDA as a device without tensor cores."""
+
+    lowerings = GridTarget.lowerings
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("sizes_", [(40, 72, 48), (37, 29, 21)], ids=str)
+def test_halves_without_tensor_cores(dtype: DType, sizes_: tuple[int, int, int]) -> None:
+    """They are summed in f32 by the ordinary kernel, from packets of four and from single elements."""
+    m, k, n = sizes_
+    maker = Maker()
+    a, b = random(RNG, (m, k)).astype(dtype.numpy), random(RNG, (k, n)).astype(dtype.numpy)
+    product = maker.add("MatMul", maker.input(m, k, dtype=dtype), maker.constant(b), out="f32")
+    program = GridProgram(maker.output(product), target=PlainCuda(Machine()))
+    assert templates(program) == ["contraction"]
+    close(program.run(a)[0], a.astype(np.float32) @ b.astype(np.float32), 1e-6)
 
 
 def test_a_reshape_without_strides() -> None:

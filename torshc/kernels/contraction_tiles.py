@@ -22,6 +22,7 @@ LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
 TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
 UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
 MAX_STAGES = 4
+THREAD_SUMS = 256  # bytes of sums that a thread has registers for
 RESIDENT_THREADS = 512  # threads that a multiprocessor should have room for
 FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
@@ -183,7 +184,9 @@ def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tu
         sizes: number of products, rows, columns and length of the sums, None where a run decides.
         dtype: element type in shared memory.
     """
-    return _choose(device, sizes, [t for t in TILES if t.shared(dtype.size) <= device.shared])
+    size = dtype.size
+    fit = [t for t in TILES if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
+    return _choose(device, sizes, fit)
 
 
 def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T]) -> tuple[T, int]:
