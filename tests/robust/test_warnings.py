@@ -10,7 +10,7 @@ import pytest
 
 from torshc.bundle.isa import resolve
 from torshc.bundle.toolchain import CLANGS, execute, find_compiler
-from torshc.compiler import _commented, _headers, prepare
+from torshc.compiler import _commented, kernel_headers, prepare
 from torshc.options import CompileOptions
 
 from .zoo import zoo
@@ -28,15 +28,14 @@ def test_no_warning(cc: str, mcpu: str, tmp_path: Path) -> None:
     if not shutil.which(cc):
         pytest.skip(f"no {cc} here")
     compiler = find_compiler(cc)
-    for name, text in _headers().items():
-        (tmp_path / name).write_text(text)
     sources: dict[str, str] = {}
     for specimen in ZOO.values():
         path = tmp_path / "m.onnx"
         path.write_bytes(specimen.model.SerializeToString())
         for level in (0, 3) if mcpu == "native" else (3,):
-            sources.update(_commented(prepare(path, CompileOptions(opt_level=level, mcpu=mcpu))))
-    for name, text in sources.items():
+            made = prepare(path, CompileOptions(opt_level=level, mcpu=mcpu))
+            sources.update(_commented(made))
+    for name, text in (sources | kernel_headers(made)).items():
         (tmp_path / name).write_text(text)
     flags = [*compiler.base_flags(), *compiler.isa_flags(resolve(mcpu)), *STRICT]
     status, _, messages = execute([*compiler.command, *flags, *sorted(sources)], tmp_path, 600)

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.emulation.emulated import missing
+
 from .test_vec_math import (
     BINARY,
     CLANG,
@@ -242,7 +244,7 @@ EMULATED = {
 def test_emulator_takes_the_whole_prelude(tmp_path: Path, target: str) -> None:
     name, flags, source = EMULATED[target]
     program = HERE.parent / "emulation" / "bin" / name
-    if not program.exists():
-        pytest.skip("no such emulator here")
+    if reason := missing(metal=target == "metal"):
+        pytest.skip(reason)
     paths = [*GPU, f"-I{TEMPLATES / target}"]
     build([str(program), *flags, *paths, "-c", str(HERE / "scalar" / source), "-o", str(tmp_path / "every.o")])

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.emulation.emulated import missing
+
 from .test_vec_math import FLOATS, INTS, Array, tag
 
 HERE = Path(__file__).parent
@@ -22,8 +24,8 @@ DTYPES = [*FLOATS, *INTS]
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """warp.cu for the emulator, where device memory is the host's."""
-    if not NVCC.exists():
-        pytest.skip("no emulator here")
+    if reason := missing():
+        pytest.skip(reason)
     target = tmp_path_factory.mktemp("warp") / "warp.so"
     paths = [f"-I{TEMPLATES / folder}" for folder in ("cuda", "gpu")]
     command = [

@@ -20,7 +20,7 @@ from ..kernels.machine import Machine
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, scalar
-from .tidy import drop_voids, tidy
+from .tidy import tidy
 
 PLACEHOLDER = "KERNEL_NAME"
 
@@ -139,8 +139,8 @@ def environment(search: tuple[str, ...]) -> jinja2.Environment:
 
 def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, **more: Any) -> Rendered:
     """Render a kernel's template; `key` tells apart what the text does not show."""
-    text = environment(search).get_template(template).render(k=printer.kernel, p=printer, **more)
-    text = drop_voids(tidy(text))
+    text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
+    text = printer.finish(text)
     name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
     return Rendered(name, text.replace(PLACEHOLDER, name), tuple(printer.dim_names))
 
@@ -171,6 +171,10 @@ class IndexPrinter:
 
     def extent(self, axis: Expr) -> str:
         return self.scalar(axis.args[0])
+
+    def finish(self, text: str) -> str:
+        """The last touch to a kernel's text."""
+        return text
 
     def factor(self, axis: Expr) -> str:
         """The extent of an axis as an operand of a division."""

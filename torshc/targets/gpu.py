@@ -21,6 +21,7 @@ from ..plan.storage import Storage
 from .base import IndexPrinter, NoKernel, Rendered, Target, indented, render_kernel
 from .index import CTYPES, literal, scalar
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
+from .tidy import drop_voids
 
 NARROW = 2**29  # elements of a buffer up to which indices are int
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -82,6 +83,9 @@ class GridPrinter(IndexPrinter):
 
     def type(self, dtype: DType) -> str:
         return register_type(dtype)
+
+    def finish(self, text: str) -> str:
+        return drop_voids(text)
 
     def block(
         self,
@@ -233,7 +237,9 @@ class GridTarget(Target):
         return made
 
     def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
-        return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=getattr(kernel, "threads", 0))
+        return render_kernel(
+            self.search, kernel.template, printer, self.name, w=self.words, T=getattr(kernel, "threads", 0)
+        )
 
     def threads(self, kernel: Kernel) -> int:
         threads: int = getattr(kernel, "threads", 0)

@@ -53,7 +53,7 @@ def drop_voids(text: str) -> str:
 
 def _read(lines: list[str], start: int, name: str) -> bool:
     """Whether a name occurs from a line on, before the brackets that hold the line close."""
-    word, depth = re.compile(rf"\b{name}\b"), 0
+    word, depth = re.compile(rf"(?<![\w.>]){name}\b"), 0
     for line in lines[start:]:
         depth += line.count("{") - line.count("}")
         if depth < 0:
