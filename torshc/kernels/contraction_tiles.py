@@ -143,7 +143,7 @@ class MmaTile:
     @property
     def resident(self) -> int:
         """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
-        return max(1, RESIDENT_THREADS // self.threads)
+        return max(1, RESIDENT_THREADS // self.threads) if self.wm * self.wn <= 64 * WARP else 1
 
     @property
     def stages(self) -> int:
@@ -158,6 +158,7 @@ class MmaTile:
 
 
 MMA_TILES = (
+    MmaTile(128, 256, 32, 64, 64, 0.55),
     MmaTile(128, 128, 32, 64, 32, 0.5),
     MmaTile(128, 64, 32, 32, 32, 0.4),
     MmaTile(64, 128, 32, 32, 32, 0.4),
