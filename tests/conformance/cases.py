@@ -16,7 +16,14 @@ from onnx import numpy_helper
 Array = np.ndarray[Any, Any]
 STORED = ("simple", "pytorch-operator", "pytorch-converted")  # kinds that lie on disk in the package
 SMALL = 1024  # elements; integer inputs up to here may be shapes, axes and the like
-FLOATS = ("OneHot", "Range", "Resize", "Upsample")  # their bounds, scales and depths may be floats
+FLOATS = (
+    "Dropout",
+    "MelWeightMatrix",
+    "OneHot",
+    "Range",
+    "Resize",
+    "Upsample",
+)  # their bounds, scales and depths may be floats
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 
 

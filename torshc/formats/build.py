@@ -10,7 +10,7 @@ from ..errors import InternalError, ModelError, UnsupportedError
 from ..expr import Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported
-from . import legacy, schemas
+from . import legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
@@ -178,6 +178,8 @@ class _Importer:
             raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
         if op.op_type == "If" and not op.domain:
             return self.branch(op, operands, scope) if known else ()
+        if op.op_type in ("Loop", "Scan") and not op.domain:
+            return self.repeat(op, version or 0, operands, scope) if known else ()
         schema = schemas.schema_of(op.op_type, op.domain, version)
         attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
         if schema is not None:
@@ -274,6 +276,20 @@ class _Importer:
         inner = replace(scope, values=dict(scope.values), depth=scope.depth + 1)
         self.body(body, inner)
         return [self.result(inner, name) for name, _ in body.outputs]
+
+    def repeat(self, op: SourceOp, version: int, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
+        """The steps of a Loop or a Scan one after the other, when their number is known."""
+        if scope.depth >= _DEPTH:
+            raise Misfit("loops are nested too deeply")
+
+        def once(body: SourceGraph, values: Sequence[Value], number: int) -> list[Value | None]:
+            given = {name: v for (name, _), v in zip(body.inputs, values, strict=True)}
+            prefix = f"{scope.prefix}{op.name or op.op_type}/{number}/"
+            inner = replace(scope, values={**scope.values, **given}, prefix=prefix, depth=scope.depth + 1)
+            self.body(body, inner)
+            return [self.result(inner, name) for name, _ in body.outputs]
+
+        return unroll.unroll(op, version, operands, once, Builder(self.graph, name=scope.prefix + op.name))
 
     def result(self, scope: _Scope, name: str) -> Value | None:
         if name not in scope.values:

@@ -13,7 +13,9 @@ from . import (
     quantize,
     recurrent,
     reduce,
+    sample,
     scatter,
+    signal,
     sort,
     spatial,
     view,
@@ -23,6 +25,6 @@ from .source import SourceNode, Unsupported
 
 __all__ = [
     "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "einsum", "generate", "index", "linalg",
-    "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "scatter",
-    "sort", "spatial", "view",
+    "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "sample", "scatter",
+    "signal", "sort", "spatial", "view",
 ]  # fmt: skip

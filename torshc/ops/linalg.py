@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ModelError
-from ..expr import DTYPES, DType, Expr, call
+from ..expr import DTYPES, DType, Expr, as_int, call, const
 from ..graph import Builder, Node, Shape, TensorType, Value
 from .base import (
     Constraints,
@@ -22,7 +22,8 @@ from .base import (
     same_dim,
 )
 from .compose import apply
-from .source import SourceNode
+from .pointwise import compute
+from .source import SourceNode, Unsupported
 from .view import Transpose
 
 
@@ -134,3 +135,50 @@ class Gemm(Op):
 
 def _flip(shape: Shape, flip: int) -> Shape:
     return (shape[1], shape[0]) if flip else shape
+
+
+_LARGEST_DET = 4  # rows; the sum has n! terms
+
+
+@operator()
+@dataclass(frozen=True)
+class Det(Op):
+    """Determinant of the last two dimensions, by Laplace's expansion; for matrices of up to 4 rows.
+
+    The determinant of a matrix without elements is 1.
+    """
+
+    family: ClassVar[str] = "nest"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Det")
+        if x.type.rank < 2:
+            raise ModelError(f"Det of {x.type!r}, which is no matrix")
+        same_dim(x.shape[-1], x.shape[-2], constraints, f"Det of {x.type!r}")
+        return [TensorType(x.dtype, x.shape[:-2])]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        size = as_int(node.operands[0].shape[-1]) or 0
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            def minor(row: int, columns: tuple[int, ...]) -> Expr:
+                """Determinant of the rows from `row` on in some columns."""
+                total: Expr | None = None
+                for k, column in enumerate(columns):
+                    term = read(0, (*at, const(row), const(column)))
+                    if len(columns) > 1:
+                        term = call("mul", term, minor(row + 1, columns[:k] + columns[k + 1 :]))
+                    total = term if total is None else call("sub" if k % 2 else "add", total, term)
+                return const(1.0, compute(node.operands[0].dtype)) if total is None else total
+
+            return minor(0, tuple(range(size)))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        size = as_int(x.shape[-1]) if x.type.rank else None
+        if size is None or size > _LARGEST_DET:
+            raise Unsupported(f"Det of {x.type!r}, which has more than {_LARGEST_DET} rows or a symbolic number")
+        return source.emit(cls(), [x])

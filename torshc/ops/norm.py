@@ -223,12 +223,38 @@ class BatchNormalization(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        source.attribute("momentum")
-        if source.attribute("training_mode", 0) or source.outputs > 1:
-            raise Unsupported("BatchNormalization in training mode")
+        momentum = float(source.attribute("momentum", 0.9))
         if not source.attribute("spatial", 1):
             raise Unsupported("BatchNormalization with statistics of each activation (spatial = 0)")
+        if source.attribute("training_mode", 0):
+            return _trained(source, cls(**source.fields(cls)), momentum)
+        if source.outputs > 1:
+            raise Unsupported("BatchNormalization in training mode")
         return source.emit(cls(**source.fields(cls)), [source.required(k) for k in range(5)])
+
+
+def _trained(source: SourceNode, op: BatchNormalization, momentum: float) -> list[Value]:
+    """Training mode: the batch's own statistics, and the running ones, which they move by 1 - momentum.
+
+    The variance is that of the population, divided by the number of elements.
+    """
+    b, (x, scale, bias, *running) = source.builder, [source.required(k) for k in range(5)]
+    if source.opset < 14 or source.outputs > 3:
+        raise Unsupported("BatchNormalization in training mode before opset 14")
+    axes = tuple(k for k in range(x.type.rank) if k != 1)
+    wide = _stash(b, x)
+    centred = apply(b, "Sub", wide, apply(b, "ReduceMean", wide, axes=axes, keepdims=True))
+    mean = apply(b, "ReduceMean", wide, axes=axes, keepdims=False)
+    variance = apply(b, "ReduceMean", apply(b, "Mul", centred, centred), axes=axes, keepdims=False)
+    current = [
+        v if v.dtype is r.dtype else apply(b, "Cast", v, to=r.dtype)
+        for v, r in zip((mean, variance), running, strict=True)
+    ]
+    moved = [
+        apply(b, "Add", apply(b, "Mul", old, momentum), apply(b, "Mul", new, 1.0 - momentum))
+        for old, new in zip(running, current, strict=True)
+    ]
+    return [*source.emit(op, [x, scale, bias, *current]), *moved][: max(source.outputs, 1)]
 
 
 @operator()

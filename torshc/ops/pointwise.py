@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from ..errors import ModelError
 from ..expr import BF16, BOOL, F16, F32, DType, Expr, acc, call, cast, const, from_onnx, select
-from ..graph import Node, TensorType, Value
+from ..graph import Node, TensorType, Value, ints_of
 from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
 from .source import SourceNode, Unsupported
 
@@ -346,7 +348,11 @@ class Cast(Pointwise):
             dtype = code if isinstance(code, DType) else from_onnx(int(code or 0))
         if dtype is None:
             raise Unsupported(f"a cast to ONNX type {code}")
-        return source.emit(cls(to=dtype), [source.required(0)])
+        x = source.required(0)
+        known = ints_of(x.data)
+        if dtype.is_float and known is not None and len(known) == 1:  # a bound of Range, which takes floats too
+            return [source.builder.constant(np.asarray(known, dtype.numpy).reshape(x.type.static_shape or ()))]
+        return source.emit(cls(to=dtype), [x])
 
 
 REGISTRY[("", "CastLike")] = Cast
@@ -391,7 +397,7 @@ class Clip(Pointwise):
 @operator()
 @dataclass(frozen=True)
 class Dropout(Pointwise):
-    """Inference only: the data unchanged, and a mask of ones."""
+    """Inference, or a ratio of 0: the data unchanged, and a mask of ones."""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of Dropout")
@@ -404,7 +410,8 @@ class Dropout(Pointwise):
     def read(cls, source: SourceNode) -> list[Value]:
         for name in ("ratio", "seed", "is_test"):
             source.attribute(name)
-        training = source.input(2)
-        if training is not None and (training.const is None or bool(training.const.any())):
+        ratio, training = source.input(1), source.input(2)
+        keeps = ratio is not None and ratio.const is not None and not ratio.const.any()
+        if training is not None and (training.const is None or bool(training.const.any())) and not keeps:
             raise Unsupported("Dropout in training mode")
         return source.emit(cls(), [source.required(0)])[: max(source.outputs, 1)]

@@ -18,7 +18,7 @@ from .source import SourceNode, Unsupported
 from .view import Reshape, Transpose
 
 _TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-               "tf_half_pixel_for_nn")  # fmt: skip
+               "tf_half_pixel_for_nn", "tf_crop_and_resize")  # fmt: skip
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -41,6 +41,15 @@ class Axis:
         return self.up is self.down
 
 
+@dataclass(frozen=True)
+class Crop:
+    """The coordinate (i * over + first) / under of a dimension of which a region is resampled."""
+
+    over: int
+    first: int
+    under: int
+
+
 @operator()
 @dataclass(frozen=True)
 class Resize(Op):
@@ -53,6 +62,9 @@ class Resize(Op):
         rounding: of the nearest coordinate; ONNX's nearest_mode.
         cubic: coefficient of the cubic kernel.
         exclude_outside: taps outside of the tensor weigh nothing (otherwise they read its edge).
+        antialias: where the result is smaller, the kernel is as wide as an element of it.
+        crops: of every dimension, when regions are cropped.
+        extrapolation: what stands where a coordinate of a crop lies outside of the tensor.
     """
 
     family: ClassVar[str] = "nest"
@@ -62,6 +74,9 @@ class Resize(Op):
     rounding: str = "round_prefer_floor"
     cubic: float = -0.75
     exclude_outside: bool = False
+    antialias: bool = False
+    crops: tuple[Crop, ...] = ()
+    extrapolation: float = 0.0
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [TensorType(need(inputs[0], "input 0 of Resize").dtype, tuple(a.size for a in self.axes))]
@@ -71,7 +86,7 @@ class Resize(Op):
         kind = compute(x.dtype)
 
         def body(at: Index, _: Index, read: Read) -> Expr:
-            taps = [self._taps(a, i, d) for a, i, d in zip(self.axes, at, x.shape, strict=True)]
+            taps = [self._taps(k, i, d) for k, (i, d) in enumerate(zip(at, x.shape, strict=True))]
             total: Expr | None = None
             for choice in itertools.product(*taps):
                 value = read(0, tuple(place for place, _ in choice))
@@ -82,31 +97,46 @@ class Resize(Op):
                     value = call("mul", value, cast(w, value.dtype))
                 total = value if total is None else call("add", total, value)
             assert total is not None
-            return cast(total, kind)
+            found = const(True)
+            for crop, i, d in zip(self.crops, at, x.shape, strict=False):
+                over = i * crop.over + crop.first
+                found = call("and", found, call("and", call("ge", over, 0), call("le", over, (d - 1) * crop.under)))
+            return cast(select(found, total, const(self.extrapolation, total.dtype)), kind)
 
         return Nest(body)
 
-    def _taps(self, a: Axis, i: Expr, size: Expr) -> list[tuple[Expr, Expr | None]]:
-        """Places in the input that an output coordinate reads, with their weights (None for 1)."""
-        if a.plain:
+    def _taps(self, k: int, i: Expr, size: Expr) -> list[tuple[Expr, Expr | None]]:
+        """Places in the input that an output coordinate of dimension k reads, with their weights (None for 1)."""
+        a = self.axes[k]
+        if self.crops:
+            over, under = i * self.crops[k].over + self.crops[k].first, const(self.crops[k].under)
+        elif a.plain:
             return [(i, None)]
-        over, under = source_coordinate(self.transform, a, i, size)
+        else:
+            over, under = source_coordinate(self.transform, a, i, size)
         if self.mode == "nearest":
-            return [(_clamp(nearest(self.rounding, over, under), size), None)]
+            return [(clamp(nearest(self.rounding, over, under), size), None)]
         base = call("floordiv", over, under)
         part = call("div", cast(call("mod", over, under), F32), cast(under, F32))
-        if self.mode == "linear":
+        if self.antialias:
+            first, weights = self._wide(a, part)
+        elif self.mode == "linear":
             first, weights = 0, [call("sub", 1.0, part), part]
         else:
-            first, weights = -1, _cubic(part, self.cubic)
-        places = [base + (first + k) for k in range(len(weights))]
+            first, weights = -1, cubic_weights(part, self.cubic)
+        places = [base + (first + n) for n in range(len(weights))]
         if self.exclude_outside:
             weights = [select(inside(p, size), w, const(0.0, F32)) for p, w in zip(places, weights, strict=True)]
-            total = weights[0]
-            for w in weights[1:]:
-                total = call("add", total, w)
-            weights = [call("div", w, total) for w in weights]
-        return [(_clamp(p, size), w) for p, w in zip(places, weights, strict=True)]
+            weights = _normal(weights)
+        return [(clamp(p, size), w) for p, w in zip(places, weights, strict=True)]
+
+    def _wide(self, a: Axis, part: Expr) -> tuple[int, list[Expr]]:
+        """First place, counted from the coordinate's floor, and weights of a kernel stretched by 1 / scale."""
+        scale, first, last = reach(a, 1 if self.mode == "linear" else 2)
+        away = [call("mul", call("abs", call("sub", float(n), part)), scale) for n in range(first, last)]
+        if self.mode == "linear":
+            return first, _normal([call("max", call("sub", 1.0, d), 0.0) for d in away])
+        return first, _normal([_keys(d, self.cubic) for d in away])
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -117,14 +147,18 @@ class Resize(Op):
         rounding = str(source.attribute("nearest_mode", "floor" if old else "round_prefer_floor"))
         cubic = float(source.attribute("cubic_coeff_a", -0.75))
         exclude = bool(source.attribute("exclude_outside", 0))
-        source.attribute("extrapolation_value")
-        if source.attribute("antialias", 0):
-            raise Unsupported("Resize with antialias")
+        outside, antialias = float(source.attribute("extrapolation_value", 0.0)), bool(source.attribute("antialias", 0))
         if transform not in _TRANSFORMS or mode not in ("nearest", "linear", "cubic") or rounding not in _ROUNDINGS:
             raise Unsupported(f"{source.op_type} with {mode}, {transform}, {rounding}")
         axes = _axes(source, x, old)
+        crops = _crops(source, x, axes) if transform == "tf_crop_and_resize" else ()
         source.fields(cls)
-        return source.emit(cls(axes, mode, transform, rounding, cubic, exclude), [x])
+        antialias = antialias and mode != "nearest"
+        if antialias:
+            taps = [last - first for _, first, last in (reach(a, 1 + (mode == "cubic")) for a in axes if not a.plain)]
+            if math.prod(taps) > _TAPS:
+                raise Unsupported(f"Resize with antialias that reads {math.prod(taps)} elements for each")
+        return source.emit(cls(axes, mode, transform, rounding, cubic, exclude, antialias, crops, outside), [x])
 
 
 @operator()
@@ -165,11 +199,12 @@ def nearest(rounding: str, over: Expr, under: Expr) -> Expr:
     return call("floordiv", over * 2 + under, under * 2)
 
 
-def _clamp(place: Expr, size: Expr) -> Expr:
+def clamp(place: Expr, size: Expr) -> Expr:
+    """A place moved into 0..size-1."""
     return call("max", call("min", place, size - 1), 0)
 
 
-def _cubic(t: Expr, a: float) -> list[Expr]:
+def cubic_weights(t: Expr, a: float) -> list[Expr]:
     """Weights of the four taps around a point at t between the middle two; Keys' cubic convolution."""
 
     def near(d: Expr) -> Expr:
@@ -181,6 +216,65 @@ def _cubic(t: Expr, a: float) -> list[Expr]:
 
     rest = call("sub", 1.0, t)
     return [far(call("add", t, 1.0)), near(t), near(rest), far(call("add", rest, 1.0))]
+
+
+def _keys(d: Expr, a: float) -> Expr:
+    """Keys' cubic kernel at a distance d >= 0."""
+    near, far = cubic_weights(d, a)[1], cubic_weights(call("sub", d, 1.0), a)[0]
+    return select(call("le", d, 1.0), near, select(call("lt", d, 2.0), far, const(0.0, d.dtype)))
+
+
+def _normal(weights: list[Expr]) -> list[Expr]:
+    """The weights divided by their sum."""
+    total = weights[0]
+    for w in weights[1:]:
+        total = call("add", total, w)
+    return [call("div", w, total) for w in weights]
+
+
+_TAPS = 256  # elements that one of the result is made of, each written out in the kernel
+
+
+def reach(a: Axis, radius: int) -> tuple[float, int, int]:
+    """Scale of a kernel of some radius on a dimension that shrinks, and the places that it covers around a floor.
+
+    Raises:
+        Unsupported: when the scale is symbolic.
+    """
+    up, down = as_int(a.up), as_int(a.down)
+    if up is None or down is None or up < 1:
+        raise Unsupported("Resize with antialias by a symbolic scale")
+    scale = min(Fraction(up, down), Fraction(1))
+    first = math.floor(-radius / scale) + 1
+    return float(scale), first, 2 - first
+
+
+def _crops(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Crop, ...]:
+    """Coordinates first * (size - 1) + i * (last - first) * (size - 1) / (out - 1) of each dimension's region."""
+    roi, named = source.array(1, "the regions of Resize"), source.attribute("axes")
+    which = [axis_of(int(a), x.type.rank) for a in named] if named is not None else list(range(x.type.rank))
+    if roi is None or roi.size != 2 * len(which) or not all(map(math.isfinite, roi.reshape(-1))):
+        raise ModelError(f"Resize of {x.type!r} needs a region of {2 * len(which)} numbers")
+    edges = [(Fraction(0), Fraction(1))] * x.type.rank
+    for k, axis in enumerate(which):
+        first, last = (Fraction(float(roi.reshape(-1)[k + n])) for n in (0, len(which)))
+        edges[axis] = first, last
+    crops = []
+    for (first, last), a, d in zip(edges, axes, x.shape, strict=True):
+        size, out = as_int(d), as_int(a.size)
+        if first == 0 and last == 1 and a.plain:
+            crops.append(Crop(1, 0, 1))
+            continue
+        if size is None or out is None:
+            raise Unsupported("Resize that crops a symbolic dimension")
+        start, step = first * (size - 1), (last - first) * (size - 1) / max(out - 1, 1)
+        if out == 1:
+            start, step = start + step / 2, Fraction(0)
+        under = math.lcm(start.denominator, step.denominator)
+        if under > 1 << 40 or abs(start * under) > 1 << 60 or abs(step * under) * out > 1 << 60:
+            raise Unsupported(f"Resize that crops from {float(first)} to {float(last)}")
+        crops.append(Crop(int(step * under), int(start * under), under))
+    return tuple(crops)
 
 
 def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
