@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import UnsupportedError
@@ -40,6 +40,7 @@ PACK = 4  # weights that a thread reads at once
 SHARED = 32 * 1024  # bytes of shared memory that every device has
 TOGETHER_ROWS = 8  # rows of the batch that blocks pass on to each other
 KEPT = 96  # weights that a thread may keep
+ARRAYS = 4  # arrays of the state in shared memory, at the most
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class GridRecurrent(RecurrentBase):
         rows: rows of the batch a block.
         threads: threads of a block.
         packed: whether weights are read four at a time.
-        blocks: blocks that share the hidden units; each keeps its weights in registers if there are several or `kept`.
+        blocks: blocks that share the hidden units; each keeps its weights in registers if `kept`.
         kept: hidden units of a warp whose weights stay in registers, or 0.
         ring: buffer through which blocks pass on their states, 64 bits each, or None.
     """
@@ -82,6 +83,11 @@ class GridRecurrent(RecurrentBase):
     def units(self) -> int:
         """Hidden units a block."""
         return self.threads // WARP * self.kept if self.kept else self.hidden
+
+    @property
+    def row_bytes(self) -> int:
+        """Shared memory of a row."""
+        return 4 * ((2 + len(self.operands)) * self.wide + len(self.own) * self.units)
 
     @property
     def operands(self) -> list[str]:
@@ -142,8 +148,6 @@ class _Lowering(RecurrentLowering):
         rows = (count or 1) if kept else min(ROWS, max(count or ROWS, 1))
         packed = not kept and op.hidden_size >= WARP * PACK and _whole(weights, op.hidden_size)
         threads = min(THREADS, op.hidden_size * WARP)
-        blocks = -(-op.hidden_size // (kept * threads // WARP)) if kept else 1
-        tasks = const(op.directions * blocks) if kept else ceil_div(batch, rows) * op.directions
         before: list[Kernel] = []
         ring = None
         if kept:
@@ -151,44 +155,29 @@ class _Lowering(RecurrentLowering):
             memory = Temporary("ring", self.group.id, const(2 * 8 * op.directions * rows * op.hidden_size))
             self.buffers.list.append(Buffer(memory, I64, written=True))
             before.append(_cleared(memory))
-        base = self.base(self.gates, phases, tasks)
-        kernel = self._fit(base, phases, weights, biases, rows, packed, threads, blocks, kept, ring)
-        return [*inputs, *before, kernel]
-
-    def _fit(
-        self,
-        base: RecurrentBase,
-        phases: tuple[Phase, ...],
-        weights: Strided,
-        biases: tuple[Expr, ...],
-        rows: int,
-        packed: bool,
-        threads: int,
-        blocks: int,
-        kept: int,
-        ring: int | None,
-    ) -> GridRecurrent:
-        """The kernel with as many rows as shared memory has room for."""
-        for r in range(rows, 0, -1):
-            fields = vars(base) | ({} if kept else {"tasks": ceil_div(self.row.args[0], r) * self.op.directions})
-            kernel = GridRecurrent(
-                **fields,
-                phases=phases,
-                weights=weights,
-                biases=biases,
-                rows=r,
-                threads=threads,
-                packed=packed,
-                blocks=blocks,
-                kept=kept,
-                ring=ring,
-            )
-            shared = (2 + len(kernel.operands)) * kernel.wide + len(kernel.own) * kernel.units
-            if 4 * r * shared <= SHARED:
-                return kernel
-        raise UnsupportedError(
-            [f"{self.node.describe()} of {self.op.hidden_size} hidden units"], "compile for another target"
+        kernel = GridRecurrent(
+            **vars(self.base(self.gates, phases, const(op.directions))),
+            phases=phases,
+            weights=weights,
+            biases=biases,
+            rows=rows,
+            threads=threads,
+            packed=packed,
+            blocks=-(-op.hidden_size // (kept * threads // WARP)) if kept else 1,
+            kept=kept,
+            ring=ring,
         )
+        return [*inputs, *before, self._fitting(kernel)]
+
+    def _fitting(self, kernel: GridRecurrent) -> GridRecurrent:
+        """The kernel with as many rows as shared memory has room for, and a block for each part of the work."""
+        rows = min(kernel.rows, SHARED // kernel.row_bytes)
+        if rows < (kernel.rows if kernel.kept else 1):
+            raise UnsupportedError(
+                [f"{self.node.describe()} of {self.op.hidden_size} hidden units"], "compile for another target"
+            )
+        parts = const(kernel.blocks) if kernel.kept else ceil_div(self.row.args[0], rows)
+        return replace(kernel, rows=rows, tasks=kernel.tasks * parts)
 
     def _kept(self, batch: int | None) -> int:
         """Hidden units whose weights a warp keeps, where blocks share a direction; 0 where one computes it alone."""
@@ -199,7 +188,7 @@ class _Lowering(RecurrentLowering):
         warps = min(THREADS // WARP, op.hidden_size)
         for units in range(1, KEPT // each + 1):
             if op.directions * -(-op.hidden_size // (units * warps)) <= self.together:
-                return units
+                return units if batch * op.hidden_size * ARRAYS * 4 <= SHARED else 0
         return 0
 
     # -- what the gates get from the input ---------------------------------------------------------------------
