@@ -261,6 +261,54 @@ API int run_events(float *x, int n, float *milliseconds) {
     return cudaEventDestroy(from) || cudaEventDestroy(to);
 }
 
+// ---- blocks that wait for each other ----
+
+// value[r + 1][block][thread] = value[r][block + 1][thread + 1] + value[0][block][thread]: what a block needs of the next
+// one comes through `slots` [rounds][blocks][64], 64 bits each, with the number of the round in the upper half.
+__global__ void relay(volatile unsigned long long *slots, int *out, int rounds) {
+    __shared__ int own[64];
+    extern __shared__ int next[];
+    const int thread = threadIdx.x, block = blockIdx.x, blocks = gridDim.x;
+    own[thread] = next[thread] = 1000 * block + thread;
+    for (int r = 0; r < rounds; ++r) {
+        volatile unsigned long long *now = slots + r * blocks * 64;
+        __syncthreads();
+        now[block * 64 + thread] = (unsigned long long)(r + 1) << 32 | (unsigned)next[thread];
+        unsigned long long seen;
+        while ((seen = now[(block + 1) % blocks * 64 + (thread + 1) % 64]) >> 32 != (unsigned)(r + 1)) __nanosleep(20);
+        next[thread] = (int)(unsigned)seen + own[thread];
+    }
+    out[block * 64 + thread] = next[thread];
+}
+API int run_relay(unsigned long long *slots, int *out, int rounds, int blocks, int together, void *stream) {
+    const size_t room = 64 * sizeof(int);
+    void *arguments[] = {&slots, &out, &rounds};
+    if (cudaMemsetAsync(slots, 0, (size_t)rounds * blocks * 64 * sizeof *slots, (cudaStream_t)stream)) return -1;
+    if (!together) relay<<<blocks, 64, room, (cudaStream_t)stream>>>(slots, out, rounds);
+    else (void)cudaLaunchCooperativeKernel(relay, blocks, 64, arguments, room, (cudaStream_t)stream);
+    return cudaGetLastError();
+}
+// The same, recorded and played twice.
+API int run_recorded_relay(unsigned long long *slots, int *out, int rounds, int blocks) {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) || cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)) return -2;
+    if (run_relay(slots, out, rounds, blocks, 1, stream) || cudaStreamEndCapture(stream, &graph)) return -3;
+    if (cudaGraphInstantiate(&exec, graph, 0) || cudaGraphDestroy(graph)) return -4;
+    if (cudaGraphLaunch(exec, stream) || cudaGraphLaunch(exec, stream) || cudaStreamSynchronize(stream)) return -5;
+    return cudaGraphExecDestroy(exec) || cudaStreamDestroy(stream);
+}
+
+__global__ void in_vain(volatile int *at) {
+    while (at[blockIdx.x] != 1) __nanosleep(20);
+}
+API int run_in_vain(int *at) {
+    void *arguments[] = {&at};
+    (void)cudaLaunchCooperativeKernel(in_vain, 3, 32, arguments);
+    return cudaDeviceSynchronize();
+}
+
 // ---- the interface, for ctypes ----
 
 API int api_malloc(void **at, size_t bytes) { return cudaMalloc(at, bytes); }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <deque>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -133,8 +135,9 @@ struct Fiber {
     void *fake_stack;  // of the address sanitizer
 };
 
-enum State : unsigned char { unstarted, ready, at_block, at_warp, done };
-const char *const state_names[] = {"not started", "ready", "at a barrier of the block", "at an operation of the warp", "done"};
+enum State : unsigned char { unstarted, ready, at_block, at_warp, paused, done };
+const char *const state_names[] = {"not started",                 "ready", "at a barrier of the block",
+                                   "at an operation of the warp", "in a loop that waits for another block", "done"};
 
 struct Thread {
     State state;
@@ -145,16 +148,26 @@ struct Thread {
     Fiber *fiber;
 };
 
+struct Block {
+    uint3 place;
+    int living = 0;
+    std::vector<Thread> threads;
+    std::vector<unsigned char> fixed, dynamic;  // its shared memory while others run
+};
+
+constexpr int most_idle_rounds = 1000;  // in which all that a grid does is to pause
+
 std::mutex one_grid;
 const Grid *grid;
-Thread threads[most_threads];
+Block *block;             // that runs
+Thread *threads;          // its own
 int order[most_threads];  // in which the threads run, in this round
-int count, living, position;
+int count, position;
 bool skipped[most_threads / warp_threads];  // warps that do not run in this round
 Votes votes;
 Fiber scheduler, *running;
-Fiber fibers[most_threads], *idle[most_threads];
-int fibers_made, fibers_idle;
+std::deque<Fiber> fibers;  // stay where they are
+std::vector<Fiber *> idle;
 
 struct Order {
     enum { forward, reverse, random } kind;
@@ -223,25 +236,31 @@ void fiber_main() {
             threads[order[position]].fiber = running;
             grid->thread(grid->context);
             threads[order[position]].state = done;
-            --living;
+            --block->living;
             const int next = position + 1;
             if (next == count || threads[order[next]].state != unstarted || skipped[order[next] / warp_threads]) break;
             position = next;
         }
-        idle[fibers_idle++] = running;
+        idle.push_back(running);
         switch_fiber(running, &scheduler);
     }
 }
 
 Fiber *take_fiber() {
-    if (fibers_idle) return idle[--fibers_idle];
+    if (!idle.empty()) {
+        Fiber *fiber = idle.back();
+        idle.pop_back();
+        return fiber;
+    }
     void *memory = mmap(nullptr, stack_bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) fail("no memory for the stack of a thread");
     mprotect(memory, page, PROT_NONE);
-    Fiber *fiber = &fibers[fibers_made];
+    const size_t number = fibers.size();
+    fibers.emplace_back();
+    Fiber *fiber = &fibers.back();
     fiber->stack = (unsigned char *)memory + page;
     // Stacks begin at different cache lines, or all threads would use the same few sets of the cache.
-    fiber->saved = first_frame(fiber->stack + stack_bytes - fibers_made++ % 256 * 320, fiber_main);
+    fiber->saved = first_frame(fiber->stack + stack_bytes - number % 256 * 320, fiber_main);
     return fiber;
 }
 
@@ -267,8 +286,9 @@ bool release_block() {
         ++waiting;
         yes += threads[i].vote;
     }
-    if ((int)waiting != living) return false;
-    if (grid->all_meet && living != count) fail("a barrier that %d of %d threads do not reach", count - living, count);
+    if (!waiting || (int)waiting != block->living) return false;
+    if (grid->all_meet && block->living != count)
+        fail("a barrier that %d of %d threads do not reach", count - block->living, count);
     votes = {waiting, yes};
     for (int i = 0; i < count; ++i)
         if (threads[i].state == at_block) threads[i].state = ready;
@@ -301,33 +321,95 @@ bool release_warps() {
 }
 
 [[noreturn]] void fail_stuck() {
-    int states[5] = {};
+    int states[done + 1] = {};
     for (int i = 0; i < count; ++i) ++states[threads[i].state];
+    if (states[paused])
+        fail("block (%u, %u, %u) waits for other blocks in vain: %d threads are %s%s", here.block.x, here.block.y, here.block.z,
+             states[paused], state_names[paused],
+             grid->together ? "" : "; the grid was not launched with cudaLaunchCooperativeKernel, so that its blocks need not run at the same time");
     fail("block (%u, %u, %u) is stuck: %d threads %s, %d %s, %d %s", here.block.x, here.block.y, here.block.z, states[at_block],
          state_names[at_block], states[at_warp], state_names[at_warp], states[done], state_names[done]);
 }
 
-bool can_run() {
+bool any_in(State first, State last) {
     for (int i = 0; i < count; ++i)
-        if (threads[i].state <= ready) return true;
+        if (threads[i].state >= first && threads[i].state <= last) return true;
     return false;
 }
 
-void run_block(size_t number) {
+size_t fixed_bytes() { return (size_t)(grid->shared_end - grid->shared_begin); }
+
+// Makes a block the one that runs; it starts with the shared memory of nobody.
+void enter(Block &next) {
+    block = &next;
+    threads = next.threads.data();
+    here.block = next.place;
+}
+
+void start(Block &next, size_t number) {
     const uint3 &n = grid->blocks;
-    here.block = {(unsigned)(number % n.x), (unsigned)(number / n.x % n.y), (unsigned)(number / n.x / n.y)};
-    if (grid->shared_end != grid->shared_begin) memset(grid->shared_begin, 0xff, (size_t)(grid->shared_end - grid->shared_begin));
+    next.place = {(unsigned)(number % n.x), (unsigned)(number / n.x % n.y), (unsigned)(number / n.x / n.y)};
+    next.living = count;
+    next.threads.assign((size_t)count, Thread{});
+    enter(next);
+    if (fixed_bytes()) memset(grid->shared_begin, 0xff, fixed_bytes());
     memset(dynamic, 0xff, grid->dynamic_bytes);
+}
+
+void save_shared() {
+    block->fixed.assign(grid->shared_begin, grid->shared_end);
+    block->dynamic.assign(dynamic, dynamic + grid->dynamic_bytes);
+}
+
+void restore_shared() {
+    if (fixed_bytes()) memcpy(grid->shared_begin, block->fixed.data(), fixed_bytes());
+    memcpy(dynamic, block->dynamic.data(), grid->dynamic_bytes);
+}
+
+// Runs the block until all its threads have returned, wait or have paused; gives whether any did more than to pause.
+bool run_turn() {
+    const int before = block->living;
+    bool released = false;
     for (int i = 0; i < count; ++i) {
-        threads[i].state = unstarted;
+        if (threads[i].state == paused) threads[i].state = ready;
         order[i] = rule.kind == Order::reverse ? count - 1 - i : i;
     }
-    living = count;
     for (;;) {
         run_round();
-        if (!living) return;
-        const bool block = release_block(), warps = release_warps();
-        if (!block && !warps && !can_run()) fail_stuck();
+        if (!block->living) return true;
+        const bool all = release_block(), some = release_warps();
+        released |= all || some;
+        if (all || some || any_in(unstarted, ready)) continue;
+        if (!any_in(paused, paused)) fail_stuck();
+        return released || block->living < before;
+    }
+}
+
+void run_alone(size_t number) {
+    static Block one;
+    start(one, number);
+    for (int idle_rounds = 0; one.living;)
+        if ((idle_rounds = run_turn() ? 0 : idle_rounds + 1) > most_idle_rounds) fail_stuck();
+}
+
+// Blocks in turn, each with its shared memory, until all have returned.
+void run_together(std::vector<size_t> numbers) {
+    std::vector<Block> blocks(numbers.size());
+    for (size_t number : numbers) {
+        start(blocks[number], number);
+        save_shared();
+    }
+    for (int idle_rounds = 0; !numbers.empty();) {
+        bool moved = false;
+        if (rule.kind == Order::random) rule.shuffle(numbers.data(), (unsigned)numbers.size());
+        for (size_t number : numbers) {
+            enter(blocks[number]);
+            restore_shared();
+            moved |= run_turn();
+            save_shared();
+        }
+        if ((idle_rounds = moved ? 0 : idle_rounds + 1) > most_idle_rounds) fail_stuck();
+        numbers.erase(std::remove_if(numbers.begin(), numbers.end(), [&](size_t n) { return !blocks[n].living; }), numbers.end());
     }
 }
 
@@ -352,6 +434,11 @@ void meet_warp(uint32_t mask, Operation operation, void *mine) {
     switch_fiber(running, &scheduler);
 }
 
+void pause() {
+    threads[here.index].state = paused;
+    switch_fiber(running, &scheduler);
+}
+
 uint32_t living_lanes() {
     uint32_t mask = 0;
     const int base = (int)here.index / warp_threads * warp_threads;
@@ -369,15 +456,11 @@ void run(const Grid &what) {
     memset(skipped, 0, sizeof skipped);
     allow(dynamic, sizeof dynamic);
     forbid(dynamic + what.dynamic_bytes, sizeof dynamic - what.dynamic_bytes);
-    const size_t blocks = (size_t)what.blocks.x * what.blocks.y * what.blocks.z;
-    if (rule.kind == Order::random) {
-        std::vector<unsigned> numbers(blocks);
-        for (size_t i = 0; i < blocks; ++i) numbers[i] = (unsigned)i;
-        rule.shuffle(numbers.data(), (unsigned)blocks);
-        for (unsigned number : numbers) run_block(number);
-        return;
-    }
-    for (size_t i = 0; i < blocks; ++i) run_block(rule.kind == Order::reverse ? blocks - 1 - i : i);
+    std::vector<size_t> numbers((size_t)what.blocks.x * what.blocks.y * what.blocks.z);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = rule.kind == Order::reverse ? numbers.size() - 1 - i : i;
+    if (rule.kind == Order::random) rule.shuffle(numbers.data(), (unsigned)numbers.size());
+    if (what.together) return run_together(std::move(numbers));
+    for (size_t number : numbers) run_alone(number);
 }
 
 }  // namespace t_emulate

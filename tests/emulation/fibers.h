@@ -1,7 +1,8 @@
 // Runs a grid of threads on the CPU: what the emulations of CUDA and Metal share.
 //
-// Blocks run one after the other. The threads of a block are fibers that run in turn, each until it waits for others. A
-// thread that never waits costs a function call: it runs on the stack of the one before it.
+// Blocks run one after the other, or, where they may wait for each other, in turns. The threads of a block are fibers that
+// run in turn, each until it waits for others. A thread that never waits costs a function call: it runs on the stack of
+// the one before it.
 //
 // T_EMULATE_ORDER=forward|reverse|random:SEED is the order of blocks, and of threads between two waits. Results that
 // depend on it show a race. In random order warps also run ahead of each other.
@@ -33,6 +34,7 @@ struct Grid {
     void (*thread)(void *context);             // what a thread does
     void *context;
     bool all_meet = false;  // barriers of the block are for all its threads: none may have returned
+    bool together = false;  // all blocks run at the same time: each until its threads wait or pause, and in turn
 };
 void run(const Grid &grid);
 
@@ -48,6 +50,10 @@ Votes meet_block(bool vote);
 // brought (null for lanes that are not there), and may write results into it.
 typedef void (*Operation)(void *const lanes[warp_threads]);
 void meet_warp(uint32_t mask, Operation operation, void *mine);
+
+// What a loop that waits for another block calls: others run before this thread goes on. Aborts when they can do nothing
+// either.
+void pause();
 
 uint32_t living_lanes();  // of the running thread's warp
 

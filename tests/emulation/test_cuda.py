@@ -16,6 +16,7 @@ from .emulated import BIN, HERE, missing
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 NO_KERNEL_IMAGE, OUT_OF_MEMORY, BAD_CONFIGURATION, BAD_VALUE, NO_DEVICE, SPOILT_CAPTURE = 209, 2, 9, 1, 100, 901
+TOO_LARGE = 720
 TO_DEVICE, TO_HOST = 1, 2
 ORDERS = ["forward", "reverse", "random:1", "random:2"]
 
@@ -244,6 +245,39 @@ def test_graph_records_and_replays(cuda: Cuda) -> None:
     np.testing.assert_array_equal(host, np.arange(100) + 15)
 
 
+def relayed(rounds: int, blocks: int) -> np.ndarray:
+    own = 1000 * np.arange(blocks)[:, None] + np.arange(64)
+    value = own
+    for _ in range(rounds):
+        value = np.roll(value, (-1, -1), (0, 1)) + own
+    return value
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 17])
+@pytest.mark.parametrize("order", ORDERS)
+def test_blocks_that_wait_for_each_other(cuda: Cuda, order: str, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T_EMULATE_ORDER", order)
+    slots, out = cuda.alloc(5 * blocks * 64 * 8), cuda.alloc(blocks * 64 * 4)
+    assert cuda.run_relay(slots, out, 5, blocks, 1, None) == 0
+    np.testing.assert_array_equal(cuda.get(out, (blocks, 64), np.int32), relayed(5, blocks))
+
+
+def test_blocks_that_wait_for_each_other_are_recorded(cuda: Cuda) -> None:
+    slots, out = cuda.alloc(3 * 4 * 64 * 8), cuda.alloc(4 * 64 * 4)
+    assert cuda.run_recorded_relay(slots, out, 3, 4) == 0
+    np.testing.assert_array_equal(cuda.get(out, (4, 64), np.int32), relayed(3, 4))
+
+
+def test_more_blocks_than_run_at_the_same_time(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T_EMULATE_UNITS", "2")
+    slots, out = cuda.alloc(65 * 64 * 8), cuda.alloc(65 * 64 * 4)
+    assert cuda.run_relay(slots, out, 1, 64, 1, None) == 0
+    assert cuda.run_relay(slots, out, 1, 65, 1, None) == TOO_LARGE
+    assert cuda.run_relay(slots, out, 0, 65, 0, None) == 0
+    cuda.library.api_error_name.restype = ctypes.c_char_p
+    assert cuda.api_error_name(TOO_LARGE) == b"cudaErrorCooperativeLaunchTooLarge"
+
+
 def test_waiting_spoils_a_recording(cuda: Cuda) -> None:
     assert cuda.run_spoilt_capture() == SPOILT_CAPTURE
 
@@ -319,11 +353,13 @@ def test_address_sanitizer(tmp_path: Path) -> None:
     """Fibers are announced to it, and it watches memory of the device."""
     main = (
         '#include <stddef.h>\nextern "C" { int api_malloc(void **, size_t); int api_free(void *);',
-        "int run_add(float *, float, int, int, int, void *); int run_row_sums(const float *, float *, int, int); }",
+        "int run_add(float *, float, int, int, int, void *); int run_row_sums(const float *, float *, int, int);",
+        "int run_recorded_relay(void *, void *, int, int); }",
         "int main(int count, char **) {",
         "    float *x, *sums;",
         "    if (api_malloc((void **)&x, 4000) || api_malloc((void **)&sums, 16)) return 1;",
         "    run_row_sums(x, sums, 4, 250);",
+        "    if (run_recorded_relay(x, x + 2 * 2 * 64 * 2, 2, 2)) return 2;",
         "    if (count > 1) run_add(sums, 1, 5, 1, 32, nullptr);",
         "    return api_free(x) || api_free(sums);",
         "}",
@@ -347,6 +383,23 @@ def test_deadlock_aborts(library: Path) -> None:
     assert (
         "block (0, 0, 0) is stuck: 63 threads at a barrier of the block, 1 at an operation of the warp" in done.stderr
     )
+
+
+def test_waiting_in_vain_aborts(library: Path) -> None:
+    done = in_child(library, "x = ctypes.c_void_p()\ncuda.api_malloc(ctypes.byref(x), 12)\ncuda.run_in_vain(x)")
+    assert done.returncode < 0 and "waits for other blocks in vain: 32 threads" in done.stderr
+
+
+def test_waiting_without_a_cooperative_launch_aborts(library: Path) -> None:
+    body = (
+        "x, y = ctypes.c_void_p(), ctypes.c_void_p()",
+        "cuda.api_malloc(ctypes.byref(x), 2 * 64 * 8)",
+        "cuda.api_malloc(ctypes.byref(y), 2 * 64 * 4)",
+        "cuda.run_relay(x, y, 1, 2, 0, None)",
+        "cuda.api_free(y)",
+    )
+    done = in_child(library, "\n".join(body))
+    assert done.returncode < 0 and "not launched with cudaLaunchCooperativeKernel" in done.stderr
 
 
 def test_write_behind_the_end_aborts(library: Path) -> None:

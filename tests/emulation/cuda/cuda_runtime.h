@@ -59,30 +59,47 @@ struct Launch {
     dim3 blocks, threads;
     size_t dynamic_bytes;
     cudaStream_t stream;
+    bool together = false;  // its blocks run at the same time
 };
 // Takes `body`, which is freed by `drop`.
-void launch(const Launch &what, void (*thread)(void *), void *body, void (*drop)(void *));
+cudaError_t launch(const Launch &what, void (*thread)(void *), void *body, void (*drop)(void *));
 
 template <class... P> struct Configured {
     Launch what;
     void (*kernel)(P...);
-    void operator()(P... arguments) const {
+    cudaError_t operator()(P... arguments) const {
         auto body = [=, kernel = kernel] { kernel(arguments...); };
         typedef decltype(body) Body;
-        launch(what, [](void *b) { (*(Body *)b)(); }, new Body(body), [](void *b) { delete (Body *)b; });
+        return launch(what, [](void *b) { (*(Body *)b)(); }, new Body(body), [](void *b) { delete (Body *)b; });
     }
 };
 
 template <class... P>
-Configured<P...> configure(const char *name, void (*kernel)(P...), dim3 blocks, dim3 threads, size_t bytes = 0,
-                           cudaStream_t stream = nullptr) {
+static Configured<P...> configure(const char *name, void (*kernel)(P...), dim3 blocks, dim3 threads, size_t bytes = 0,
+                                  cudaStream_t stream = nullptr) {
     const Launch what = {name,   (const void *)kernel, T_EMULATE_CODE, t_emulate_shared_begin, t_emulate_shared_end,
                          blocks, threads,              bytes,          stream};
     return {what, kernel};
 }
 
+// A launch of blocks that may wait for each other, with its arguments by address.
+struct Together {
+    cudaError_t error;
+    template <class... P> Together(const Configured<P...> &launch, P... arguments) : error(launch(arguments...)) {}
+};
+template <class... P>
+cudaError_t launch_together(Configured<P...> launch, [[maybe_unused]] void **arguments) {
+    launch.what.together = true;
+    [[maybe_unused]] int next = 0;
+    return Together{launch, *(P *)arguments[next++]...}.error;  // braces: from left to right
+}
+
 }  // namespace t_emulate
 #pragma GCC visibility pop
+
+// The name of the kernel is wanted, and what configure() says about this source.
+#define cudaLaunchCooperativeKernel(kernel, blocks, threads, arguments, ...) \
+    t_emulate::launch_together(t_emulate::configure(#kernel, kernel, blocks, threads, ##__VA_ARGS__), arguments)
 
 template <class T> cudaError_t cudaMalloc(T **pointer, size_t bytes) { return cudaMalloc((void **)pointer, bytes); }
 template <class T> cudaError_t cudaMallocHost(T **pointer, size_t bytes) { return cudaMallocHost((void **)pointer, bytes); }

@@ -66,6 +66,7 @@ T_ATOMICS(double)
 inline int atomicSub(int *at, int x) { return t_emulate::exchange(at, *at - x); }
 inline unsigned atomicSub(unsigned *at, unsigned x) { return t_emulate::exchange(at, *at - x); }
 
+inline void __nanosleep(unsigned) { t_emulate::pause(); }  // what a loop that waits for another block does
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}

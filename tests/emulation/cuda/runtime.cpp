@@ -2,7 +2,7 @@
 // when allocated; what is behind its end is checked when it is freed.
 //
 // Failures are provoked by the environment: T_EMULATE_DEVICES=N (0: no card, -1: no driver), T_EMULATE_ARCH=70 (the
-// card's compute capability, 90 if not told), T_EMULATE_MEMORY=bytes (of the card).
+// card's compute capability, 90 if not told), T_EMULATE_MEMORY=bytes (of the card), T_EMULATE_UNITS=N (multiprocessors).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +37,8 @@ std::map<const void *, int> dynamic_limits;  // of kernels that asked for more
 size_t memory_used;
 
 constexpr size_t guard_bytes = 256, shared_limit = 48 << 10;
+constexpr int unit_threads = 2048, unit_blocks = 32;  // at the same time on a multiprocessor
+constexpr size_t unit_shared = most_dynamic + 1024, block_shared = 1024;  // bytes of it, and those taken for each block
 constexpr unsigned char guard_byte = 0xa5;
 
 long long setting(const char *name, long long otherwise) {
@@ -45,6 +47,7 @@ long long setting(const char *name, long long otherwise) {
 }
 int devices() { return (int)setting("T_EMULATE_DEVICES", 1); }
 int arch() { return (int)setting("T_EMULATE_ARCH", 90); }
+int units() { return (int)setting("T_EMULATE_UNITS", 132); }
 size_t memory_total() { return (size_t)setting("T_EMULATE_MEMORY", 8ll << 30); }
 
 }  // namespace
@@ -148,6 +151,14 @@ cudaError_t check_launch(const Launch &what) {
     return cudaSuccess;
 }
 
+// Whether all blocks have room at the same time; registers are not counted.
+bool fits_together(const Launch &what) {
+    const size_t threads = (size_t)what.threads.x * what.threads.y * what.threads.z;
+    const size_t shared = (size_t)(what.shared_end - what.shared_begin) + what.dynamic_bytes + block_shared;
+    const size_t each = std::min({(size_t)unit_blocks, unit_threads / threads, unit_shared / shared});
+    return (size_t)what.blocks.x * what.blocks.y * what.blocks.z <= each * (size_t)units();
+}
+
 struct Name {
     cudaError_t error;
     const char *name, *text;
@@ -164,6 +175,7 @@ const Name names[] = {
     {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
     {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "the capture was not begun in this stream"},
@@ -171,16 +183,20 @@ const Name names[] = {
 
 }  // namespace
 
-void launch(const Launch &what, void (*thread)(void *), void *body, void (*drop)(void *)) {
+cudaError_t launch(const Launch &what, void (*thread)(void *), void *body, void (*drop)(void *)) {
     Lock lock(api_lock);
     const std::shared_ptr<void> owned(body, drop);
-    if (const cudaError_t error = check_launch(what)) return (void)give(error);
+    if (const cudaError_t error = check_launch(what)) return give(error);
+    if (what.together && !fits_together(what)) return give(cudaErrorCooperativeLaunchTooLarge);
     CUstream_st *stream = find(what.stream);
-    if (!stream) return (void)give(cudaErrorInvalidResourceHandle);
+    if (!stream) return give(cudaErrorInvalidResourceHandle);
     push(stream, [=] {
         const dim3 &b = what.blocks, &t = what.threads;
-        run({{b.x, b.y, b.z}, {t.x, t.y, t.z}, what.shared_begin, what.shared_end, what.dynamic_bytes, thread, owned.get()});
+        Grid grid = {{b.x, b.y, b.z}, {t.x, t.y, t.z}, what.shared_begin, what.shared_end, what.dynamic_bytes, thread, owned.get()};
+        grid.together = what.together;
+        run(grid);
     });
+    return cudaSuccess;
 }
 
 }  // namespace t_emulate
@@ -241,7 +257,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     p->totalGlobalMem = memory_total();
     p->sharedMemPerBlock = shared_limit;
     p->sharedMemPerBlockOptin = most_dynamic;
-    p->sharedMemPerMultiprocessor = most_dynamic + 1024;
+    p->sharedMemPerMultiprocessor = unit_shared;
     p->totalConstMem = 64 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
     p->warpSize = warp_threads;
@@ -251,8 +267,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->major = arch() / 10;
     p->minor = arch() % 10;
-    p->multiProcessorCount = 4;
-    p->maxThreadsPerMultiProcessor = 2048;
+    p->multiProcessorCount = units();
+    p->maxThreadsPerMultiProcessor = unit_threads;
     p->l2CacheSize = 50 << 20;
     p->memoryBusWidth = 5120;
     p->asyncEngineCount = p->concurrentKernels = p->unifiedAddressing = 1;
