@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ..expr import DType, Expr, as_int, walk
 from ..graph import Graph, Value
-from ..kernels.base import Kernel, Store
+from ..kernels.base import Buffer, Kernel, Store
 from ..kernels.contraction import lower_contraction
 from ..kernels.grid import lower_grid, lower_grid_generic
 from ..kernels.grid_attention import lower_grid_attention
@@ -65,7 +65,7 @@ class GridPrinter(IndexPrinter):
         self.wants_wide = False
 
     def _large(self) -> bool:
-        sizes = (as_int(b.operand.type.size) if isinstance(b.operand, Value) else 0 for b in self.kernel.buffers)
+        sizes = (_elements(b) for b in self.kernel.buffers)
         work = as_int(self.kernel.tasks)
         return bool(self.dim_names) or work is None or work > NARROW or any(s is None or s > NARROW for s in sizes)
 
@@ -197,6 +197,14 @@ class GridPrinter(IndexPrinter):
         cast = "" if self.wide else "(int64_t)"
         wide = {a: f"{cast}{t}" for a, t in self._axes.items()}
         return Statements(Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide), prefix, whole)
+
+
+def _elements(b: Buffer) -> int | None:
+    """Elements of a buffer, None where only a run knows; of what a kernel leaves for another at the most."""
+    if isinstance(b.operand, Value):
+        return as_int(b.operand.type.size)
+    size = b.operand.nbytes
+    return size if isinstance(size, int) else as_int(size)
 
 
 class GridTarget(Target):
