@@ -64,7 +64,8 @@ def load(model: onnx.ModelProto, feeds: dict[str, Array]) -> Any:
             raise
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
-    for name in list(feeds) if len(feeds) == 1 or model.graph.node[0].op_type == "Range" else list(feeds)[1:]:
+    whole = len(feeds) == 1 or model.graph.node[0].op_type in ("MelWeightMatrix", "Range")
+    for name in list(feeds) if whole else list(feeds)[1:]:
         fixed.graph.initializer.append(numpy_helper.from_array(feeds[name], name))
     return import_model(fixed.SerializeToString())
 

@@ -7,6 +7,7 @@ from . import (
     generate,
     index,
     linalg,
+    ml,
     norm,
     pointwise,
     pool,
@@ -18,6 +19,7 @@ from . import (
     signal,
     sort,
     spatial,
+    trees,
     view,
 )
 from .base import REGISTRY, Nest, Op, operator
@@ -25,6 +27,7 @@ from .source import SourceNode, Unsupported
 
 __all__ = [
     "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "einsum", "generate", "index", "linalg",
-    "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "sample", "scatter",
-    "signal", "sort", "spatial", "view",
+    "ml", "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "sample", "scatter",
+    "signal", "sort", "spatial",
+    "trees", "view",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import BF16, BOOL, F16, F32, DType, Expr, acc, call, cast, const, from_onnx, select
+from ..expr import BF16, BOOL, F16, F32, I64, DType, Expr, acc, call, cast, const, from_onnx, select
 from ..graph import Node, TensorType, Value, ints_of
 from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
 from .source import SourceNode, Unsupported
@@ -356,6 +356,37 @@ class Cast(Pointwise):
 
 
 REGISTRY[("", "CastLike")] = Cast
+
+
+@operator()
+@dataclass(frozen=True)
+class BitCast(Pointwise):
+    """The same bits as another type; here only between integers of one width below 64 bits, and from bool to u8."""
+
+    to: DType = F32
+
+    def body(self, *xs: Expr) -> Expr:
+        wide, span = cast(xs[0], I64), 1 << (8 * self.to.size)
+        low, high = self.to.range
+        wide = select(call("lt", wide, low), wide + span, wide)
+        return cast(select(call("gt", wide, high), wide - span, wide), self.to)
+
+    def result(self, inputs: Inputs) -> DType:
+        return self.to
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, code = source.required(0), int(source.attribute("to", 0))
+        dtype = from_onnx(code)
+        if dtype is None:
+            raise Unsupported(f"BitCast to ONNX type {code}")
+        if dtype.size != x.dtype.size:
+            raise ModelError(f"BitCast of {x.dtype!r} to {dtype!r}, which has another width")
+        if dtype is x.dtype:
+            return [x]
+        if not dtype.is_int or dtype.size == 8 or x.dtype.is_float:
+            raise Unsupported(f"BitCast of {x.dtype!r} to {dtype!r}")
+        return source.emit(cls(dtype), [x])
 
 
 @operator()
