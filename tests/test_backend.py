@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from onnx import helper, parser
 from onnx.backend.base import Backend, BackendRep
 
+from tests.emulation.emulated import emulated_tools
 from torshc import backend
+from torshc.bundle.nvcc import find_cards
 from torshc.errors import ConfigError, RunError, UnsupportedError
 
 MODEL = """
@@ -68,7 +71,9 @@ def test_run_node_takes_a_shape_as_known() -> None:
 
 def test_devices(model: onnx.ModelProto) -> None:
     assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
-    assert not backend.supports_device("CUDA")
+    assert not backend.supports_device("TPU")
+    here = bool(find_cards()) and shutil.which("nvcc") is not None
+    assert backend.supports_device("CUDA") == backend.supports_device("CUDA:0") == here
     with pytest.raises(ConfigError, match="no device"):
         backend.prepare(model, device="TPU")
 
@@ -90,3 +95,10 @@ def test_the_bundle_goes_with_the_model(model: onnx.ModelProto) -> None:
     assert folder.is_dir()
     del rep
     assert not folder.exists()
+
+
+def test_a_node_on_a_device(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with emulated_tools():
+        node = helper.make_node("Add", ["a", "b"], ["c"])
+        (got,) = backend.run_node(node, [X, W], device="CUDA")
+    np.testing.assert_array_equal(got, X + W)

@@ -17,13 +17,15 @@ from google.protobuf.message import EncodeError
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
+from .bundle.survey import survey
 from .compiler import compile_model
 from .errors import ConfigError, ModelError, TorshcError, UnsupportedError
 from .formats import load_graph
 from .options import CompileOptions
 from .runtime import Model, load
+from .targets import TARGETS
 
-DEVICES = {"CPU": "c"}
+DEVICES = {"CPU": "c"} | {name.upper(): name for name, target in TARGETS.items() if target.device != 1}
 _SMALL = 1024  # elements; integer inputs of a node up to here may be shapes, axes and the like
 
 
@@ -70,13 +72,14 @@ class TorshcBackend(Backend):
         Raises:
             TorshcError: a member of the family, by cause.
         """
-        options = CompileOptions.create(**{"target": _target(device), **kwargs})
+        target, ordinal = _target(device)
+        options = CompileOptions.create(**{"target": target, **kwargs})
         graph = load_graph(_serialised(model), options.shapes or None)
         folder = tempfile.TemporaryDirectory(prefix="torshc-backend-")
         try:
             bundle = Path(folder.name) / "model.tsc"
             compile_model(graph, bundle, options)
-            return TorshcRep(load(bundle, options.threads or None), folder)
+            return TorshcRep(load(bundle, options.threads or None, device=ordinal), folder)
         except BaseException:
             folder.cleanup()
             raise
@@ -132,15 +135,20 @@ class TorshcBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether there is a target for a device, by its name and an optional number ("CPU", "CPU:0")."""
-        return device.partition(":")[0] in DEVICES
+        """Whether models can be compiled and run here for a device, by its name and an optional number ("CUDA:0")."""
+        name = device.partition(":")[0]
+        if name not in DEVICES or name == "CPU":
+            return name in DEVICES
+        found = survey(TARGETS[DEVICES[name]].toolchain)
+        return bool(found.tools) and not found.missing
 
 
-def _target(device: str) -> str:
-    name = device.partition(":")[0]
-    if name not in DEVICES:
-        raise ConfigError(f"no device {device!r}", f"one of {', '.join(DEVICES)}")
-    return DEVICES[name]
+def _target(device: str) -> tuple[str, int]:
+    """The target of a device, and which of several it is; there is one processor."""
+    name, _, number = device.partition(":")
+    if name not in DEVICES or not (number or "0").isdecimal():
+        raise ConfigError(f"no device {device!r}", f"one of {', '.join(DEVICES)}, with a number as in CUDA:0")
+    return DEVICES[name], 0 if name == "CPU" else int(number or 0)
 
 
 def _serialised(model: ModelProto) -> bytes:
