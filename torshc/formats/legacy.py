@@ -144,7 +144,8 @@ def _tile(attributes: Attributes, operands: Operands, b: Builder) -> None:
 def _upsample(attributes: Attributes, operands: Operands, b: Builder) -> None:
     height, width = attributes.pop("height_scale"), attributes.pop("width_scale")
     attributes["scales"] = (1.0, 1.0, height, width)
-    attributes["mode"] = {"bilinear": "linear"}.get(attributes.get("mode", "nearest"), attributes.get("mode"))
+    mode = attributes.get("mode", "nearest")
+    attributes["mode"] = "linear" if mode == "bilinear" else mode
 
 
 _PLAIN = (

@@ -1,0 +1,95 @@
+"""Opsets 1 to 6: broadcasting along an axis, slopes of channels, attributes that became operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from tests.ops.evaluate import Array, run
+from torshc.errors import ModelError, UnsupportedError
+from torshc.formats import import_model
+
+F32, I64 = np.float32, np.int64
+
+
+def model_of(op: str, *operands: Array, opset: int, outputs: int = 1, fixed: int = 0, **attributes: Any) -> bytes:
+    """A model of one node; the last `fixed` operands are initializers."""
+    names = [f"x{k}" for k in range(len(operands))]
+    node = helper.make_node(op, names, [f"y{k}" for k in range(outputs)], name="it", **attributes)
+    free = len(operands) - fixed
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in zip(names[:free], operands, strict=False)
+    ]
+    weights = [numpy_helper.from_array(a, n) for n, a in zip(names[free:], operands[free:], strict=True)]
+    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y0")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=3)
+    assert isinstance(model, onnx.ModelProto)
+    return bytes(model.SerializeToString())
+
+
+def result(op: str, *operands: Array, opset: int, **more: Any) -> Array:
+    graph = import_model(model_of(op, *operands, opset=opset, **more))
+    return run(graph, {f"x{k}": a for k, a in enumerate(operands[: len(operands) - more.get("fixed", 0)])})[0]
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).uniform(-2, 2, shape).astype(F32)
+
+
+@pytest.mark.parametrize("opset", [1, 6])
+def test_broadcasting_along_an_axis(opset: int) -> None:
+    x, columns, block = numbers(2, 3, 4, 5), numbers(3), numbers(3, 4)
+    out = result("Mul", x, columns, opset=opset, broadcast=1, axis=1)
+    np.testing.assert_array_equal(out, x * columns[:, None, None])
+    out = result("Sub", x, block, opset=opset, broadcast=1, axis=-3)
+    np.testing.assert_array_equal(out, x - block[:, :, None])
+    out = result("Add", x, numbers(5), opset=opset, broadcast=1)
+    np.testing.assert_array_equal(out, x + numbers(5))
+    with pytest.raises(ModelError, match="broadcast is not set"):
+        result("Add", x, numbers(5), opset=opset)
+    with pytest.raises(ModelError, match="does not fit"):
+        result("Add", x, block, opset=opset, broadcast=1, axis=3)
+
+
+@pytest.mark.parametrize("opset", [1, 6])
+def test_slopes_belong_to_channels(opset: int) -> None:
+    x, slope = numbers(2, 3, 3), numbers(3)
+    np.testing.assert_array_equal(result("PRelu", x, slope, opset=opset), np.where(x < 0, x * slope[:, None], x))
+    np.testing.assert_array_equal(result("PRelu", x, slope[:1], opset=opset), np.where(x < 0, x * slope[0], x))
+
+
+def test_attributes_that_changed() -> None:
+    x = numbers(2, 3)
+    assert result("Cast", x, opset=1, to="INT64").dtype == I64
+    np.testing.assert_array_equal(result("Reshape", x, opset=1, shape=[3, -1]), x.reshape(3, 2))
+    np.testing.assert_array_equal(result("Concat", x, x, opset=1), np.concatenate([x, x], 1))
+    np.testing.assert_array_equal(result("Pad", x, opset=1, paddings=[1, 0, 0, 2]), np.pad(x, ((1, 0), (0, 2))))
+    np.testing.assert_array_equal(result("Relu", x, opset=1, consumed_inputs=[0]), np.maximum(x, 0))
+    times = np.asarray(3, F32), np.asarray(1, F32)
+    np.testing.assert_array_equal(result("Tile", x, *times, opset=1, fixed=2), np.tile(x, (1, 3)))
+    image = numbers(1, 1, 2, 2)
+    out = result("Upsample", image, opset=1, height_scale=2.0, width_scale=3.0)
+    np.testing.assert_array_equal(out, image.repeat(2, 2).repeat(3, 3))
+
+
+def test_test_mode() -> None:
+    x, vectors = numbers(2, 3, 4), [np.abs(numbers(3)) + F32(k) for k in range(4)]
+    out = result("BatchNormalization", x, *vectors, opset=6, is_test=1, epsilon=0.0)
+    scale, bias, mean, variance = (v[:, None] for v in vectors)
+    np.testing.assert_allclose(out, (x - mean) / np.sqrt(variance) * scale + bias, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(result("Dropout", x, opset=6, is_test=1), x)
+    for op, operands in (("BatchNormalization", vectors), ("Dropout", [])):
+        with pytest.raises(UnsupportedError, match="training mode"):
+            result(op, x, *operands, opset=6)
+
+
+def test_what_has_no_translation_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"a norm with p = 1.5"):
+        result("GlobalLpPool", numbers(1, 2, 4), opset=1, p=1.5)
+    with pytest.raises(UnsupportedError, match="known only at run time"):
+        result("Tile", numbers(2), np.asarray(3, F32), np.asarray(0, F32), opset=1)

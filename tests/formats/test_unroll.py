@@ -1,0 +1,113 @@
+"""Loops and Scans with a known number of steps become their steps; others are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.ops.evaluate import Array, run
+from torshc.errors import ModelError, UnsupportedError
+from torshc.formats import import_model
+
+F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL  # noqa: E741  the types of ONNX
+info = helper.make_tensor_value_info
+
+
+def model_of(node: NodeProto, inputs: dict[str, tuple[int, list[int]]], weights: dict[str, Array]) -> Any:
+    graph = helper.make_graph(
+        [node],
+        "outer",
+        [info(n, kind, shape) for n, (kind, shape) in inputs.items()],
+        [helper.make_empty_tensor_value_info(o) for o in node.output],
+        [numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def agree(model: Any, feeds: dict[str, Array]) -> None:
+    wanted = ReferenceEvaluator(model).run(None, feeds)
+    for got, want in zip(run(import_model(model.SerializeToString()), feeds), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def powers(going: str = "Identity") -> GraphProto:
+    """state' = state * x, with x from outside, and the state and the number of the step as results of each step."""
+    nodes = [
+        helper.make_node(going, ["going"], ["on"]),
+        helper.make_node("Mul", ["state", "x"], ["next"]),
+        helper.make_node("Cast", ["step"], ["number"], to=F),
+        helper.make_node("Add", ["next", "number"], ["row"]),
+    ]
+    inputs = [info("step", I, []), info("going", B, []), info("state", F, [3])]
+    return helper.make_graph(nodes, "body", inputs, [info("on", B, []), info("next", F, [3]), info("row", F, [3])])
+
+
+def loop(count: int | None, condition: bool | None, body: GraphProto) -> Any:
+    names = ["count" if count is not None else "", "condition" if condition is not None else "", "first"]
+    weights = {} if count is None else {"count": np.asarray(count)}
+    weights |= {} if condition is None else {"condition": np.asarray(condition)}
+    node = helper.make_node("Loop", names, ["last", "rows"], name="it", body=body)
+    return model_of(node, {"first": (F, [3]), "x": (F, [3])}, weights)
+
+
+FEEDS = {"first": np.array([1, 2, 3], np.float32), "x": np.array([2, -1, 0.5], np.float32)}
+
+
+def test_loop() -> None:
+    agree(loop(4, True, powers()), FEEDS)
+    results = [run(import_model(loop(4, c, powers()).SerializeToString()), FEEDS) for c in (None, True)]
+    for with_none, with_true in zip(*results, strict=True):  # the reference cannot do without
+        np.testing.assert_array_equal(with_none, with_true)
+    agree(loop(4, True, powers("Not")), FEEDS)  # one step
+
+
+def test_loops_that_are_not_known() -> None:
+    for model, why in (
+        (loop(5000, True, powers()), "more than 4096"),
+        (loop(None, True, powers()), "more than 4096"),
+        (loop(0, True, powers()), "no steps"),
+    ):
+        with pytest.raises(UnsupportedError, match=why):
+            import_model(model.SerializeToString())
+    node = helper.make_node("Loop", ["count", "", "first"], ["last", "rows"], name="it", body=powers())
+    with pytest.raises(UnsupportedError, match="steps is known only at run time"):
+        import_model(model_of(node, {"count": (I, []), "first": (F, [3]), "x": (F, [3])}, {}).SerializeToString())
+    node = helper.make_node("Loop", ["count", "go", "first"], ["last", "rows"], name="it", body=powers())
+    model = model_of(node, {"go": (B, []), "first": (F, [3]), "x": (F, [3])}, {"count": np.asarray(2)})
+    with pytest.raises(UnsupportedError, match="condition is known only at run time"):
+        import_model(model.SerializeToString())
+
+
+def scan(**attributes: Any) -> NodeProto:
+    nodes = [helper.make_node("Add", ["total", "part"], ["sum"]), helper.make_node("Mul", ["sum", "k"], ["row"])]
+    inputs = [info("total", F, [2]), info("part", F, [2])]
+    body = helper.make_graph(nodes, "body", inputs, [info("sum", F, [2]), info("row", F, [2])])
+    return helper.make_node("Scan", ["first", "xs"], ["last", "rows"], "it", body=body, num_scan_inputs=1, **attributes)
+
+
+def test_scan() -> None:
+    feeds = {"first": np.array([1, 2], np.float32), "xs": np.arange(10, dtype=np.float32).reshape(5, 2)}
+    weights = {"k": np.array([2], np.float32)}
+    model = model_of(scan(), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
+    agree(model, feeds)
+    node = scan(scan_input_axes=[1], scan_input_directions=[1], scan_output_axes=[-1], scan_output_directions=[1])
+    model = model_of(node, {"first": (F, [2]), "xs": (F, [2, 5])}, weights)
+    last, rows = run(import_model(model.SerializeToString()), {"first": feeds["first"], "xs": feeds["xs"].T.copy()})
+    sums = feeds["first"] + np.cumsum(feeds["xs"][::-1], axis=0)
+    np.testing.assert_allclose(last, sums[-1])
+    np.testing.assert_allclose(rows, 2 * sums[::-1].T)
+
+
+def test_scans_that_are_not_known() -> None:
+    weights = {"k": np.array([2], np.float32)}
+    for shape, why in (([5000, 2], "more than 4096"), ([0, 2], "no steps"), (["n", 2], "symbolic")):
+        model = model_of(scan(), {"first": (F, [2]), "xs": (F, shape)}, weights)  # type: ignore[dict-item]
+        with pytest.raises(UnsupportedError, match=why):
+            import_model(model.SerializeToString())
+    model = model_of(scan(scan_input_axes=[0, 1]), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
+    with pytest.raises(ModelError, match="scan_input_axes"):
+        import_model(model.SerializeToString())

@@ -1,0 +1,142 @@
+"""Operators of ai.onnx.ml against ONNX's reference evaluator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from torshc.errors import ModelError, UnsupportedError
+from torshc.formats import import_model
+
+from .evaluate import Array, run
+from .test_operators import F32, F64, I64, numbers
+
+
+def model_of(op: str, *operands: Array, outputs: int = 1, version: int = 3, **attributes: Any) -> onnx.ModelProto:
+    names = [f"x{k}" for k in range(len(operands))]
+    results = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(op, names, results, domain="ai.onnx.ml", name="it", **attributes)
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in zip(names, operands, strict=True)
+    ]
+    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info(n) for n in results])
+    opsets = [helper.make_opsetid("ai.onnx.ml", version), helper.make_opsetid("", 20)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def results(op: str, *operands: Array, **attributes: Any) -> list[Array]:
+    model = model_of(op, *operands, **attributes)
+    return run(import_model(model.SerializeToString()), {f"x{k}": a for k, a in enumerate(operands)})
+
+
+def check(op: str, *operands: Array, **attributes: Any) -> list[Array]:
+    got = results(op, *operands, **attributes)
+    model = model_of(op, *operands, **attributes)
+    wanted = ReferenceEvaluator(model).run(None, {f"x{k}": a for k, a in enumerate(operands)})
+    for g, w in zip(got, wanted, strict=True):
+        w = np.asarray(w)
+        assert g.shape == w.shape
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)
+    return got
+
+
+def test_features() -> None:
+    x = numbers(3, 4)
+    check("ArrayFeatureExtractor", x, np.array([3, 0, 0], I64))
+    check("ArrayFeatureExtractor", numbers(5), np.array([[1, 4]], I64))
+    check("Binarizer", x, threshold=0.3)
+    check("FeatureVectorizer", x, numbers(3, 2), numbers(3), inputdimensions=[2, 3, 1])
+    np.testing.assert_array_equal(results("Binarizer", np.array([-2, 0, 1], I64), threshold=-0.5)[0], [0, 1, 1])
+
+
+def test_scalings() -> None:
+    x = numbers(3, 4)
+    check("Scaler", x, offset=[1.0, 2.0, 3.0, 4.0], scale=[0.5])
+    for norm in ("MAX", "L1", "L2"):
+        check("Normalizer", x, norm=norm)
+    x[1, 2] = np.nan
+    check("Imputer", x, imputed_value_floats=[7.0, 8.0, 9.0, 10.0], replaced_value_float=float("nan"))
+    check("Imputer", np.array([[1, 5], [5, 2]], I64), imputed_value_int64s=[9], replaced_value_int64=5)
+    assert results("Scaler", np.arange(4, dtype=I64).reshape(2, 2), scale=[2.0])[0].dtype == F32
+
+
+@pytest.mark.parametrize("kind", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_linear_models(kind: str) -> None:
+    x, weights = numbers(5, 3), numbers(12, seed=3).tolist()
+    common = {"coefficients": weights, "intercepts": [0.1, 0.2, 0.3, 0.4], "post_transform": kind}
+    check("LinearClassifier", x, outputs=2, classlabels_ints=[3, 1, 4, 1], **common)
+    two = {"coefficients": weights[:3], "intercepts": [0.5], "post_transform": kind}
+    check("LinearClassifier", x, outputs=2, classlabels_ints=[7, -7], **two)
+    if kind == "NONE":
+        check("LinearRegressor", x, targets=4, **common)
+
+
+def test_refusals() -> None:
+    x, labels = numbers(5, 3), ["a", "b"]
+    with pytest.raises(UnsupportedError, match="labels that are strings"):
+        results("LinearClassifier", x, outputs=2, classlabels_strings=labels, coefficients=[1.0] * 6)
+    with pytest.raises(UnsupportedError, match="PROBIT"):
+        results("LinearRegressor", x, coefficients=[1.0] * 3, post_transform="PROBIT")
+    with pytest.raises(ModelError, match="4 coefficients"):
+        results("LinearRegressor", x, coefficients=[1.0] * 4)
+
+
+def forest(aggregate: str) -> dict[str, Any]:
+    """Two trees over three features; a leaf with two targets, and a target that not every row reaches."""
+    return {
+        "nodes_treeids": [0, 0, 0, 1, 1, 1, 1, 1],
+        "nodes_nodeids": [0, 1, 2, 0, 1, 2, 3, 4],
+        "nodes_featureids": [0, 0, 0, 2, 1, 0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF", "BRANCH_GT", "BRANCH_LT", "LEAF", "LEAF", "LEAF"],
+        "nodes_values": [0.25, 0.0, 0.0, -0.5, 0.75, 0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0, 1, 2, 0, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0, 4, 3, 0, 0, 0],
+        "nodes_missing_value_tracks_true": [0, 0, 0, 1, 0, 0, 0, 0],
+        "target_treeids": [0, 0, 0, 1, 1, 1],
+        "target_nodeids": [1, 2, 2, 2, 3, 4],
+        "target_ids": [0, 0, 1, 1, 0, 0],
+        "target_weights": [1.0, -2.0, 0.5, 4.0, 8.0, -16.0],
+        "n_targets": 2,
+        "aggregate_function": aggregate,
+    }
+
+
+def descend(x: Array, aggregate: str) -> Array:
+    """What the forest gives, in so many words."""
+    rows = []
+    for a, b, c in x:
+        reached: list[list[float]] = [[], []]
+        reached[0].append(1.0 if a <= 0.25 else -2.0)
+        reached[1].extend([] if a <= 0.25 else [0.5])
+        if not (c > -0.5 or np.isnan(c)):
+            reached[0].append(-16.0)
+        else:
+            reached[1 if b < 0.75 else 0].append(4.0 if b < 0.75 else 8.0)
+        combine = {"SUM": sum, "AVERAGE": lambda v: sum(v) / 2, "MIN": min, "MAX": max}[aggregate]
+        rows.append([combine(v) if v else 0.0 for v in reached])
+    return np.array(rows, F32)
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_trees(aggregate: str) -> None:
+    x = numbers(40, 3)
+    x[::7, 2] = np.nan
+    (out,) = results("TreeEnsembleRegressor", x, **forest(aggregate))
+    np.testing.assert_allclose(out, descend(x, aggregate), rtol=1e-6)
+
+
+def test_trees_that_are_no_trees() -> None:
+    circle = forest("SUM") | {"nodes_truenodeids": [0, 0, 0, 1, 2, 0, 0, 0]}
+    with pytest.raises(UnsupportedError, match="deeper than"):
+        results("TreeEnsembleRegressor", numbers(2, 3), **circle)
+    with pytest.raises(ModelError, match="reads feature 2"):
+        results("TreeEnsembleRegressor", numbers(2, 2).astype(F64), **forest("SUM"))
+    lost = forest("SUM") | {"nodes_truenodeids": [9, 0, 0, 1, 2, 0, 0, 0]}
+    with pytest.raises(ModelError, match="no node 9"):
+        results("TreeEnsembleRegressor", numbers(2, 3), **lost)
