@@ -253,6 +253,24 @@ def test_batch_normalization_in_training() -> None:
     check("BatchNormalization", x, *vectors, outputs=3, training_mode=1, momentum=0.7)
 
 
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+def test_counts_of_grams(mode: str) -> None:
+    x = np.array([[1, 2, 1, 1, 3, 2], [2, 2, 2, 1, 2, 9]], np.int32)
+    common: dict[str, Any] = {
+        "pool_int64s": [1, 2, 1, 1, 2, 2, 9, 2], "ngram_counts": [0, 2], "min_gram_length": 1, "max_gram_length": 2,
+        "max_skip_count": 2, "mode": mode, "weights": [0.5, 1.5, 2.0, 3.0, 4.0],
+    }  # fmt: skip
+    check("TfIdfVectorizer", x, ngram_indexes=[0, 1, 2, 3, 4], **common)
+    check("TfIdfVectorizer", x[0], ngram_indexes=[0, 1, 2, 3, 4], **common)
+    if mode != "TF":
+        refused("TfIdfVectorizer", x, match="another order", ngram_indexes=[4, 3, 2, 1, 0], **common)
+
+
+def test_running_sums_that_are_too_long() -> None:
+    x = np.zeros(1 << 17, F32)
+    refused("CumSum", x, np.asarray(0, I64), fixed=(1,), match="more than 65536")
+
+
 def test_caches_are_written_in_a_circle() -> None:
     cache, update = numbers(2, 5, 3), numbers(2, 2, 3, seed=1)
     (out,) = given("TensorScatter", cache, update, np.array([4, 1], I64), opset=24, mode="circular")

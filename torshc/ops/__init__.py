@@ -19,6 +19,7 @@ from . import (
     signal,
     sort,
     spatial,
+    text,
     trees,
     view,
 )
@@ -29,5 +30,5 @@ __all__ = [
     "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "einsum", "generate", "index", "linalg",
     "ml", "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "sample", "scatter",
     "signal", "sort", "spatial",
-    "trees", "view",
+    "text", "trees", "view",
 ]  # fmt: skip

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import ModelError
-from ..expr import Expr, const
+from ..expr import Expr, as_int, const
 from ..graph import Builder, Node, Shape, TensorType, Value
-from .source import SourceNode
+from .source import SourceNode, Unsupported
 
 Index = tuple[Expr, ...]
 Read = Callable[[int, Index], Expr]
@@ -180,3 +180,20 @@ def axis_of(axis: int, rank: int, what: str = "axis") -> int:
     if not -rank <= axis < rank:
         raise ModelError(f"{what} {axis} is out of range for rank {rank}")
     return axis % rank
+
+
+LONGEST = 1 << 16  # updates that an element looks through
+MOST = 1 << 30  # elements times updates; about a second of one core
+
+
+def affordable(what: str, length: Expr, elements: Expr) -> None:
+    """Refuse a search through `length` updates for each of some elements when it would take too long.
+
+    Raises:
+        Unsupported: past `LONGEST` or `MOST`, or when the length is symbolic.
+    """
+    each, count = as_int(length), as_int(elements)
+    if each is None:
+        raise Unsupported(f"{what} over a symbolic number of updates")
+    if each > LONGEST or (count or 0) * each > MOST:
+        raise Unsupported(f"{what} that looks through {each} updates for each of {elements!r} elements")

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import ModelError
 from ..expr import I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ..graph import Builder, Node, Shape, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from .base import LONGEST, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from .compose import apply
 from .source import SourceNode, Unsupported
 
@@ -311,7 +311,7 @@ class ReverseSequence(Op):
 
 @dataclass(frozen=True)
 class Cumulative(Op):
-    """Base of CumSum and CumProd. As a nest it takes work quadratic in the length of the axis."""
+    """Base of CumSum and CumProd. As a nest it takes work quadratic in the axis's length, up to `LONGEST`."""
 
     family: ClassVar[str] = "nest"
     combine: ClassVar[str] = "add"
@@ -342,7 +342,10 @@ class Cumulative(Op):
             raise ModelError(f"the axis of {source.op_type} is no scalar")
         exclusive, reverse = int(source.attribute("exclusive", 0)), int(source.attribute("reverse", 0))
         source.fields(cls)
-        return source.emit(cls(axis_of(axis[0], x.type.rank), exclusive, reverse), [x])
+        place = axis_of(axis[0], x.type.rank)
+        if (as_int(x.shape[place]) or 0) > LONGEST:
+            raise Unsupported(f"{source.op_type} along {x.shape[place]!r} elements, more than {LONGEST}")
+        return source.emit(cls(place, exclusive, reverse), [x])
 
 
 @operator()

@@ -1,7 +1,7 @@
 """Operators that write where other tensors say, as loops that pull: each output element looks for its updates.
 
 That is correct on every target and in any order of threads, and takes work in proportion to the output times the
-updates that it looks through; `affordable` refuses what would take too long.
+updates that it looks through; `affordable` of the base refuses what would take too long.
 
 Decided here where ONNX leaves it open: without a reduction the last of several updates of one element wins; an index
 out of range writes nothing.
@@ -16,28 +16,13 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, Shape, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, need, operator, same_dim
 from .conv import inside
 from .index import indices_of
 from .source import SourceNode, Unsupported
 from .view import Pad, Reshape, delinear, linear
 
-LONGEST = 1 << 16  # updates that an element looks through
-MOST = 1 << 30  # elements times updates; about a second of one core
 _COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min"}
-
-
-def affordable(what: str, length: Expr, elements: Expr) -> None:
-    """Refuse a search through `length` updates for each of some elements when it would take too long.
-
-    Raises:
-        Unsupported: past `LONGEST` or `MOST`, or when the length is symbolic.
-    """
-    each, count = as_int(length), as_int(elements)
-    if each is None:
-        raise Unsupported(f"{what} over a symbolic number of updates")
-    if each > LONGEST or (count or 0) * each > MOST:
-        raise Unsupported(f"{what} that looks through {each} updates for each of {elements!r} elements")
 
 
 def product(shape: Shape) -> Expr:

@@ -11,9 +11,8 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import I64, Expr, as_int, call, const, select
 from ..graph import Builder, Node, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, need, operator
 from .compose import apply
-from .scatter import affordable
 from .source import SourceNode, Unsupported
 
 
