@@ -266,6 +266,15 @@ def test_counts_of_grams(mode: str) -> None:
         refused("TfIdfVectorizer", x, match="another order", ngram_indexes=[4, 3, 2, 1, 0], **common)
 
 
+def test_what_a_known_condition_chooses() -> None:
+    x, condition = numbers(3, 4), np.array([False, True, True])
+    check("Compress", x, condition, fixed=(1,), axis=1)
+    check("Compress", x, condition, fixed=(1,))
+    check("NonZero", np.array([[0, 2], [3, 0]], I64), fixed=(0,))
+    refused("Compress", x, condition, match="known only at run time")
+    refused("NonZero", x, match="known only at run time")
+
+
 def test_running_sums_that_are_too_long() -> None:
     x = np.zeros(1 << 17, F32)
     refused("CumSum", x, np.asarray(0, I64), fixed=(1,), match="more than 65536")

@@ -7,7 +7,7 @@ that a generated kernel never reads outside of a tensor.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -231,6 +231,48 @@ class ArgMin(Arg):
     """Place of the minimum along an axis; the first NaN counts as one."""
 
     reduction: ClassVar[str] = "ReduceMin"
+
+
+def _known(source: SourceNode, k: int, what: str) -> np.ndarray[Any, Any]:
+    """An operand whose contents decide on a shape."""
+    array = source.array(k, what)
+    if array is None:
+        raise ModelError(f"{what} is missing")
+    return array
+
+
+@operator()
+@dataclass(frozen=True)
+class Compress(Op):
+    """The slices along an axis, or of all elements in a row, where a condition holds that is known at compile time.
+
+    A condition that is shorter than the axis leaves out the rest; it becomes a Gather at import.
+    """
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        from .view import Reshape
+
+        x, condition = source.required(0), _known(source, 1, "the condition of Compress")
+        given = source.attribute("axis")
+        source.fields(cls)
+        axis = axis_of(int(given), x.type.rank) if given is not None else 0
+        whole = x if given is not None else source.emit(Reshape((x.type.size,)), [x])[0]
+        places, size = np.flatnonzero(condition), as_int(whole.shape[axis])
+        if condition.ndim != 1 or size is None or condition.size > size:
+            raise Unsupported(f"Compress of {x.type!r} by a condition of {condition.size} elements")
+        return [apply(source.builder, "Gather", whole, source.builder.constant(places), axis=axis)]
+
+
+@operator()
+@dataclass(frozen=True)
+class NonZero(Op):
+    """Places of the elements that are not 0, a column for each, of an operand that is known at compile time."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        found = np.nonzero(np.atleast_1d(_known(source, 0, "the operand of NonZero")))
+        return [source.builder.constant(np.stack(found).astype(np.int64))]
 
 
 @operator()
