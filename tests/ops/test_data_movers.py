@@ -288,6 +288,13 @@ def test_caches_are_written_in_a_circle() -> None:
     np.testing.assert_array_equal(out, wanted)
 
 
+def test_empty_tensors() -> None:
+    refused("GridSample", np.zeros((1, 1, 0, 3), F32), numbers(1, 2, 2, 2), match="no elements")
+    data = numbers(2, 3)
+    check("ScatterElements", data, np.zeros((0, 3), I64), np.zeros((0, 3), F32))
+    check("ScatterND", data, np.zeros((0, 1), I64), np.zeros((0, 3), F32))
+
+
 def test_reference_is_what_the_models_say() -> None:
     """The helper compares results and not only shapes."""
     x = numbers(3)

@@ -197,3 +197,14 @@ def affordable(what: str, length: Expr, elements: Expr) -> None:
         raise Unsupported(f"{what} over a symbolic number of updates")
     if each > LONGEST or (count or 0) * each > MOST:
         raise Unsupported(f"{what} that looks through {each} updates for each of {elements!r} elements")
+
+
+def filled(values: Inputs, what: str) -> None:
+    """Refuse operands without elements, out of which a read at a clamped index would lead.
+
+    Raises:
+        Unsupported: when one is known to be empty.
+    """
+    for v in values:
+        if v is not None and as_int(v.type.size) == 0:
+            raise Unsupported(f"{what} of {v.type!r}, which has no elements")

@@ -15,7 +15,7 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import F32, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, Shape, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from .base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
 from .conv import Ints, Window, bias_of, inside, kernel_of, operands, slide, window
 from .index import wrap
 from .pointwise import compute
@@ -95,7 +95,7 @@ class GridSample(Op):
                         within = call("and", within, inside(place, size))
                     if self.padding_mode == "reflection":
                         place = cast(self._reflected(cast(place, F32), size), I64)
-                    index.append(place if self.padding_mode == "zeros" else clamp(place, size))
+                    index.append(clamp(place, size))  # a select does not keep a gather from being made
                 value = read(0, (*at[:2], *index))
                 return select(within, value, const(0, value.dtype))
 
@@ -159,6 +159,7 @@ class GridSample(Op):
             raise ModelError(f"GridSample has no mode {mode!r} with padding {padding!r}")
         if mode == "cubic" and source.required(0).type.rank > 5:
             raise Unsupported("cubic GridSample over more than 3 dimensions")
+        filled(source.inputs, "GridSample")
         return source.emit(cls(mode, padding, corners), [source.required(0), source.required(1)])
 
 
@@ -235,6 +236,7 @@ class RoiAlign(Op):
             raise Unsupported("RoiAlign whose number of sampling points depends on the regions (sampling_ratio = 0)")
         if transform not in names or mode not in ("avg", "max") or height < 1 or width < 1:
             raise ModelError(f"RoiAlign to {height} x {width} with {mode!r} and {transform!r}")
+        filled(source.inputs, "RoiAlign")
         op = cls(height, width, sampling, scale, names[transform], mode)
         return source.emit(op, [source.required(k) for k in range(3)])
 
@@ -308,7 +310,7 @@ class DeformConv(Op):
 
             def fetch(places: Index) -> Expr:
                 ok = call("and", inside(places[0], x.shape[2]), inside(places[1], x.shape[3]))
-                value = read(0, (at[0], channel, *places))
+                value = read(0, (at[0], channel, *(clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))))
                 return select(ok, value, const(0.0, value.dtype))
 
             value = call("mul", _bilinear(tuple(position), fetch, kind), read(1, (at[1], *inner)))
@@ -327,6 +329,7 @@ class DeformConv(Op):
         source.fields(cls)
         if group < 1 or offsets < 1:
             raise ModelError(f"DeformConv in {group} groups, {offsets} of offsets")
+        filled(source.inputs, "DeformConv")
         bias, mask = source.input(3), source.input(4)
         op = cls(slid.strides, slid.pads, slid.dilations, group, offsets, bias is not None, mask is not None)
         return source.emit(op, [x, w, source.required(2), *(v for v in (bias, mask) if v is not None)])

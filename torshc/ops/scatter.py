@@ -16,7 +16,7 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, Shape, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, need, operator, same_dim
+from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, filled, need, operator, same_dim
 from .conv import inside
 from .index import indices_of
 from .source import SourceNode, Unsupported
@@ -41,6 +41,11 @@ def identity(combine: str, dtype: DType) -> Expr:
     if dtype.is_float:
         return const(-math.inf if low else math.inf, dtype)
     return const(dtype.range[0 if low else 1], dtype)
+
+
+def safe(place: Expr, size: Expr) -> Expr:
+    """A place moved into 0..size-1; also where a select discards what is read, as the read may be made all the same."""
+    return call("max", call("min", place, size - 1), 0)
 
 
 def _place(index: Expr, size: Expr) -> Expr:
@@ -109,17 +114,20 @@ class ScatterElements(Scattering):
         axis = axis_of(self.axis, len(data))
 
         def body(at: Index, inner: Index, read: Read) -> Expr:
-            there = (*at[:axis], inner[0], *at[axis + 1 :])
-            covered = const(True)
+            there, covered = [*at[:axis], inner[0], *at[axis + 1 :]], const(True)
             for k, (i, d) in enumerate(zip(indices, data, strict=True)):
                 if k != axis and i is not d:
                     covered = call("and", covered, call("lt", at[k], i))
-            place = _place(cast(read(1, there), I64), data[axis])
-            hit = select(covered, call("eq", place, at[axis]), const(False))
-            return self.pull(hit, inner[0], read(2, there))
+                    there[k] = safe(at[k], i)
+            place = _place(cast(read(1, tuple(there)), I64), data[axis])
+            hit = call("and", covered, call("eq", place, at[axis]))
+            return self.pull(hit, inner[0], read(2, tuple(there)))
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
-            last = read(2, (*at[:axis], total, *at[axis + 1 :])) if self.reduction == "none" else total
+            there = (*at[:axis], total, *at[axis + 1 :])
+            last = total
+            if self.reduction == "none":
+                last = read(2, tuple(safe(i, d) for i, d in zip(there, indices, strict=True)))
             return self.settle(total, read(0, at), last)
 
         return Nest(body, (indices[axis],), _COMBINE[self.reduction], finish)
@@ -175,7 +183,7 @@ class ScatterND(Scattering):
             return self.pull(hit, inner[0], read(2, (inner[0], *at[depth:])))
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
-            last = read(2, (total, *at[depth:])) if self.reduction == "none" else total
+            last = read(2, (safe(total, indices[0]), *at[depth:])) if self.reduction == "none" else total
             return self.settle(total, read(0, at), last)
 
         return Nest(body, (indices[0],), _COMBINE[self.reduction], finish)
@@ -222,6 +230,7 @@ class TensorScatter(Op):
         for k, (c, u) in enumerate(zip(cache.shape, update.shape, strict=True)):
             if k != axis:
                 same_dim(c, u, constraints, f"TensorScatter of {update.type!r} into {cache.type!r}")
+        filled(inputs, self.name)
         size, room = as_int(update.shape[axis]), as_int(cache.shape[axis])
         if size is not None and room is not None and size > room:
             raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r}")
@@ -241,7 +250,7 @@ class TensorScatter(Op):
             away = at[axis] - start
             if self.mode == "circular":
                 away = call("mod", away, cache[axis])
-            new = read(1, (*at[:axis], away, *at[axis + 1 :]))
+            new = read(1, (*at[:axis], safe(away, update[axis]), *at[axis + 1 :]))
             return select(inside(away, update[axis]), new, read(0, at))
 
         return Nest(body)
@@ -287,7 +296,7 @@ class MaxUnpool(Op):
             return select(hit, linear(inner, x), const(-1))
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
-            value = read(0, delinear(total, x))
+            value = read(0, delinear(safe(total, product(x)), x))
             return select(call("ge", total, 0), value, const(0, value.dtype))
 
         return Nest(body, x, "max", finish)
@@ -301,6 +310,7 @@ class MaxUnpool(Op):
         source.fields(cls)
         if len(strides) != len(kernel) or len(pads) != 2 * len(kernel):
             raise ModelError(f"MaxUnpool with a kernel {kernel}, strides {strides} and pads {pads}")
+        filled((x, indices), "MaxUnpool")
         out = source.emit(cls(kernel, strides, pads), [x, indices])[0]
         if wanted is None:
             return [out]

@@ -10,8 +10,9 @@ import numpy as np
 from ..errors import ModelError
 from ..expr import F32, I64, Expr, as_int, call, cast, const, select
 from ..graph import Node, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator
+from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
 from .compose import apply
+from .scatter import safe
 from .source import SourceNode, Unsupported
 from .view import Reshape
 
@@ -43,9 +44,8 @@ class CountGrams(Op):
             for k in range(longest):
                 place = inner[0] + inner[1] * k + k
                 fits = call("lt", place, x[1])
-                same = call("eq", cast(read(0, (at[0], place)), I64), read(1, (at[1], const(k))))
-                found = select(fits, same, const(False))
-                hit = call("and", hit, call("or", call("le", length, k), found))
+                same = call("eq", cast(read(0, (at[0], safe(place, x[1]))), I64), read(1, (at[1], const(k))))
+                hit = call("and", hit, call("or", call("le", length, k), call("and", fits, same)))
             return select(hit, const(1.0, F32), const(0.0, F32))
 
         return Nest(body, (x[1], const(self.distances)), "add")
@@ -99,6 +99,7 @@ class TfIdfVectorizer(Op):
             raise ModelError(f"TfIdfVectorizer of {len(lengths)} n-grams with {len(weights)} weights")
         if mode != "TF" and weights and [weights[p] for p in source.attribute("ngram_indexes")] != list(weights):
             raise Unsupported("TfIdfVectorizer with weights in another order than that of the results")
+        filled(source.inputs, "TfIdfVectorizer")
         matrix = x if x.type.rank > 1 else b.one(Reshape((const(1), *x.shape)), x)
         affordable("TfIdfVectorizer", x.shape[-1] * (skips + 1), matrix.shape[0] * len(lengths))
         out = b.one(CountGrams(skips + 1), matrix, b.constant(grams), b.constant(lengths))
