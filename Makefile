@@ -53,7 +53,7 @@ types: $(call stamp,check) ## mypy --strict
 doctest: $(call stamp,test) ## the examples in docstrings
 	$(py) -m pytest -n 0 --doctest-modules torshc
 
-conformance: $(call stamp,test) ## LEVEL=3: the node cases of onnx's own suite, all of them (some 20 minutes)
+conformance: $(call stamp,test) ## LEVEL=3: all cases of onnx's own suite (some 20 minutes)
 	$(py) -m tests.conformance --level $(LEVEL) --jobs $(JOBS)
 
 bench: $(call stamp,test) ## MODEL=... THREADS=...: latency beside ONNX Runtime
