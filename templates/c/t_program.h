@@ -7,6 +7,7 @@
 #ifndef T_PROGRAM_H
 #define T_PROGRAM_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -97,6 +98,9 @@ typedef struct {
 int t_open_weights(t_weights_file *weights, const char *path);
 void t_close_weights(t_weights_file *weights);
 int t_usable_processors(void);
+
+/* torshc_profile over a model's lock and counters. */
+int t_profile(pthread_mutex_t *lock, const t_counter *counters, int32_t step, uint64_t *calls, uint64_t *nanoseconds);
 
 /* A run uses the default floating-point state (round to nearest, denormals kept, no traps) whatever the caller has
  * set: t_fp_enter sets it and returns the caller's, which t_fp_leave puts back. */

@@ -309,17 +309,7 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 
 int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds)
 {
-    if (!m || !calls || !nanoseconds || step < 0 || step >= P->steps)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_profile: NULL argument, or step %d of %d", (int)step, (int)P->steps);
-#ifdef TORSHC_PROFILE
-    pthread_mutex_lock(&m->lock);
-    *calls = m->counters[step].calls;
-    *nanoseconds = m->counters[step].ns;
-    pthread_mutex_unlock(&m->lock);
-    return TORSHC_OK;
-#else
-    return t_fail(TORSHC_E_UNSUPPORTED, "compiled without profiling");
-#endif
+    return t_profile(m ? &m->lock : NULL, m ? m->counters : NULL, step, calls, nanoseconds);
 }
 
 /* ---- memory for callers ---- */
