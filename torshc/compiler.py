@@ -19,7 +19,7 @@ from .bundle.cache import Cache, cache_folder
 from .bundle.manifest import IsaInfo, KernelInfo, Manifest, StepInfo, SymbolInfo, TensorInfo, ToolInfo, WeightsFile
 from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
-from .bundle.toolchains import build_script, find_tools
+from .bundle.toolchains import build_script, find_archs, find_tools
 from .errors import UnsupportedError
 from .expr import Expr, as_int, dim, substitute, to_text
 from .formats import load_graph
@@ -170,8 +170,9 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         strategy = "none" if options.opt_level == 0 else options.fusion
         plan = make_plan(graph, Limits(strategy, options.max_fusion_size))
     isa = isa_module.resolve(options.mcpu)
-    machine = Machine(isa.lanes, winograd=options.winograd)
-    target = find_target(options.target)(machine)
+    kind = find_target(options.target)
+    machine = Machine(isa.lanes, winograd=options.winograd, archs=find_archs(kind.toolchain, options))
+    target = kind(machine)
     with clock.stage("lower"):
         lowered = _lower(graph, plan, target, options.fallback)
     with clock.stage("render"):

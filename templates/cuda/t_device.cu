@@ -383,6 +383,17 @@ int t_device_finish(t_device *d)
 
 // ---- steps ----
 
+// Blocks that wait for each other have to run at the same time, for which the card is too small, or a part of it (MIG, MPS).
+static int fail_room(t_device *d, const t_step *step, const char *what)
+{
+    int units = 0;
+    (void)cudaGetLastError();
+    (void)cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, d->ordinal);
+    return t_fail(TORSHC_E_LAUNCH, "%.90s: its %lld blocks wait for each other and have no room on the %d multiprocessors "
+                  "of device %d; compile for small cards too, with sm_87 among those of --arch",
+                  what, (long long)step->blocks, units, d->ordinal);
+}
+
 int t_device_launch(t_device *d, const t_step *step)
 {
     Current current(d->ordinal);
@@ -391,6 +402,8 @@ int t_device_launch(t_device *d, const t_step *step)
     if (error == cudaSuccess)
         return TORSHC_OK;
     snprintf(what, sizeof what, "step %d (%.40s)", (int)step->step, step->name);
+    if (error == cudaErrorCooperativeLaunchTooLarge)
+        return fail_room(d, step, what);
     return fail_status(d, error, TORSHC_E_LAUNCH, what);
 }
 

@@ -264,6 +264,16 @@ Fiber *take_fiber() {
     return fiber;
 }
 
+// Gives back all stacks. Where all threads of a grid have one they are many, of the mappings that a process may have.
+void drop_fibers() {
+    for (const Fiber &fiber : fibers) {
+        allow(fiber.stack, stack_bytes);
+        munmap(fiber.stack - page, stack_bytes + page);
+    }
+    idle.clear();
+    fibers.clear();
+}
+
 void run_round() {
     if (rule.kind == Order::random) {
         rule.shuffle(order, (unsigned)count);
@@ -409,8 +419,10 @@ void run_together(std::vector<size_t> numbers) {
             save_shared();
         }
         if ((idle_rounds = moved ? 0 : idle_rounds + 1) > most_idle_rounds) fail_stuck();
-        numbers.erase(std::remove_if(numbers.begin(), numbers.end(), [&](size_t n) { return !blocks[n].living; }), numbers.end());
+        const auto ended = [&](size_t n) { return !blocks[n].living; };
+        numbers.erase(std::remove_if(numbers.begin(), numbers.end(), ended), numbers.end());
     }
+    drop_fibers();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import pytest
 
 from torshc.errors import UnsupportedError
 from torshc.expr import F64, const
+from torshc.kernels.base import NoKernel
 from torshc.kernels.grid_recurrent import GridRecurrent, lower_grid_recurrent
 from torshc.kernels.machine import Machine
 from torshc.ops.recurrent import FUNCTIONS
@@ -28,7 +29,7 @@ CELLS = [("LSTM", 0), ("GRU", 0), ("GRU", 1), ("RNN", 0)]
 
 
 def together(blocks: int) -> Target:
-    """CUDA with blocks that wait for each other; the emulator can do one a direction."""
+    """CUDA with so many blocks at the most that wait for each other."""
 
     class Together(CudaTarget):
         lowerings = CudaTarget.lowerings | {"recurrent": partial(lower_grid_recurrent, together=blocks)}
@@ -50,7 +51,7 @@ def run(
     graph.output_names = [f"y{k}" for k in range(len(graph.outputs))]
     x = feeds["X"]
     sizes = {"n": x.shape[0 if attributes.get("layout") else 1], "t": x.shape[1 if attributes.get("layout") else 0]}
-    program = GridProgram(graph, sizes, target)
+    program = GridProgram(graph, sizes, target or together(0))
     return program.run(*[feeds[n] for n in names]), program
 
 
@@ -91,20 +92,81 @@ def test_sizes(kind: str, reset: int, sizes: tuple[int, int, int, int]) -> None:
 @pytest.mark.parametrize("hidden", [1, 3, 16])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize(("kind", "reset"), CELLS)
-def test_weights_kept_by_blocks_that_pass_on_the_state(kind: str, reset: int, direction: str, hidden: int) -> None:
-    """The form of many blocks, with one a direction, as the emulator runs a block after the other."""
+def test_weights_kept_by_a_block_of_its_own(kind: str, reset: int, direction: str, hidden: int) -> None:
     target = together(2)
     attributes = form(reset, hidden_size=hidden, direction=direction)
     for batch, lengths in ((1, None), (4, [3, 6, 0, 5])):
         feeds = operands(kind, 6, batch, 5, hidden=hidden, direction=direction, more=optional(kind), lengths=lengths)
         constant = batch == 1
         if lengths is None:
-            assert check(kind, feeds, attributes, target=target, constant=constant).ring is not None
+            kernel = check(kind, feeds, attributes, target=target, constant=constant)
+            assert kernel.kept and not kernel.cooperative
             continue
         got, _ = run(kind, feeds, attributes, target=target, constant=constant)
         plain, _ = run(kind, feeds, attributes, constant=constant)
         for a, b in zip(got, plain, strict=True):
             close(a, b, 1e-6)
+
+
+# Hidden units, batch, direction, blocks that may wait for each other, blocks a direction; each with LSTM, GRUs and RNN.
+SHARED = [
+    (33, 1, "reverse", 16, 3),
+    (33, 3, "bidirectional", 16, 3),
+    (64, 8, "forward", 16, 4),
+    (64, 3, "bidirectional", 4, 2),
+    (256, 1, "bidirectional", 32, 16),
+    (256, 3, "reverse", 16, 16),
+    (256, 8, "bidirectional", 32, 16),
+]
+
+
+@pytest.mark.parametrize("form_of", SHARED, ids=str)
+@pytest.mark.parametrize(("kind", "reset"), CELLS)
+def test_blocks_that_pass_on_the_state(
+    kind: str, reset: int, form_of: tuple[int, int, str, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden, batch, direction, most, blocks = form_of
+    steps, attributes = (2 if hidden == 256 else 5), form(reset, hidden_size=hidden, direction=direction)
+    lengths = [1 + (3 * k + 1) % steps for k in range(batch)] if batch > 1 else None
+    feeds = operands(kind, steps, batch, 7, hidden=hidden, direction=direction, more=optional(kind), lengths=lengths)
+    expected = runtime(kind, feeds, attributes)
+    graph, outs, names = build(kind, feeds, attributes, constant=batch != 3)
+    graph.outputs, graph.output_names = outs, [f"y{k}" for k in range(len(outs))]
+    program = GridProgram(graph, {}, together(most))
+    kernel = program.kernels[-1]
+    assert isinstance(kernel, GridRecurrent) and kernel.cooperative and kernel.blocks == blocks
+    first = None
+    for order in ("forward", "reverse", "random:3"):  # one after the other through the same memory
+        monkeypatch.setenv("T_EMULATE_ORDER", order)
+        got = program.run(*[feeds[n] for n in names])
+        first = first or got
+        for a, b, c in zip(got, expected, first, strict=True):
+            close(a, b, 1e-5)
+            np.testing.assert_array_equal(a, c)
+
+
+def test_a_row_of_length_zero_is_passed_on() -> None:
+    attributes = {"hidden_size": 40, "direction": "bidirectional"}
+    for kind in GATES:
+        feeds = operands(kind, 4, 4, hidden=40, direction="bidirectional", more=optional(kind), lengths=[3, 0, 4, 0])
+        got, program = run(kind, feeds, attributes, target=together(16))
+        assert program.kernels[-1].cooperative
+        for a, b in zip(got, run(kind, feeds, attributes)[0], strict=True):
+            close(a, b, 1e-6)
+
+
+def test_readers_of_a_state_that_is_passed_on() -> None:
+    feeds, attributes = operands("LSTM", 3, 2, hidden=40), {"hidden_size": 40}
+    graph, outs, _ = build("LSTM", feeds, attributes)
+    m = Maker()
+    m.graph, m.builder = graph, type(m.builder)(graph)
+    graph.outputs, graph.output_names = [m.add("Relu", outs[0]), m.add("Neg", outs[2])], ["y", "c"]
+    y, _, c = runtime("LSTM", feeds, attributes)
+    program = GridProgram(graph, {}, together(16))
+    got = program.run(feeds["X"])
+    assert program.kernels[-1].cooperative
+    close(got[0], np.maximum(y, 0), 1e-5)
+    close(got[1], -c, 1e-5)
 
 
 def test_blocks_share_a_direction_where_they_may_wait_for_each_other() -> None:
@@ -265,5 +327,5 @@ def test_what_it_cannot_do_is_said() -> None:
     with pytest.raises(UnsupportedError, match="f64"):
         GridProgram(m.output(y))
     feeds = operands("RNN", 1, 1, 1, hidden=5000)
-    with pytest.raises(UnsupportedError, match="5000"):
+    with pytest.raises(NoKernel, match="5000"):
         run("RNN", feeds, {"hidden_size": 5000})

@@ -74,9 +74,8 @@ class Nvcc(Tool):
         Raises:
             ConfigError: one that nvcc does not know.
         """
-        names = [name.strip() for name in arch.split(",") if name.strip()] if arch != "native" else []
         flags = []
-        for name in dict.fromkeys(names or self._usual_archs(required=arch == "native")):
+        for name in choose_archs(arch, self.archs):
             if not _ARCH.match(name) or (self.archs and name not in self.archs):
                 known = self.archs or DEFAULT_ARCHS
                 raise ConfigError(
@@ -85,14 +84,6 @@ class Nvcc(Tool):
                 )
             flags += ["-gencode", f"arch={name.replace('sm_', 'compute_')},code={name}"]
         return tuple(flags)
-
-    def _usual_archs(self, required: bool) -> list[str]:
-        cards = dict.fromkeys(card.arch for card in find_cards())
-        if required and not cards:
-            raise ConfigError("--arch native: no CUDA card is found here", "name it, for example --arch sm_90a")
-        if cards:  # the variant with all of a card's instructions, where there is one
-            return [f"{name}a" if f"{name}a" in self.archs else name for name in cards]
-        return [name for name in DEFAULT_ARCHS if not self.archs or name in self.archs] or list(DEFAULT_ARCHS)
 
     def compile(self, source: str, target: str, flags: Sequence[str], cwd: Path, timeout: float = 1800.0) -> None:
         """Compiles ``source`` (.cu, .c or .S) to the object ``target``, both relative to ``cwd``.
@@ -132,6 +123,27 @@ class Nvcc(Tool):
         if sanitize:
             raise ConfigError("sanitizers are not for CUDA libraries", "use compute-sanitizer on the program instead")
         self.run([*link_flags(), "-o", target, *objects], cwd, timeout, f"linking {target}")
+
+
+def choose_archs(arch: str, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """The architectures to compile for, each once.
+
+    Args:
+        arch: as of :meth:`Nvcc.gencode_flags`.
+        known: what nvcc knows; empty when that is not known.
+
+    Raises:
+        ConfigError: "native" where no card is found.
+    """
+    names = [name.strip() for name in arch.split(",") if name.strip()] if arch != "native" else []
+    if names:
+        return tuple(dict.fromkeys(names))
+    cards = tuple(dict.fromkeys(card.arch for card in find_cards()))
+    if arch == "native" and not cards:
+        raise ConfigError("--arch native: no CUDA card is found here", "name it, for example --arch sm_90a")
+    if cards:  # the variant with all of a card's instructions, where there is one
+        return tuple(f"{name}a" if f"{name}a" in known else name for name in cards)
+    return tuple(name for name in DEFAULT_ARCHS if not known or name in known) or DEFAULT_ARCHS
 
 
 def link_flags() -> tuple[str, ...]:

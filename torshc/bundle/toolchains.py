@@ -61,6 +61,21 @@ def _xcrun(options: CompileOptions) -> Tools:
     return Tools(compiler, lambda isa: [*compiler.base_flags(isa), *_profile(options)])
 
 
+def find_archs(kind: str, options: CompileOptions) -> tuple[str, ...]:
+    """Architectures of the devices that the tools of a kind compile for; empty where there is no choice.
+
+    Asks no compiler. Where only sources are written, :func:`build_script` decides what they are compiled for.
+
+    Raises:
+        ConfigError: the device of this machine is asked for, and there is none.
+    """
+    if kind != "nvcc":
+        return ()
+    from .nvcc import DEFAULT_ARCHS, choose_archs
+
+    return choose_archs(options.arch or (",".join(DEFAULT_ARCHS) if options.emit == "source" else ""))
+
+
 def _profile(options: CompileOptions) -> tuple[str, ...]:
     return ("-DTORSHC_PROFILE",) if options.profile else ()
 
@@ -128,4 +143,4 @@ _SCRIPTS: dict[str, Callable[[Isa, CompileOptions], Words]] = {
 }
 
 
-__all__ = ["Tools", "build_script", "find_tools"]
+__all__ = ["Tools", "build_script", "find_archs", "find_tools"]

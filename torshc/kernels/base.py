@@ -16,6 +16,10 @@ from ..expr import DType, Expr, const
 from ..graph import Value
 
 
+class NoKernel(Exception):
+    """There is no kernel for a group; the message says why."""
+
+
 @dataclass(frozen=True)
 class Packed:
     """A weight in the form that a kernel reads, made from a constant when the bundle is written.
@@ -92,6 +96,11 @@ class Kernel:
     @property
     def scratch(self) -> Expr:
         return const(0)
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether its blocks wait for each other, on a device of blocks: they have to run at the same time."""
+        return False
 
     def expressions(self) -> list[Expr]:
         """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""

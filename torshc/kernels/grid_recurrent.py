@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..errors import UnsupportedError
 from ..expr import F32, I64, Expr, as_int, axis, const, load
 from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value
@@ -16,7 +15,7 @@ from ..ops.recurrent import LSTM, Recurrent
 from ..ops.view import Reshape, Split, Transpose
 from ..plan.group import Group
 from ..plan.storage import Storage
-from .base import Buffer, Kernel, Store, Temporary
+from .base import Buffer, Kernel, NoKernel, Store, Temporary
 from .contraction import lower_contraction
 from .grid import lower_grid, to_grid
 from .heavy import Strided, is_empty, strided_operand
@@ -57,9 +56,9 @@ class GridRecurrent(RecurrentBase):
         rows: rows of the batch a block.
         threads: threads of a block.
         packed: whether weights are read four at a time.
-        blocks: blocks that share the hidden units; each keeps its weights in registers if `kept`.
+        blocks: blocks that share the hidden units of a direction; several are `kept`.
         kept: hidden units of a warp whose weights stay in registers, or 0.
-        ring: buffer through which blocks pass on their states, 64 bits each, or None.
+        ring: buffer through which several blocks pass on their states, 64 bits each, or None.
     """
 
     template: ClassVar[str] = "recurrent.j2"
@@ -73,6 +72,10 @@ class GridRecurrent(RecurrentBase):
     blocks: int
     kept: int
     ring: int | None
+
+    @property
+    def cooperative(self) -> bool:
+        return self.ring is not None
 
     @property
     def wide(self) -> int:
@@ -110,7 +113,8 @@ def lower_grid_recurrent(
             for none.
 
     Raises:
-        UnsupportedError: for elements that are not f32, or a state too large for shared memory.
+        NoKernel: for a state too large for shared memory.
+        UnsupportedError: for elements that are not f32.
     """
     node, op = recurrent_node(group)
     if all(is_empty(v) for v in group.outputs):
@@ -148,13 +152,14 @@ class _Lowering(RecurrentLowering):
         rows = (count or 1) if kept else min(ROWS, max(count or ROWS, 1))
         packed = not kept and op.hidden_size >= WARP * PACK and _whole(weights, op.hidden_size)
         threads = min(THREADS, op.hidden_size * WARP)
+        blocks = -(-op.hidden_size // (kept * threads // WARP)) if kept else 1
         before: list[Kernel] = []
         ring = None
-        if kept:
+        if blocks > 1:
             ring = len(self.buffers.list)
             memory = Temporary("ring", self.group.id, const(2 * 8 * op.directions * rows * op.hidden_size))
             self.buffers.list.append(Buffer(memory, I64, written=True))
-            before.append(_cleared(memory))
+            before.append(_cleared(memory))  # in every run, as the counts of exchanges start anew
         kernel = GridRecurrent(
             **vars(self.base(self.gates, phases, const(op.directions))),
             phases=phases,
@@ -163,7 +168,7 @@ class _Lowering(RecurrentLowering):
             rows=rows,
             threads=threads,
             packed=packed,
-            blocks=-(-op.hidden_size // (kept * threads // WARP)) if kept else 1,
+            blocks=blocks,
             kept=kept,
             ring=ring,
         )
@@ -173,9 +178,7 @@ class _Lowering(RecurrentLowering):
         """The kernel with as many rows as shared memory has room for, and a block for each part of the work."""
         rows = min(kernel.rows, SHARED // kernel.row_bytes)
         if rows < (kernel.rows if kernel.kept else 1):
-            raise UnsupportedError(
-                [f"{self.node.describe()} of {self.op.hidden_size} hidden units"], "compile for another target"
-            )
+            raise NoKernel(f"a state of {self.op.hidden_size} hidden units is too large for shared memory")
         parts = const(kernel.blocks) if kernel.kept else ceil_div(self.row.args[0], rows)
         return replace(kernel, rows=rows, tasks=kernel.tasks * parts)
 

@@ -14,9 +14,11 @@ class Machine:
         compiler: "clang" or "gcc": they allocate registers differently, so tiles differ.
         threads: threads to spread tasks over at the least.
         winograd: whether 3x3 convolutions may be computed by Winograd's method, with errors of about 1e-5.
+        archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
     """
 
     lanes: int = 8
     compiler: str = "clang"
     threads: int = 8
     winograd: bool = False
+    archs: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from .. import resources
 from ..errors import ConfigError, did_you_mean
 from ..expr import Expr, as_int, const, dims_of
 from ..graph import Graph, Value
-from ..kernels.base import Kernel
+from ..kernels.base import Kernel, NoKernel
 from ..kernels.machine import Machine
 from ..plan.group import Group
 from ..plan.storage import Storage
@@ -23,10 +23,6 @@ from .index import CTYPES, scalar
 from .tidy import tidy
 
 PLACEHOLDER = "KERNEL_NAME"
-
-
-class NoKernel(Exception):
-    """A target has no kernel for a group; the message says why."""
 
 
 @dataclass(frozen=True)

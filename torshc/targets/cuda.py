@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+from ..graph import Value
+from ..kernels.base import Kernel
 from ..kernels.contraction import lower_contraction
 from ..kernels.contraction_tiles import Device
+from ..kernels.grid_recurrent import lower_grid_recurrent
+from ..kernels.machine import Machine
+from ..plan.group import Group
+from ..plan.storage import Storage
 from .base import register
 from .gpu import GridTarget, Words
 
+# Blocks of a recurrent network that run at the same time, one to a multiprocessor: nearly all cards that an architecture
+# stands for have so many, and all of data centres (but not every part of one). Elsewhere the launch fails with a message.
+TOGETHER, TOGETHER_LARGE = 16, 32
+LARGE = frozenset({"sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f"})
+# Their smallest have fewer: 14 (GeForce GTX 1650), and 8 (Jetson Orin Nano).
+SMALL = frozenset({"75", "87"})
+
 PRODUCTS = partial(lower_contraction, device=Device(units=132, shared=48 * 1024, tensor=True))
+
+
+def blocks_together(archs: Sequence[str]) -> int:
+    """Blocks of 512 threads that surely run at the same time on the cards of some architectures; 0 when too few do.
+
+    >>> blocks_together(["sm_80", "compute_80"]), blocks_together(["sm_90a"]), blocks_together(["sm_90a", "sm_87"])
+    (16, 32, 0)
+    """
+    if any(arch.partition("_")[2].rstrip("af") in SMALL for arch in archs):
+        return 0
+    return TOGETHER_LARGE if archs and LARGE.issuperset(archs) else TOGETHER
+
+
+def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a recurrent network, whose blocks wait for each other where the cards have room for all."""
+    return lower_grid_recurrent(group, storage, machine, blocks_together(machine.archs))
 
 
 @register
@@ -25,6 +55,7 @@ class CudaTarget(GridTarget):
     headers = ("t_cuda.h", "t_scalar.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h")
     device_sources = ("t_device.cu",)
     lowerings = GridTarget.lowerings | dict.fromkeys(("gemm", "conv", "conv_transpose"), PRODUCTS)
+    lowerings |= {"recurrent": lower_recurrent}
     words = Words(shared="__shared__", barrier="__syncthreads();")
 
 

@@ -87,11 +87,11 @@ struct Together {
     cudaError_t error;
     template <class... P> Together(const Configured<P...> &launch, P... arguments) : error(launch(arguments...)) {}
 };
+template <class T> T take(void **&arguments) { return *(T *)*arguments++; }
 template <class... P>
 cudaError_t launch_together(Configured<P...> launch, [[maybe_unused]] void **arguments) {
     launch.what.together = true;
-    [[maybe_unused]] int next = 0;
-    return Together{launch, *(P *)arguments[next++]...}.error;  // braces: from left to right
+    return Together{launch, take<P>(arguments)...}.error;  // braces: from left to right
 }
 
 }  // namespace t_emulate
