@@ -64,7 +64,7 @@ class Packet:
             parts is not None
             and parts[0].op == "const"
             and parts[0].data == 1
-            and not any(x.op in ("load", "floordiv", "mod") for x in walk(parts[1]))
+            and not any(x.op in ("load", "acc", "floordiv", "mod") for x in walk(parts[1]))
             and aligned(offset, self.axis, self.size)
         )
 
@@ -138,6 +138,8 @@ class Statements:
 
     def _element(self, offset: Expr) -> str:
         """An index, or a condition on such, at this packet's element j or at the one element."""
+        if not _spelt(offset):
+            return self.emit(offset)
         if self.packet is None:
             return self.index(offset)
         axes = dict(self.names.axes)
@@ -290,6 +292,11 @@ def _unguarded(roots: Sequence[Expr]) -> Iterator[Expr]:
         if x.op == "select" and _is_index(x.args[0]):
             continue
         pending.extend(x.args if x.op not in ("load", "axis") else ())
+
+
+def _spelt(e: Expr) -> bool:
+    """Whether index arithmetic alone can spell an index: integers of axes, dimensions and loads, nothing computed."""
+    return all(x.op != "acc" and (x.dtype is I64 or x.dtype is BOOL or x.op == "load") for x in walk(e))
 
 
 def _is_index(e: Expr) -> bool:

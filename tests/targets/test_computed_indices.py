@@ -1,0 +1,59 @@
+"""Indices that are computed from data, on devices: against onnx's reference evaluator, through the emulators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from tests.compiler.models import Shape, model, node, run
+from tests.emulation.emulated import emulated_tools
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> Array:
+    return RNG.uniform(-0.9, 0.9, shape).astype(np.float32)
+
+
+CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Array], str]] = {
+    "sampling": ([node("GridSample", "x g", "y")], {"x": floats(1, 2, 5, 6), "g": floats(1, 3, 4, 2)}, "y"),
+    "scatter": (
+        [node("ScatterElements", "x i u", "y", axis=1)],
+        {"x": floats(3, 5), "i": np.array([[0, 3], [1, 4], [2, 0]]), "u": floats(3, 2)},
+        "y",
+    ),
+    "largest": (
+        [node("ArgMax", "x", "m", axis=1, keepdims=1), node("GatherElements", "x m", "y", axis=1)],
+        {"x": floats(3, 8)},
+        "y",
+    ),
+    "regions": (
+        [node("RoiAlign", "x r b", "y", output_height=2, output_width=2, sampling_ratio=2)],
+        {"x": floats(1, 1, 6, 6), "r": np.array([[0.5, 0.7, 4.2, 4.9]], np.float32), "b": np.array([0])},
+        "y",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def emulated() -> Iterator[None]:
+    with emulated_tools():
+        yield
+
+
+@pytest.mark.parametrize("target", ["cuda", "metal"])
+@pytest.mark.parametrize("name", CASES)
+def test_against_the_reference(name: str, target: str, tmp_path: Path) -> None:
+    nodes, feeds, output = CASES[name]
+    shapes: dict[str, Shape] = {n: a.shape for n, a in feeds.items()}
+    made = model(nodes, shapes, [output], None, {n: a.dtype.name for n, a in feeds.items()})
+    (wanted,) = ReferenceEvaluator(made).run(None, feeds)
+    got = run(made, feeds, tmp_path, target=target)[output]
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
