@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.emulation.emulated import emulated_tools
 
+from tests.emulation.emulated import emulated_tools
 from torshc.bundle.nvcc import find_cards
 
 from . import tiny_cuda
