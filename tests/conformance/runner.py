@@ -47,25 +47,25 @@ class Outcome:
     seconds: float = 0.0
 
 
-def run_case(case: Case, level: int, folder: Path) -> Outcome:
+def run_case(case: Case, level: int, folder: Path, target: str = "c") -> Outcome:
     """Compiles a case at an optimisation level, runs it, and compares its outputs bit for bit or within tolerance."""
     began = time.perf_counter()
     verdict, detail = PASSED, ""
     try:
-        _check(case, case.model, level, folder)
+        _check(case, case.model, level, folder, target)
     except UnsupportedError as refusal:
-        verdict, detail = _again(case, level, folder, "; ".join(refusal.problems))
+        verdict, detail = _again(case, level, folder, "; ".join(refusal.problems), target)
     except (TorshcError, AssertionError, Exception) as error:  # all that ends a case is an outcome
         verdict, detail = FAILED, _line(error)
     return Outcome(case.name, case.operator, level, verdict, detail, time.perf_counter() - began)
 
 
-def _again(case: Case, level: int, folder: Path, refusal: str) -> tuple[str, str]:
+def _again(case: Case, level: int, folder: Path, refusal: str, target: str) -> tuple[str, str]:
     model = with_constants(case)
     if model is None:
         return UNSUPPORTED, refusal
     try:
-        _check(case, model, level, folder)
+        _check(case, model, level, folder, target)
     except UnsupportedError:
         return UNSUPPORTED, refusal
     except (TorshcError, AssertionError, Exception) as error:
@@ -77,10 +77,10 @@ def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]
 
 
-def _check(case: Case, model: onnx.ModelProto, level: int, folder: Path) -> None:
+def _check(case: Case, model: onnx.ModelProto, level: int, folder: Path, target: str) -> None:
     path, bundle = folder / "case.onnx", folder / "case.tsc"
     onnx.save(model, path)
-    torshc.compile(path, bundle, opt_level=level, threads=1, jobs=1)
+    torshc.compile(path, bundle, target=target, opt_level=level, threads=1, jobs=1)
     with torshc.load(bundle, threads=1) as compiled:
         free = {spec.name for spec in compiled.inputs}
         for k, (_, outputs) in enumerate(case.data_sets):

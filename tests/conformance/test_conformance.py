@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulation.emulated import emulated_tools
+
 from . import record
 from .__main__ import main
 from .cases import Case, all_cases
@@ -46,6 +48,17 @@ def test_sample(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     outcomes = [run_case(c, level, tmp_path) for c in sample()[part::PARTS] for level in record.LEVELS]
     lost = record.lost(outcomes, record.read())
     assert not lost, "\n".join(f"{o.name} -O{o.level}: {o.verdict}: {o.detail}" for o in lost)
+
+
+@pytest.mark.parametrize("target", ["cuda", "metal"])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_sample_on_devices(part: int, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same cases through the emulators."""
+    monkeypatch.chdir(tmp_path)
+    with emulated_tools():
+        outcomes = [run_case(c, 3, tmp_path, target) for c in sample()[part::PARTS]]
+    lost = record.lost(outcomes, record.read())
+    assert not lost, "\n".join(f"{o.name} for {target}: {o.verdict}: {o.detail}" for o in lost)
 
 
 def test_the_record_is_well_formed() -> None:
