@@ -49,13 +49,14 @@ T_FN f32v t_exp_tail_(f32v r) {
     return ((z * 1.381893875e-3f + p23) * z + p01) * z;
 }
 
-/* e^x * 2^shift; right where the result is subnormal or e^x alone overflows. */
-T_FN f32v t_exp_shifted_(f32v x, int shift) {
+/* e^x * 2^shift for x of -104.5 to 90; right where the result is subnormal or e^x alone overflows. */
+T_FN f32v t_exp_within_(f32v x, int shift) {
     i32v n;
-    x = t_clamp_f32(x, -104.5f, 90.0f);
     f32v r = t_exp_reduce_(x, &n);
     return t_scale_(1.0f + (r + t_exp_tail_(r)), (i32v)((u32v)n + (uint32_t)shift));
 }
+
+T_FN f32v t_exp_shifted_(f32v x, int shift) { return t_exp_within_(t_clamp_f32(x, -104.5f, 90.0f), shift); }
 
 T_FN f32v t_exp_f32(f32v x) { return t_exp_shifted_(x, 0); }
 
@@ -145,9 +146,12 @@ T_FN f32v t_log1p_f32(f32v x) {
 
 /* ---- hyperbolic functions and their inverses -------------------------------------------- */
 
+/* e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1) with n of 0 to 29, so that 2^n needs no halves; 1 to the last bit from 10 on. */
 T_FN f32v t_tanh_f32(f32v x) {
-    f32v a = t_abs_f32(x);
-    f32v e = t_expm1_f32(t_clamp_f32(a + a, 0.0f, 20.0f));
+    i32v n;
+    f32v a = t_abs_f32(x), t = a + a;
+    f32v r = t_exp_reduce_(t_blend_f32_((i32v)(t > 20.0f), t_splat_f32(20.0f), t), &n);
+    f32v two_n = t_pow2_(n), e = two_n * (r + t_exp_tail_(r)) + (two_n - 1.0f);
     return t_copysign_f32(e / (e + 2.0f), x);
 }
 
@@ -191,7 +195,8 @@ T_FN f32v t_atanh_f32(f32v x) {
 
 /* e^-|x| never overflows, and e / (1 + e) keeps the far negative side right. */
 T_FN f32v t_sigmoid_f32(f32v x) {
-    f32v e = t_exp_f32(-t_abs_f32(x));
+    f32v t = -t_abs_f32(x);
+    f32v e = t_exp_within_(t_blend_f32_((i32v)(t < -104.5f), t_splat_f32(-104.5f), t), 0);
     return t_blend_f32_((i32v)(x < 0.0f), e, t_splat_f32(1)) / (1.0f + e);
 }
 
