@@ -274,7 +274,8 @@ def test_no_growth(symbolic: Path, static: Path) -> None:
         x = {"x": rows(4)}
         for _ in range(20000):
             model.run(x)
-    assert counts() == before
+    # Fewer is no growth: what earlier tests of this process left may be collected meanwhile.
+    assert all(after <= had for after, had in zip(counts(), before, strict=True))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 4096  # KiB
 
 
