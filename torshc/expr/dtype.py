@@ -14,10 +14,13 @@ class DType:
 
     Attributes:
         name: short name, used in generated code and in JSON graphs ("f32").
-        size: bytes an element takes in memory.
-        kind: "f" float, "i" signed, "u" unsigned, "b" bool.
+        size: bytes an element takes in memory; types below 8 bits take a whole byte, as in ml_dtypes.
+        kind: "f" float, "i" signed, "u" unsigned, "b" bool; "s" string and "q" sequence or optional, which no kernel
+            computes with.
         onnx: value of ``onnx.TensorProto.DataType``.
-        compute: name of the type that arithmetic happens in (f16 and bf16 are storage types).
+        compute: name of the type that arithmetic happens in; where it is another, this is a type of storage only.
+        width: bits that count, where they are fewer than those of its bytes; the others are 0 when written, and are
+            not looked at when read.
     """
 
     name: str
@@ -25,9 +28,15 @@ class DType:
     kind: str
     onnx: int
     compute: str
+    width: int = 0
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def is_object(self) -> bool:
+        """Whether its elements are strings, or tensors of their own."""
+        return self.kind in "sq"
 
     @property
     def is_float(self) -> bool:
@@ -38,21 +47,41 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def is_storage(self) -> bool:
+        """Whether it exists in memory only: registers hold its values in the type `compute`."""
+        return self.compute != self.name
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is a float of 8 bits or fewer, or an integer of fewer."""
+        return self.is_storage and self.size == 1
+
+    @property
+    def register(self) -> DType:
+        """The type that its elements have once they are loaded."""
+        return DTYPES.get(self.compute, self)
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element that count."""
+        return self.width or 8 * self.size
+
+    @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; bf16 comes from ml_dtypes, which the onnx package installs."""
-        if self is BF16:
+        """The NumPy dtype; what NumPy lacks comes from ml_dtypes, which the onnx package installs."""
+        if (other := _ML_DTYPES.get(self.name)) is not None:
             import ml_dtypes
 
-            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-            return bfloat16
-        dtype: np.dtype[Any] = np.dtype(_NUMPY[self.name])
+            extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, other))
+            return extended
+        dtype: np.dtype[Any] = np.dtype(_NUMPY.get(self.name, np.object_))
         return dtype
 
     @property
     def range(self) -> tuple[int, int]:
         """Smallest and largest value of an integer type."""
-        bits = 8 * self.size
-        return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if self.kind == "i" else (0, 2**bits - 1)
+        half: int = 2 ** (self.bits - 1)
+        return (-half, half - 1) if self.kind == "i" else (0, 2 * half - 1)
 
 
 F64 = DType("f64", 8, "f", 11, "f64")
@@ -68,14 +97,39 @@ U32 = DType("u32", 4, "u", 12, "u32")
 U16 = DType("u16", 2, "u", 4, "u16")
 U8 = DType("u8", 1, "u", 2, "u8")
 BOOL = DType("bool", 1, "b", 9, "bool")
+F8E4M3FN = DType("f8e4m3fn", 1, "f", 17, "f32")
+F8E4M3FNUZ = DType("f8e4m3fnuz", 1, "f", 18, "f32")
+F8E5M2 = DType("f8e5m2", 1, "f", 19, "f32")
+F8E5M2FNUZ = DType("f8e5m2fnuz", 1, "f", 20, "f32")
+F8E8M0 = DType("f8e8m0", 1, "f", 24, "f32")  # powers of two from 2^-127 to 2^127, and NaN
+F4E2M1 = DType("f4e2m1", 1, "f", 23, "f32", 4)
+I4 = DType("i4", 1, "i", 22, "i8", 4)
+U4 = DType("u4", 1, "u", 21, "u8", 4)
+I2 = DType("i2", 1, "i", 26, "i8", 2)
+U2 = DType("u2", 1, "u", 25, "u8", 2)
 
-DTYPES: dict[str, DType] = {t.name: t for t in (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)}
+_ALL = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
+NARROW = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F4E2M1, I4, U4, I2, U2)
+DTYPES: dict[str, DType] = {t.name: t for t in (*_ALL, *NARROW)}
 _BY_ONNX = {t.onnx: t for t in DTYPES.values()}
 _NUMPY = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i16": np.int16,
     "i8": np.int8, "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8, "bool": np.bool_,
 }  # fmt: skip
+_ML_DTYPES = {
+    "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
+    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
+    "i2": "int2", "u2": "uint2",
+}  # fmt: skip
+_BY_ML_DTYPE = {v: DTYPES[k] for k, v in _ML_DTYPES.items()}
 _BY_NUMPY = {np.dtype(v): DTYPES[k] for k, v in _NUMPY.items()}
+
+
+# Elements that only operators of the host touch (``templates/c/t_value.h``).
+STRING = DType("string", 16, "s", 8, "string")
+SEQUENCE = DType("sequence", 168, "q", -1, "sequence")
+OPTIONAL = DType("optional", 168, "q", -2, "optional")
+_BY_ONNX[STRING.onnx] = STRING
 
 
 def from_onnx(code: int) -> DType | None:
@@ -85,6 +139,8 @@ def from_onnx(code: int) -> DType | None:
 
 def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     """The type of a NumPy dtype, or None when torshc has none."""
-    if dtype.name == "bfloat16":
-        return BF16
+    if (known := _BY_ML_DTYPE.get(dtype.name)) is not None:
+        return known
+    if dtype.kind in "OUT":
+        return STRING
     return _BY_NUMPY.get(np.dtype(dtype.type)) if dtype.kind in "fiub" else None

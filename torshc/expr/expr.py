@@ -7,6 +7,7 @@ dimension meet in one object; the rules for division and remainder stand in :mod
 Leaves:
     const   ``data`` is the value
     dim     ``data`` is the name of a symbolic dimension, at least 0
+    element ``data`` is a name: an integer that a run finds in a small tensor, of any sign
     axis    ``data`` is (name, extent): a loop variable with 0 <= axis < extent
     acc     ``data`` is a name: a value that the kernel provides (an accumulator, a row statistic)
     load    ``data`` is any hashable key that names the tensor; ``args`` are its indices
@@ -23,6 +24,7 @@ from typing import Union
 from .dtype import BOOL, F32, I64, DType
 
 Scalar = Union["Expr", int, float, bool]
+SYMBOLS = ("dim", "element")  # the leaves that a run gives values to
 
 
 class Expr:
@@ -121,6 +123,27 @@ def dim(name: str) -> Expr:
     return make("dim", (), I64, name)
 
 
+class _Later(str):
+    """The name of a dimension that is not known when a run begins."""
+
+    __slots__ = ()
+
+
+def later(name: str) -> Expr:
+    """A symbolic dimension that a run finds in a value it has computed; nothing is known of how it meets others."""
+    return make("dim", (), I64, _Later(name))
+
+
+def is_later(e: Expr) -> bool:
+    """Whether an expression hangs on what is not known when a run begins, or on elements."""
+    return any(x.op == "element" or isinstance(x.data, _Later) for x in walk(e))
+
+
+def element(name: str) -> Expr:
+    """An integer that a run finds in a small tensor, such as an entry of a shape; of any sign."""
+    return make("element", (), I64, name)
+
+
 def axis(name: str, extent: Scalar) -> Expr:
     """A loop variable with 0 <= axis < extent."""
     return make("axis", (as_expr(extent),), I64, name)
@@ -132,7 +155,7 @@ def acc(name: str, dtype: DType) -> Expr:
 
 
 def load(key: Hashable, index: tuple[Expr, ...], dtype: DType) -> Expr:
-    """The element of tensor `key` at `index`; f16 and bf16 are converted to f32 by the load."""
+    """The element of tensor `key` at `index`; what is a type of storage only is converted by the load."""
     return make("load", index, dtype, key)
 
 
@@ -202,14 +225,14 @@ def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
 
 
 def dims_of(*exprs: Expr) -> list[str]:
-    """Names of the symbolic dimensions in the expressions, extents of axes included, in order of first use."""
+    """Names of the symbols (dimensions and elements) in the expressions, extents of axes included, by first use."""
     names: dict[str, None] = {}
     pending = list(exprs)
     while pending:
         for e in walk(*pending[:]):
-            if e.op == "dim":
+            if e.op in SYMBOLS:
                 names[str(e.data)] = None
         extents = {e.args[0] for e in walk(*pending) if e.op == "axis"}
-        pending = [x for x in extents if any(n.op in ("dim", "axis") for n in walk(x))]
+        pending = [x for x in extents if any(n.op in (*SYMBOLS, "axis") for n in walk(x))]
         pending.sort(key=repr)
     return list(names)

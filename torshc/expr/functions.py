@@ -6,16 +6,16 @@ The NumPy form folds constants and is the reference of the generated functions; 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from . import index
-from .dtype import BF16, BOOL, F32, I64, DType
-from .expr import Expr, Scalar, as_expr, const, make
+from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, I64, NARROW, DType
+from .expr import SYMBOLS, Expr, Scalar, as_expr, const, make
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Function:
     Attributes:
         name: its name in expressions and, after ``t_``, in generated code.
         arity: number of arguments.
-        result: "same" as the arguments, or "bool".
+        result: "same" as the arguments, or the name of a type.
         numpy: the same function on arrays.
         cost: rough price in multiply-adds, for fusion's cost rule.
     """
@@ -55,14 +55,37 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _as_f16(x: Any) -> Any:
+def _held(x: Any, dtype: DType) -> Any:
+    """The value that storing as a type and loading again gives, in the type that is computed with."""
     x = np.asarray(x)
-    return x.astype(np.float16).astype(x.dtype)
+    return x.astype(dtype.numpy).astype(x.dtype)
 
 
-def _as_bf16(x: Any) -> Any:
-    x = np.asarray(x)
-    return x.astype(BF16.numpy).astype(x.dtype)
+def _exponent(x: Any, mode: str) -> Any:
+    """The power of two that f8e8m0 holds for abs(x); "nearest" takes half of the way up, but for subnormals."""
+    bits = np.asarray(x, np.float32).copy().view(np.uint32) & np.uint32(0x7FFFFFFF)
+    code, rest = bits >> np.uint32(23), bits & np.uint32(0x7FFFFF)
+    above = {"down": rest < 0, "up": rest > 0, "nearest": rest >= 0x400000 + (code == 0)}[mode]
+    return (code + (above & (code < 255))).astype(np.uint8).view(F8E8M0.numpy).astype(np.float32)
+
+
+def _storage_rows() -> Iterator[Function]:
+    """as_<type> for each type of storage; of narrow ones the values as bytes of the same bits, and back."""
+    for t in (F16, BF16, *NARROW):
+        held = partial(_exponent, mode="down") if t is F8E8M0 else partial(_held, dtype=t)
+        yield Function(f"as_{t.name}", 1, "same", held, 2)
+    yield from (Function(f"as_f8e8m0_{m}", 1, "same", partial(_exponent, mode=m), 4) for m in ("up", "nearest"))
+    for t in NARROW:
+        yield Function(f"bits_{t.name}", 1, "u8", partial(_bits, dtype=t), 2)
+        yield Function(f"from_bits_{t.name}", 1, t.compute, partial(_from_bits, dtype=t), 2)
+
+
+def _bits(x: Any, dtype: DType) -> Any:
+    return np.asarray(x).astype(dtype.numpy).view(np.uint8)
+
+
+def _from_bits(x: Any, dtype: DType) -> Any:
+    return np.asarray(x).copy().view(dtype.numpy).astype(dtype.register.numpy)
 
 
 _ROWS = [
@@ -102,8 +125,7 @@ _ROWS = [
     Function("asinh", 1, "same", np.arcsinh, 30),
     Function("acosh", 1, "same", np.arccosh, 30),
     Function("atanh", 1, "same", np.arctanh, 30),
-    Function("as_f16", 1, "same", _as_f16, 2),  # the nearest value that f16 holds, which is computed with as f32
-    Function("as_bf16", 1, "same", _as_bf16, 2),
+    *_storage_rows(),
     Function("lt", 2, "bool", np.less),
     Function("le", 2, "bool", np.less_equal),
     Function("gt", 2, "bool", np.greater),
@@ -122,6 +144,10 @@ _ROWS = [
     Function("bitnot", 1, "same", np.invert),
     Function("shl", 2, "same", np.left_shift),
     Function("shr", 2, "same", np.right_shift),
+    Function("raw32", 1, "u32", lambda x: np.asarray(x, np.float32).view(np.uint32)),  # a float as its bits
+    Function("raw64", 1, "u64", lambda x: np.asarray(x, np.float64).view(np.uint64)),
+    Function("float32", 1, "f32", lambda x: np.asarray(x, np.uint32).view(np.float32)),  # the float of some bits
+    Function("float64", 1, "f64", lambda x: np.asarray(x, np.uint64).view(np.float64)),
 ]
 FUNCTIONS: dict[str, Function] = {f.name: f for f in _ROWS}
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -148,7 +174,7 @@ def call(op: str, *args: Scalar, dtype: DType | None = None) -> Expr:
     if op in ("and", "or", "not"):
         return _logic(op, xs)
     function = FUNCTIONS[op]
-    result = BOOL if function.result == "bool" else xs[0].dtype
+    result = DTYPES.get(function.result, xs[0].dtype)
     if all(x.op == "const" for x in xs):
         return _fold(function, xs, result)
     return make(op, xs, result)
@@ -240,5 +266,5 @@ def cost(expr: Expr) -> int:
     from .expr import walk
 
     return sum(
-        FUNCTIONS[e.op].cost if e.op in FUNCTIONS else 1 for e in walk(expr) if e.op not in ("const", "axis", "dim")
+        FUNCTIONS[e.op].cost if e.op in FUNCTIONS else 1 for e in walk(expr) if e.op not in ("const", "axis", *SYMBOLS)
     )

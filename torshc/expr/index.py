@@ -6,17 +6,45 @@ that equal index expressions become one object. Bounds may answer "undecided" (N
 
 from __future__ import annotations
 
+import hashlib
 import math
+import weakref
 
 from .dtype import BOOL, I64
-from .expr import Expr, as_int, const, make
+from .expr import Expr, as_int, const, make, walk
 
 Poly = dict[tuple[Expr, ...], int]
 
 
 def _order(e: Expr) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     data = e.data[0] if isinstance(e.data, tuple) else e.data
-    return e.op, str(data), tuple((a.op, repr(a)) for a in e.args)
+    return e.op, str(data), tuple((a.op, _spelt(a)) for a in e.args)
+
+
+_LONGEST = 256  # nodes of an expression that is ordered by its text
+_LONG = 1 << 12
+_KNOWN: weakref.WeakKeyDictionary[Expr, tuple[int, str]] = weakref.WeakKeyDictionary()
+_TEXTS: weakref.WeakKeyDictionary[Expr, str] = weakref.WeakKeyDictionary()  # of those that are not too long
+
+
+def _spelt(e: Expr) -> str:
+    """A text that orders expressions: its own, or a digest where shared parts would make that grow without bound."""
+    if e in _TEXTS:
+        return _TEXTS[e]
+    for x in () if e in _KNOWN else walk(e):
+        if x not in _KNOWN:
+            size = 1 + sum(_KNOWN[a][0] if a in _KNOWN else 1 for a in x.args)
+            parts = (x.op, x.dtype.name, str(x.data), *(_KNOWN[a][1] if a in _KNOWN else repr(a) for a in x.args))
+            _KNOWN[x] = size, hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    size, digest = _KNOWN[e]
+    _TEXTS[e] = repr(e) if size <= _LONGEST else digest
+    return _TEXTS[e]
+
+
+def is_long(e: Expr) -> bool:
+    """Whether an expression takes more text than any use of it is worth: parts that it shares are written each time."""
+    _spelt(e)
+    return _KNOWN[e][0] > _LONG
 
 
 def poly_of(e: Expr) -> Poly:
@@ -83,6 +111,9 @@ def _monomial(atoms: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
     return None if any(a.op in ("add", "mul", "const") for a in atoms) else tuple(sorted(atoms, key=_order))
 
 
+_TERMS = 32  # of a product of sums, and factors of each; shape arithmetic has a handful
+
+
 def add(a: Expr, b: Expr) -> Expr:
     if a.dtype is not I64 or b.dtype is not I64:
         from .functions import call
@@ -100,8 +131,10 @@ def mul(a: Expr, b: Expr) -> Expr:
 
         return call("mul", a, b)
     p: Poly = {}
-    right = poly_of(b)
-    for ka, ca in poly_of(a).items():
+    left, right = poly_of(a), poly_of(b)
+    if len(left) * len(right) > _TERMS or sum(max(map(len, x), default=0) for x in (left, right)) > _TERMS:
+        return make("mul", tuple(sorted((a, b), key=_order)), I64)  # as it stands: expanded, each product doubles it
+    for ka, ca in left.items():
         for kb, cb in right.items():
             key = tuple(sorted((*ka, *kb), key=_order))
             p[key] = p.get(key, 0) + ca * cb
@@ -201,9 +234,16 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
         answer = True if is_nonnegative(difference) else False if is_nonnegative(-difference - 1) else None
     elif as_int(difference) == 0:
         answer = op == "eq"
-    elif is_nonnegative(difference - 1) or is_nonnegative(-difference - 1):
+    elif is_nonnegative(difference - 1) or is_nonnegative(-difference - 1) or _odd(difference):
         answer = op == "ne"
     return make(op, (a, b), BOOL) if answer is None else const(answer)
+
+
+def _odd(e: Expr) -> bool:
+    """Whether a number divides all terms of a sum but its constant, so that the sum is never 0, such as 2*n - 1."""
+    p = poly_of(e)
+    step = math.gcd(*(c for atoms, c in p.items() if atoms))
+    return step > 1 and p.get((), 0) % step != 0
 
 
 def upper(e: Expr) -> Expr:

@@ -28,7 +28,7 @@ def to_text(e: Expr) -> str:
     """
     if e.op == "const":
         return str(e.data)
-    if e.op == "dim":
+    if e.op in ("dim", "element"):
         return str(e.data)
     if e.op == "axis":
         return str(e.data[0]) if isinstance(e.data, tuple) else str(e.data)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..expr import BOOL, Expr, as_int, call, const
+from ..expr import BOOL, Expr, as_int, call, const, is_long
 from .data import LIMIT, indices
-from .graph import Graph, Node, Value
+from .graph import Graph, Node, Partial, Value
 
 if TYPE_CHECKING:
     from ..ops.base import Nest, Op
@@ -46,6 +46,12 @@ class Builder:
             value.data = evaluate(node, i)
         return outputs
 
+    def later(self, op: Op, inputs: Sequence[Value | None], partials: Sequence[Partial], name: str = "") -> list[Value]:
+        """Apply an operator of the host, whose outputs have dimensions that a run tells."""
+        outputs = [self.graph.later(p) for p in partials]
+        self.nodes.append(self.graph.new_node(op, inputs, outputs, name or self.name))
+        return outputs
+
     def one(self, op: Op, *inputs: Value | None) -> Value:
         """Apply an operator with one output."""
         return self.add(op, inputs)[0]
@@ -76,9 +82,10 @@ def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
     if any(t is None for t in terms) or int(np.prod([t or 0 for t in terms], dtype=object)) > LIMIT:
         return None
     try:
-        return tuple(_element(node, nest, index) for index in indices(shape))
+        found = tuple(_element(node, nest, index) for index in indices(shape))
     except LookupError:
         return None
+    return None if any(is_long(e) for e in found) else found  # the run computes them
 
 
 def _element(node: Node, nest: Nest, index: tuple[int, ...]) -> Expr:

@@ -6,13 +6,16 @@ order. Only a patch and the builder change a graph; passes and rules never edit 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..expr import DType, Expr, as_int, const, dims_of
+from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, later
+from .data import LIMIT, data_of
 
 if TYPE_CHECKING:
     from ..ops.base import Op
@@ -21,11 +24,53 @@ Shape = tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
+class Partial:
+    """A type of which a run tells the rest.
+
+    Attributes:
+        dtype: element type.
+        dims: None for a dimension that a run tells; None altogether when not even the rank is known.
+        inner: of a sequence or an optional, what it holds; None while nothing has been put into it.
+    """
+
+    dtype: DType
+    dims: tuple[Expr | None, ...] | None = ()
+    inner: Partial | None = None
+
+    def join(self, other: Partial) -> Partial:
+        """What both are; something that is sometimes an optional is an optional.
+
+        Raises:
+            ValueError: when they hold elements of different types.
+        """
+        if (self.dtype is OPTIONAL) != (other.dtype is OPTIONAL):
+            maybe, sure = (self, other) if self.dtype is OPTIONAL else (other, self)
+            return Partial(OPTIONAL, maybe.dims, maybe.inner.join(sure) if maybe.inner else sure)
+        if self.dtype is not other.dtype:
+            raise ValueError(f"{self.dtype!r} and {other.dtype!r}")
+        dims = None
+        if self.dims is not None and other.dims is not None and len(self.dims) == len(other.dims):
+            dims = tuple(a if a is b else None for a, b in zip(self.dims, other.dims, strict=True))
+        inner = self.inner.join(other.inner) if self.inner and other.inner else self.inner or other.inner
+        return Partial(self.dtype, dims, inner)
+
+
+@dataclass(frozen=True)
 class TensorType:
-    """Element type and logical shape; the dimensions are i64 expressions over the graph's symbols."""
+    """Element type and logical shape; the dimensions are i64 expressions over the graph's symbols.
+
+    Attributes:
+        inner: of a sequence (one dimension) or an optional (one dimension, 0 or 1), what its elements are.
+    """
 
     dtype: DType
     shape: Shape
+    inner: Partial | None = None
+
+    @property
+    def partial(self) -> Partial:
+        """The same, as something that can be joined."""
+        return Partial(self.dtype, self.shape, self.inner)
 
     @property
     def rank(self) -> int:
@@ -138,6 +183,30 @@ class Node:
         return f"{', '.join(map(repr, self.outputs))} = {self.op.name}({', '.join(map(repr, self.inputs))})"
 
 
+@dataclass(frozen=True)
+class Element:
+    """Where a run finds a symbol.
+
+    Attributes:
+        value: where it is looked for, when that is there.
+        position: of a dimension of it, or of an element of a small integer tensor.
+        kind: "dim"; "element"; or "clamped", an element that out of range is moved to its end instead of being refused
+            (the ends of a Slice).
+    """
+
+    value: Value
+    position: int
+    kind: str = "element"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Counters of values and nodes, shared by a graph and the bodies in it."""
+
+    values: Iterator[int] = field(default_factory=itertools.count)
+    nodes: Iterator[int] = field(default_factory=itertools.count)
+
+
 @dataclass
 class Graph:
     """Inputs, nodes in topological order, outputs.
@@ -146,6 +215,7 @@ class Graph:
         name: the model's name, for people only.
         output_names: the model's names of the outputs, which stay when a rewrite replaces the values behind them.
         constraints: pairs of dimensions that must be equal at run time (found where symbolic shapes met).
+        elements: the symbols that are no dimensions of inputs, by name; shared with the bodies of control flow.
     """
 
     name: str = ""
@@ -154,18 +224,16 @@ class Graph:
     output_names: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     constraints: list[tuple[Expr, Expr]] = field(default_factory=list)
-    _next_value: int = 0
-    _next_node: int = 0
+    elements: dict[str, Element] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)  # names of symbols around this graph
+    numbers: Numbers = field(default_factory=lambda: Numbers())
 
     def new_value(self, type: TensorType, name: str = "") -> Value:
-        value = Value(self._next_value, name, type)
-        self._next_value += 1
-        return value
+        return Value(next(self.numbers.values), name, type)
 
     def new_node(self, op: Op, inputs: Iterable[Value | None], outputs: Iterable[Value], name: str = "") -> Node:
         """Make a node and claim its outputs; it is not yet in the list of nodes."""
-        node = Node(self._next_node, op, tuple(inputs), tuple(outputs), name)
-        self._next_node += 1
+        node = Node(next(self.numbers.nodes), op, tuple(inputs), tuple(outputs), name)
         for v in node.outputs:
             v.producer = node
         return node
@@ -173,7 +241,6 @@ class Graph:
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Value:
         """A value with known contents."""
         from ..expr import from_numpy
-        from .data import data_of
 
         dtype = from_numpy(array.dtype)
         if dtype is None:
@@ -200,5 +267,49 @@ class Graph:
         return iter(seen)
 
     def symbols(self) -> list[str]:
-        """Names of the symbolic dimensions of the inputs, in order."""
-        return dims_of(*(d for v in self.inputs for d in v.shape))
+        """Names of the symbols, in order: symbolic dimensions of the inputs, then elements."""
+        return [*dims_of(*(d for v in self.inputs for d in v.shape)), *self.elements]
+
+    def elements_of(self, value: Value, clamped: bool = False) -> tuple[Expr, ...] | None:
+        """The elements of a small integer tensor as expressions, which become its data; None when it is not small."""
+        shape = value.type.static_shape
+        if value.data is None and shape is not None and math.prod(shape) <= LIMIT and not value.dtype.is_float:
+            value.data = tuple(self._element(value, k) for k in range(math.prod(shape)))
+        for e in value.data or () if clamped else ():
+            if e.op == "element":
+                name = str(e.data)
+                self.elements[name] = replace(self.elements[name], kind="clamped")
+        return value.data
+
+    def _element(self, value: Value, position: int) -> Expr:
+        name = self._fresh(f"{value.name or f'value{value.id}'}[{position}]")
+        self.elements[name] = Element(value, position)
+        return element(name)
+
+    def _fresh(self, name: str) -> str:
+        taken = {*self.elements, *self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
+        while name in taken:
+            name += "'"
+        return name
+
+    def later(self, partial: Partial, name: str = "") -> Value:
+        """A new value of a type whose unknown dimensions become symbols that a run finds in it.
+
+        The rank must be known.
+        """
+        assert partial.dims is not None
+        value = self.new_value(TensorType(partial.dtype, (), partial.inner), name)
+        shape = []
+        for k, d in enumerate(partial.dims):
+            if d is None:
+                symbol = self._fresh(f"{name or f'value{value.id}'}.{k}")
+                self.elements[symbol] = Element(value, k, "dim")
+                d = later(symbol)
+            shape.append(d)
+        value.type = TensorType(partial.dtype, tuple(shape), partial.inner)
+        return value
+
+    def child(self, name: str = "") -> Graph:
+        """An empty graph for the body of a branch or loop, whose numbers and symbols are this one's too."""
+        taken = {*self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
+        return Graph(name, elements=self.elements, taken=taken, numbers=self.numbers)
