@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 FLAGS = 2  # integers are drawn below this unless more is known: masks and token types take 0 and 1
+_SHORT = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}  # first and last number
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,100}\Z")
 
 
@@ -164,7 +165,11 @@ def _draw(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generat
             return generator.integers(0, 2, shape).astype(bool)
         if dtype.kind in "iu":
             return generator.integers(0, min(limit, np.iinfo(dtype).max), shape).astype(dtype)
-        return generator.standard_normal(shape, dtype=np.float32).astype(dtype, copy=False)
+        if dtype.name in _SHORT:  # kinds of their own for NumPy
+            low, high = _SHORT[dtype.name]
+            return generator.integers(low, high + 1, shape, np.int8).astype(dtype)
+        drawn = generator.standard_normal(shape, dtype=np.float32)
+        return (np.abs(drawn) if dtype.name == "float8_e8m0fnu" else drawn).astype(dtype, copy=False)
     except (MemoryError, ValueError) as error:
         raise RunError(f"no memory for input {spec.name!r} of shape {list(shape)}") from error
 

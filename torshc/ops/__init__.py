@@ -2,24 +2,33 @@
 
 from . import (
     attention,
+    bits,
     conv,
     einsum,
     generate,
     index,
+    labels,
     linalg,
     ml,
     norm,
+    parts,
     pointwise,
     pool,
     quantize,
+    random,
     recurrent,
     reduce,
     sample,
     scatter,
+    select,
+    sequence,
     signal,
     sort,
     spatial,
+    strings,
+    svm,
     text,
+    train,
     trees,
     view,
 )
@@ -27,8 +36,8 @@ from .base import REGISTRY, Nest, Op, operator
 from .source import SourceNode, Unsupported
 
 __all__ = [
-    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "conv", "einsum", "generate", "index", "linalg",
-    "ml", "norm", "operator", "pointwise", "pool", "quantize", "recurrent", "reduce", "sample", "scatter",
-    "signal", "sort", "spatial",
-    "text", "trees", "view",
+    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "bits", "conv", "einsum", "generate", "index",
+    "labels", "linalg", "ml", "norm", "operator", "parts", "pointwise", "pool", "quantize", "random", "recurrent",
+    "reduce", "sample", "scatter", "select", "sequence", "signal", "sort", "spatial", "strings", "svm", "text", "train",
+    "trees", "view",
 ]  # fmt: skip

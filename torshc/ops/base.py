@@ -5,7 +5,8 @@ An operator is a frozen dataclass whose fields are its attributes. It says what 
 * ``nest``: a loop nest over its output with a scalar body. Every target renders any nest, so such an operator works
   everywhere, fuses, folds, and serves shape arithmetic, all from this one definition.
 * ``decompose``: as a graph of simpler operators.
-* ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent").
+* ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent",
+  "scan", "topk").
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import ModelError
-from ..expr import Expr, as_int, const
+from ..expr import Expr, as_int, call, const, is_later, select
 from ..graph import Builder, Node, Shape, TensorType, Value
 from .source import SourceNode, Unsupported
 
@@ -51,12 +52,15 @@ class Op:
         name: ONNX's name of the operator.
         domain: ONNX's domain; "torshc" for our own.
         family: "pointwise" (one element in, one out), "view" (moves elements, computes nothing), "reduce",
-            "nest" (another nest, such as pooling), "composite" (decomposes), or the name of a heavy kernel kind.
+            "nest" (another nest, such as pooling), "composite" (decomposes), "host" (:mod:`torshc.ops.host`), or the
+            name of a heavy kernel kind.
+        objects: whether operands may be strings, sequences or optionals.
     """
 
     name: ClassVar[str] = ""
     domain: ClassVar[str] = ""
     family: ClassVar[str] = ""
+    objects: ClassVar[bool] = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         """Types of the outputs. Dimensions that must turn out equal at run time are appended to `constraints`.
@@ -128,6 +132,8 @@ def need(value: Value | None, what: str) -> Value:
 def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
     """NumPy's broadcasting of shapes; two different symbols are taken to be equal, which a run then checks.
 
+    Dimensions that a run finds only later may also turn out as 1.
+
     Raises:
         ModelError: when two static dimensions differ and neither is 1.
     """
@@ -147,7 +153,13 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
     if not wide:
         return const(1)
     chosen = fixed[0] if fixed else wide[0]
-    constraints.extend((chosen, d) for d in wide if d is not chosen)
+    for d in wide:
+        if d is not chosen and (is_later(d) or is_later(chosen)):
+            wider = chosen if chosen.op == "const" else select(call("eq", chosen, 1), d, chosen)
+            constraints.append((wider, select(call("eq", d, 1), chosen, d)))
+            chosen = wider
+        elif d is not chosen:
+            constraints.append((chosen, d))
     return chosen
 
 
@@ -168,7 +180,15 @@ def same_dim(a: Expr, b: Expr, constraints: Constraints, what: str) -> Expr:
 def broadcast_index(index: Index, shape: Shape) -> Index:
     """The index of an operand of `shape` for an output index of at least its rank."""
     tail = index[len(index) - len(shape) :]
-    return tuple(const(0) if d.op == "const" and d.data == 1 else i for i, d in zip(tail, shape, strict=True))
+
+    def along(i: Expr, d: Expr) -> Expr:
+        if as_int(d) is not None:
+            return const(0) if as_int(d) == 1 else i
+        if (i.op == "axis" and i.args[0] is d) or not is_later(d):
+            return i
+        return i * select(call("eq", d, 1), const(0), const(1))
+
+    return tuple(along(i, d) for i, d in zip(tail, shape, strict=True))
 
 
 def axis_of(axis: int, rank: int, what: str = "axis") -> int:
@@ -189,12 +209,14 @@ MOST = 1 << 30  # elements times updates; about a second of one core
 def affordable(what: str, length: Expr, elements: Expr) -> None:
     """Refuse a search through `length` updates for each of some elements when it would take too long.
 
+    A symbolic length is not limited: a slow answer is better than none for the few that are long.
+
     Raises:
-        Unsupported: past `LONGEST` or `MOST`, or when the length is symbolic.
+        Unsupported: past `LONGEST` or `MOST`.
     """
     each, count = as_int(length), as_int(elements)
     if each is None:
-        raise Unsupported(f"{what} over a symbolic number of updates")
+        return
     if each > LONGEST or (count or 0) * each > MOST:
         raise Unsupported(f"{what} that looks through {each} updates for each of {elements!r} elements")
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ModelError
-from ..expr import Expr, call, const, select
+from ..expr import Expr, as_int, call, const, select
 from ..graph import Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
 from .linalg import product_type
 from .source import SourceNode, Unsupported
 
 Ints = tuple[int, ...]
+Kernel = tuple[int | Expr, ...]
+"""Spatial shape of a kernel: numbers, or expressions where a run tells."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Window:
     dilations: Ints
 
 
-def window(source: SourceNode, size: Shape, kernel: Ints) -> Window:
+def window(source: SourceNode, size: Shape, kernel: Kernel) -> Window:
     """Strides, margins and dilations of a node, with ``auto_pad`` resolved.
 
     Args:
@@ -52,7 +54,7 @@ def window(source: SourceNode, size: Shape, kernel: Ints) -> Window:
         pads = (const(0),) * (2 * rank)
     elif auto != "NOTSET":
         raise ModelError(f"{source.op_type} has no auto_pad {auto!r}")
-    if any(v < 1 for v in (*strides, *dilations, *kernel)):
+    if any(v < 1 for v in (*strides, *dilations, *kernel) if isinstance(v, int)):
         raise ModelError(f"{source.op_type} with a kernel, stride or dilation below 1")
     return Window(strides, pads, dilations)
 
@@ -65,7 +67,7 @@ def _spatial(source: SourceNode, name: str, rank: int, default: int) -> Ints:
     return values
 
 
-def same_pads(size: Shape, kernel: Ints, strides: Ints, dilations: Ints, upper: bool) -> Shape:
+def same_pads(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, upper: bool) -> Shape:
     """Margins that make the output ceil(size / stride), the odd one at the end (upper) or at the beginning."""
     begins, ends = [], []
     for d, k, s, dilation in zip(size, kernel, strides, dilations, strict=True):
@@ -77,7 +79,7 @@ def same_pads(size: Shape, kernel: Ints, strides: Ints, dilations: Ints, upper: 
     return (*begins, *ends)
 
 
-def slide(size: Shape, kernel: Ints, w: Window, ceil: bool = False) -> Shape:
+def slide(size: Shape, kernel: Kernel, w: Window, ceil: bool = False) -> Shape:
     """Spatial shape of the output of a window that slides over `size`."""
     out = []
     rank = len(kernel)
@@ -118,15 +120,31 @@ def operands(inputs: Inputs, name: str) -> tuple[Value, Value]:
     return x, w
 
 
-def kernel_of(source: SourceNode, w: Value) -> Ints:
-    """Spatial shape of the weights, which must be static and agree with ``kernel_shape``."""
-    shape = w.type.static_shape
-    if shape is None:
-        raise Unsupported(f"{source.op_type} with weights of a symbolic shape {w.type!r}")
+def kernel_of(source: SourceNode, w: Value) -> Kernel:
+    """Spatial shape of the weights, which must agree with ``kernel_shape``; that counts where a size is symbolic."""
+    kernel: Kernel = spatial_of(w)
     given = source.attribute("kernel_shape")
-    if given is not None and tuple(given) != shape[2:]:
-        raise ModelError(f"kernel_shape {list(given)} and weights {list(shape)} contradict each other")
-    return shape[2:]
+    if given is None:
+        return kernel
+    if len(given) != len(kernel) or any(isinstance(k, int) and k != g for k, g in zip(kernel, given, strict=True)):
+        raise ModelError(f"kernel_shape {list(given)} and weights {w.type!r} contradict each other")
+    constraints = source.builder.graph.constraints
+    constraints += [(k, const(int(g))) for k, g in zip(kernel, given, strict=True) if isinstance(k, Expr)]
+    return tuple(int(g) for g in given)
+
+
+def spatial_of(w: Value) -> Kernel:
+    """Spatial shape of the weights."""
+    return tuple(d if (size := as_int(d)) is None else size for d in w.shape[2:])
+
+
+def grouped(channels: Expr, group: int | Expr, constraints: Constraints, what: str) -> None:
+    """The channels that come first in the weights must be a multiple of the groups.
+
+    Raises:
+        ModelError: when they are known not to be.
+    """
+    same_dim(call("floordiv", channels, group) * group, channels, constraints, what)
 
 
 @operator()
@@ -137,7 +155,7 @@ class Conv(Op):
     Attributes:
         strides, dilations: of each spatial dimension (1 to 3 of them).
         pads: margins, first all begins, then all ends.
-        group: number of independent groups of channels.
+        group: number of independent groups of channels; an expression where a run tells.
         out: element type of the result where it is not that of the data; the bias may be of either.
     """
 
@@ -145,38 +163,46 @@ class Conv(Op):
     strides: Ints = ()
     pads: Shape = ()
     dilations: Ints = ()
-    group: int = 1
+    group: int | Expr = 1
     out: str = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "Conv")
         same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of Conv of {x.type!r} with {w.type!r}")
-        kernel = w.type.static_shape
-        if kernel is None or kernel[0] % self.group:
-            raise ModelError(f"Conv in {self.group} groups with weights {w.type!r}")
+        grouped(w.shape[0], self.group, constraints, f"Conv in {self.group} groups with weights {w.type!r}")
         bias_of(inputs, w.shape[0], constraints, "Conv")
-        spatial = slide(x.shape[2:], kernel[2:], Window(self.strides, self.pads, self.dilations))
+        spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
         return [TensorType(product_type(x.dtype, self.out), (x.shape[0], w.shape[0], *spatial))]
 
     def nest(self, node: Node, output: int) -> Nest:
         x, w = node.operands[0].shape, node.operands[1].shape
         has_bias = len(node.operands) > 2
-        per_group = call("floordiv", w[0], self.group)
 
         def body(at: Index, inner: Index, read: Read) -> Expr:
-            index, ok = [], const(True)
-            for i, k in enumerate(inner[1:]):
-                position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
-                ok = call("and", ok, inside(position, x[2 + i]))
-                index.append(position)
-            channel = inner[0] if self.group == 1 else call("floordiv", at[1], per_group) * w[1] + inner[0]
-            value = read(0, (at[0], channel, *index))
+            index, ok = self.place(at, inner, x, w)
+            value = read(0, index)
             return call("mul", select(ok, value, const(0, value.dtype)), read(1, (at[1], *inner)))
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
             return call("add", total, read(2, (at[1],))) if has_bias else total
 
         return Nest(body, w[1:], "add", finish)
+
+    def place(self, at: Index, inner: Index, x: Shape, w: Shape) -> tuple[Index, Expr]:
+        """Index in the data of a term of the sum at an output index, and whether it is in there or in the margin.
+
+        Args:
+            inner: channel of the group and place in the kernel.
+            x, w: shapes of the data and the weights.
+        """
+        index, ok = [], const(True)
+        for i, k in enumerate(inner[1:]):
+            position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
+            ok = call("and", ok, inside(position, x[2 + i]))
+            index.append(position)
+        per_group = call("floordiv", w[0], self.group)
+        channel = inner[0] if self.group == 1 else call("floordiv", at[1], per_group) * w[1] + inner[0]
+        return (at[0], channel, *index), ok
 
     def flops(self, node: Node) -> Expr:
         taps = const(2)
@@ -193,6 +219,19 @@ class Conv(Op):
         if group < 1:
             raise ModelError(f"Conv in {group} groups")
         return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, out), source.inputs)
+
+
+@operator("DepthwiseConv", "torshc")
+@dataclass(frozen=True)
+class DepthwiseConv(Conv):
+    """A Conv in as many groups as there are output channels, which may be symbolic; it becomes one at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, w = operands(source.inputs, "DepthwiseConv")
+        slid = window(source, x.shape[2:], kernel_of(source, w))
+        group = as_int(w.shape[0]) or w.shape[0]
+        return source.emit(Conv(slid.strides, slid.pads, slid.dilations, group), source.inputs)
 
 
 @operator()
@@ -214,12 +253,10 @@ class ConvTranspose(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "ConvTranspose")
         same_dim(x.shape[1], w.shape[0], constraints, f"channels of ConvTranspose of {x.type!r} with {w.type!r}")
-        kernel = w.type.static_shape
-        if kernel is None or kernel[0] % self.group:
-            raise ModelError(f"ConvTranspose in {self.group} groups with weights {w.type!r}")
+        grouped(w.shape[0], self.group, constraints, f"ConvTranspose in {self.group} groups with weights {w.type!r}")
         channels = w.shape[1] * self.group
         bias_of(inputs, channels, constraints, "ConvTranspose")
-        full = unslide(x.shape[2:], kernel[2:], self.strides, self.dilations, self.output_padding)
+        full = unslide(x.shape[2:], spatial_of(w), self.strides, self.dilations, self.output_padding)
         rank = len(full)
         spatial = tuple(d - self.pads[i] - self.pads[rank + i] for i, d in enumerate(full))
         return [TensorType(product_type(x.dtype, self.out), (x.shape[0], channels, *spatial))]
@@ -279,7 +316,7 @@ class ConvTranspose(Op):
         return source.emit(cls(slid.strides, pads, slid.dilations, group, extra, out), source.inputs)
 
 
-def unslide(size: Shape, kernel: Ints, strides: Ints, dilations: Ints, extra: Ints) -> Shape:
+def unslide(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, extra: Ints) -> Shape:
     """Spatial shape of a transposed convolution before its margins are cut off."""
     return tuple(
         (d - 1) * s + (k - 1) * dilation + 1 + e

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import BOOL, F32, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
+from ..expr import BOOL, F32, F64, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
 from ..graph import Node, Shape, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .axes import constraints_of, parts_of, require, whole
+from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .compose import apply
 from .pointwise import compute
-from .source import SourceNode, Unsupported
-from .view import Expand
+from .source import SourceNode, Unsupported, text_of
+from .view import Expand, Reshape
 
 
 @operator()
@@ -35,8 +37,10 @@ class Constant(Op):
             array = value
         elif name == "sparse_value":
             array = _dense(value)
-        elif name in ("value_string", "value_strings"):
-            raise Unsupported("strings")
+        elif name == "value_string":
+            array = np.array(text_of(value, "the text of Constant"), object)
+        elif name == "value_strings":
+            array = np.array([text_of(v, "the text of Constant") for v in value], object)
         else:
             raise ModelError(f"Constant has no attribute {name!r}")
         return [source.builder.graph.constant(array)]
@@ -83,7 +87,7 @@ class Range(Op):
     """start, start + step, ...: `count` numbers.
 
     Attributes:
-        start, step: i64 expressions, or floats.
+        start, step: i64 expressions, or floats; without meaning where they are operands.
         count: number of elements.
         dtype: element type.
     """
@@ -101,6 +105,8 @@ class Range(Op):
         kind = compute(self.dtype)
 
         def body(at: Index, _: Index, read: Read) -> Expr:
+            if node.operands:
+                return call("add", call("mul", cast(at[0], kind), read(1, ())), read(0, ()))
             if isinstance(self.start, Expr) or isinstance(self.step, Expr):
                 return cast(at[0] * self.step + self.start, kind)
             step, start = const(self.step, kind), const(self.start, kind)
@@ -115,20 +121,33 @@ class Range(Op):
         source.fields(cls)
         if any(source.required(k).dtype is not dtype for k in (1, 2)):
             raise ModelError("Range with bounds of different types")
+        if not dtype.is_int and any(source.required(k).const is None for k in range(3)):
+            return [_floats(source, dtype)]
         if not dtype.is_int:
             start, limit, step = (float(_scalar(source, k)) for k in range(3))
             if step == 0 or not all(map(math.isfinite, (start, limit, step))):
                 raise ModelError(f"Range from {start} to {limit} in steps of {step}")
             return source.emit(cls(start, step, const(max(math.ceil((limit - start) / step), 0)), dtype), [])
         first, last, by = (cast(_element(source, k), I64) for k in range(3))
-        pace = as_int(by)
-        if pace is None:
-            raise Unsupported("a Range whose step depends on a symbolic dimension")
-        if pace == 0:
-            raise ModelError("Range in steps of 0")
-        span = last - first if pace > 0 else first - last
-        count = call("floordiv", call("max", span, 0) + (abs(pace) - 1), abs(pace))
-        return source.emit(cls(first, by, count, dtype), [])
+        require(constraints_of(source), call("ne", by, 0), "Range in steps of 0")
+        span = select(call("gt", by, 0), last - first, first - last)
+        return source.emit(cls(first, by, parts_of(span, by), dtype), [])
+
+
+def _floats(source: SourceNode, dtype: DType) -> Value:
+    """A Range of floats that only a run knows: max(ceil((limit - start) / step), 0) of them, computed in f64.
+
+    Decided here: the count of a step of 0 or of a bound that is no number is 0, or too large for a run.
+    """
+    b, bounds = source.builder, [source.required(k) for k in range(3)]
+    if any(as_int(v.type.size) != 1 for v in bounds):
+        raise ModelError("a bound of Range is no scalar")
+    bounds = [b.one(Reshape(()), v) if v.type.rank else v for v in bounds]
+    start, limit, step = (b.one(REGISTRY["", "Cast"](F64), v) for v in bounds)  # type: ignore[call-arg]
+    steps = apply(b, "Ceil", apply(b, "Div", apply(b, "Sub", limit, start), step))
+    found = b.graph.elements_of(whole(b, apply(b, "Max", steps, 0.0)))
+    assert found is not None
+    return b.one(Range(count=found[0], dtype=dtype), bounds[0], bounds[2])
 
 
 _RANGE = ("the start of Range", "the end of Range", "the step of Range")
@@ -240,7 +259,7 @@ class Trilu(Op):
 
     family: ClassVar[str] = "nest"
     upper: int = 1
-    k: int = 0
+    k: Expr = _NONE
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         return [need(inputs[0], "input 0 of Trilu").type]
@@ -256,6 +275,6 @@ class Trilu(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        k = source.ints(1, "k of Trilu")
+        k = source.dims(1, "k of Trilu", clamped=True)
         upper = int(source.attribute("upper", 1))
-        return source.emit(cls(upper, k[0] if k else 0), [source.required(0)])
+        return source.emit(cls(upper, k[0] if k else const(0)), [source.required(0)])

@@ -7,16 +7,16 @@ that a generated kernel never reads outside of a tensor.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from ..errors import ModelError
 from ..expr import I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ..graph import Builder, Node, Shape, TensorType, Value
-from .base import LONGEST, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from .axes import axis_at, constraints_of, integer, pick
+from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from .compose import apply
 from .source import SourceNode, Unsupported
+from .view import Reshape
 
 
 def wrap(index: Expr, size: Expr) -> Expr:
@@ -208,8 +208,6 @@ class Arg(Op):
         return [TensorType(I64, (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        from .view import Reshape
-
         x = need(inputs[0], f"input 0 of {self.name}")
         axis = axis_of(self.axis, x.type.rank)
         extreme = apply(b, self.reduction, x, axes=(axis,))
@@ -231,48 +229,6 @@ class ArgMin(Arg):
     """Place of the minimum along an axis; the first NaN counts as one."""
 
     reduction: ClassVar[str] = "ReduceMin"
-
-
-def _known(source: SourceNode, k: int, what: str) -> np.ndarray[Any, Any]:
-    """An operand whose contents decide on a shape."""
-    array = source.array(k, what)
-    if array is None:
-        raise ModelError(f"{what} is missing")
-    return array
-
-
-@operator()
-@dataclass(frozen=True)
-class Compress(Op):
-    """The slices along an axis, or of all elements in a row, where a condition holds that is known at compile time.
-
-    A condition that is shorter than the axis leaves out the rest; it becomes a Gather at import.
-    """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        from .view import Reshape
-
-        x, condition = source.required(0), _known(source, 1, "the condition of Compress")
-        given = source.attribute("axis")
-        source.fields(cls)
-        axis = axis_of(int(given), x.type.rank) if given is not None else 0
-        whole = x if given is not None else source.emit(Reshape((x.type.size,)), [x])[0]
-        places, size = np.flatnonzero(condition), as_int(whole.shape[axis])
-        if condition.ndim != 1 or size is None or condition.size > size:
-            raise Unsupported(f"Compress of {x.type!r} by a condition of {condition.size} elements")
-        return [apply(source.builder, "Gather", whole, source.builder.constant(places), axis=axis)]
-
-
-@operator()
-@dataclass(frozen=True)
-class NonZero(Op):
-    """Places of the elements that are not 0, a column for each, of an operand that is known at compile time."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        found = np.nonzero(np.atleast_1d(_known(source, 0, "the operand of NonZero")))
-        return [source.builder.constant(np.stack(found).astype(np.int64))]
 
 
 @operator()
@@ -310,16 +266,9 @@ class OneHot(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        given = source.required(1)
-        # The depth may be of any number type; only integers are followed symbolically.
-        if given.const is not None and (given.const.size != 1 or not np.isfinite(given.const).all()):
-            raise ModelError("the depth of OneHot is no number")
-        depth = given.data if given.const is None else tuple(const(int(v)) for v in given.const.reshape(-1))
-        if depth is None or len(depth) != 1:
-            raise Unsupported("the depth of OneHot is known only at run time")
-        axis = int(source.attribute("axis", -1))
+        depth, axis = integer(source, 1, "the depth of OneHot"), int(source.attribute("axis", -1))
         source.fields(cls)
-        return source.emit(cls(cast(depth[0], I64), axis), [source.required(0), source.required(2)])
+        return source.emit(cls(depth, axis), [source.required(0), source.required(2)])
 
 
 @operator()
@@ -353,9 +302,12 @@ class ReverseSequence(Op):
 
 @dataclass(frozen=True)
 class Cumulative(Op):
-    """Base of CumSum and CumProd. As a nest it takes work quadratic in the axis's length, up to `LONGEST`."""
+    """Base of CumSum and CumProd. The nest is for what is evaluated when compiling: it takes quadratic work.
 
-    family: ClassVar[str] = "nest"
+    An axis that only a run knows is the middle one of three: what stands before it and behind it is joined.
+    """
+
+    family: ClassVar[str] = "scan"
     combine: ClassVar[str] = "add"
     neutral: ClassVar[int] = 0
     axis: int = 0
@@ -363,31 +315,39 @@ class Cumulative(Op):
     reverse: int = 0
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        return [need(inputs[0], f"input 0 of {self.name}").type]
+        x = need(inputs[0], f"input 0 of {self.name}")
+        axis_of(self.axis, x.type.rank)
+        return [x.type]
 
     def nest(self, node: Node, output: int) -> Nest:
-        size = node.operands[0].shape[self.axis]
+        axis = self.axis
 
         def body(at: Index, inner: Index, read: Read) -> Expr:
-            here, there = at[self.axis], inner[0]
+            here, there = at[axis], inner[0]
             before, after = (here, there) if self.reverse else (there, here)
             counts = call("lt" if self.exclusive else "le", before, after)
-            value = read(0, (*at[: self.axis], there, *at[self.axis + 1 :]))
+            value = read(0, (*at[:axis], there, *at[axis + 1 :]))
             return select(counts, value, const(self.neutral, value.dtype))
 
-        return Nest(body, (size,), self.combine)
+        return Nest(body, (node.operands[0].shape[axis],), self.combine)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x, axis = source.required(0), source.ints(1, f"the axis of {source.op_type}")
+        x, axis = source.required(0), source.dims(1, f"the axis of {source.op_type}")
         if axis is None or len(axis) != 1:
             raise ModelError(f"the axis of {source.op_type} is no scalar")
         exclusive, reverse = int(source.attribute("exclusive", 0)), int(source.attribute("reverse", 0))
         source.fields(cls)
-        place = axis_of(axis[0], x.type.rank)
-        if (as_int(x.shape[place]) or 0) > LONGEST:
-            raise Unsupported(f"{source.op_type} along {x.shape[place]!r} elements, more than {LONGEST}")
-        return source.emit(cls(place, exclusive, reverse), [x])
+        place = axis_at(axis[0], x.type.rank, constraints_of(source))
+        if isinstance(place, int):
+            return source.emit(cls(place, exclusive, reverse), [x])
+        before, behind = const(1), const(1)
+        for k, d in enumerate(x.shape):
+            before = before * select(call("lt", k, place), d, const(1))
+            behind = behind * select(call("gt", k, place), d, const(1))
+        (joined,) = source.emit(Reshape((before, pick(place, x.shape), behind)), [x])
+        (sums,) = source.emit(cls(1, exclusive, reverse), [joined])
+        return source.emit(Reshape(x.shape), [sums])
 
 
 @operator()

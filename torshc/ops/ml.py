@@ -13,10 +13,12 @@ from ..expr import F32, F64, I64, Expr, as_int, call, const, select
 from ..graph import Builder, TensorType, Value
 from .base import Constraints, Inputs, Op, need, operator
 from .compose import apply
+from .labels import named
 from .linalg import MatMul
+from .parts import Slice
 from .pointwise import Pointwise
 from .source import SourceNode, Unsupported
-from .view import Concat, Reshape, Slice
+from .view import Concat, Reshape
 
 DOMAIN = "ai.onnx.ml"
 
@@ -30,7 +32,7 @@ def post_transform(b: Builder, scores: Value, kind: str) -> Value:
     """Scores[N, classes] as ONNX's `post_transform` gives them.
 
     Raises:
-        Unsupported: for PROBIT, which needs the inverse of the error function.
+        ModelError: for a kind that does not exist.
     """
     if kind == "NONE":
         return scores
@@ -44,7 +46,30 @@ def post_transform(b: Builder, scores: Value, kind: str) -> Value:
         exponents = apply(b, "Exp", apply(b, "Sub", scores, most))
         kept = apply(b, "Where", absent, apply(b, "Mul", scores, apply(b, "Exp", apply(b, "Neg", most))), exponents)
         return apply(b, "Div", kept, apply(b, "ReduceSum", kept, axes=(1,)))
-    raise Unsupported(f"post_transform {kind}")
+    if kind == "PROBIT":
+        return b.one(Probit(), scores)
+    raise ModelError(f"there is no post_transform {kind!r}")
+
+
+@operator("Probit", "torshc")
+@dataclass(frozen=True)
+class Probit(Pointwise):
+    """The number that a normal variable is below with a given probability, as ONNX's reference and runtimes have it.
+
+    Its sqrt(2) erfinv(2 p - 1) takes S. Winitzki's approximation of erfinv, "A handy approximation for the error
+    function and its inverse" (2008), with a = 0.147, good to 2e-3; 0 and 1 give 0.
+    """
+
+    def body(self, *xs: Expr) -> Expr:
+        (p,) = xs
+        x = call("sub", call("mul", p, 2.0), 1.0)
+        room = call("mul", call("sub", 1.0, x), call("add", x, 1.0))
+        log = call("log", room)
+        half = call("add", call("mul", log, 0.5), 2 / (math.pi * 0.147))
+        inner = call("sub", call("sqrt", call("sub", call("mul", half, half), call("mul", log, 1 / 0.147))), half)
+        size = call("mul", call("sqrt", inner), math.sqrt(2))
+        size = select(call("eq", room, 0.0), const(0.0, p.dtype), size)
+        return select(call("lt", x, 0.0), call("neg", size), size)
 
 
 def _vector(source: SourceNode, name: str, x: Value) -> Value | None:
@@ -194,9 +219,10 @@ class LinearRegressor(Op):
 @operator("LinearClassifier", DOMAIN)
 @dataclass(frozen=True)
 class LinearClassifier(Op):
-    """The label of the largest score of each row, and the scores; for integer labels.
+    """The label of the largest score of each row, and the scores.
 
-    With one row of coefficients for two labels, the scores are -s and s.
+    With one row of coefficients for two labels, the scores are -s and s. One label stands for scores from 0 on (from a
+    half on after a transform), 0 for those below.
     """
 
     family: ClassVar[str] = "composite"
@@ -206,15 +232,15 @@ class LinearClassifier(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
+        if source.attribute("classlabels_strings"):
+            return named(cls, source, "classlabels_ints")
         b, x = source.builder, floats(source, source.required(0))
         labels, kind = source.attribute("classlabels_ints"), str(source.attribute("post_transform", "NONE"))
         source.attribute("multi_class")
-        if source.attribute("classlabels_strings"):
-            raise Unsupported("LinearClassifier with labels that are strings")
         given: Any = source.attribute("coefficients")
         width = as_int(x.shape[1]) if x.type.rank == 2 else None
-        if not labels or len(labels) < 2 or not given or not width:
-            raise Unsupported(f"LinearClassifier of {x.type!r} with {len(labels or ())} labels")
+        if not labels or not given or not width:
+            raise ModelError(f"LinearClassifier of {x.type!r} with {len(labels or ())} labels")
         rows = len(given) // width
         scores = _scores(source, x, rows)
         source.fields(cls)
@@ -223,7 +249,11 @@ class LinearClassifier(Op):
         elif rows != len(labels):
             raise ModelError(f"LinearClassifier of {rows} classes with {len(labels)} labels")
         scores = post_transform(b, scores, kind)
-        best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
-        chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
+        if len(labels) > 1:
+            best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
+            chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
+        else:
+            held = apply(b, "GreaterOrEqual", b.one(Reshape(scores.shape[:1]), scores), 0.5 if kind != "NONE" else 0.0)
+            chosen = apply(b, "Where", held, *(b.constant(np.asarray(v, np.int64)) for v in (labels[0], 0)))
         out = scores if scores.dtype is F32 else apply(b, "Cast", scores, to=F32)
         return [chosen, out][: max(source.outputs, 1)]

@@ -14,15 +14,16 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import BF16, BOOL, F16, F32, I64, DType, Expr, acc, call, cast, const, from_onnx, select
+from ..expr import F8E8M0, F32, I32, STRING, DType, Expr, acc, call, cast, const, from_onnx, select
 from ..graph import Node, TensorType, Value, ints_of
 from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
+from .number_text import cast_text
 from .source import SourceNode, Unsupported
 
 
 def compute(dtype: DType) -> DType:
-    """The type that arithmetic happens in: f16 and bf16 are read as f32."""
-    return F32 if dtype in (F16, BF16) else dtype
+    """The type that arithmetic happens in: f16, bf16 and narrower floats are read as f32."""
+    return dtype.register
 
 
 @dataclass(frozen=True)
@@ -326,14 +327,42 @@ class BitShift(Pointwise):
 @operator()
 @dataclass(frozen=True)
 class Cast(Pointwise):
-    """Conversion; floats to integers truncate and saturate, NaN becomes 0, anything to bool is != 0."""
+    """Conversion; floats to integers truncate and saturate, NaN becomes 0, anything to bool is != 0.
 
+    To integers of 4 and 2 bits only the lowest bits are kept, of floats as well, once they are i32. Floats of 8 and 4
+    bits round to nearest even, through f32; NaN becomes a zero of f4e2m1, which has none. f8e8m0 takes abs(x) and
+    rounds as `round_mode` says; zero becomes its smallest number, and infinity NaN. A cast to the type that a value has
+    already changes nothing. Text is left to :mod:`torshc.ops.number_text`.
+
+    Attributes:
+        to: element type of the result.
+        saturate: for floats of 8 bits, whether what is too large becomes the largest number; else it becomes infinite,
+            or NaN. f4e2m1 always saturates.
+        round_mode: for f8e8m0, "up", "down" or "nearest".
+    """
+
+    objects: ClassVar[bool] = True
     to: DType = F32
+    saturate: int = 1
+    round_mode: str = "up"
 
     def body(self, *xs: Expr) -> Expr:
-        value = cast(xs[0], compute(self.to))
+        (x,) = xs
+        to = self.to
+        if to.is_narrow and to.is_int:
+            return call(f"as_{to.name}", cast(cast(x, I32) if x.dtype.is_float else x, compute(to)))
+        value = cast(x, compute(to))
+        if to is F8E8M0:
+            return self._exponent(call("abs", value))
+        if to.name in LARGEST and self.saturate:
+            value = _clip(value, -LARGEST[to.name], LARGEST[to.name])
         # Asked for in so many words, the rounding is done even where the result stays in a register.
-        return call(f"as_{self.to.name}", value) if self.to in (F16, BF16) else value
+        return call(f"as_{to.name}", value) if to.is_storage else value
+
+    def _exponent(self, x: Expr) -> Expr:
+        if self.saturate:
+            x = select(call("isinf", x), x, call("min", x, 2.0**127))
+        return call({"down": "as_f8e8m0"}.get(self.round_mode, f"as_f8e8m0_{self.round_mode}"), x)
 
     def result(self, inputs: Inputs) -> DType:
         return self.to
@@ -341,7 +370,9 @@ class Cast(Pointwise):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         code = source.attribute("to")
-        source.attribute("saturate"), source.attribute("round_mode")
+        saturate, mode = int(source.attribute("saturate", 1)), str(source.attribute("round_mode", "up"))
+        if mode not in ("up", "down", "nearest"):
+            raise ModelError(f"{source.op_type} with round_mode {mode!r}")
         if source.op_type == "CastLike":
             dtype: DType | None = source.required(1).dtype
         else:
@@ -349,44 +380,25 @@ class Cast(Pointwise):
         if dtype is None:
             raise Unsupported(f"a cast to ONNX type {code}")
         x = source.required(0)
+        if STRING in (dtype, x.dtype):
+            if x.dtype.is_narrow:
+                (x,) = source.emit(cls(to=x.dtype.register), [x])
+            (x,) = cast_text(source, x, dtype.register if dtype.is_narrow else dtype)
+            if not dtype.is_narrow:
+                return [x]
         known = ints_of(x.data)
-        if dtype.is_float and known is not None and len(known) == 1:  # a bound of Range, which takes floats too
+        if (
+            dtype.is_float and not dtype.is_narrow and known is not None and len(known) == 1
+        ):  # a bound of Range, which takes floats too
             return [source.builder.constant(np.asarray(known, dtype.numpy).reshape(x.type.static_shape or ()))]
-        return source.emit(cls(to=dtype), [x])
+        if not dtype.is_narrow:
+            return source.emit(cls(to=dtype), [x])
+        return source.emit(cls(dtype, saturate, mode if dtype is F8E8M0 else "up"), [x])
 
 
 REGISTRY[("", "CastLike")] = Cast
-
-
-@operator()
-@dataclass(frozen=True)
-class BitCast(Pointwise):
-    """The same bits as another type; here only between integers of one width below 64 bits, and from bool to u8."""
-
-    to: DType = F32
-
-    def body(self, *xs: Expr) -> Expr:
-        wide, span = cast(xs[0], I64), 1 << (8 * self.to.size)
-        low, high = self.to.range
-        wide = select(call("lt", wide, low), wide + span, wide)
-        return cast(select(call("gt", wide, high), wide - span, wide), self.to)
-
-    def result(self, inputs: Inputs) -> DType:
-        return self.to
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, code = source.required(0), int(source.attribute("to", 0))
-        dtype = from_onnx(code)
-        if dtype is None:
-            raise Unsupported(f"BitCast to ONNX type {code}")
-        if dtype.size != x.dtype.size:
-            raise ModelError(f"BitCast of {x.dtype!r} to {dtype!r}, which has another width")
-        if dtype is x.dtype:
-            return [x]
-        if not dtype.is_int or dtype.size == 8 or x.dtype.is_float:
-            raise Unsupported(f"BitCast of {x.dtype!r} to {dtype!r}")
-        return source.emit(cls(dtype), [x])
+# The largest numbers of floats of 8 bits.
+LARGEST = {"f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0, "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0}
 
 
 @operator()
@@ -423,26 +435,3 @@ class Clip(Pointwise):
                 kept.append(operand)
                 names.append(name)
         return source.emit(cls(low=bounds["min"], high=bounds["max"], operands=",".join(names)), [x, *kept])
-
-
-@operator()
-@dataclass(frozen=True)
-class Dropout(Pointwise):
-    """Inference, or a ratio of 0: the data unchanged, and a mask of ones."""
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x = need(inputs[0], "input 0 of Dropout")
-        return [x.type, TensorType(BOOL, x.shape)]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        return Nest(lambda at, _, read: read(0, at) if output == 0 else const(True))
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        for name in ("ratio", "seed", "is_test"):
-            source.attribute(name)
-        ratio, training = source.input(1), source.input(2)
-        keeps = ratio is not None and ratio.const is not None and not ratio.const.any()
-        if training is not None and (training.const is None or bool(training.const.any())) and not keeps:
-            raise Unsupported("Dropout in training mode")
-        return source.emit(cls(), [source.required(0)])[: max(source.outputs, 1)]

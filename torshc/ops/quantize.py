@@ -1,7 +1,8 @@
 """Quantised tensors: integers that stand for scale * (integer - zero point).
 
 Decided here where ONNX leaves it open: a scale or zero point of one element belongs to the whole tensor whatever its
-rank; NaN becomes the zero point's type's 0; sums of products are taken in i32 and wrap.
+rank; NaN becomes the zero point's type's 0; sums of products are taken in i32 and wrap. Floats of 8 and 4 bits have no
+zero point but 0, and one that is given is not looked at unless it is a constant.
 """
 
 from __future__ import annotations
@@ -12,16 +13,44 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import F32, F64, I8, I16, I32, U8, U16, DType, as_int, const, from_onnx
+from ..expr import (
+    BF16,
+    F4E2M1,
+    F8E4M3FN,
+    F8E4M3FNUZ,
+    F8E5M2,
+    F8E5M2FNUZ,
+    F8E8M0,
+    F16,
+    F32,
+    F64,
+    I2,
+    I4,
+    I8,
+    I16,
+    I32,
+    I64,
+    U2,
+    U4,
+    U8,
+    U16,
+    DType,
+    as_int,
+    call,
+    const,
+    from_onnx,
+)
 from ..graph import Builder, TensorType, Value
 from .base import Constraints, Inputs, Op, axis_of, need, operator, same_dim
 from .compose import apply
-from .conv import Conv, Window, kernel_of, slide, window
-from .linalg import MatMul
+from .conv import kernel_of, window
+from .generate import Range
+from .integer import IntegerConv, integer_conv, integer_matmul, parameter
 from .source import SourceNode, Unsupported
 from .view import Reshape
 
-_STORED = (I8, U8, I16, U16)
+_INTEGERS = (I8, U8, I16, U16, I4, U4, I2, U2)
+_FLOATS = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F4E2M1)
 
 
 def _cast(b: Builder, x: Value, to: DType) -> Value:
@@ -36,8 +65,10 @@ def _spread(b: Builder, v: Value, x: Value, axis: int, block: int) -> Value:
     if not block:
         return b.one(Reshape((v.shape[0], *(const(1),) * (x.type.rank - 1 - axis))), v)
     size = as_int(x.shape[axis])
-    assert size is not None
-    places = b.constant(np.arange(size, dtype=np.int64) // block)
+    if size is not None:
+        places = b.constant(np.arange(size, dtype=np.int64) // block)
+    else:
+        places = apply(b, "Div", b.one(Range(const(0), const(1), x.shape[axis], I64)), block)
     return apply(b, "Gather", v, places, axis=axis)
 
 
@@ -50,14 +81,18 @@ def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constr
             raise ModelError(f"{what} {v.type!r} of {x.type!r}, which is no vector")
         same_dim(v.shape[0], x.shape[axis_of(axis, x.type.rank)], constraints, f"{what} of {x.type!r}")
         return
-    size = as_int(x.shape[axis_of(axis, x.type.rank)])
-    if size is None:
-        raise ModelError(f"blocks along a symbolic dimension of {x.type!r}")
-    wanted = [const(-(-size // block)) if k == axis % x.type.rank else d for k, d in enumerate(x.shape)]
+    along = axis_of(axis, x.type.rank)
+    wanted = [call("floordiv", d + (block - 1), block) if k == along else d for k, d in enumerate(x.shape)]
     if v.type.rank != x.type.rank:
         raise ModelError(f"{what} {v.type!r} of {x.type!r} in blocks of {block}")
     for have, want in zip(v.shape, wanted, strict=True):
         same_dim(have, want, constraints, f"{what} of {x.type!r} in blocks of {block}")
+
+
+def _no_offset(dtype: DType, zero: Value | None) -> None:
+    """Refuse a zero point of floats that is known to be another number than 0."""
+    if dtype.is_float and zero is not None and zero.const is not None and zero.const.astype(np.float32).any():
+        raise ModelError(f"a zero point of {dtype!r} that is not 0")
 
 
 def _same_shape(scale: Value, zero: Value | None, what: str) -> None:
@@ -70,11 +105,14 @@ def _same_shape(scale: Value, zero: Value | None, what: str) -> None:
 class QuantizeLinear(Op):
     """saturate(round(x / scale) + zero point), the round to even; operands x, scale and perhaps zero point.
 
+    To floats of 8 and 4 bits it is a cast of x / scale.
+
     Attributes:
         axis: of a scale that is a vector, or of the blocks.
         block_size: elements along the axis that share a scale, or 0.
         to: element type of the result.
         division: type that the division is rounded to.
+        saturate: for floats of 8 bits, as in Cast.
     """
 
     family: ClassVar[str] = "composite"
@@ -82,6 +120,7 @@ class QuantizeLinear(Op):
     block_size: int = 0
     to: DType = U8
     division: DType = F32
+    saturate: int = 1
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, scale, zero = (*inputs, None)[:3]
@@ -97,11 +136,16 @@ class QuantizeLinear(Op):
         kind = F64 if self.division is F64 else F32
         over, under = _cast(b, x, kind), _cast(b, _spread(b, scale, x, self.axis, self.block_size), kind)
         quotient = apply(b, "Div", over, under)
-        if self.division.compute != self.division.name:
+        if self.division.is_storage:
             quotient = _cast(b, _cast(b, quotient, self.division), kind)
+        if self.to.is_float:
+            return [apply(b, "Cast", quotient, to=self.to, saturate=self.saturate)]
         whole = apply(b, "Round", quotient)
-        if zero is not None:
+        if zero is not None and (zero.const is None or zero.const.any()):
             whole = apply(b, "Add", whole, _cast(b, _spread(b, zero, x, self.axis, self.block_size), kind))
+        if self.to.is_narrow:  # casts to these keep the low bits
+            low, high = self.to.range
+            whole = apply(b, "Clip", whole, low=float(low), high=float(high))
         return [apply(b, "Cast", whole, to=self.to)]
 
     @classmethod
@@ -109,23 +153,24 @@ class QuantizeLinear(Op):
         x, scale, zero = source.required(0), source.required(1), source.input(2)
         axis, block = int(source.attribute("axis", 1)), int(source.attribute("block_size", 0))
         named, precision = int(source.attribute("output_dtype", 0)), int(source.attribute("precision", 0))
-        source.attribute("saturate")  # of 8-bit floats only
+        saturate = int(source.attribute("saturate", 1))
         source.fields(cls)
         to = zero.dtype if zero is not None else from_onnx(named) if named else U8
-        if to is None or to not in _STORED:
+        if to is None or to not in (*_INTEGERS, *_FLOATS):
             raise Unsupported(f"QuantizeLinear to {to!r}" if to else f"QuantizeLinear to ONNX type {named}")
         if named and from_onnx(named) is not to:
             raise ModelError(f"QuantizeLinear to ONNX type {named} with a zero point of {to!r}")
-        division = from_onnx(precision) if precision else scale.dtype
-        if division is None or not division.is_float:
+        _no_offset(to, zero)
+        division = from_onnx(precision) if precision else F32 if scale.dtype is F8E8M0 else scale.dtype
+        if division is None or not division.is_float or division.is_narrow:
             raise Unsupported(f"QuantizeLinear that divides in ONNX type {precision or scale.dtype.onnx}")
-        return source.emit(cls(axis, block, to, division), [x, scale, zero][: 2 + (zero is not None)])
+        return source.emit(cls(axis, block, to, division, saturate), [x, scale, zero][: 2 + (zero is not None)])
 
 
 @operator()
 @dataclass(frozen=True)
 class DequantizeLinear(Op):
-    """(x - zero point) * scale; operands x, scale and perhaps zero point. The difference is taken in i32.
+    """(x - zero point) * scale; operands x, scale and perhaps zero point. The difference of integers is taken in i32.
 
     Attributes:
         axis: of a scale that is a vector, or of the blocks.
@@ -151,8 +196,8 @@ class DequantizeLinear(Op):
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x, scale, zero = (*inputs, None)[:3]
         x, scale = need(x, "input 0 of DequantizeLinear"), need(scale, "the scale of DequantizeLinear")
-        whole = _cast(b, x, I32)
-        if zero is not None:
+        whole = x if x.dtype.is_float else _cast(b, x, I32)
+        if zero is not None and not x.dtype.is_float:
             whole = apply(b, "Sub", whole, _cast(b, _spread(b, zero, x, self.axis, self.block_size), I32))
         factor = _cast(b, _spread(b, scale, x, self.axis, self.block_size), F32)
         return [_cast(b, apply(b, "Mul", apply(b, "Cast", whole, to=F32), factor), self.to)]
@@ -164,42 +209,14 @@ class DequantizeLinear(Op):
         named = int(source.attribute("output_dtype", 0))
         source.fields(cls)
         to = from_onnx(named) if named else scale.dtype
-        if x.dtype not in (*_STORED, I32) or to is None or not to.is_float or scale.dtype is F64:
-            raise Unsupported(f"DequantizeLinear of {x.dtype!r} to {to!r}")
+        known = x.dtype in (*_INTEGERS, *_FLOATS, I32) and scale.dtype is not F64
+        if to is None or to not in (F32, F16, BF16) or not known:
+            raise Unsupported(f"DequantizeLinear of {x.dtype!r} with a scale of {scale.dtype!r} to {to!r}")
+        _no_offset(x.dtype, zero)
         return source.emit(cls(axis, block, to), [x, scale, zero][: 2 + (zero is not None)])
 
 
 # -- products of integers ---------------------------------------------------------------------------------------------
-
-
-@operator("IntegerConv", "torshc")
-@dataclass(frozen=True)
-class IntegerConv(Conv):
-    """Convolution of i32 operands, summed in i32."""
-
-    family: ClassVar[str] = "nest"
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, w = need(inputs[0], "input 0 of a convolution"), need(inputs[1], "the weights of a convolution")
-        same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of {x.type!r} with weights {w.type!r}")
-        kernel = w.type.static_shape
-        if kernel is None or kernel[0] % self.group:
-            raise ModelError(f"a convolution in {self.group} groups with weights {w.type!r}")
-        spatial = slide(x.shape[2:], kernel[2:], Window(self.strides, self.pads, self.dilations))
-        return [TensorType(I32, (x.shape[0], w.shape[0], *spatial))]
-
-
-def _centred(b: Builder, x: Value, zero: Value | None, tail: int = 0) -> Value:
-    """x - zero point in i32; a vector of zero points has `tail` dimensions behind its own."""
-    wide = _cast(b, x, I32)
-    return wide if zero is None else apply(b, "Sub", wide, _cast(b, _vector(b, zero, tail), I32))
-
-
-def _vector(b: Builder, v: Value, tail: int) -> Value:
-    """A parameter of the whole tensor as a scalar, a vector with `tail` dimensions of 1 behind it."""
-    if as_int(v.type.size) == 1:
-        return b.one(Reshape(()), v) if v.type.rank else v
-    return b.one(Reshape((*v.shape, *(const(1),) * tail)), v) if v.type.rank == 1 and tail else v
 
 
 def _requantised(b: Builder, total: Value, scales: tuple[Value, Value, Value], zero: Value) -> Value:
@@ -219,14 +236,15 @@ def _bytes(source: SourceNode, *which: int) -> None:
 @operator()
 @dataclass(frozen=True)
 class MatMulInteger(Op):
-    """(a - zero point) @ (b - zero point) in i32; at import, a MatMul of the differences."""
+    """(a - zero point) @ (b - zero point) in i32; at import, see :mod:`.integer`."""
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b = source.builder
+        b, zeros = source.builder, (source.input(2), source.input(3))
         _bytes(source, 0, 1)
-        left = _centred(b, source.required(0), source.input(2), tail=1)
-        return [b.one(MatMul(), left, _centred(b, source.required(1), source.input(3)))]
+        rows = int(source.required(0).type.rank > 1)
+        left, right = (z and parameter(b, z, tail) for z, tail in zip(zeros, (rows, 0), strict=True))
+        return [integer_matmul(b, source.required(0), left, source.required(1), right)]
 
 
 @operator()
@@ -243,9 +261,9 @@ class QLinearMatMul(Op):
         a, a_scale, a_zero, w, w_scale, w_zero, y_scale, y_zero = (source.required(k) for k in range(8))
         _bytes(source, 0, 3, 7)
         rows = int(a.type.rank > 1)
-        total = b.one(MatMul(), _centred(b, a, a_zero, rows), _centred(b, w, w_zero))
-        scales = (_vector(b, a_scale, rows), _vector(b, w_scale, 0), _vector(b, y_scale, rows))
-        return [_requantised(b, total, scales, _vector(b, y_zero, rows))]
+        total = integer_matmul(b, a, parameter(b, a_zero, rows), w, parameter(b, w_zero, 0))
+        scales = (parameter(b, a_scale, rows), parameter(b, w_scale, 0), parameter(b, y_scale, rows))
+        return [_requantised(b, total, scales, parameter(b, y_zero, rows))]
 
 
 def _convolved(source: SourceNode, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None) -> Value:
@@ -260,8 +278,8 @@ def _convolved(source: SourceNode, x: Value, x_zero: Value | None, w: Value, w_z
         raise ModelError(f"{source.op_type} in {group} groups")
     if x_zero is not None and as_int(x_zero.type.size) != 1:
         raise Unsupported(f"{source.op_type} with a zero point of the data {x_zero.type!r}")
-    op = IntegerConv(slid.strides, slid.pads, slid.dilations, group)
-    return b.one(op, _centred(b, x, x_zero), _centred(b, w, w_zero, tail=w.type.rank - 1))
+    x_zero, w_zero = x_zero and parameter(b, x_zero, 0), w_zero and parameter(b, w_zero, w.type.rank - 1)
+    return integer_conv(b, x, x_zero, w, w_zero, slid, group)
 
 
 @operator()
@@ -293,5 +311,5 @@ class QLinearConv(Op):
         spatial = x.type.rank - 2
         if bias is not None:
             total = apply(b, "Add", total, b.one(Reshape((*bias.shape, *(const(1),) * spatial)), bias))
-        scales = (_vector(b, x_scale, 0), _vector(b, w_scale, spatial), _vector(b, y_scale, 0))
-        return [_requantised(b, total, scales, _vector(b, y_zero, 0))]
+        scales = (parameter(b, x_scale, 0), parameter(b, w_scale, spatial), parameter(b, y_scale, 0))
+        return [_requantised(b, total, scales, parameter(b, y_zero, 0))]

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import Expr, call, cast, const
-from ..graph import Builder, Node, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+import numpy as np
+
+from ..expr import I64, Expr, call, cast, const, select
+from ..graph import Builder, Node, Shape, TensorType, Value
+from .axes import axes_operand, constraints_of, known_axes, marks, without
+from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from .compose import apply
 from .pointwise import compute
 from .source import SourceNode
+from .view import Reshape, Stretch
 
 Scalar = Callable[[Expr], Expr]
 
@@ -68,13 +73,88 @@ class Reduce(Op):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x = source.required(0)
-        axes = source.axes()
         keepdims = bool(source.attribute("keepdims", 1))
         noop = source.attribute("noop_with_empty_axes", 0)
-        rank = x.type.rank
-        chosen = tuple(sorted({axis_of(a, rank) for a in axes})) if axes else () if noop else tuple(range(rank))
+        rank, operand = x.type.rank, source.input(1)
+        if operand is not None and operand.type.rank == 1 and operand.type.static_shape is None and keepdims:
+            source.fields(cls)
+            return [cls.over(source.builder, x, _marked(source.builder, operand, rank, bool(noop)))]
+        given = axes_operand(source)
+        axes = known_axes(given or ())
         source.fields(cls)
+        if axes is None:
+            return [_at_run(source, cls, x, given or (), keepdims)]
+        chosen = tuple(sorted({axis_of(a, rank) for a in axes})) if axes else () if noop else tuple(range(rank))
         return source.emit(cls(axes=chosen, keepdims=keepdims), [x])
+
+    @classmethod
+    def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
+        """The reduction over the dimensions that a run marks, kept with size 1."""
+        return b.one(ReduceMarked(cls.name, marked), x)
+
+
+def _at_run(source: SourceNode, kind: type[Reduce], x: Value, axes: Shape, keepdims: bool) -> Value:
+    """A reduction over axes that only a run knows; how many they are is known, and so is the result's rank."""
+    b, rank = source.builder, x.type.rank
+    marked = marks(axes, rank, constraints_of(source))
+    out = kind.over(b, x, marked)
+    return out if keepdims else b.one(Reshape(without(x.shape, marked, rank - len(axes))), out)
+
+
+def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
+    """For each dimension, whether it is among the axes, whose number too only a run knows: 0 stands for all or none.
+
+    A run refuses axes that are out of range or stand there twice, as not each of them then marks one dimension more.
+    """
+    count = axes.shape[0]
+    column = b.one(Reshape((count, const(1))), apply(b, "Cast", axes, to=I64))
+    here, back = (b.constant(np.arange(rank, dtype=np.int64) - away) for away in (0, rank))
+    hit = apply(b, "Or", apply(b, "Equal", column, here), apply(b, "Equal", column, back))
+    hits = b.graph.elements_of(apply(b, "ReduceSum", apply(b, "Cast", hit, to=I64), axes=(0,), keepdims=False))
+    assert hits is not None  # as many as there are dimensions
+    once = tuple(call("eq", h, 1) for h in hits)
+    total = const(0)
+    for m in once:
+        total = total + select(m, const(1), const(0))
+    b.graph.constraints.append((total, count))
+    empty = const(False) if noop else call("eq", count, 0)
+    return tuple(call("or", empty, m) for m in once)
+
+
+@operator("ReduceMarked", "torshc")
+@dataclass(frozen=True)
+class ReduceMarked(Op):
+    """A reduction over dimensions that only a run chooses, which are kept with size 1.
+
+    Each dimension has a loop outside and one inside, of which one takes a single step: the index is their sum.
+
+    Attributes:
+        kind: ONNX's name of the reduction.
+        marked: for each dimension, whether it is reduced.
+    """
+
+    family: ClassVar[str] = "nest"
+    kind: str = ""
+    marked: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], f"input 0 of {self.kind}")
+        kept = (select(m, const(1), d) for m, d in zip(self.marked, x.shape, strict=True))
+        return [TensorType(x.dtype, tuple(kept))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind = REGISTRY["", self.kind]()
+        assert isinstance(kind, Reduce)
+        shape = node.operands[0].shape
+        extents = tuple(select(m, d, const(1)) for m, d in zip(self.marked, shape, strict=True))
+        count = const(1)
+        for e in extents:
+            count = count * e
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            return kind.term(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))
+
+        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(total, count))
 
 
 def reduction(
@@ -114,9 +194,14 @@ class ReduceLogSumExp(Reduce):
     def nest(self, node: Node, output: int) -> Nest:
         return None  # type: ignore[return-value]  # composite: computed through decompose
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        from .base import REGISTRY
+    @classmethod
+    def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
+        m = b.one(ReduceMarked("ReduceMax", marked), x)
+        e = apply(b, "Exp", apply(b, "Sub", x, b.one(Stretch(x.shape), m)))
+        total = b.one(ReduceMarked("ReduceSum", marked), e)
+        return apply(b, "Add", apply(b, "Log", total), m)
 
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x = need(inputs[0], "input 0 of ReduceLogSumExp")
         reduce_max, reduce_sum = REGISTRY["", "ReduceMax"], REGISTRY["", "ReduceSum"]
         m = b.one(reduce_max(axes=self.axes, keepdims=True), x)  # type: ignore[call-arg]
@@ -138,8 +223,6 @@ class GlobalAveragePool(Op):
         return [TensorType(x.dtype, x.shape[:2] + (const(1),) * (x.type.rank - 2))]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        from .base import REGISTRY
-
         x = need(inputs[0], f"input 0 of {self.name}")
         kind = "ReduceMean" if self.name == "GlobalAveragePool" else "ReduceMax"
         return b.add(REGISTRY["", kind](axes=tuple(range(2, x.type.rank)), keepdims=True), [x])  # type: ignore[call-arg]

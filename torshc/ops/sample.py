@@ -15,8 +15,9 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import F32, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, Shape, TensorType, Value
+from .axes import at_run, constraints_of, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
-from .conv import Ints, Window, bias_of, inside, kernel_of, operands, slide, window
+from .conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
 from .index import wrap
 from .pointwise import compute
 from .scatter import product
@@ -275,14 +276,14 @@ class DeformConv(Op):
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x, w = operands(inputs, "DeformConv")
-        kernel, channels = w.type.static_shape, as_int(x.shape[1])
-        if kernel is None or x.type.rank != 4 or channels is None:
+        if x.type.rank != 4:
             raise Unsupported(f"DeformConv of {x.type!r} with weights {w.type!r}")
         same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of DeformConv of {x.type!r}")
-        if kernel[0] % self.group or channels % self.offset_group:
-            raise ModelError(f"DeformConv of {x.type!r} in {self.group} groups, {self.offset_group} of offsets")
-        spatial = slide(x.shape[2:], kernel[2:], Window(self.strides, self.pads, self.dilations))
-        taps = self.offset_group * kernel[2] * kernel[3]
+        what = f"DeformConv of {x.type!r} in {self.group} groups, {self.offset_group} of offsets"
+        grouped(w.shape[0], self.group, constraints, what)
+        grouped(x.shape[1], self.offset_group, constraints, what)
+        spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
+        taps = w.shape[2] * w.shape[3] * self.offset_group
         rest = list(inputs[3:])
         bias_of((x, w, rest.pop(0) if self.has_bias else None), w.shape[0], constraints, "DeformConv")
         for v, depth in ((inputs[2], taps * 2), (rest.pop(0) if self.has_mask else None, taps)):
@@ -290,7 +291,7 @@ class DeformConv(Op):
                 continue
             if v.type.rank != 4 or v.dtype is not x.dtype:
                 raise ModelError(f"DeformConv of {x.type!r} with {v.type!r}")
-            for have, want in zip(v.shape, (x.shape[0], const(depth), *spatial), strict=True):
+            for have, want in zip(v.shape, (x.shape[0], depth, *spatial), strict=True):
                 same_dim(have, want, constraints, f"DeformConv of {x.type!r} with {v.type!r}")
         return [TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial))]
 
@@ -348,7 +349,7 @@ class Col2Im(Op):
 
     family: ClassVar[str] = "nest"
     image: Shape = ()
-    block: Ints = ()
+    block: Shape = ()
     strides: Ints = ()
     dilations: Ints = ()
     pads: Shape = ()
@@ -359,17 +360,19 @@ class Col2Im(Op):
         return slide(self.image, self.block, Window(self.strides, self.pads, self.dilations))
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, taps = need(inputs[0], "input 0 of Col2Im"), product(tuple(const(k) for k in self.block))
+        x, taps = need(inputs[0], "input 0 of Col2Im"), product(self.block)
         if x.type.rank != 3:
             raise ModelError(f"Col2Im of {x.type!r}")
         same_dim(x.shape[2], product(self.counts), constraints, f"the windows of Col2Im of {x.type!r}")
-        depth, each = as_int(x.shape[1]), as_int(taps) or 1
-        if depth is not None and depth % each:
-            raise ModelError(f"Col2Im of {x.type!r} with a window of {each} elements")
+        fits = f"Col2Im of {x.type!r} with a window of {taps!r} elements"
+        if as_int(x.shape[1]) is not None or at_run(taps):
+            require(constraints, call("eq", call("mod", x.shape[1], taps), 0), fits)
+        for count in self.counts if at_run(*self.counts) else ():
+            require(constraints, call("ge", count, 0), fits)
         return [TensorType(x.dtype, (x.shape[0], call("floordiv", x.shape[1], taps), *self.image))]
 
     def nest(self, node: Node, output: int) -> Nest:
-        taps, counts = tuple(const(k) for k in self.block), self.counts
+        taps, counts = self.block, self.counts
 
         def body(at: Index, inner: Index, read: Read) -> Expr:
             ok, which = const(True), []
@@ -387,9 +390,12 @@ class Col2Im(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        image, block = source.dims(1, "the shape of Col2Im"), source.ints(2, "the block of Col2Im")
+        image, block = source.dims(1, "the shape of Col2Im"), source.dims(2, "the block of Col2Im")
         if image is None or block is None or len(image) != len(block):
             raise ModelError("Col2Im needs a shape of the image and one of the block, of the same rank")
-        slid = window(source, image, block)
+        known = [as_int(k) for k in block]
+        slid = window(source, image, tuple(1 if k is None else k for k in known))
         source.fields(cls)
+        for k in block:
+            require(constraints_of(source), call("ge", k, 1), "Col2Im with a block below 1")
         return source.emit(cls(image, block, slid.strides, slid.dilations, slid.pads), [source.required(0)])

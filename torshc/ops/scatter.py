@@ -19,8 +19,9 @@ from ..graph import Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, filled, need, operator, same_dim
 from .conv import inside
 from .index import indices_of
+from .parts import Pad
 from .source import SourceNode, Unsupported
-from .view import Pad, Reshape, delinear, linear
+from .view import Reshape, delinear, linear
 
 _COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 

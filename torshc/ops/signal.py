@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import DType, as_int, const, from_onnx
+from ..expr import DType, as_int, call, const, from_onnx
 from ..graph import Builder, Value
-from .base import Op, axis_of, operator
+from .axes import axis_at, constraints_of, pick, require
+from .base import Op, operator
 from .compose import apply
 from .linalg import MatMul
+from .parts import Slice
 from .scatter import product
 from .source import SourceNode, Unsupported
-from .view import Reshape, Slice, Transpose
+from .spectra import WindowOfSize, mel_filters, transform_at_run, weighed_frames
+from .view import Reshape, Transpose
 
 LARGEST = 1 << 24  # elements of a matrix
 Array = np.ndarray[Any, Any]
@@ -99,22 +102,26 @@ class DFT(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x, given = source.required(0), source.ints(1, "the length of DFT")
+        x, lengths = source.required(0), source.dims(1, "the length of DFT")
         inverse, onesided = bool(source.attribute("inverse", 0)), bool(source.attribute("onesided", 0))
         place: Any = source.attribute("axis", 1) if source.opset < 20 else None
         if place is None:
-            found = source.ints(2, "the axis of DFT")
+            found = source.dims(2, "the axis of DFT")
             place = found[0] if found else -2
         source.fields(cls)
-        axis = axis_of(int(place), x.type.rank)
-        if axis == x.type.rank - 1:
+        _parts(x, "DFT")
+        constraints, rank = constraints_of(source), x.type.rank
+        axis = axis_at(const(place) if isinstance(place, int) else place, rank, constraints)
+        if isinstance(axis, int) and axis == rank - 1:
             raise ModelError("DFT along the dimension of real and imaginary parts")
-        size = as_int(x.shape[axis])
-        length = given[0] if given else size
-        if length is None or size is None:
-            raise Unsupported("DFT along a symbolic dimension")
-        if not given and inverse and onesided:
-            length = 2 * (size - 1)
+        if not isinstance(axis, int):
+            require(constraints, call("ne", axis, rank - 1), "DFT along the dimension of real and imaginary parts")
+        extent = pick(axis, x.shape[:-1])
+        whole = (extent - 1) * 2 if inverse and onesided else extent
+        wanted = lengths[0] if lengths else whole
+        length = as_int(wanted)
+        if length is None or not isinstance(axis, int) or as_int(extent) is None:
+            return [transform_at_run(source, x, axis, wanted, inverse, onesided)]
         return [_transform(source.builder, x, axis, length, inverse, onesided, x.dtype, "DFT")]
 
 
@@ -129,22 +136,29 @@ class STFT(Op):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         b, x, window = source.builder, source.required(0), source.input(2)
-        steps, lengths = source.ints(1, "the frame step of STFT"), source.ints(3, "the frame length of STFT")
+        steps, lengths = source.dims(1, "the frame step of STFT"), source.dims(3, "the frame length of STFT")
         onesided = bool(source.attribute("onesided", 1))
         source.fields(cls)
-        if x.type.rank != 3 or not steps or steps[0] < 1:
+        if x.type.rank != 3 or not steps:
             raise ModelError(f"STFT of {x.type!r} in steps of {steps}")
-        weights = as_int(window.shape[0]) if window is not None and window.type.rank == 1 else None
-        if window is not None and weights is None:
-            raise Unsupported(f"STFT with a window {window.type!r}")
-        size = as_int(x.shape[1])
-        length = lengths[0] if lengths else weights if weights is not None else size
-        if size is None or length is None:
-            raise Unsupported("STFT of a signal of symbolic length")
+        step = as_int(steps[0])
+        if step is not None and step < 1:
+            raise ModelError(f"STFT of {x.type!r} in steps of {step}")
+        if window is not None and window.type.rank != 1:
+            raise ModelError(f"STFT with a window {window.type!r}")
+        weights = as_int(window.shape[0]) if window is not None else None
+        each = lengths[0] if lengths else window.shape[0] if window is not None else x.shape[1]
+        size, length = as_int(x.shape[1]), as_int(each)
+        if size is None or length is None or step is None:
+            _parts(x, "STFT")
+            frames = weighed_frames(b, x, steps[0], each, window)
+            if length is None:
+                return [transform_at_run(source, frames, 2, each, False, onesided)]
+            return [_transform(b, frames, 2, length, False, onesided, x.dtype, "STFT")]
         if not 0 < length <= size or weights not in (None, length):
             raise ModelError(f"STFT of {x.type!r} in frames of {length} with a window of {weights}")
-        count = (size - length) // steps[0] + 1
-        places = np.arange(count)[:, None] * steps[0] + np.arange(length)
+        count = (size - length) // step + 1
+        places = np.arange(count)[:, None] * step + np.arange(length)
         if places.size > LARGEST:
             raise Unsupported(f"STFT of {count} frames of {length}")
         frames = apply(b, "Gather", x, b.constant(places), axis=1)
@@ -172,9 +186,11 @@ class MelWeightMatrix(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        found = [source.array(k, f"operand {k} of MelWeightMatrix") for k in range(5)]
         dtype = _dtype(source)
         source.fields(cls)
+        if any(source.required(k).const is None for k in range(5)):
+            return [mel_filters(source, dtype)]
+        found = [source.array(k, f"operand {k} of MelWeightMatrix") for k in range(5)]
         if any(a is None or a.size != 1 for a in found):
             raise ModelError("MelWeightMatrix needs five scalars")
         filters, length, rate, low, high = (a.reshape(-1)[0].item() for a in found if a is not None)
@@ -209,14 +225,19 @@ class CosineWindow(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        sizes, dtype = source.ints(0, f"the size of {source.op_type}"), _dtype(source)
+        sizes, dtype = source.dims(0, f"the size of {source.op_type}"), _dtype(source)
         periodic = int(source.attribute("periodic", 1))
         source.fields(cls)
-        if sizes is None or len(sizes) != 1 or not sizes[0] >= 0:
+        if sizes is None or len(sizes) != 1:
             raise ModelError(f"{source.op_type} of size {sizes}")
-        if sizes[0] > LARGEST:
-            raise Unsupported(f"{source.op_type} of {sizes[0]} elements")
-        t = 2 * np.pi * np.arange(sizes[0]) / max(sizes[0] - (not periodic), 1)
+        size = as_int(sizes[0])
+        if size is None:
+            return [source.builder.one(WindowOfSize(cls.terms(), sizes[0], bool(periodic), dtype))]
+        if size < 0:
+            raise ModelError(f"{source.op_type} of size {size}")
+        if size > LARGEST:
+            raise Unsupported(f"{source.op_type} of {size} elements")
+        t = 2 * np.pi * np.arange(size) / max(size - (not periodic), 1)
         a, b, c = cls.terms()
         return [_matrix(source.builder, a - b * np.cos(t) + c * np.cos(2 * t), dtype)]
 

@@ -1,6 +1,8 @@
-"""The largest or smallest elements along an axis, by counting: an element's rank is how many stand before it.
+"""The largest or smallest elements along an axis.
 
-Counting takes work in proportion to the square of the axis's length, so that long axes are refused.
+They have a kernel of their own (``kernels/topk.py``). By counting, an element's rank is how many stand before it: that
+takes work in proportion to the square of the axis's length, and is for what is evaluated when compiling, and for
+devices.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import I64, Expr, as_int, call, const, select
 from ..graph import Builder, Node, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, need, operator
+from .axes import both, require
+from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from .compose import apply
-from .source import SourceNode, Unsupported
+from .source import SourceNode
 
 
 @operator("Rank", "torshc")
@@ -52,6 +55,11 @@ def _above(a: Expr, b: Expr) -> Expr:
     return call("or", call("gt", a, b), call("and", call("isnan", a), call("not", call("isnan", b))))
 
 
+_ONE = const(1)
+COUNTED = 1 << 22  # comparisons that are made when compiling
+PLACES = 1 << 32  # the kernel keeps a place in 32 bits
+
+
 @operator("PlaceOfRank", "torshc")
 @dataclass(frozen=True)
 class PlaceOfRank(Op):
@@ -59,11 +67,11 @@ class PlaceOfRank(Op):
 
     family: ClassVar[str] = "nest"
     axis: int = 0
-    count: int = 1
+    count: Expr = _ONE
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         ranks = need(inputs[0], "the ranks of PlaceOfRank")
-        return [TensorType(I64, (*ranks.shape[: self.axis], const(self.count), *ranks.shape[self.axis + 1 :]))]
+        return [TensorType(I64, (*ranks.shape[: self.axis], self.count, *ranks.shape[self.axis + 1 :]))]
 
     def nest(self, node: Node, output: int) -> Nest:
         size = node.operands[0].shape[self.axis]
@@ -84,37 +92,39 @@ class TopK(Op):
     than any number.
     """
 
-    family: ClassVar[str] = "composite"
+    family: ClassVar[str] = "topk"
     axis: int = -1
-    k: int = 1
+    k: Expr = _ONE
     largest: int = 1
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of TopK")
         axis = axis_of(self.axis, x.type.rank)
-        size = as_int(x.shape[axis])
-        if size is not None and not 0 <= self.k <= size:
-            raise ModelError(f"TopK of the {self.k} largest of {size}")
-        shape = (*x.shape[:axis], const(self.k), *x.shape[axis + 1 :])
+        fits = both(call("ge", self.k, 0), call("le", self.k, x.shape[axis]))
+        require(constraints, fits, f"TopK of the {self.k!r} largest of {x.shape[axis]!r}")
+        require(constraints, call("lt", x.shape[axis], PLACES), f"TopK along {x.shape[axis]!r} elements")
+        shape = (*x.shape[:axis], self.k, *x.shape[axis + 1 :])
         return [TensorType(x.dtype, shape), TensorType(I64, shape)]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x = need(inputs[0], "input 0 of TopK")
+    def ranked(self, b: Builder, x: Value) -> list[Value]:
+        """The same by counting: for each element how many stand before it, the place of each rank, what is there."""
         axis = axis_of(self.axis, x.type.rank)
         places = b.one(PlaceOfRank(axis, self.k), b.one(Rank(axis, bool(self.largest)), x))
         return [apply(b, "GatherElements", x, places, axis=axis), places]
 
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
+        x = need(inputs[0], "input 0 of TopK")
+        steps = as_int(x.type.size * x.shape[self.axis])
+        return None if steps is None or steps > COUNTED else self.ranked(b, x)
+
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x, given = source.required(0), source.attribute("k")
-        counts = (int(given),) if given is not None else source.ints(1, "the k of TopK")
-        axis, largest = int(source.attribute("axis", -1)), int(source.attribute("largest", 1))
+        counts = (const(int(given)),) if given is not None else source.dims(1, "the k of TopK")
+        axis = axis_of(int(source.attribute("axis", -1)), x.type.rank)
+        largest = int(source.attribute("largest", 1))
         source.attribute("sorted")
         source.fields(cls)
         if counts is None or len(counts) != 1:
             raise ModelError("the k of TopK is no single number")
-        length = x.shape[axis_of(axis, x.type.rank)]
-        if as_int(length) is None:
-            raise Unsupported("TopK along a symbolic dimension")
-        affordable("TopK", length, x.type.size)
         return source.emit(cls(axis, counts[0], largest), [x])[: max(source.outputs, 1)]

@@ -21,6 +21,20 @@ class Unsupported(Exception):
     """A node asks for something torshc cannot do; the front end gathers these into one message."""
 
 
+def text_of(value: Any, what: str) -> str:
+    """An attribute of text, as text.
+
+    Raises:
+        ModelError: when its bytes are no UTF-8, or it holds half a surrogate pair.
+    """
+    try:
+        text = value.decode() if isinstance(value, bytes) else str(value)
+        text.encode()
+    except UnicodeError as e:
+        raise ModelError(f"{what} is no UTF-8: {e}") from e
+    return text
+
+
 @dataclass
 class SourceNode:
     """A node of a model before it becomes an operator.
@@ -32,6 +46,7 @@ class SourceNode:
         inputs: operands; None where an optional one is absent. Trailing absent ones are dropped.
         outputs: number of outputs that the model names (an unused optional one in the middle counts).
         builder: where operators are added.
+        stated_rank: of the first output, where the model states it.
     """
 
     op_type: str
@@ -41,6 +56,7 @@ class SourceNode:
     outputs: int
     builder: Builder
     used: set[str] = field(default_factory=set)
+    stated_rank: int | None = None
 
     def emit(self, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
         """Add an operator and return its outputs."""
@@ -95,18 +111,22 @@ class SourceNode:
         shape = value.type.static_shape
         return np.asarray(known, dtype=value.dtype.numpy).reshape(shape or ())
 
-    def dims(self, k: int, what: str) -> tuple[Expr, ...] | None:
+    def dims(self, k: int, what: str, clamped: bool = False) -> tuple[Expr, ...] | None:
         """The elements of input k as i64 expressions (a shape, starts, repeats), None when absent.
 
+        Args:
+            clamped: an element that a run finds out of 32 bits is as good as the largest of them.
+
         Raises:
-            Unsupported: when they are known only at run time.
+            Unsupported: when not even their number is known.
         """
         value = self.input(k)
         if value is None:
             return None
-        if value.data is None:
-            raise Unsupported(f"{what} is known only at run time")
-        return tuple(cast(e, I64) for e in value.data)
+        data = self.builder.graph.elements_of(value, clamped)
+        if data is None:
+            raise Unsupported(f"{what} is {value.type!r}: how many there are is known only at run time")
+        return tuple(cast(e, I64) for e in data)
 
     def ints(self, k: int, what: str) -> tuple[int, ...] | None:
         """The elements of input k as integers, None when absent.

@@ -11,9 +11,11 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import F32, Expr, as_int, call, cast, const, select
 from ..graph import Node, Shape, TensorType, Value
+from .axes import at_run, constraints_of, either, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from .conv import inside
 from .pointwise import compute
+from .scales import common_ratio, corners, crop_of, fractions
 from .source import SourceNode, Unsupported
 from .view import Reshape, Transpose
 
@@ -45,9 +47,9 @@ class Axis:
 class Crop:
     """The coordinate (i * over + first) / under of a dimension of which a region is resampled."""
 
-    over: int
-    first: int
-    under: int
+    over: int | Expr
+    first: int | Expr
+    under: int | Expr
 
 
 @operator()
@@ -109,7 +111,7 @@ class Resize(Op):
         """Places in the input that an output coordinate of dimension k reads, with their weights (None for 1)."""
         a = self.axes[k]
         if self.crops:
-            over, under = i * self.crops[k].over + self.crops[k].first, const(self.crops[k].under)
+            over, under = i * self.crops[k].over + self.crops[k].first, const(1) * self.crops[k].under
         elif a.plain:
             return [(i, None)]
         else:
@@ -136,7 +138,7 @@ class Resize(Op):
         away = [call("mul", call("abs", call("sub", float(n), part)), scale) for n in range(first, last)]
         if self.mode == "linear":
             return first, _normal([call("max", call("sub", 1.0, d), 0.0) for d in away])
-        return first, _normal([_keys(d, self.cubic) for d in away])
+        return first, _normal([keys(d, self.cubic) for d in away])
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -154,6 +156,10 @@ class Resize(Op):
         crops = _crops(source, x, axes) if transform == "tf_crop_and_resize" else ()
         source.fields(cls)
         antialias = antialias and mode != "nearest"
+        if antialias and not crops and at_run(*(e for a in axes for e in (a.up, a.down))):
+            from .blur import blurred
+
+            return [blurred(source.builder, cls(axes, mode, transform, rounding, cubic, exclude), x)]
         if antialias:
             taps = [last - first for _, first, last in (reach(a, 1 + (mode == "cubic")) for a in axes if not a.plain)]
             if math.prod(taps) > _TAPS:
@@ -179,6 +185,7 @@ def source_coordinate(transform: str, a: Axis, i: Expr, size: Expr) -> tuple[Exp
         return (i * 2 + 1) * a.down, a.up * 2
     if transform == "align_corners":
         under = size * a.up - a.down
+        under = call("max", under, 1) if at_run(under) else under
         return (const(0), const(1)) if as_int(under) == 0 else (i * (size - 1) * a.down, under)
     middle = (i * 2 + 1) * a.down - a.up
     if transform == "half_pixel_symmetric":
@@ -218,7 +225,7 @@ def cubic_weights(t: Expr, a: float) -> list[Expr]:
     return [far(call("add", t, 1.0)), near(t), near(rest), far(call("add", rest, 1.0))]
 
 
-def _keys(d: Expr, a: float) -> Expr:
+def keys(d: Expr, a: float) -> Expr:
     """Keys' cubic kernel at a distance d >= 0."""
     near, far = cubic_weights(d, a)[1], cubic_weights(call("sub", d, 1.0), a)[0]
     return select(call("le", d, 1.0), near, select(call("lt", d, 2.0), far, const(0.0, d.dtype)))
@@ -251,9 +258,12 @@ def reach(a: Axis, radius: int) -> tuple[float, int, int]:
 
 def _crops(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Crop, ...]:
     """Coordinates first * (size - 1) + i * (last - first) * (size - 1) / (out - 1) of each dimension's region."""
-    roi, named = source.array(1, "the regions of Resize"), source.attribute("axes")
+    named, given = source.attribute("axes"), source.required(1)
     which = [axis_of(int(a), x.type.rank) for a in named] if named is not None else list(range(x.type.rank))
-    if roi is None or roi.size != 2 * len(which) or not all(map(math.isfinite, roi.reshape(-1))):
+    roi = given.const
+    if roi is None or at_run(*(a.size for a in axes)):
+        return _crops_at_run(source, given, which, x, axes)
+    if roi.size != 2 * len(which) or not all(map(math.isfinite, roi.reshape(-1))):
         raise ModelError(f"Resize of {x.type!r} needs a region of {2 * len(which)} numbers")
     edges = [(Fraction(0), Fraction(1))] * x.type.rank
     for k, axis in enumerate(which):
@@ -277,15 +287,33 @@ def _crops(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Crop, 
     return tuple(crops)
 
 
+def _crops_at_run(
+    source: SourceNode, roi: Value, which: list[int], x: Value, axes: tuple[Axis, ...]
+) -> tuple[Crop, ...]:
+    edges = corners(source, roi)
+    if len(edges) != 2 * len(which):
+        raise ModelError(f"Resize of {x.type!r} needs a region of {2 * len(which)} numbers")
+    crops = [Crop(1, 0, 1)] * x.type.rank
+    for k, axis in enumerate(which):
+        first, last = edges[k], edges[k + len(which)]
+        crops[axis] = Crop(*crop_of(source, first, last, x.shape[axis], axes[axis].size))
+    return tuple(crops)
+
+
 def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
     """Sizes and scales from the attribute or the operands, whichever the opset has."""
     given = source.attribute("scales")
     scales_at, sizes_at = (1, 9) if old else (2, 3)
-    scales = given if given is not None else source.array(scales_at, f"the scales of {source.op_type}")
+    operand = source.input(scales_at)
+    scales = given if given is not None else operand.const if operand is not None else None
     sizes = source.dims(sizes_at, "the sizes of Resize")
     axes = source.attribute("axes")
     which = [axis_of(int(a), x.type.rank) for a in axes] if axes is not None else list(range(x.type.rank))
     out = [Axis(d, const(1), const(1)) for d in x.shape]
+    if not sizes and scales is None and operand is not None and as_int(operand.type.size) == len(which):
+        for axis, (up, down) in zip(which, fractions(source, operand), strict=True):
+            out[axis] = Axis(call("floordiv", x.shape[axis] * up, down), up, down)
+        return _readable(source, x, tuple(out))
     values = sizes if sizes else scales
     if values is None or len(values) != len(which):
         raise ModelError(f"{source.op_type} of {x.type!r} needs a scale or a size for {len(which)} dimensions")
@@ -301,13 +329,26 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
     return tuple(out)
 
 
+def _readable(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes, where a run checks that there is something to read for what it must make."""
+    for a, d in zip(axes, x.shape, strict=True):
+        if at_run(a.size):
+            require(constraints_of(source), either(call("gt", d, 0), call("eq", a.size, 0)), f"Resize of {x.type!r}")
+    return axes
+
+
 def _sized(
     source: SourceNode, x: Value, which: list[int], sizes: Shape, policy: str, out: list[Axis]
 ) -> tuple[Axis, ...]:
     if policy == "stretch":
         for axis, size in zip(which, sizes, strict=True):
             out[axis] = Axis(size, size, x.shape[axis])
-        return tuple(out)
+        return _readable(source, x, tuple(out))
+    if at_run(*sizes):
+        up, down = common_ratio(policy, sizes, tuple(x.shape[a] for a in which))
+        for axis in which:
+            out[axis] = Axis(call("floordiv", x.shape[axis] * up * 2 + down, down * 2), up, down)
+        return _readable(source, x, tuple(out))
     have, wanted = [as_int(x.shape[a]) for a in which], [as_int(s) for s in sizes]
     if None in have or None in wanted:
         raise Unsupported(f"Resize that keeps the aspect ratio ({policy}) of symbolic dimensions")

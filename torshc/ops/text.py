@@ -1,4 +1,4 @@
-"""Counting n-grams of integers."""
+"""Counting n-grams."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import F32, I64, Expr, as_int, call, cast, const, select
+from ..expr import F32, I64, STRING, Expr, as_int, call, cast, const, select
 from ..graph import Node, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
 from .compose import apply
 from .scatter import safe
-from .source import SourceNode, Unsupported
+from .source import SourceNode, Unsupported, text_of
+from .strings import find
 from .view import Reshape
 
 Array = np.ndarray[Any, Any]
@@ -51,12 +52,10 @@ class CountGrams(Op):
         return Nest(body, (x[1], const(self.distances)), "add")
 
 
-def _grams(source: SourceNode) -> tuple[Array, Array]:
-    """The n-grams as a matrix in the order of the outputs, and their lengths; those of other lengths have length 0."""
-    pool, starts, places = (source.attribute(n) for n in ("pool_int64s", "ngram_counts", "ngram_indexes"))
+def _grams(source: SourceNode, pool: Any) -> tuple[Array, Array]:
+    """A pool's n-grams as a matrix in the order of the outputs, and their lengths: 0 for those of unwanted ones."""
+    starts, places = source.attribute("ngram_counts"), source.attribute("ngram_indexes")
     low, high = int(source.attribute("min_gram_length", 1)), int(source.attribute("max_gram_length", 1))
-    if source.attribute("pool_strings"):
-        raise Unsupported("TfIdfVectorizer of strings")
     if not pool or not starts or not places or not 0 < low <= high or min(places) < 0:
         raise ModelError("TfIdfVectorizer needs a pool, its counts and indexes")
     if len(set(places)) != len(places):
@@ -79,17 +78,27 @@ def _grams(source: SourceNode) -> tuple[Array, Array]:
 @operator()
 @dataclass(frozen=True)
 class TfIdfVectorizer(Op):
-    """N-grams of integers counted ("TF"), noted where present and weighed ("IDF"), or counted and weighed ("TFIDF").
+    """N-grams counted ("TF"), noted where present and weighed ("IDF"), or counted and weighed ("TFIDF").
+
+    They are of integers, or of strings, which integers then stand for.
 
     x is [C] or [N, C]; the result has an element for each n-gram in place of each of the C. At import, a count and a
     product. Weights that would mean one thing in the order of the pool, as ONNX's text has it, and another in that of
     the results, as its reference has it, are refused.
     """
 
+    objects: ClassVar[bool] = True
+
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b, x = source.builder, source.required(0)
-        grams, lengths = _grams(source)
+        b, x, pool = source.builder, source.required(0), source.attribute("pool_int64s")
+        words = source.attribute("pool_strings")
+        if x.dtype is STRING and words:
+            words = [text_of(w, "pool_strings") for w in words]
+            x, ordered = find(b, x, words)
+            number = {w: k for k, w in enumerate(ordered)}
+            pool = [number[w] for w in words]
+        grams, lengths = _grams(source, pool)
         mode, weights = str(source.attribute("mode", "TF")), source.attribute("weights")
         skips = int(source.attribute("max_skip_count", 0))
         source.fields(cls)

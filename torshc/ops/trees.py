@@ -1,145 +1,171 @@
-"""Tree ensembles of ai.onnx.ml as nested selects: for ensembles whose nodes together are few.
+"""Tree ensembles of ai.onnx.ml: rows walk down all trees by tables of branches, and what their leaves say is summed.
 
-Decided here where ONNX leaves it open: a target that no leaf reached names is 0, whatever the aggregation.
+Decided here where ONNX leaves it open: a target that no leaf reached names is 0, whatever the aggregation; where a node
+says nothing of missing values, NaN goes to the side "false".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import F32, DType, Expr, as_int, call, const, select
+from ..expr import F32, F64, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, TensorType, Value
+from .axes import constraints_of, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .compose import apply
+from .labels import named
 from .ml import DOMAIN, floats, post_transform
-from .pointwise import compute
 from .source import SourceNode, Unsupported
+from .view import Concat
 
-MOST = 1024  # nodes and leaves of all trees together
-DEEPEST = 48
+DEEPEST = 64
 _COMBINE = {"SUM": "add", "AVERAGE": "add", "MIN": "min", "MAX": "max"}
 _NEUTRAL = {"MIN": math.inf, "MAX": -math.inf}
-_COMPARE = {"LEQ": "le", "LT": "lt", "GTE": "ge", "GT": "gt", "EQ": "eq", "NEQ": "ne"}
+_COMPARE = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
+_FUNCTIONS = ("le", "lt", "ge", "gt", "eq", "ne")
 _MODES = (*_COMPARE, "MEMBER")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """Weights by target."""
-
-    weights: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A choice: `yes` where the feature compares so with the value, or is among the values ("MEMBER")."""
-
-    feature: int
-    mode: str
-    values: tuple[float, ...]
-    missing_is_yes: bool
-    yes: Tree
-    no: Tree
-
-
-Tree = Leaf | Branch
-
-
 @operator("Trees", "torshc")
 @dataclass(frozen=True)
 class Trees(Op):
-    """[N, targets] from x[N, C]: the weights of the leaves that each row reaches, aggregated by target.
+    """[N, targets]: the weights of the leaves that each row of x[N, C] reaches, aggregated by target.
+
+    Operands: x, and for each node its feature, value, mode (a place in `modes`), whether NaN goes to the side "true",
+    and the nodes of the sides "false" and "true", which of a leaf are itself; the root of each tree; the weights
+    [leaves, targets]. Nodes from `branches` on are the leaves. All places are checked when the tables are made.
 
     Attributes:
-        base: what is added to each target; empty for nothing.
+        depth: most branches on a way to a leaf.
+        branches: their number.
+        modes: functions that compare, those that occur.
+        missing: how many nodes send NaN to "true": "none", "all" or "some".
         aggregate: "SUM", "AVERAGE" (over all trees), "MIN" or "MAX".
     """
 
     family: ClassVar[str] = "nest"
-    trees: tuple[Tree, ...] = ()
-    targets: int = 1
+    depth: int = 0
+    branches: int = 0
+    modes: tuple[str, ...] = ("le",)
+    missing: str = "none"
     aggregate: str = "SUM"
-    base: tuple[float, ...] = ()
     dtype: DType = F32
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        return [TensorType(self.dtype, (need(inputs[0], "the features of trees").shape[0], const(self.targets)))]
+        x, weights = need(inputs[0], "the features of trees"), need(inputs[7], "the weights of trees")
+        return [TensorType(self.dtype, (x.shape[0], weights.shape[1]))]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            result = self._target(self.targets - 1, at[0], read)
-            for target in range(self.targets - 2, -1, -1):
-                result = select(call("eq", at[1], target), self._target(target, at[0], read), result)
-            return result
+        trees = node.operands[6].shape[0]
+        neutral = _NEUTRAL.get(self.aggregate)
 
-        return Nest(body)
+        def body(at: Index, tree: Index, read: Read) -> Expr:
+            place = read(6, tree)
+            for _ in range(self.depth):
+                place = read(5, (place, cast(self._holds(at[0], place, read), I64)))
+            return read(7, (place - self.branches, at[1]))
 
-    def _target(self, target: int, row: Expr, read: Read) -> Expr:
-        """The result of one target."""
-        total = neutral = const(_NEUTRAL.get(self.aggregate, 0.0), compute(self.dtype))
-        for tree in self.trees:
-            if _names(tree, target):
-                total = call(_COMBINE[self.aggregate], total, self._walk(tree, target, row, read))
-        if self.aggregate in _NEUTRAL:
-            total = select(call("eq", total, neutral), const(0.0, total.dtype), total)
-        if self.aggregate == "AVERAGE":
-            total = call("div", total, float(len(self.trees)))
-        return call("add", total, self.base[target]) if self.base else total
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            if neutral is not None:
+                return select(call("eq", total, neutral), const(0.0, total.dtype), total)
+            return call("div", total, float(as_int(trees) or 1)) if self.aggregate == "AVERAGE" else total
 
-    def _walk(self, tree: Tree, target: int, row: Expr, read: Read) -> Expr:
-        if isinstance(tree, Leaf):
-            found = [w for t, w in tree.weights if t == target]
-            return const(found[0] if found else _NEUTRAL.get(self.aggregate, 0.0), compute(self.dtype))
-        x = read(0, (row, const(tree.feature)))
-        holds = const(False)
-        if tree.mode == "MEMBER":
-            for value in tree.values:
-                holds = call("or", holds, call("eq", x, value))
-        else:
-            holds = call(_COMPARE[tree.mode], x, tree.values[0])
-        if tree.missing_is_yes:
-            holds = call("or", holds, call("isnan", x))
-        yes, no = (self._walk(t, target, row, read) for t in (tree.yes, tree.no))
-        return select(holds, yes, no)
+        return Nest(body, (trees,), _COMBINE[self.aggregate], finish)
+
+    def _holds(self, row: Expr, place: Expr, read: Read) -> Expr:
+        """Whether the way goes on at the side "true" of a node."""
+        x, value = read(0, (row, read(1, (place,)))), read(2, (place,))
+        holds = call(self.modes[0], x, value)
+        if len(self.modes) > 1:
+            kind, holds = read(3, (place,)), const(False)
+            for k, mode in enumerate(self.modes):
+                holds = call("or", holds, call("and", call("eq", kind, k), call(mode, x, value)))
+        if self.missing == "none" and "ne" not in self.modes:
+            return holds
+        lost = call("isnan", x)
+        if self.missing == "all":
+            return call("or", holds, lost)
+        holds = call("and", holds, call("not", lost))
+        if self.missing == "none":
+            return holds
+        return call("or", holds, call("and", lost, call("ne", read(4, (place,)), 0)))
 
 
-def _names(tree: Tree, target: int) -> bool:
-    if isinstance(tree, Leaf):
-        return any(t == target for t, _ in tree.weights)
-    return _names(tree.yes, target) or _names(tree.no, target)
+@dataclass
+class _Forest:
+    """Trees being read.
 
+    Attributes:
+        branches: feature, mode, value, whether NaN goes to "true", and both sides.
+        leaves: weights by target.
+        roots: of each tree. A side or a root is a branch's number, or a leaf's as -1 - number.
+    """
 
-class _Grower:
-    """Builds trees from tables, and refuses what is too large or runs in a circle."""
+    what: str
+    branches: list[tuple[int, str, float, bool, int, int]] = field(default_factory=list)
+    leaves: list[dict[int, float]] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
 
-    def __init__(self, what: str) -> None:
-        self.what, self.count = what, 0
+    def depth(self) -> int:
+        """Most branches on a way from a root.
 
-    def step(self, depth: int) -> None:
-        self.count += 1
-        if self.count > MOST or depth > DEEPEST:
-            raise Unsupported(f"{self.what} of more than {MOST} nodes, or deeper than {DEEPEST}")
+        Raises:
+            ModelError: when a node does not exist.
+            Unsupported: past `DEEPEST`.
+        """
+        level, depth = set(self.roots), 0
+        while True:
+            for k in level:
+                if not -len(self.leaves) <= k < len(self.branches):
+                    raise ModelError(f"{self.what} has no {f'node {k}' if k >= 0 else f'leaf {-1 - k}'}")
+            inner = [k for k in level if k >= 0]
+            if not inner:
+                return depth
+            if depth == DEEPEST:
+                raise Unsupported(f"{self.what} deeper than {DEEPEST}, or with nodes that lead to each other")
+            level, depth = {side for k in inner for side in self.branches[k][4:]}, depth + 1
 
+    def emit(self, source: SourceNode, x: Value, targets: int, aggregate: str, dtype: DType) -> Value:
+        """The operator over its tables."""
+        features = [b[0] for b in self.branches]
+        what = f"{self.what} of {x.type!r} that reads feature {max(features, default=0)}"
+        if x.type.rank != 2 or any(f < 0 for f in features):
+            raise ModelError(what)
+        require(constraints_of(source), call("gt", x.shape[1], max(features, default=-1)), what)
+        if not self.roots or any(not 0 <= t < targets for leaf in self.leaves for t in leaf):
+            raise ModelError(f"{self.what} with {len(self.roots)} trees and {targets} targets")
+        depth, count = self.depth(), len(self.branches)
+        names = list(dict.fromkeys(b[1] for b in self.branches)) or ["LEQ"]
+        kind = F64 if x.dtype is F64 else F32
+        nodes: list[Any] = list(self.branches)
+        nodes += [(0, names[0], 0.0, False, -1 - k, -1 - k) for k in range(len(self.leaves))]
+        feature, mode, value, missing, yes, no = zip(*nodes, strict=True)
+        weights = np.full((len(self.leaves), targets), _NEUTRAL.get(aggregate, 0.0), kind.numpy)
+        for k, leaf in enumerate(self.leaves):
+            for target, weight in leaf.items():
+                weights[k, target] = weight
 
-def _emit(source: SourceNode, x: Value, op: Trees, transform: str) -> list[Value]:
-    used = [b.feature for t in op.trees for b in _branches(t)]
-    width = as_int(x.shape[1]) if x.type.rank == 2 else None
-    if width is None or any(not 0 <= f < width for f in used):
-        raise ModelError(f"{source.op_type} of {x.type!r} that reads feature {max(used, default=0)}")
-    if op.base and len(op.base) != op.targets:
-        raise ModelError(f"{source.op_type} with {len(op.base)} base values for {op.targets} targets")
-    return [post_transform(source.builder, source.emit(op, [x])[0], transform)]
+        def places(sides: Iterable[int]) -> np.ndarray[Any, Any]:
+            return np.asarray([k if k >= 0 else count - 1 - k for k in sides], np.int64)
 
-
-def _branches(tree: Tree) -> Sequence[Branch]:
-    return () if isinstance(tree, Leaf) else (tree, *_branches(tree.yes), *_branches(tree.no))
+        tables = [
+            np.asarray(feature, np.int64), np.asarray(value, kind.numpy),
+            np.asarray([names.index(m) for m in mode], np.int64), np.asarray(missing, np.int64),
+            np.stack([places(no), places(yes)], axis=1), places(self.roots), weights,
+        ]  # fmt: skip
+        lost = sum(b[3] for b in self.branches)
+        flag = "none" if not lost else "all" if lost == count else "some"
+        functions = tuple(_FUNCTIONS[_COMPARE.index(n)] for n in names)
+        op = Trees(depth, count, functions, flag, aggregate, dtype)
+        return source.emit(op, [x, *(source.builder.constant(t) for t in tables)])[0]
 
 
 def _table(source: SourceNode, name: str, default: Any = ()) -> list[Any]:
@@ -157,54 +183,46 @@ class TreeEnsemble(Op):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x = source.required(0)
-        aggregate, transform = (
-            int(source.attribute("aggregate_function", 1)),
-            int(source.attribute("post_transform", 0)),
-        )
-        targets, roots = int(source.attribute("n_targets", 1)), _table(source, "tree_roots")
-        grow = _reader(source)
+        aggregate = int(source.attribute("aggregate_function", 1))
+        transform, targets = int(source.attribute("post_transform", 0)), int(source.attribute("n_targets", 1))
+        forest = _by_tables(source)
         source.attribute("nodes_hitrates")
         source.fields(cls)
-        if not x.dtype.is_float or not 0 <= aggregate < 4 or not 0 <= transform < 5 or not roots or targets < 1:
-            raise ModelError(f"TreeEnsemble of {x.type!r} with {len(roots)} trees and {targets} targets")
-        op = Trees(tuple(grow(int(r)) for r in roots), targets, _AGGREGATES[aggregate], (), x.dtype)
-        return _emit(source, x, op, _TRANSFORMS[transform])
+        if not x.dtype.is_float or not 0 <= aggregate < 4 or not 0 <= transform < 5 or targets < 1:
+            raise ModelError(f"TreeEnsemble of {x.type!r} with {targets} targets")
+        out = forest.emit(source, x, targets, _AGGREGATES[aggregate], x.dtype)
+        return [post_transform(source.builder, out, _TRANSFORMS[transform])]
 
 
-def _reader(source: SourceNode) -> Callable[[int], Tree]:
-    """What builds the tree of a root from the tables of TreeEnsemble."""
+def _by_tables(source: SourceNode) -> _Forest:
     names = ("featureids", "splits", "modes", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
-    feature, split, mode, true, false, true_leaf, false_leaf = (_table(source, f"nodes_{n}") for n in names)
-    missing = _table(source, "nodes_missing_value_tracks_true") or [0] * len(mode)
-    leaf_targets, leaf_weights = _table(source, "leaf_targetids"), _table(source, "leaf_weights")
-    tables = (feature, split, true, false, true_leaf, false_leaf, missing)
-    if any(len(t) != len(mode) for t in tables) or any(not 0 <= m < len(_MODES) for m in mode):
+    columns = [_table(source, f"nodes_{n}") for n in names]
+    columns[2] = modes = [int(m) if m in range(len(_MODES)) else -1 for m in columns[2]]
+    columns.append(_table(source, "nodes_missing_value_tracks_true") or [0] * len(modes))
+    if any(len(c) != len(modes) for c in columns) or any(m < 0 for m in modes):
         raise ModelError("the tables of TreeEnsemble do not fit each other")
-    members = _members(_table(source, "membership_values"), [_MODES[m] for m in mode])
-    grower = _Grower("TreeEnsemble")
-
-    def leaf(k: int) -> Leaf:
-        grower.step(0)
-        if not 0 <= k < min(len(leaf_targets), len(leaf_weights)):
-            raise ModelError(f"TreeEnsemble has no leaf {k}")
-        return Leaf(((int(leaf_targets[k]), float(leaf_weights[k])),))
-
-    def build(k: int, depth: int = 0) -> Tree:
-        grower.step(depth)
-        if not 0 <= k < len(mode):
-            raise ModelError(f"TreeEnsemble has no node {k}")
-        yes = leaf(int(true[k])) if true_leaf[k] else build(int(true[k]), depth + 1)
-        no = leaf(int(false[k])) if false_leaf[k] else build(int(false[k]), depth + 1)
-        values = members[k] if k in members else (float(split[k]),)
-        return Branch(int(feature[k]), _MODES[mode[k]], values, bool(missing[k]), yes, no)
-
-    def root(k: int) -> Tree:
-        """A tree of one leaf is written as a branch whose sides are both that leaf."""
-        if 0 <= k < len(mode) and true_leaf[k] and false_leaf[k] and true[k] == false[k]:
-            return leaf(int(true[k]))
-        return build(k)
-
-    return root
+    if any(side < 0 for side in (*columns[3], *columns[4])):
+        raise ModelError("TreeEnsemble has no nodes below 0")
+    members = _members(_table(source, "membership_values"), [_MODES[m] for m in modes])
+    forest = _Forest("TreeEnsemble")
+    more: list[tuple[int, str, float, bool, int, int]] = []
+    for k, (feature, split, mode, true, false, true_leaf, false_leaf, lost) in enumerate(zip(*columns, strict=True)):
+        yes, no = (-1 - s if leaf else s for s, leaf in ((true, true_leaf), (false, false_leaf)))
+        # A set is a chain of branches, one for each member.
+        values = members.get(k, (split,)) or (math.nan,)
+        name, first = "EQ" if k in members else _MODES[mode], len(modes) + len(more)
+        nexts = [*range(first, first + len(values) - 1), no]
+        rows = [(feature, name, float(v), bool(lost), yes, n) for v, n in zip(values, nexts, strict=True)]
+        forest.branches.append(rows[0])
+        more += rows[1:]
+    forest.branches += more
+    targets, weights = _table(source, "leaf_targetids"), _table(source, "leaf_weights")
+    forest.leaves = [{int(t): float(w)} for t, w in zip(targets, weights, strict=False)]
+    for r in _table(source, "tree_roots"):
+        # A tree of one leaf is written as a branch whose sides are both that leaf.
+        ends = forest.branches[r][4:] if 0 <= r < len(modes) else (0, 1)
+        forest.roots.append(ends[0] if ends[0] == ends[1] and ends[0] < 0 else r)
+    return forest
 
 
 def _members(values: list[float], modes: list[str]) -> dict[int, tuple[float, ...]]:
@@ -223,56 +241,111 @@ def _members(values: list[float], modes: list[str]) -> dict[int, tuple[float, ..
     return dict(zip(places, sets, strict=True))
 
 
+def _by_nodes(source: SourceNode, kind: str) -> _Forest:
+    """Trees in the form before TreeEnsemble: nodes by tree and number, weights by node.
+
+    Args:
+        kind: what the weights are of, "target" or "class".
+    """
+    what = source.op_type
+    names = ("treeids", "nodeids", "featureids", "modes", "truenodeids", "falsenodeids")
+    columns = [_table(source, f"nodes_{n}") for n in names]
+    columns.append(_either(source, "nodes_values"))
+    columns.append(_table(source, "nodes_missing_value_tracks_true") or [0] * len(columns[0]))
+    for name in ("nodes_hitrates", "nodes_hitrates_as_tensor"):
+        source.attribute(name)
+    given = [_table(source, f"{kind}_{n}") for n in ("treeids", "nodeids", "ids")]
+    weights = _either(source, f"{kind}_weights")
+    if any(len(c) != len(columns[0]) for c in columns) or any(len(c) != len(weights) for c in given):
+        raise ModelError(f"the tables of {what} do not fit each other")
+    leaves: dict[tuple[int, int], dict[int, float]] = {}
+    for tree, number, target, weight in zip(*given, weights, strict=True):
+        found = leaves.setdefault((tree, number), {})
+        found[target] = found.get(target, 0.0) + weight
+    forest, place = _Forest(what), dict[tuple[int, int], int]()
+    rows = list(zip(*columns, strict=True))
+    counts = [0, 0]
+    for tree, number, _, mode, *_rest in rows:
+        is_leaf = mode == "LEAF"
+        place[tree, number] = -1 - counts[1] if is_leaf else counts[0]
+        counts[is_leaf] += 1
+    for tree, number, feature, mode, true, false, value, lost in rows:
+        if mode == "LEAF":
+            forest.leaves.append(leaves.get((tree, number), {}))
+            continue
+        name = str(mode).removeprefix("BRANCH_")
+        sides = [place.get((tree, s)) for s in (true, false)]
+        if name not in _COMPARE or sides[0] is None or sides[1] is None:
+            raise ModelError(f"{what} has no node {true} or {false} in tree {tree}, or no mode {mode!r}")
+        forest.branches.append((feature, name, value, bool(lost), sides[0], sides[1]))
+    first: dict[int, int] = {}
+    for tree, number in place:
+        first.setdefault(tree, number)
+    forest.roots = [place[node] for node in first.items()]
+    return forest
+
+
+def _either(source: SourceNode, name: str) -> list[Any]:
+    """Numbers that stand in an attribute, or in one that is a tensor."""
+    plain, tensor = _table(source, name), _table(source, f"{name}_as_tensor")
+    return plain or tensor
+
+
+def _based(source: SourceNode, out: Value, targets: int) -> Value:
+    base = _either(source, "base_values")
+    if len(base) not in (0, 1, targets):
+        raise ModelError(f"{source.op_type} with {len(base)} base values for {targets} targets")
+    b = source.builder
+    return apply(b, "Add", out, b.constant(np.asarray(base, out.dtype.numpy))) if base else out
+
+
 @operator("TreeEnsembleRegressor", DOMAIN)
 @dataclass(frozen=True)
 class TreeEnsembleRegressor(Op):
-    """Trees in the form before TreeEnsemble: nodes by tree and number, weights by node. The result is f32."""
+    """Trees in the form before TreeEnsemble. The result is f32."""
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         x = floats(source, source.required(0))
-        aggregate = str(source.attribute("aggregate_function", "SUM"))
-        transform, targets = str(source.attribute("post_transform", "NONE")), int(source.attribute("n_targets", 1))
-        base = _table(source, "base_values") or _table(source, "base_values_as_tensor")
-        trees = _trees_by_node(source)
-        source.fields(cls)
-        if aggregate not in _AGGREGATES or transform not in _TRANSFORMS or targets < 1 or not trees:
+        aggregate, transform = (
+            str(source.attribute(n, d)) for n, d in (("aggregate_function", "SUM"), ("post_transform", "NONE"))
+        )
+        targets, forest = int(source.attribute("n_targets", 1)), _by_nodes(source, "target")
+        if aggregate not in _AGGREGATES or transform not in _TRANSFORMS or targets < 1:
             raise ModelError(f"TreeEnsembleRegressor of {x.type!r} with {aggregate!r} and {transform!r}")
-        op = Trees(trees, targets, aggregate, tuple(float(v) for v in base), F32)
-        return _emit(source, x, op, transform)
+        out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
+        source.fields(cls)
+        return [post_transform(source.builder, out, transform)]
 
 
-def _trees_by_node(source: SourceNode) -> tuple[Tree, ...]:
-    names = ("treeids", "nodeids", "featureids", "modes", "truenodeids", "falsenodeids")
-    columns = [_table(source, f"nodes_{n}") for n in names]
-    values = _table(source, "nodes_values") or _table(source, "nodes_values_as_tensor")
-    missing = _table(source, "nodes_missing_value_tracks_true") or [0] * len(values)
-    for name in ("nodes_hitrates", "nodes_hitrates_as_tensor"):
-        source.attribute(name)
-    if any(len(c) != len(values) for c in (*columns, missing)):
-        raise ModelError("the tables of TreeEnsembleRegressor do not fit each other")
-    nodes = {(row[0], row[1]): row[2:] for row in zip(*columns, values, missing, strict=True)}
-    given = [_table(source, f"target_{n}") for n in ("treeids", "nodeids", "ids")]
-    weights = _table(source, "target_weights") or _table(source, "target_weights_as_tensor")
-    leaves: dict[tuple[int, int], dict[int, float]] = {}
-    for tree, number, target, weight in zip(*given, weights, strict=False):
-        found = leaves.setdefault((tree, number), {})
-        found[target] = found.get(target, 0.0) + weight
-    grower = _Grower("TreeEnsembleRegressor")
+@operator("TreeEnsembleClassifier", DOMAIN)
+@dataclass(frozen=True)
+class TreeEnsembleClassifier(Op):
+    """The label of the largest score of each row, and the scores in f32.
 
-    def build(tree: int, number: int, depth: int) -> Tree:
-        grower.step(depth)
-        if (tree, number) not in nodes:
-            raise ModelError(f"TreeEnsembleRegressor has no node {number} in tree {tree}")
-        feature, kind, yes, no, value, lost = nodes[tree, number]
-        if kind == "LEAF":
-            return Leaf(tuple(sorted(leaves.get((tree, number), {}).items())))
-        mode = str(kind).removeprefix("BRANCH_")
-        if mode not in _COMPARE:
-            raise ModelError(f"TreeEnsembleRegressor has no mode {kind!r}")
-        sides = (build(tree, yes, depth + 1), build(tree, no, depth + 1))
-        return Branch(int(feature), mode, (float(value),), bool(lost), *sides)
+    Where all weights are of one class of two, or there is one label only, their sum is s, the scores are 1 - s and s
+    (with the transforms LOGISTIC and both of SOFTMAX: -s and s).
+    """
 
-    order = dict.fromkeys(columns[0])
-    roots = {t: next(n for (tree, n) in nodes if tree == t) for t in order}
-    return tuple(build(t, roots[t], 0) for t in order)
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        if source.attribute("classlabels_strings"):
+            return named(cls, source, "classlabels_int64s")
+        b, x = source.builder, floats(source, source.required(0))
+        labels, transform = _table(source, "classlabels_int64s"), str(source.attribute("post_transform", "NONE"))
+        classes, count = dict.fromkeys(_table(source, "class_ids")), len(labels)
+        forest = _by_nodes(source, "class")
+        if not labels or transform not in _TRANSFORMS or (count == 1 and labels[0] != 1):
+            raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels} and {transform!r}")
+        scores = _based(source, forest.emit(source, x, count, "SUM", F32), count)
+        source.fields(cls)
+        if count <= 2 and len(classes) == 1:
+            one = apply(b, "Gather", scores, b.constant(np.asarray(list(classes), np.int64)), axis=1)
+            plain = transform in ("NONE", "PROBIT")
+            other = apply(b, "Sub", b.constant(1.0, one), one) if plain else apply(b, "Neg", one)
+            scores = b.one(Concat(1), other, one)
+        labels = labels if count > 1 else [0, 1]
+        scores = post_transform(b, scores, transform)
+        best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
+        chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
+        return [chosen, scores][: max(source.outputs, 1)]

@@ -8,6 +8,17 @@ from typing import ClassVar
 from ..errors import ModelError
 from ..expr import Expr, as_int, call, const, select
 from ..graph import Node, Shape, TensorType, Value
+from .axes import (
+    at_run,
+    axes_operand,
+    constraints_of,
+    either,
+    known_axes,
+    marks,
+    require,
+    with_ones,
+    without,
+)
 from .base import (
     Constraints,
     Index,
@@ -22,7 +33,7 @@ from .base import (
     operator,
     same_dim,
 )
-from .source import SourceNode, Unsupported
+from .source import SourceNode
 
 
 @dataclass(frozen=True)
@@ -103,10 +114,49 @@ class Reshape(View):
     def read(cls, source: SourceNode) -> list[Value]:
         x = source.required(0)
         given = source.attribute("shape")
-        wanted = tuple(const(int(d)) for d in given) if given is not None else source.dims(1, "the shape of Reshape")
+        wanted = tuple(const(int(d)) for d in given) if given is not None else _wanted(source)
         keep_zero = bool(source.attribute("allowzero", 0))
         source.fields(cls)
+        if at_run(*(wanted or ())):
+            return source.emit(cls(resolve_at_run(x.shape, wanted or (), keep_zero, constraints_of(source))), [x])
         return source.emit(cls(resolve(x.shape, wanted or (), keep_zero)), [x])
+
+
+def _wanted(source: SourceNode) -> Shape | None:
+    """The shape operand of a Reshape; where only a run knows its length, that is the rank that the model states."""
+    operand, rank = source.input(1), source.stated_rank
+    if operand is not None and rank is not None and operand.type.static_shape is None and operand.type.rank == 1:
+        source.inputs[1] = source.builder.one(Reshape((const(rank),)), operand)  # a run checks it
+    return source.dims(1, "the shape of Reshape")
+
+
+def resolve_at_run(shape: Shape, wanted: Shape, keep_zero: bool, constraints: Constraints) -> Shape:
+    """A Reshape operand that only a run knows, with 0 and -1 filled in wherever they turn out to stand."""
+    dims, holes = [], const(0)
+    for k, d in enumerate(wanted):
+        require(constraints, call("ge", d, -1), "a dimension of Reshape below -1")
+        copied = call("eq", d, 0)
+        if keep_zero:
+            dims.append(d)
+        elif k < len(shape):
+            dims.append(select(copied, shape[k], d))
+        else:
+            dims.append(d)
+            require(constraints, call("ne", d, 0), f"Reshape copies dimension {k} of a tensor of rank {len(shape)}")
+        holes = holes + select(call("eq", d, -1), const(1), const(0))
+    require(constraints, call("le", holes, 1), "Reshape with more than one -1")
+    total = const(1)
+    for d in shape:
+        total = total * d
+    out = []
+    for k, d in enumerate(dims):
+        known = const(1)
+        for other in (*dims[:k], *dims[k + 1 :]):
+            known = known * other
+        hole = call("eq", wanted[k], -1)
+        require(constraints, either(call("ge", wanted[k], 0), call("ne", known, 0)), "Reshape with -1 beside a 0")
+        out.append(select(hole, call("floordiv", total, known), d))
+    return tuple(out)
 
 
 def resolve(shape: Shape, wanted: Shape, keep_zero: bool) -> Shape:
@@ -186,7 +236,15 @@ def _reshaping(name: str) -> None:
 
 
 def _squeeze(source: SourceNode, x: Value) -> Shape:
-    axes = source.axes()
+    given = axes_operand(source)
+    axes = known_axes(given) if given is not None else None
+    if given is not None and axes is None:
+        constraints = constraints_of(source)
+        marked = marks(given, x.type.rank, constraints)
+        for m, d in zip(marked, x.shape, strict=True):
+            whole = select(m, d, const(1))
+            require(constraints, call("eq", whole, 1), f"Squeeze of a dimension {d!r}")
+        return without(x.shape, marked, x.type.rank - len(given))
     chosen = {axis_of(a, x.type.rank) for a in axes} if axes is not None else None
     for k in chosen or ():
         if as_int(x.shape[k]) not in (1, None):
@@ -195,8 +253,10 @@ def _squeeze(source: SourceNode, x: Value) -> Shape:
 
 
 def _unsqueeze(source: SourceNode, x: Value) -> Shape:
-    axes = source.axes() or ()
-    rank = x.type.rank + len(axes)
+    given = axes_operand(source) or ()
+    axes, rank = known_axes(given), x.type.rank + len(given)
+    if axes is None:
+        return with_ones(x.shape, marks(given, rank, constraints_of(source)))
     places = {axis_of(a, rank) for a in axes}
     if len(places) != len(axes):
         raise ModelError(f"Unsqueeze names an axis twice: {axes}")
@@ -225,77 +285,55 @@ class Expand(View):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        return source.emit(cls(source.dims(1, "the shape of Expand") or ()), [source.required(0)])
+        x, wanted = source.required(0), source.dims(1, "the shape of Expand") or ()
+        if not at_run(*wanted, *x.shape):
+            return source.emit(cls(wanted), [x])
+        lead = max(x.type.rank - len(wanted), 0)
+        have = (const(1),) * (len(wanted) - x.type.rank) + x.shape
+        whole = tuple(_spread(d, w, constraints_of(source)) for d, w in zip(have[lead:], wanted, strict=True))
+        plain = all(as_int(d) == 1 or d is w for d, w in zip(have[lead:], whole, strict=True))
+        return source.emit((cls if plain else Stretch)((*have[:lead], *whole)), [x])
 
 
-@operator()
+def _spread(d: Expr, wanted: Expr, constraints: Constraints) -> Expr:
+    """What a dimension becomes when it is broadcast to a wanted one, either of which may turn out to be 1."""
+    if as_int(d) == 1 or d is wanted:
+        return wanted
+    fits = either(call("eq", d, 1), call("eq", wanted, 1), call("eq", d, wanted))
+    require(constraints, fits, f"Expand of a dimension {d!r} to {wanted!r}")
+    known = as_int(d), as_int(wanted)
+    if known[0] is not None or known[1] == 1:
+        return d
+    return wanted if known[1] is not None else select(call("eq", wanted, 1), d, wanted)
+
+
+@operator("Stretch", "torshc")
 @dataclass(frozen=True)
-class Slice(View):
-    """Strided part of each dimension.
+class Stretch(View):
+    """Broadcast to a shape, where only a run knows which dimensions of the operand are 1; all others must be equal."""
 
-    Attributes:
-        starts: first index of every dimension (0 where a dimension is whole).
-        sizes: extent of every dimension of the output.
-        steps: step of every dimension; negative steps walk down.
-    """
-
-    starts: Shape = ()
-    sizes: Shape = ()
-    steps: tuple[int, ...] = ()
+    shape: Shape = ()
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        return [TensorType(need(inputs[0], "input 0 of Slice").dtype, self.sizes)]
+        x = need(inputs[0], "the operand of Stretch")
+        for d, wanted in zip(x.shape, self.shape[len(self.shape) - x.type.rank :], strict=True):
+            if d is not wanted:
+                fits = either(call("eq", d, 1), call("eq", d, wanted))
+                require(constraints, fits, f"a dimension {d!r} does not broadcast to {wanted!r}")
+        return [TensorType(x.dtype, self.shape)]
 
     def nest(self, node: Node, output: int) -> Nest:
+        shape, out = node.operands[0].shape, node.outputs[0].shape
+
         def body(at: Index, _: Index, read: Read) -> Expr:
-            return read(0, tuple(i * step + start for i, start, step in zip(at, self.starts, self.steps, strict=True)))
+            lead = len(out) - len(shape)
+            index = [
+                i if d is w else select(call("eq", d, 1), const(0), i)
+                for i, d, w in zip(at[lead:], shape, out[lead:], strict=True)
+            ]
+            return read(0, tuple(index))
 
         return Nest(body)
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x = source.required(0)
-        if source.opset < 10:
-            raw = source.attribute("starts"), source.attribute("ends"), source.attribute("axes"), None
-            starts, ends, axes, steps = (None if r is None else tuple(const(int(v)) for v in r) for r in raw)
-        else:
-            starts, ends = source.dims(1, "the starts of Slice"), source.dims(2, "the ends of Slice")
-            axes, steps = source.dims(3, "the axes of Slice"), source.dims(4, "the steps of Slice")
-        source.fields(cls)
-        if starts is None or ends is None:
-            raise ModelError("Slice needs starts and ends")
-        which = [axis_of(_known(a), x.type.rank) for a in axes or map(const, range(len(starts)))]
-        lengths = {len(which), len(starts), len(ends), len(steps if steps is not None else starts)}
-        if len(lengths) > 1 or len(set(which)) != len(which):
-            raise ModelError("Slice needs as many starts, ends, axes and steps, and each axis once")
-        begin, size, step = [const(0)] * x.type.rank, list(x.shape), [1] * x.type.rank
-        for k, axis in enumerate(which):
-            step[axis] = 1 if steps is None else _known(steps[k])
-            begin[axis], size[axis] = slice_extent(x.shape[axis], starts[k], ends[k], step[axis])
-        return source.emit(cls(tuple(begin), tuple(size), tuple(step)), [x])
-
-
-def _known(e: Expr) -> int:
-    value = as_int(e)
-    if value is None:
-        raise Unsupported("axes or steps of Slice that depend on a symbolic dimension")
-    return value
-
-
-def slice_extent(size: Expr, start: Expr, end: Expr, step: int) -> tuple[Expr, Expr]:
-    """First index and number of elements of a Python slice of a dimension, with ONNX's clamping."""
-    if step == 0:
-        raise ModelError("Slice with a step of 0")
-
-    def place(e: Expr, low: Expr, high: Expr) -> Expr:
-        e = select(call("lt", e, 0), e + size, e)
-        return call("min", call("max", e, low), high)
-
-    if step > 0:
-        first, last = place(start, const(0), size), place(end, const(0), size)
-        return first, call("floordiv", call("max", last - first, 0) + (step - 1), step)
-    first, last = place(start, const(0), size - 1), place(end, const(-1), size - 1)
-    return first, call("floordiv", call("max", first - last, 0) + (-step - 1), -step)
 
 
 @operator()
@@ -341,119 +379,6 @@ class Concat(Op):
             return pick(0)
 
         return Nest(body)
-
-
-@operator()
-@dataclass(frozen=True)
-class Split(Op):
-    """One operand cut along an axis into parts."""
-
-    family: ClassVar[str] = "view"
-    axis: int = 0
-    sizes: Shape = ()
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x = need(inputs[0], "input 0 of Split")
-        axis = axis_of(self.axis, x.type.rank)
-        total = const(0)
-        for s in self.sizes:
-            total = total + s
-        same_dim(total, x.shape[axis], constraints, "the parts of Split")
-        return [TensorType(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in self.sizes]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        axis = axis_of(self.axis, node.operands[0].type.rank)
-        start = const(0)
-        for s in self.sizes[:output]:
-            start = start + s
-        return Nest(lambda at, _, read: read(0, (*at[:axis], at[axis] + start, *at[axis + 1 :])))
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x = source.required(0)
-        if not x.type.rank:
-            raise ModelError("Split of a scalar")
-        axis = axis_of(int(source.attribute("axis", 0)), x.type.rank)
-        given = source.attribute("split")
-        sizes = tuple(const(int(s)) for s in given) if given is not None else source.dims(1, "the sizes of Split")
-        if sizes is None:
-            count = int(source.attribute("num_outputs", source.outputs))
-            if count < 1:
-                raise ModelError(f"Split into {count} parts")
-            chunk = call("floordiv", x.shape[axis] + (count - 1), count)
-            sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
-        source.attribute("num_outputs")
-        source.fields(cls)
-        if len(sizes) < source.outputs:
-            raise ModelError(f"Split into {len(sizes)} parts with {source.outputs} outputs")
-        return source.emit(cls(axis, sizes), [x])
-
-
-@operator()
-@dataclass(frozen=True)
-class Pad(Op):
-    """Margins around a tensor, or cut off it where negative.
-
-    Attributes:
-        before, after: margin of each dimension.
-        mode: "constant", "edge", "reflect" or "wrap". The constant is operand 1, or 0.
-    """
-
-    family: ClassVar[str] = "nest"
-    before: Shape = ()
-    after: Shape = ()
-    mode: str = "constant"
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x = need(inputs[0], "input 0 of Pad")
-        dims = tuple(b + d + a for b, d, a in zip(self.before, x.shape, self.after, strict=True))
-        return [TensorType(x.dtype, dims)]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        shape, has_value = node.operands[0].shape, len(node.operands) > 1
-
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            inside, index = const(True), []
-            for i, b, d in zip(at, self.before, shape, strict=True):
-                j = i - b
-                if self.mode == "edge":
-                    j = call("min", call("max", j, 0), d - 1)
-                elif self.mode == "wrap":
-                    j = call("mod", j, d)
-                elif self.mode == "reflect":
-                    j = select(call("lt", j, 0), -j, j)
-                    j = select(call("lt", j, d), j, (d - 1) * 2 - j)
-                else:
-                    inside = call("and", inside, call("and", call("ge", j, 0), call("lt", j, d)))
-                index.append(j)
-            value = read(0, tuple(index))
-            return select(inside, value, read(1, ()) if has_value else const(0, value.dtype))
-
-        return Nest(body)
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x = source.required(0)
-        given = source.attribute("pads")
-        pads = tuple(const(int(p)) for p in given) if given is not None else source.dims(1, "the pads of Pad")
-        mode, fill = str(source.attribute("mode", "constant")), source.input(2)
-        if source.attribute("value"):
-            import numpy as np
-
-            fill = source.builder.constant(np.asarray(source.attribute("value"), dtype=x.dtype.numpy))
-        if fill is not None and fill.type.rank:
-            fill = source.emit(Reshape(()), [fill])[0]
-        source.fields(cls)
-        if mode not in ("constant", "edge", "reflect", "wrap"):
-            raise ModelError(f"Pad has no mode {mode!r}")
-        axes = source.ints(3, "the axes of Pad")
-        which = [axis_of(a, x.type.rank) for a in axes] if axes is not None else list(range(x.type.rank))
-        if pads is None or len(pads) != 2 * len(which):
-            raise ModelError(f"Pad of rank {x.type.rank} needs {2 * len(which)} pads")
-        before, after = [const(0)] * x.type.rank, [const(0)] * x.type.rank
-        for k, axis in enumerate(which):
-            before[axis], after[axis] = pads[k], pads[k + len(which)]
-        return source.emit(cls(tuple(before), tuple(after), mode), [x] if fill is None else [x, fill])
 
 
 @operator()
