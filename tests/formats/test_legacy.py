@@ -83,9 +83,10 @@ def test_test_mode() -> None:
     scale, bias, mean, variance = (v[:, None] for v in vectors)
     np.testing.assert_allclose(out, (x - mean) / np.sqrt(variance) * scale + bias, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(result("Dropout", x, opset=6, is_test=1), x)
-    for op, operands in (("BatchNormalization", vectors), ("Dropout", [])):
-        with pytest.raises(UnsupportedError, match="training mode"):
-            result(op, x, *operands, opset=6)
+    with pytest.raises(UnsupportedError, match="training mode"):
+        result("BatchNormalization", x, *vectors, opset=6)
+    trained = result("Dropout", x, opset=6)
+    np.testing.assert_allclose(trained, np.where(trained == 0, 0, 2 * x), rtol=1e-6)
 
 
 def test_what_has_no_translation_is_refused() -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import Expr, as_int
+from ..expr import OPTIONAL, Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
-from ..ops import REGISTRY, SourceNode, Unsupported
-from . import legacy, schemas, unroll
+from ..ops import REGISTRY, SourceNode, Unsupported, strings
+from . import control, flex, legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
 
 _DEPTH = 64  # calls of functions and branches inside each other
+_UNFOLDED = 1 << 17  # nodes of all calls and bodies together; functions of ten calls each, a few deep, have no end
 
 
 def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
@@ -76,6 +78,7 @@ class _Importer:
         self.graph = Graph(name=model.graph.name)
         self.problems: dict[str, None] = {}
         self._stated: Mapping[str, TypeDecl] | None = None
+        self.unfolded = 0
 
     def run(self, pins: Pins) -> Graph:
         try:
@@ -120,7 +123,8 @@ class _Importer:
                 scope.values[name] = None
                 continue
             require_sizes(shapes[name], f"input {name!r}")
-            value = self.graph.new_value(TensorType(t.dtype, shapes[name]), name)
+            inner = t.partial.inner if t.partial is not None else None
+            value = self.graph.new_value(TensorType(t.dtype, shapes[name], inner), name)
             self.graph.inputs.append(value)
             scope.values[name] = value
 
@@ -139,6 +143,9 @@ class _Importer:
 
     def node(self, op: SourceOp, scope: _Scope) -> None:
         """Import a node: its outputs enter the scope, as None when it could not be imported."""
+        self.unfolded += scope.depth > 0
+        if self.unfolded > _UNFOLDED:
+            raise _Placed(f"{scope.prefix}{op.describe()}: functions and bodies unfold to more than {_UNFOLDED} nodes")
         attributes = {}
         for key, v in op.attributes.items():
             v = scope.attributes.get(v.name) if isinstance(v, Reference) else v
@@ -178,12 +185,15 @@ class _Importer:
             raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
         if op.op_type == "If" and not op.domain:
             return self.branch(op, operands, scope) if known else ()
-        if op.op_type in ("Loop", "Scan") and not op.domain:
+        if op.op_type in ("Loop", "Scan", "SequenceMap") and not op.domain:
             return self.repeat(op, version or 0, operands, scope) if known else ()
         schema = schemas.schema_of(op.op_type, op.domain, version)
         attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
         if schema is not None:
             schemas.check_types(op, schema, operands)
+        if (op.domain, op.op_type) == ("ai.onnx.preview", "FlexAttention"):
+            builder = Builder(self.graph, name=scope.prefix + op.name)
+            return flex.attend(op, operands, lambda g, xs: self.nested(op, scope, g, xs), builder) if known else ()
         cls = REGISTRY.get((op.domain, op.op_type))
         if cls is None:
             body = schemas.expansion(op, version, operands) if known else None
@@ -196,6 +206,7 @@ class _Importer:
         for value in attributes.values():
             if isinstance(value, Unusable):
                 raise Unsupported(value.reason)
+        read = strings.reader(cls, operands)
         if schema is None:
             attributes = schemas.check_fields(op, cls)
         if not known:
@@ -209,15 +220,21 @@ class _Importer:
         builder = Builder(self.graph, name=name)
         if schema is not None and schemas.is_legacy(schema, version):
             attributes = legacy.translate(op.op_type, schema.since_version, attributes, operands, builder)
-        return cls.read(SourceNode(op.op_type, version, attributes, operands, count, builder))
+        t = self.stated(op.outputs[0]) if op.outputs and not scope.depth else None
+        rank = len(t.dims) if t is not None and t.dims is not None else None
+        return read(SourceNode(op.op_type, version, attributes, operands, count, builder, stated_rank=rank))
+
+    def stated(self, name: str) -> TypeDecl | None:
+        """The type that the model states of a value of the main graph."""
+        if self._stated is None:
+            self._stated = self.model.stated()
+        return self._stated.get(name)
 
     def guess(self, name: str, scope: _Scope) -> Value | None:
         """A stand-in for a value that could not be made, so that what reads it is looked at too."""
         if scope.depth:
             return None
-        if self._stated is None:
-            self._stated = self.model.stated()
-        t = self._stated.get(name)
+        t = self.stated(name)
         if t is None or t.dtype is None or t.dims is None:
             return None
         dims = [dimension(d) for d in t.dims]
@@ -267,7 +284,8 @@ class _Importer:
         elif data is not None and len(data) == 1 and data[0].op == "const":
             chosen = bool(data[0].data)
         else:
-            raise Unsupported("a condition that is known only at run time")
+            importer = control.Importer(self.inside, lambda body, values: self.nested(op, scope, body, values))
+            return control.branch(op, condition, importer, Builder(self.graph, name=scope.prefix + op.name))
         body = op.attributes.get("then_branch" if chosen else "else_branch")
         if not isinstance(body, SourceGraph) or len(body.outputs) != len(op.outputs):
             raise Misfit("If needs two branches with as many outputs as it has")
@@ -278,18 +296,43 @@ class _Importer:
         return [self.result(inner, name) for name, _ in body.outputs]
 
     def repeat(self, op: SourceOp, version: int, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
-        """The steps of a Loop or a Scan one after the other, when their number is known."""
+        """A Loop, Scan or SequenceMap: its rounds one after the other when they are few, else run by the host."""
         if scope.depth >= _DEPTH:
             raise Misfit("loops are nested too deeply")
+        builder = Builder(self.graph, name=scope.prefix + op.name)
+        if unroll.is_short(op, version, operands):
 
-        def once(body: SourceGraph, values: Sequence[Value], number: int) -> list[Value | None]:
-            given = {name: v for (name, _), v in zip(body.inputs, values, strict=True)}
-            prefix = f"{scope.prefix}{op.name or op.op_type}/{number}/"
-            inner = replace(scope, values={**scope.values, **given}, prefix=prefix, depth=scope.depth + 1)
-            self.body(body, inner)
-            return [self.result(inner, name) for name, _ in body.outputs]
+            def once(body: SourceGraph, values: Sequence[Value], number: int) -> list[Value | None]:
+                return self.nested(op, scope, body, values, f"{number}/")
 
-        return unroll.unroll(op, version, operands, once, Builder(self.graph, name=scope.prefix + op.name))
+            try:
+                return unroll.unroll(op, version, operands, once, builder)
+            except unroll.Endless:
+                pass  # a condition turned out to depend on data
+        importer = control.Importer(self.inside, lambda body, values: self.nested(op, scope, body, values))
+        make = {"Loop": control.loop, "Scan": control.scan, "SequenceMap": control.sequence_map}[op.op_type]
+        return make(op, operands, importer, builder)
+
+    @contextmanager
+    def inside(self) -> Iterator[Graph]:
+        """Nodes are added to a graph of their own, the body of a branch or loop."""
+        around, self.graph = self.graph, self.graph.child(self.graph.name)
+        try:
+            yield self.graph
+        finally:
+            self.graph = around
+
+    def nested(
+        self, op: SourceOp, scope: _Scope, body: SourceGraph, values: Sequence[Value], suffix: str = ""
+    ) -> list[Value | None]:
+        """The outputs of a body for its inputs."""
+        if scope.depth >= _DEPTH:
+            raise Misfit("bodies are nested too deeply")
+        given = {name: v for (name, _), v in zip(body.inputs, values, strict=True)}
+        prefix = f"{scope.prefix}{op.name or op.op_type}/{suffix}"
+        inner = replace(scope, values={**scope.values, **given}, prefix=prefix, depth=scope.depth + 1)
+        self.body(body, inner)
+        return [self.result(inner, name) for name, _ in body.outputs]
 
     def result(self, scope: _Scope, name: str) -> Value | None:
         if name not in scope.values:
@@ -317,6 +360,8 @@ class _Importer:
             self.graph.output_names.append(name)
 
     def contradiction(self, name: str, t: TypeDecl, value: Value) -> None:
+        if value.dtype is OPTIONAL:  # what it holds when it is there may be what is declared
+            return
         found = f"{value.type!r} was found"
         if t.dtype is not None and t.dtype is not value.dtype:
             raise Misfit(f"output {name!r} is declared as {t.dtype!r}, and {found}")

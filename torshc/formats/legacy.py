@@ -94,6 +94,10 @@ def _in_test_mode(attributes: Attributes, operands: Operands, b: Builder) -> Non
         raise Unsupported("training mode (is_test = 0)")
 
 
+def _dropout(attributes: Attributes, operands: Operands, b: Builder) -> None:
+    attributes.setdefault("is_test", 0)  # without it the node trained
+
+
 def _gemm(attributes: Attributes, operands: Operands, b: Builder) -> None:
     attributes.pop("broadcast", None)  # c's dimensions stood for the last ones, as they do now
 
@@ -157,7 +161,8 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(_PLAIN, _same),
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
-    **dict.fromkeys(("BatchNormalization", "Dropout"), _in_test_mode),
+    "BatchNormalization": _in_test_mode,
+    "Dropout": _dropout,
     **dict.fromkeys(("GlobalLpPool", "LpPool"), _lp),
     "Cast": _cast, "Concat": _concat, "Gemm": _gemm, "Pad": _pad, "PRelu": _prelu, "Selu": _selu, "Tile": _tile,
     "Upsample": _upsample,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import DType
+from ..expr import DType, const
+from ..graph import Partial
 
 Array = np.ndarray[Any, Any]
 
@@ -26,11 +27,21 @@ class TypeDecl:
         dtype: element type, or None when it is not declared or is one that torshc lacks.
         dims: a number, a name (or expression) or None (unknown) each; None when not even the rank is declared.
         problem: why the type cannot be used, or "".
+        inner: of a sequence or an optional, what it holds.
     """
 
     dtype: DType | None = None
     dims: tuple[int | str | None, ...] | None = None
     problem: str = ""
+    inner: TypeDecl | None = None
+
+    @property
+    def partial(self) -> Partial | None:
+        """The type as far as it is declared; None when not even the element type is."""
+        if self.dtype is None:
+            return None
+        dims = None if self.dims is None else tuple(const(d) if isinstance(d, int) else None for d in self.dims)
+        return Partial(self.dtype, dims, self.inner.partial if self.inner is not None else None)
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,8 @@ class _Reader:
                 return self.graph(a.g)
             case "GRAPHS":
                 return tuple(self.graph(g) for g in a.graphs)
+            case "TYPE_PROTO":
+                return declared(a.tp)
         return Unusable(f"an attribute of kind {kind or a.type}")
 
     def function(self, f: FunctionProto) -> SourceFunction:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ..expr import from_onnx
+from ..expr import OPTIONAL, SEQUENCE, STRING, DType, from_onnx
 from .external import Folder
 from .model import Array, Misfit, Sparse, TypeDecl, Unusable
 
@@ -50,7 +50,10 @@ class Tensors:
         if dtype is None:
             return Unusable(f"element type {type_name(t.data_type)}")
         shape = tuple(int(d) for d in t.dims)
-        count = checked_size(shape) * dtype.size
+        size = checked_size(shape)
+        if dtype is STRING:
+            return _strings(t, shape, size)
+        count = -(-size * dtype.bits // 8)
         if t.HasField("segment"):
             return Unusable("a tensor in segments")
         if t.data_location == TensorProto.EXTERNAL:
@@ -63,8 +66,10 @@ class Tensors:
             return _typed(t, shape)
         if len(data) != count:
             raise Misfit(f"{dtype.name}{list(shape)} takes {count} bytes, and {len(data)} are given")
-        stored = np.frombuffer(data, dtype=dtype.numpy.newbyteorder("<") if dtype.name != "bf16" else dtype.numpy)
-        array = stored.reshape(shape)
+        if dtype.bits < 8:
+            return _unpacked(np.frombuffer(data, np.uint8), dtype, size).reshape(shape)
+        by_numpy = dtype.numpy.isbuiltin == 1  # types of ml_dtypes have no order of bytes
+        array = np.frombuffer(data, dtype.numpy.newbyteorder("<") if by_numpy else dtype.numpy).reshape(shape)
         return array if array.dtype.isnative else array.astype(dtype.numpy)
 
     def _external(self, t: TensorProto, count: int) -> memoryview:
@@ -89,6 +94,25 @@ class Tensors:
         dims = tuple(int(d) for d in t.dims)
         checked_size(dims)
         return Sparse(values, indices, dims)
+
+
+def _unpacked(packed: Array, dtype: DType, size: int) -> Array:
+    """Elements of fewer than 8 bits, of which a byte holds some, the first in its lowest bits."""
+    shifts = np.arange(0, 8, dtype.bits, dtype=np.uint8)
+    codes = (packed[:, None] >> shifts) & np.uint8(2**dtype.bits - 1)
+    return np.ascontiguousarray(codes.reshape(-1)[:size]).view(dtype.numpy)
+
+
+def _strings(t: TensorProto, shape: tuple[int, ...], size: int) -> Array:
+    """A tensor of strings, as ``str``."""
+    if len(t.string_data) != size:
+        raise Misfit(f"{size} strings are needed, and {len(t.string_data)} are given")
+    array = np.empty(size, object)
+    try:
+        array[:] = [text.decode() for text in t.string_data]
+    except UnicodeDecodeError as e:
+        raise Misfit(f"a string that is no UTF-8: {e}") from e
+    return array.reshape(shape)
 
 
 def _typed(t: TensorProto, shape: tuple[int, ...]) -> Array:
@@ -121,6 +145,9 @@ def declared(t: onnx.TypeProto) -> TypeDecl:
     kind = t.WhichOneof("value")
     if kind is None:
         return TypeDecl()
+    if kind in ("sequence_type", "optional_type"):
+        inner = declared(getattr(t, kind).elem_type)
+        return TypeDecl(SEQUENCE if kind == "sequence_type" else OPTIONAL, (None,), inner.problem, inner)
     if kind != "tensor_type":
         return TypeDecl(problem=f"a value of kind {kind.removesuffix('_type')}")
     code = t.tensor_type.elem_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import ConfigError, did_you_mean
-from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, substitute
+from ..expr import Expr, as_int, const, dim, dims_of, is_long, parse_dim, substitute
 from ..graph import Shape
 from .model import Misfit, TypeDecl
 
@@ -109,11 +109,14 @@ def require_sizes(shape: Shape, what: str) -> None:
     """Refuse a shape that no machine can hold.
 
     Raises:
-        Misfit: when its known dimensions are negative or their product is beyond 64 bits of bytes.
+        Misfit: when its known dimensions are negative or their product is beyond 64 bits of bytes, or one
+            of them takes too many steps to compute.
     """
     total = 8
     for d in shape:
         value = as_int(d)
+        if is_long(d):
+            raise Misfit(f"{what} has a size that is computed in too many steps to be written down")
         if value is not None and value < 0:
             raise Misfit(f"{what} has shape {list(shape)}, with a negative dimension")
         total *= max(value or 1, 1)

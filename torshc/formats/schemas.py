@@ -13,18 +13,18 @@ from onnx import FunctionProto, helper, numpy_helper
 from onnx.defs import OpSchema, get_schema, onnx_opset_version
 
 from ..errors import did_you_mean
-from ..expr import as_int
-from ..graph import Value
+from ..expr import OPTIONAL, SEQUENCE, as_int
+from ..graph import Partial, Value
 from ..ops import REGISTRY, Op, Unsupported
 from . import legacy
-from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Sparse, Unusable
+from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Sparse, TypeDecl, Unusable
 from .onnx_reader import read_attribute, read_function
 
 NEWEST = onnx_opset_version()
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
-    "SPARSE_TENSOR": (Sparse, Unusable), "TYPE_PROTO": Unusable,
+    "SPARSE_TENSOR": (Sparse, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
 }  # fmt: skip
 
 
@@ -77,6 +77,9 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> dict[str, Any]:
 _ONNX_TYPES = {
     "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
     "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+    "f8e4m3fn": "float8e4m3fn", "f8e4m3fnuz": "float8e4m3fnuz", "f8e5m2": "float8e5m2", "f8e5m2fnuz": "float8e5m2fnuz",
+    "f8e8m0": "float8e8m0", "f4e2m1": "float4e2m1", "i4": "int4", "u4": "uint4", "i2": "int2", "u2": "uint2",
+    "string": "string",
 }  # fmt: skip
 
 
@@ -88,8 +91,19 @@ def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]
     """
     for k, v in enumerate(operands):
         allowed = schema.inputs[min(k, len(schema.inputs) - 1)].types
-        if v is not None and f"tensor({_ONNX_TYPES[v.dtype.name]})" not in allowed:
+        if v is not None and not any(t.startswith(_type_text(v.type.partial)) for t in allowed):
             raise Misfit(f"input {k} of {op.op_type} of opset {schema.since_version} cannot be {v.dtype!r}")
+
+
+def _type_text(p: Partial) -> str:
+    """ONNX's name of a type; the beginning of it where a sequence or an optional has nothing in it yet."""
+    if p.dtype not in (SEQUENCE, OPTIONAL):
+        return f"tensor({_ONNX_TYPES[p.dtype.name]})"
+    outside = "seq(" if p.dtype is SEQUENCE else "optional("
+    if p.inner is None:
+        return outside
+    inside = _type_text(p.inner)
+    return f"{outside}{inside})" if inside.endswith(")") else outside + inside
 
 
 def check_fields(op: SourceOp, cls: type[Op]) -> dict[str, Any]:
@@ -167,12 +181,11 @@ def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Valu
         if not _is_empty(v)
     }
     node = helper.make_node(op.op_type, op.inputs, op.outputs, domain=op.domain, **attributes)
-    types = [
-        helper.make_tensor_type_proto(v.dtype.onnx, [as_int(d) if as_int(d) is not None else repr(d) for d in v.shape])
-        if v is not None
-        else onnx.TypeProto()
-        for v in operands
-    ]
+    types = [_stated(v) for v in operands]
+    channels = types[0].tensor_type.shape.dim[1:2] if types else []
+    depthwise = op.op_type == "CausalConvWithState" and any(not d.HasField("dim_value") for d in channels)
+    if depthwise:  # its function states the channels as a number of groups
+        channels[0].dim_value = 1
     bodies = sorted(v for v in schema.context_dependent_function_opset_versions if v <= version)
     if not bodies:
         raise Unsupported(f"{op.op_type} of opset {version}")
@@ -186,7 +199,18 @@ def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Valu
     proto.ParseFromString(text)
     if not proto.node:
         raise Unsupported(f"{op.op_type} with these operands")
+    for inner in proto.node:
+        if depthwise and inner.op_type == "Conv":
+            inner.CopyFrom(helper.make_node("DepthwiseConv", inner.input, inner.output, inner.name, domain="torshc"))
     return proto
+
+
+def _stated(v: Value | None) -> onnx.TypeProto:
+    """The type of an operand as onnx writes it."""
+    if v is None:
+        return onnx.TypeProto()
+    dims = [as_int(d) if as_int(d) is not None else repr(d) for d in v.shape]
+    return helper.make_tensor_type_proto(v.dtype.onnx, dims)
 
 
 def _is_empty(value: Any) -> bool:

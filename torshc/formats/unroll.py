@@ -2,13 +2,14 @@
 
     Scan(state, xs[T, ...])  ->  body(state, xs[0]); body(state', xs[1]); ...; the results of the steps stacked
 
-Anything else, a condition that depends on the data or more than `MOST` nodes, is refused by name.
+Anything else, a condition that depends on the data or more than `MOST` nodes, is a loop at run time
+(:mod:`torshc.formats.control`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,12 +18,42 @@ from ..graph import Builder, Value, ints_of
 from ..ops import Unsupported
 from ..ops.base import axis_of
 from ..ops.compose import apply
+from ..ops.random import salt
 from ..ops.view import Concat, Reshape
+from .control import ints
 from .model import Misfit, SourceGraph, SourceOp
 
-MOST = 4096  # nodes of all steps together
+MOST = 256  # nodes of all steps together; longer loops are run by the host
 Once = Callable[[SourceGraph, Sequence[Value], int], list[Value | None]]
 Results = Sequence[Value | None]
+
+
+class Endless(Exception):
+    """A loop cannot be unrolled after all."""
+
+
+def is_short(op: SourceOp, version: int, operands: Sequence[Value | None]) -> bool:
+    """Whether the number of steps is known and small."""
+    body = op.attributes.get("body")
+    if not isinstance(body, SourceGraph) or op.op_type == "SequenceMap":
+        return False
+    if op.op_type == "Loop":
+        limit, condition = [*operands, None, None][:2]
+        if condition is not None and _truth(condition) is None:
+            return False
+        if limit is None:
+            return True  # until the condition is not known any more
+        known = ints_of(limit.data)
+        count = known[0] if known else None
+    else:
+        scanned = int(op.attributes.get("num_scan_inputs", 0))
+        axes = op.attributes.get("scan_input_axes") or (0,)
+        last = operands[-scanned] if 0 < scanned <= len(operands) else None
+        fits = last is not None and -last.type.rank <= int(axes[0]) < last.type.rank
+        count = as_int(last.shape[int(axes[0])]) if last is not None and fits else None
+        if version < 9:
+            return True
+    return count is not None and count > 0 and count * max(len(body.nodes), 1) <= MOST
 
 
 def unroll(op: SourceOp, version: int, operands: Sequence[Value | None], once: Once, b: Builder) -> Results:
@@ -32,7 +63,7 @@ def unroll(op: SourceOp, version: int, operands: Sequence[Value | None], once: O
         once: imports the body for operands and the number of a step, and gives its outputs.
 
     Raises:
-        Unsupported: when the number of steps is not known or too large.
+        Endless: when the course of the steps depends on data, or there are too many.
         Misfit: when the body does not fit the node.
     """
     body = op.attributes.get("body")
@@ -41,13 +72,8 @@ def unroll(op: SourceOp, version: int, operands: Sequence[Value | None], once: O
     if op.op_type == "Loop":
         return _loop(op, body, list(operands), once, b)
     if version < 9:
-        raise Unsupported("Scan of opset 8, which has a batch dimension")
+        return _batched(op, body, list(operands), once, b)
     return _scan(op, body, list(operands), once, b)
-
-
-def _budget(body: SourceGraph, steps: int, what: str) -> None:
-    if steps * max(len(body.nodes), 1) > MOST:
-        raise Unsupported(f"{what} of {steps} steps with {len(body.nodes)} nodes each, more than {MOST}")
 
 
 def _stack(b: Builder, parts: list[Value], axis: int) -> Value:
@@ -55,7 +81,7 @@ def _stack(b: Builder, parts: list[Value], axis: int) -> Value:
     axis = axis_of(axis, parts[0].type.rank + 1)
     shape = parts[0].shape
     if any(p.type != parts[0].type for p in parts):
-        raise Unsupported("a loop whose results change their shape from step to step")
+        raise Endless("results that change their shape from step to step")
     wide = [b.one(Reshape((*shape[:axis], const(1), *shape[axis:])), p) for p in parts]
     return b.one(Concat(axis), *wide) if len(wide) > 1 else wide[0]
 
@@ -76,8 +102,6 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
     if any(s is None for s in states) or len(body.inputs) != len(states) + 2 or len(body.outputs) <= len(states):
         raise Misfit("the body of a Loop does not fit its operands")
     known = ints_of(limit.data) if limit is not None else None
-    if limit is not None and (known is None or len(known) != 1):
-        raise Unsupported("a Loop whose number of steps is known only at run time")
     count = known[0] if known is not None else None
     goes_on = True if condition is None else _truth(condition)
     current: list[Value | None] = list(states)
@@ -85,12 +109,15 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
     step = 0
     while count is None or step < count:
         if goes_on is None:
-            raise Unsupported("a Loop whose condition is known only at run time")
+            raise Endless("a condition that is known only at run time")
         if not goes_on:
             break
-        _budget(body, max(count or 0, step + 1), "a Loop")
+        if (step + 1) * max(len(body.nodes), 1) > MOST:
+            raise Endless("too many steps")
         number, going = b.constant(np.asarray(step, np.int64)), b.constant(np.asarray(True))
+        first = len(b.nodes)
         made = once(body, [number, going, *(c for c in current if c is not None)], step)
+        salt(b.nodes[first:], number)
         if any(m is None for m in made):
             return ()
         current, rest = made[1 : 1 + len(states)], made[1 + len(states) :]
@@ -98,8 +125,27 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
         goes_on = True if condition is None else _truth(made[0])  # without one, what the body says is ignored
         step += 1
     if not rows and len(body.outputs) > 1 + len(states):
-        raise Unsupported("a Loop of no steps with results of its steps")
+        raise Endless("no steps, and results of them")
     return [*current, *(_stack(b, list(parts), 0) for parts in zip(*rows, strict=True))]
+
+
+def _batched(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: Once, b: Builder) -> Results:
+    """Scan of opset 8, whose operands have a batch as their first dimension: a Scan for each member of it."""
+    lengths, *values = operands
+    batch = as_int(values[0].shape[0]) if values and values[0] is not None and values[0].shape else None
+    if lengths is not None or not batch:
+        raise Unsupported("Scan of opset 8 with lengths of its sequences, or with an unknown batch")
+    directions = op.attributes.get("directions", ())
+    single = replace(op, attributes={**op.attributes, "scan_input_directions": directions})
+    rows = []
+    for n in range(batch):
+        place = b.constant(np.asarray(n, np.int64))
+        members: list[Value | None] = [apply(b, "Gather", v, place, axis=0) for v in values]
+        made = [v for v in _scan(single, body, members, once, b) if v is not None]
+        if len(made) != len(body.outputs):
+            return ()
+        rows.append(made)
+    return [_stack(b, list(parts), 0) for parts in zip(*rows, strict=True)]
 
 
 def _scan(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: Once, b: Builder) -> Results:
@@ -112,34 +158,26 @@ def _scan(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
     if made_each < 0:
         raise Misfit("the body of a Scan has too few outputs")
     states, sequences = values[:fixed], values[fixed:]
-    axes = [axis_of(a, v.type.rank) for a, v in zip(_ints(op, "scan_input_axes", scanned), sequences, strict=True)]
-    backward = _ints(op, "scan_input_directions", scanned)
-    lengths = {as_int(v.shape[a]) for v, a in zip(sequences, axes, strict=True)}
-    length = lengths.pop()
-    if length is None or lengths:
-        raise Unsupported("a Scan over a symbolic dimension, or over several lengths")
-    if not length:
-        raise Unsupported("a Scan of no steps")
-    _budget(body, length, "a Scan")
+    axes = [axis_of(a, v.type.rank) for a, v in zip(ints(op, "scan_input_axes", scanned), sequences, strict=True)]
+    backward = ints(op, "scan_input_directions", scanned)
+    length = as_int(sequences[0].shape[axes[0]])
+    if length is None:
+        raise Unsupported("Scan of opset 8 over a number of steps that only a run knows")
+    if any(as_int(v.shape[a]) != length for v, a in zip(sequences, axes, strict=True)):
+        raise Misfit("the sequences of a Scan have different lengths")
     rows: list[list[Value]] = []
     for step in range(length):
         parts = []
         for v, a, back in zip(sequences, axes, backward, strict=True):
             place = b.constant(np.asarray(length - 1 - step if back else step, np.int64))
             parts.append(apply(b, "Gather", v, place, axis=a))
+        first = len(b.nodes)
         made = [m for m in once(body, [*states, *parts], step) if m is not None]
+        salt(b.nodes[first:], b.constant(np.asarray(step, np.int64)))
         if len(made) != len(body.outputs):
             return ()
         states = made[:fixed]
         rows.append(made[fixed:])
-    outer, reverse = _ints(op, "scan_output_axes", made_each), _ints(op, "scan_output_directions", made_each)
+    outer, reverse = ints(op, "scan_output_axes", made_each), ints(op, "scan_output_directions", made_each)
     stacked = zip(zip(*rows, strict=True), outer, reverse, strict=True)
     return [*states, *(_stack(b, list(parts)[:: -1 if back else 1], axis) for parts, axis, back in stacked)]
-
-
-def _ints(op: SourceOp, name: str, count: int) -> list[int]:
-    given: Any = op.attributes.get(name)
-    values = [int(v) for v in given] if given else [0] * count
-    if len(values) != count:
-        raise Misfit(f"{name} of {op.op_type} has {len(values)} elements and not {count}")
-    return values

@@ -1,0 +1,91 @@
+"""FlexAttention with graphs for its scores and probabilities, against ONNX's reference evaluator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import torshc
+from tests.ops.evaluate import Array, run
+from torshc.errors import ModelError
+from torshc.formats import import_model
+
+
+def mod(name: str, nodes: list[onnx.NodeProto], code: int, **constants: Array) -> onnx.GraphProto:
+    """A graph from "x" to "out"."""
+    dims = ["B", "H", "L", "S"]
+    return helper.make_graph(
+        nodes,
+        name,
+        [helper.make_tensor_value_info("x", code, dims)],
+        [helper.make_tensor_value_info("out", code, dims)],
+        [numpy_helper.from_array(a, n) for n, a in constants.items()],
+    )
+
+
+def model_of(shapes: list[tuple[int, ...]], code: int = TensorProto.FLOAT, **attributes: Any) -> onnx.ModelProto:
+    it = helper.make_node("FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", **attributes)
+    inputs = [helper.make_tensor_value_info(n, code, s) for n, s in zip("qkv", shapes, strict=True)]
+    graph = helper.make_graph([it], "flex", inputs, [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("ai.onnx.preview", 1), helper.make_opsetid("", 24)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=11)
+
+
+def graphs(code: int, dtype: Any) -> dict[str, onnx.GraphProto]:
+    keep = np.tril(np.ones((5, 6), np.bool_))
+    masked = [helper.make_node("Where", ["keep", "x", "low"], ["out"])]
+    halved = [helper.make_node("Mul", ["x", "half"], ["out"])]
+    return {
+        "score_mod": mod("masked", masked, code, keep=keep, low=np.asarray(-np.inf, dtype)),
+        "prob_mod": mod("halved", halved, code, half=np.asarray(0.5, dtype)),
+    }
+
+
+def reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> Any:
+    return ReferenceEvaluator(model).run(None, feeds)
+
+
+SHAPES: list[tuple[int, ...]] = [(2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 3)]
+
+
+@pytest.mark.parametrize("code", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16])
+@pytest.mark.parametrize("names", ["", "score_mod", "prob_mod", "score_mod prob_mod"])
+def test_graphs(code: int, names: str) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(code)
+    wide = (TensorProto.FLOAT, np.float32) if code == TensorProto.FLOAT16 else (code, dtype)
+    found = graphs(*wide)
+    model = model_of(SHAPES, code, **{n: found[n] for n in names.split()})
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.standard_normal(s).astype(dtype) for n, s in zip("qkv", SHAPES, strict=True)}
+    (wanted,) = reference(model, feeds)
+    (got,) = run(import_model(model.SerializeToString()), feeds)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, wanted, rtol=1e-2 if code == TensorProto.FLOAT16 else 1e-5, atol=1e-5)
+
+
+def test_a_mask_is_attention(tmp_path: Path) -> None:
+    """What the graphs make of it is fused like attention that is spelt out."""
+    masked = graphs(TensorProto.FLOAT, np.float32)["score_mod"]
+    model = model_of(SHAPES, score_mod=masked)
+    onnx.save(model, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", jobs=1)
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in zip("qkv", SHAPES, strict=True)}
+    (wanted,) = reference(model, feeds)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        np.testing.assert_allclose(loaded.run(feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_faults() -> None:
+    shorter = [helper.make_node("ReduceMax", ["x"], ["out"], keepdims=1)]
+    bad = model_of(SHAPES, score_mod=mod("shorter", shorter, TensorProto.FLOAT))
+    with pytest.raises(ModelError, match="score_mod of FlexAttention makes"):
+        import_model(bad.SerializeToString())
+    with pytest.raises(ModelError, match="4 heads with 3"):
+        import_model(model_of([(2, 4, 5, 8), (2, 3, 6, 8), (2, 3, 6, 3)]).SerializeToString())
