@@ -13,6 +13,8 @@ from . import (
     fold_batch_norm,
     fold_constants,
     half_products,
+    integer_products,
+    narrow_weights,
     propagate,
     recognise_attention,
     resolve_indices,
@@ -36,7 +38,8 @@ from .manager import (
 __all__ = [
     "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "choose_layout",
     "common_subexpressions", "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass",
-    "half_products", "optimise", "pipeline_of", "propagate", "read_pipeline", "recognise_attention",
+    "half_products", "integer_products", "narrow_weights", "optimise", "pipeline_of", "propagate", "read_pipeline",
+    "recognise_attention",
     "resolve_indices", "rewrite", "run_pipeline", "settle_outputs", "strength_reduction",
 ]  # fmt: skip
 

@@ -6,15 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..expr import as_int, const
+from ..expr import F8E8M0, F16, as_int, const
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.base import broadcast
 from ..ops.index import Gather
 from ..ops.linalg import MatMul
-from ..ops.pointwise import Cast, Dropout, Pointwise
+from ..ops.parts import Pad, Slice, Split
+from ..ops.pointwise import Cast, Pointwise
+from ..ops.random import Dropout
 from ..ops.reduce import Reduce
-from ..ops.view import Concat, Expand, Pad, Reshape, Slice, Split, Transpose
+from ..ops.view import Concat, Expand, Reshape, Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 from .match import COMMUTATIVE
@@ -176,6 +178,7 @@ def _cast(site: Site) -> Patch | None:
         return None
     first, middle = inner.operands[0].dtype, inner.output.dtype
     wider = (first.kind == middle.kind and first.size < middle.size) or (first.kind == "b" and middle.kind != "b")
+    wider &= middle is not F8E8M0 and (first is not F8E8M0 or middle is not F16)  # no zero; 2^-127 to 2^127
     return site.replace(site.builder.one(op, inner.operands[0])) if wider else None
 
 

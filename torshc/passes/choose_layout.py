@@ -8,10 +8,11 @@ from ..expr import as_int
 from ..graph import Builder, Graph, Node, Value
 from ..ops import REGISTRY
 from ..ops.norm import LRN
+from ..ops.parts import Pad, Slice, Split
 from ..ops.pointwise import Pointwise
 from ..ops.pool import Pool
 from ..ops.reduce import Reduce
-from ..ops.view import Concat, Pad, Slice, Split
+from ..ops.view import Concat
 from ..options import CompileOptions
 from .manager import graph_pass
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..expr import as_int
 from ..graph import Graph, Node, Patch
+from ..ops.random import Draw
 from ..options import CompileOptions
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
@@ -32,6 +33,8 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 2
 
     def rule(site: Site) -> Patch | None:
         node = site.node
+        if isinstance(node.op, Draw):  # its numbers are those of the target's own logarithm and cosine
+            return None
         if any(v.const is None for v in node.operands) or not _affordable(node, budget_mib * _MIB, growth_mib * _MIB):
             return None
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..expr import BOOL, FUNCTIONS, DType, Expr, acc, as_int, axis, const, load
+from ..expr import BOOL, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, load
 from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value
 from ..ops import Nest
@@ -180,7 +180,7 @@ class _Evaluator:
             return np.arange(shape[self.place[e]]).reshape(shape)
         if e.op == "load":
             return self._load(e)
-        if e.op == "dim" or e.op == "acc":
+        if e.op in (*SYMBOLS, "acc"):
             raise CannotEvaluate(str(e.data))
         xs = [self.memo[a] for a in e.args]
         if e.op == "select":
@@ -226,7 +226,12 @@ class _Evaluator:
             if not 0 <= low <= high < size:
                 return None
             first.append(slice(start, start + 1))
-        return np.lib.stride_tricks.as_strided(source[tuple(first)], shape, strides, writeable=False)
+        corner = source[tuple(first)]
+        if source.dtype.isbuiltin == 1:
+            return np.lib.stride_tricks.as_strided(corner, shape, strides, writeable=False)
+        # NumPy finds no type by the name that one of ml_dtypes has there.
+        bits = np.lib.stride_tricks.as_strided(corner.view(f"u{source.itemsize}"), shape, strides, writeable=False)
+        return bits.view(source.dtype)
 
 
 def _cast(x: Array, dtype: DType) -> Array:
