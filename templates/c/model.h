@@ -64,11 +64,22 @@ enum {
     TORSHC_E_UNSUPPORTED = 17, /* compiled without profiling */
     TORSHC_E_DRIVER = 18,      /* no driver or no card, or one of their calls failed */
     TORSHC_E_ARCH = 19,        /* the library holds no code that this card can run */
-    TORSHC_E_LAUNCH = 20       /* a kernel failed; the message has its step, a number of the manifest's "steps" */
+    TORSHC_E_LAUNCH = 20,      /* a kernel failed; the message has its step, a number of the manifest's "steps" */
+    TORSHC_E_VALUE = 21        /* what an operand holds is not possible: a place out of range, text that is no UTF-8 */
 };
 
-/* Type codes, those of DLPack's DLDataTypeCode. */
+/* Type codes, those of DLPack's DLDataTypeCode. Types of fewer than 8 bits (integers of 4 and 2, TORSHC_FLOAT4_E2M1FN)
+ * have bits 4 or 2 and are not packed: each element takes a byte, in its lowest bits, as with DLPack's
+ * DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED. The other bits are ignored in inputs and 0 in outputs. */
 enum { TORSHC_INT = 0, TORSHC_UINT = 1, TORSHC_FLOAT = 2, TORSHC_BFLOAT = 4, TORSHC_BOOL = 6 };
+enum {
+    TORSHC_FLOAT8_E4M3FN = 10,
+    TORSHC_FLOAT8_E4M3FNUZ = 11,
+    TORSHC_FLOAT8_E5M2 = 12,
+    TORSHC_FLOAT8_E5M2FNUZ = 13,
+    TORSHC_FLOAT8_E8M0FNU = 14,
+    TORSHC_FLOAT4_E2M1FN = 17
+};
 
 /* Devices, those of DLPack's DLDeviceType. */
 enum { TORSHC_CPU = 1, TORSHC_CUDA = 2, TORSHC_METAL = 8 };
@@ -96,6 +107,16 @@ typedef struct torshc_tensor {
     int64_t *strides;
     uint64_t byte_offset;
 } torshc_tensor;
+
+/* Elements of string tensors: UTF-8, `bytes` of it, not ended by a zero. Type code TORSHC_STRING, 128 bits. */
+typedef struct torshc_string {
+    const char *text;
+    int64_t bytes;
+} torshc_string;
+
+/* A sequence is a tensor of one dimension whose elements are tensors (torshc_tensor), with type code TORSHC_SEQUENCE; an
+ * optional, with TORSHC_OPTIONAL, has one element or none. Their bits are 0. */
+enum { TORSHC_STRING = 100, TORSHC_SEQUENCE = 101, TORSHC_OPTIONAL = 102 };
 
 typedef struct torshc_options {
     uint32_t size;            /* sizeof(torshc_options): lets later versions add fields */
@@ -138,7 +159,8 @@ TORSHC_API int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *nd
 TORSHC_API int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
 
 /* Dimensions of output `index` for inputs of these shapes; `dims` has room for its rank. The inputs' data may be NULL
- * here and in torshc_workspace_size: only device, type and shape are looked at. */
+ * here and in torshc_workspace_size: only device, type and shape are looked at; but for inputs that tell sizes (those
+ * of "symbols" in the manifest whose kind is not "dim"). */
 TORSHC_API int torshc_output_shape(const torshc_model *model, const torshc_tensor *inputs, int32_t count, int32_t index,
                                    int64_t *dims);
 
@@ -159,6 +181,13 @@ TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_ten
  * run the same shapes once before. */
 TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                           const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
+
+/* Runs a model of which only a run knows the outputs' sizes (those of "dynamic" in the manifest): strings, sequences,
+ * steps that depend on data. `outputs` are filled; what they point to belongs to the model and is valid until its next
+ * run or torshc_close. torshc_run does for such a model too, where the caller knows the sizes; torshc_output_shape then
+ * gives -1 for a dimension that it cannot tell. TORSHC_E_UNSUPPORTED for other models. */
+TORSHC_API int torshc_run_sized(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
+                                torshc_tensor *outputs, int32_t output_count);
 
 /* Memory on the model's device, for callers that have no library of their own for it: 64-byte aligned, freed before the
  * model is closed. torshc_copy copies between it and the processor's memory, in any direction, after all work of the

@@ -66,7 +66,12 @@ T_FN i32v t_ne_bool(i32v a, i32v b) { return a ^ b; }
 T_EACH_FLOAT(T_DEF_FLOAT)
 #undef T_DEF_FLOAT
 
-#if defined(__clang__)
+#ifdef __has_builtin
+#if __has_builtin(__builtin_elementwise_sqrt) /* clang 17 and later */
+#define T_WHOLE_SQRT
+#endif
+#endif
+#ifdef T_WHOLE_SQRT
 T_FN f32v t_sqrt_f32(f32v x) { return __builtin_elementwise_sqrt(x); }
 T_FN f64v t_sqrt_f64(f64v x) { return __builtin_elementwise_sqrt(x); }
 #else

@@ -93,4 +93,10 @@ T_EACH(T_DEF_FROM_BOOL)
 #undef T_DEF_FROM_BOOL
 T_FN i32v t_cast_bool_bool(i32v m) { return m; }
 
+/* Floats as their bits, and back. */
+T_FN u32v t_raw32_f32(f32v x) { return (u32v)x; }
+T_FN u64v t_raw64_f64(f64v x) { return (u64v)x; }
+T_FN f32v t_float32_u32(u32v x) { return (f32v)x; }
+T_FN f64v t_float64_u64(u64v x) { return (f64v)x; }
+
 #endif

@@ -31,7 +31,8 @@ const char *torshc_status_text(int status)
         "wrong shape", "not compact row-major", "misaligned memory", "overlapping buffers", "wrong device",
         "workspace too small", "out of memory", "shapes too large", "weights file unreadable or not this model's",
         "processor lacks instructions", "model was opened before fork()",
-        "compiled without profiling", "no driver or card", "card older than the library", "a kernel failed"};
+        "compiled without profiling", "no driver or card", "card older than the library", "a kernel failed",
+        "contents of an operand that are not possible"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 
@@ -51,6 +52,30 @@ int t_size(t_wide size)
 
 /* ---- checks ---- */
 
+/* Types of fewer than 8 bits take a byte an element. */
+static int t_tensor_bytes(torshc_dtype dtype)
+{
+    if (dtype.code == TORSHC_SEQUENCE || dtype.code == TORSHC_OPTIONAL)
+        return sizeof(torshc_tensor);
+    return (dtype.bits + 7) / 8;
+}
+
+/* Element i of integers of this type; beyond 64 bits signed it is the largest. */
+int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype)
+{
+    const int is_signed = dtype.code == TORSHC_INT;
+    switch (dtype.bits) {
+    case 64:
+        return is_signed || ((const int64_t *)data)[i] >= 0 ? ((const int64_t *)data)[i] : INT64_MAX;
+    case 32:
+        return is_signed ? ((const int32_t *)data)[i] : (int64_t)((const uint32_t *)data)[i];
+    case 16:
+        return is_signed ? ((const int16_t *)data)[i] : ((const uint16_t *)data)[i];
+    default:
+        return is_signed ? ((const int8_t *)data)[i] : ((const uint8_t *)data)[i];
+    }
+}
+
 /* Options with defaults for what was not given; the first version of them ended before `device`. */
 int t_options(const torshc_options *given, torshc_options *options)
 {
@@ -68,7 +93,7 @@ int t_options(const torshc_options *given, torshc_options *options)
 }
 
 /* Device, type, rank: what needs no symbols. */
-static int check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i)
+int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i)
 {
     if (x->device.type != P->device && x->device.type != TORSHC_CPU)
         return t_fail(TORSHC_E_DEVICE, "%s %d is on device type %d; expected %d", what, (int)i, (int)x->device.type,
@@ -76,7 +101,7 @@ static int check_form(const torshc_tensor *x, const t_port *port, const char *wh
     if (x->dtype.code != port->dtype.code || x->dtype.bits != port->dtype.bits || x->dtype.lanes != 1)
         return t_fail(TORSHC_E_DTYPE, "%s %d has type code %d, %d bits, %d lanes; expected code %d, %d bits, 1 lane",
                     what, (int)i, x->dtype.code, x->dtype.bits, x->dtype.lanes, port->dtype.code, port->dtype.bits);
-    if (x->ndim != port->ndim)
+    if (x->ndim != port->ndim && (port->ndim >= 0 || x->ndim < 0))
         return t_fail(TORSHC_E_RANK, "%s %d has %d dimensions; expected %d", what, (int)i, (int)x->ndim,
                     (int)port->ndim);
     if (x->ndim && !x->shape)
@@ -112,7 +137,7 @@ static int check_strides(const torshc_tensor *x, const char *what, int32_t i)
  * overflows either. */
 static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t *bytes)
 {
-    uint64_t limit = x->dtype.bits / 8;
+    uint64_t limit = t_tensor_bytes(x->dtype);
     int empty = 0;
     for (int32_t d = 0; d < x->ndim; d++) {
         empty |= x->shape[d] == 0;
@@ -123,7 +148,25 @@ static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t 
     return TORSHC_OK;
 }
 
-/* Binds the symbols to the inputs' dimensions and checks every shape; data is not looked at. */
+/* Element `symbol->dim` of a small integer tensor, which says a size, a place or the like. */
+static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t *value)
+{
+    int64_t count = 1;
+    for (int32_t d = 0; d < x->ndim; d++)
+        count *= x->shape[d] > 0 && x->shape[d] <= T_ELEMENTS_MAX ? x->shape[d] : 0;
+    if (symbol->dim >= count)
+        return t_fail(TORSHC_E_SHAPE, "input %d has another shape than the model's", (int)symbol->input);
+    if (x->device.type != TORSHC_CPU)
+        return t_fail(TORSHC_E_DEVICE, "input %d tells sizes: pass it in the processor's memory", (int)symbol->input);
+    if (!x->data)
+        return t_fail(TORSHC_E_NULL, "input %d tells sizes and has no data", (int)symbol->input);
+    *value = t_integer((const unsigned char *)x->data + x->byte_offset, symbol->dim, x->dtype);
+    if (symbol->kind == T_CLAMPED)
+        *value = *value < symbol->min ? symbol->min : *value > symbol->max ? symbol->max : *value;
+    return TORSHC_OK;
+}
+
+/* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. */
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
 {
     int64_t want[T_RANK_MAX];
@@ -134,14 +177,19 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
     if (count && !inputs)
         return t_fail(TORSHC_E_ARGUMENT, "inputs is NULL");
     for (int32_t i = 0; i < count; i++)
-        if ((status = check_form(&inputs[i], &P->input[i], "input", i)))
+        if ((status = t_check_form(&inputs[i], &P->input[i], "input", i)))
             return status;
     for (int32_t k = 0; k < P->symbols; k++) {
         const t_symbol *symbol = &P->symbol[k];
-        s[k] = inputs[symbol->input].shape[symbol->dim];
+        const int is_dim = symbol->kind == T_DIM;
+        if (is_dim)
+            s[k] = inputs[symbol->input].shape[symbol->dim];
+        else if ((status = read_element(&inputs[symbol->input], symbol, &s[k])))
+            return status;
         if (s[k] < symbol->min || s[k] > symbol->max)
-            return t_fail(TORSHC_E_SHAPE, "input %d, dimension %d is %lld; expected %lld to %lld", (int)symbol->input,
-                        (int)symbol->dim, (long long)s[k], (long long)symbol->min, (long long)symbol->max);
+            return t_fail(TORSHC_E_SHAPE, "input %d, %s %d is %lld; expected %lld to %lld", (int)symbol->input,
+                        is_dim ? "dimension" : "element", (int)symbol->dim, (long long)s[k], (long long)symbol->min,
+                        (long long)symbol->max);
     }
     if ((status = P->fits(s))) /* before any size is computed in 64 bits */
         return status;
@@ -155,6 +203,9 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
     return TORSHC_OK;
 }
 
+/* What a tensor without elements has for data: an element may be read there where no lane, or only a mask, discards it. */
+const uint64_t t_nothing[8] = {0};
+
 /* Where a tensor's data lies, checked for strides, size, null and alignment. */
 int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {
@@ -164,10 +215,39 @@ int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
     if (span->bytes && !x->data)
         return t_fail(TORSHC_E_NULL, "%s %d has no data", what, (int)i);
     span->at = x->data ? (unsigned char *)x->data + x->byte_offset : NULL;
-    if (span->bytes && (uintptr_t)span->at % (x->dtype.bits / 8))
+    const uintptr_t align = x->dtype.code < TORSHC_STRING ? (uintptr_t)t_tensor_bytes(x->dtype) : sizeof(void *);
+    if (span->bytes && (uintptr_t)span->at % align)
         return t_fail(TORSHC_E_ALIGN, "%s %d is not aligned to its elements of %d bytes", what, (int)i,
-                    x->dtype.bits / 8);
+                    (int)t_tensor_bytes(x->dtype));
     return TORSHC_OK;
+}
+
+/* The elements of strings, sequences and optionals; sequences are as deep as the port. */
+int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i)
+{
+    t_span span;
+    int status = t_locate(x, "input", i, &span);
+    const uint64_t count = status ? 0 : span.bytes / (uint64_t)t_tensor_bytes(x->dtype);
+    const torshc_string *text = (const torshc_string *)(const void *)span.at;
+    for (uint64_t k = 0; x->dtype.code == TORSHC_STRING && k < count; k++)
+        if (text[k].bytes < 0 || text[k].bytes > T_BYTES_MAX || (text[k].bytes && !text[k].text))
+            return t_fail(TORSHC_E_NULL, "input %d has a string without text", (int)i);
+    if (x->dtype.code != TORSHC_SEQUENCE && x->dtype.code != TORSHC_OPTIONAL)
+        return status;
+    const torshc_tensor *inner = (const torshc_tensor *)(const void *)span.at;
+    for (uint64_t k = 0; !status && k < count; k++) {
+        if (!port->inner)
+            return t_fail(TORSHC_E_SHAPE, "input %d must be empty", (int)i);
+        if ((status = t_check_form(&inner[k], port->inner, "an element of input", i)))
+            return status;
+        for (int32_t d = 0; d < inner[k].ndim; d++)
+            if (inner[k].shape[d] < 0 || (port->inner->ndim >= 0 && port->inner->dims[d] >= 0 &&
+                                          inner[k].shape[d] != port->inner->dims[d]))
+                return t_fail(TORSHC_E_SHAPE, "an element of input %d has dimension %lld", (int)i,
+                              (long long)inner[k].shape[d]);
+        status = t_check_elements(&inner[k], port->inner, i);
+    }
+    return status;
 }
 
 static int overlap(const t_span *a, const t_span *b)
@@ -201,7 +281,7 @@ int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *
     if (count && !outputs)
         return t_fail(TORSHC_E_ARGUMENT, "outputs is NULL");
     for (int32_t i = 0; i < count; i++) {
-        if ((status = check_form(&outputs[i], &P->output[i], "output", i)))
+        if ((status = t_check_form(&outputs[i], &P->output[i], "output", i)))
             return status;
         P->output_dims(i, s, want);
         if ((status = check_shape(&outputs[i], want, "output", i)))

@@ -20,6 +20,7 @@ struct torshc_model {
     unsigned char *own;
     size_t own_bytes;
     t_counter *counters;
+    t_frame *frame; /* of a script */
 };
 
 /* ---- memory ---- */
@@ -53,7 +54,8 @@ static int grow(torshc_model *m, size_t bytes)
 
 static size_t workspace_bytes(const torshc_model *m, const int64_t *s)
 {
-    return t_round_up(P->arena(s)) + (size_t)m->threads * t_round_up(P->scratch(s));
+    const size_t behind = P->symbols ? T_ALIGN : 0; /* an empty value may lie at the very end, see t_nothing */
+    return t_round_up(P->arena(s)) + (size_t)m->threads * t_round_up(P->scratch(s)) + behind;
 }
 
 static int fill_model(torshc_model *m, const torshc_options *options)
@@ -70,7 +72,11 @@ static int fill_model(torshc_model *m, const torshc_options *options)
     m->pool = t_pool_create(threads);
     t_fp_leave(was);
     m->threads = t_pool_threads(m->pool);
-    return P->symbols ? TORSHC_OK : grow(m, workspace_bytes(m, NULL));
+    if (!P->script)
+        return P->symbols ? TORSHC_OK : grow(m, workspace_bytes(m, NULL));
+    const t_run with = {.weights = m->weights.at, .pool = m->pool, .counters = m->counters, .threads = m->threads};
+    m->frame = P->script->open(&with);
+    return m->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
 }
 
 int torshc_open(const torshc_options *given, torshc_model **model)
@@ -106,6 +112,8 @@ void torshc_close(torshc_model *m)
         return;
     if (m->pool && m->owner == getpid())
         t_pool_destroy(m->pool);
+    if (m->frame)
+        P->script->close(m->frame);
     t_close_weights(&m->weights);
     free(m->own);
     free(m->counters);
@@ -145,14 +153,60 @@ static int run_locked(torshc_model *m, const t_span *spans, unsigned char *work,
     if (!work && (status = grow(m, need)))
         return status;
     for (int32_t i = 0; i < n; i++)
-        at[i] = spans[i].at;
+        at[i] = spans[i].bytes ? spans[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work ? work : m->own;
     const t_run run = {at, at + P->inputs, m->weights.at, base, base + t_round_up(P->arena(s)),
-                       t_round_up(P->scratch(s)), m->pool, m->counters};
+                       t_round_up(P->scratch(s)), m->pool, m->counters, m->threads, NULL};
     const uint64_t was = t_fp_enter();
     P->run(&run, s);
     t_fp_leave(was);
     return TORSHC_OK;
+}
+
+static int usable(const torshc_model *m, const char *what)
+{
+    if (!m)
+        return t_fail(TORSHC_E_ARGUMENT, "%s: model is NULL", what);
+    if (m->threads > 1 && m->owner != getpid())
+        return t_fail(TORSHC_E_FORKED, "the model was opened before fork(); open it again in this process");
+    return TORSHC_OK;
+}
+
+/* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
+static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
+                      const torshc_tensor *outputs, int32_t output_count)
+{
+    int64_t s[T_SYMBOLS_MAX];
+    t_span span;
+    int status = t_bind(inputs, count, s);
+    for (int32_t i = 0; !status && i < P->inputs; i++)
+        status = t_check_elements(&inputs[i], &P->input[i], i);
+    if (!status && (output_count != P->outputs || !(shown || outputs)))
+        status = t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)output_count, (int)P->outputs);
+    for (int32_t i = 0; !status && outputs && i < P->outputs; i++)
+        if (!(status = t_check_form(&outputs[i], &P->output[i], "output", i)))
+            status = t_locate(&outputs[i], "output", i, &span);
+    if (status)
+        return status;
+    pthread_mutex_lock(&m->lock);
+    const uint64_t was = t_fp_enter();
+    status = P->script->run(m->frame, inputs, s);
+    t_fp_leave(was);
+    if (!status)
+        status = shown ? P->script->results(m->frame, shown) : P->script->copy(m->frame, outputs);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *outputs,
+                     int32_t output_count)
+{
+    const int status = usable(m, "torshc_run_sized");
+    if (status)
+        return status;
+    if (!P->script)
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_output_shape tells this model's sizes before a run: use torshc_run");
+    return run_script(m, inputs, input_count, outputs, NULL, output_count);
 }
 
 int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
@@ -160,10 +214,10 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 {
     int64_t s[T_SYMBOLS_MAX];
     int status;
-    if (!m)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_run: model is NULL");
-    if (m->threads > 1 && m->owner != getpid())
-        return t_fail(TORSHC_E_FORKED, "the model was opened before fork(); open it again in this process");
+    if ((status = usable(m, "torshc_run")))
+        return status;
+    if (P->script)
+        return run_script(m, inputs, input_count, NULL, outputs, output_count);
     if ((status = t_bind(inputs, input_count, s)) || (status = t_check_outputs(outputs, output_count, s)))
         return status;
     t_span spans[P->inputs + P->outputs + 1];

@@ -12,6 +12,8 @@ struct t_run {
     size_t scratch_stride;
     t_pool *pool;
     t_counter *counters;
+    int threads;
+    int64_t *symbols; /* of a script */
 };
 
 /* One kernel over tasks [0, tasks). `scratch`: bytes that it wants for itself in each thread. */

@@ -40,7 +40,6 @@ T_DEF_MASKED(bool, i32, uint8_t)
 T_DEF_MASKED(f16, f32, uint16_t)
 T_DEF_MASKED(bf16, f32, uint16_t)
 #undef T_DEF_MASKED_PLAIN
-#undef T_DEF_MASKED
 
 /* One f16 or bf16 element in every lane. */
 T_FN f32v t_splat_f16(const uint16_t *p) {

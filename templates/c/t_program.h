@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-enum { T_RANK_MAX = 64, T_SYMBOLS_MAX = 256, T_ALIGN = 64, T_THREADS_MAX = 1024 };
+enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_SYMBOLS_MAX = 256, T_ALIGN = 64, T_THREADS_MAX = 1024 };
 
 /* No buffer is larger: the address space of today's processors. */
 #define T_BYTES_MAX (INT64_C(1) << 47)
@@ -31,18 +31,23 @@ typedef __int128 t_wide;
 static inline t_wide t_imin(t_wide a, t_wide b) { return a < b ? a : b; }
 static inline t_wide t_imax(t_wide a, t_wide b) { return a > b ? a : b; }
 static inline t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0; }
+static inline t_wide t_iquot(t_wide a, t_wide b) { return b ? a / b : 0; }
 static inline t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
 
-typedef struct {
+typedef struct t_port {
     torshc_dtype dtype;
-    int32_t ndim;
-    const int64_t *dims; /* -1: symbolic */
+    int32_t ndim;               /* -1: any */
+    const int64_t *dims;        /* -1: symbolic */
+    const struct t_port *inner; /* what a sequence or an optional holds, or NULL for nothing */
 } t_port;
 
-/* Symbol k is dimension `dim` of input `input`. */
+/* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range. */
+enum { T_DIM, T_ELEMENT, T_CLAMPED };
+
 typedef struct {
     int32_t input, dim;
     int64_t min, max;
+    int32_t kind;
 } t_symbol;
 
 typedef struct {
@@ -51,6 +56,29 @@ typedef struct {
 
 /* What the steps of a run get; each kind of target has its own. */
 typedef struct t_run t_run;
+
+/* A script, for models whose sizes or steps only a run knows: t_frame.h. */
+typedef struct t_frame t_frame;
+
+typedef struct {
+    int32_t slot;
+    torshc_dtype dtype;
+    int32_t ndim;
+    const int64_t *dims;
+    int64_t offset; /* in the weights */
+} t_constant;
+
+typedef struct {
+    int32_t slots, symbols, constants;
+    const t_constant *constant;
+    const int32_t *input, *output; /* slots */
+    int (*steps)(t_frame *f, int64_t *s);
+    t_frame *(*open)(const t_run *with);
+    void (*close)(t_frame *f);
+    int (*run)(t_frame *f, const torshc_tensor *inputs, int64_t *s);
+    int (*results)(t_frame *f, torshc_tensor *outputs);
+    int (*copy)(t_frame *f, const torshc_tensor *outputs);
+} t_script;
 
 typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
@@ -67,6 +95,7 @@ typedef struct {
     int64_t (*arena)(const int64_t *s);   /* bytes */
     int64_t (*scratch)(const int64_t *s); /* bytes a thread */
     void (*run)(const t_run *r, const int64_t *s);
+    const t_script *script; /* or NULL, when `run` is all */
 } t_program;
 
 extern const t_program t_the_program;
@@ -83,10 +112,14 @@ int t_cpu_has(const char *name);
 /* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
 int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int t_size(t_wide size);
+int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype);
 int t_options(const torshc_options *given, torshc_options *options);
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s);
 int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s);
+extern const uint64_t t_nothing[8];
 int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span);
+int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i);
+int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i);
 int t_check_aliases(const t_span *spans, const t_span *work);
 
 /* t_open.c. Weights: where they lie in this process; `mapped` is the size of the mapping, 0 for embedded ones. */

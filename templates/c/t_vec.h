@@ -6,7 +6,7 @@
  * into a blend where the mask comes from a comparison.
  *
  * Booleans in registers are i32v masks (0 or -1 in each lane); in memory uint8 0 or 1.
- * f16 and bf16 exist in memory only: their registers are f32v.
+ * f16 and bf16 exist in memory only: their registers are f32v.  Narrower types are in t_narrow.h.
  */
 #ifndef T_VEC_H
 #define T_VEC_H
@@ -117,13 +117,13 @@ T_COLD_FN void t_copyn_(unsigned char *to, const unsigned char *from, int64_t n,
 T_EACH(T_DEF_MEMORY)
 #undef T_DEF_MEMORY
 
-/* Storage types: X(name, register dtype, memory dtype); t_decode_ and t_encode_ join them. */
+/* Storage types: X(name, register dtype, memory dtype); t_decode_ and t_encode_ join them.  t_narrow.h has more. */
 T_FN i32v t_decode_bool(u8v v) { return (i32v)(T_CONV(v, i32) != 0); }
 T_FN u8v t_encode_bool(i32v m) { return T_CONV(m & 1, u8); }
 
 T_FN u32v t_blend_bits_(u32v mask, u32v a, u32v b) { return (a & mask) | (b & ~mask); }
 
-#if defined(__clang__) && (defined(__F16C__) || defined(__aarch64__))
+#if defined(__clang__) && defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__))
 typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
 T_FN f32v t_decode_f16(u16v h) { return __builtin_convertvector((t_halfv)h, f32v); }
 T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_convertvector(x, t_halfv); }
@@ -165,7 +165,6 @@ T_FN u16v t_encode_bf16(f32v x) {
 T_DEF_STORAGE(bool, i32, u8)
 T_DEF_STORAGE(f16, f32, u16)
 T_DEF_STORAGE(bf16, f32, u16)
-#undef T_DEF_STORAGE
 
 /* The value that storing as f16 or bf16 and loading again would give. */
 T_FN f32v t_as_f16(f32v x) { return t_decode_f16(t_encode_f16(x)); }

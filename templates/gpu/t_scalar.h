@@ -17,7 +17,7 @@
  *   T_OWN_MATH                1 where the library lacks erf, expm1 and log1p, or is worse than 4 ULP (t_scalar_own.h)
  *
  * Booleans in registers are int, 0 or 1; in memory uint8 0 or 1.  f16 and bf16 exist in memory only, as uint16_t: their
- * registers are float.
+ * registers are float.  Narrower types are in t_scalar_narrow.h.
  */
 #ifndef T_SCALAR_H
 #define T_SCALAR_H
@@ -117,6 +117,8 @@ T_FN float t_load_f16(const T_GLOBAL uint16_t *p) { return t_decode_f16(*p); }
 T_FN void t_store_f16(T_GLOBAL uint16_t *p, float v) { *p = t_encode_f16(v); }
 T_FN float t_load_bf16(const T_GLOBAL uint16_t *p) { return t_decode_bf16(*p); }
 T_FN void t_store_bf16(T_GLOBAL uint16_t *p, float v) { *p = t_encode_bf16(v); }
+
+#include "t_scalar_narrow.h"
 
 /* ---- selection, comparisons, logic ------------------------------------------------------------ */
 

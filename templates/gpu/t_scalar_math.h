@@ -103,4 +103,21 @@ T_DEF_LIBS_MORE(f64, double)
 T_EACH_FLOAT(T_DEF_SIGMOID)
 #undef T_DEF_SIGMOID
 
+/* ---- floats as their bits, and back -------------------------------------------------------- */
+
+T_FN uint32_t t_raw32_f32(float x) { return T_BITS_F32(x); }
+T_FN float t_float32_u32(uint32_t x) { return T_FLOAT_U32(x); }
+#if T_HAS_F64
+T_FN uint64_t t_raw64_f64(double x) {
+    uint64_t r;
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+T_FN double t_float64_u64(uint64_t x) {
+    double r;
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+#endif
+
 #endif

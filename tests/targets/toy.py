@@ -25,7 +25,7 @@ class ToyTarget(GridTarget):
     name = "toy"
     title = "plain C"
     search = (str(Path(__file__).parent / "toy"), "gpu", "c")
-    headers = ("t_scalar.h", "t_scalar_math.h", "t_scalar_own.h")
+    headers = ("t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h")
     words = Words(shared="", barrier="")
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:

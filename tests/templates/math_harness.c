@@ -13,8 +13,11 @@
 #include <time.h>
 
 #include "t_math.h"
+#include "t_narrow.h"
 
 typedef uint8_t elem_bool;
+typedef uint8_t elem_f8e4m3fn, elem_f8e4m3fnuz, elem_f8e5m2, elem_f8e5m2fnuz, elem_f8e8m0, elem_f4e2m1;
+typedef uint8_t elem_i4, elem_u4, elem_i2, elem_u2;
 typedef uint16_t elem_f16;
 typedef uint16_t elem_bf16;
 typedef float elem_f32;
@@ -68,7 +71,12 @@ static int64_t rest(int64_t i, int64_t n) { return n - i < TORSHC_LANES ? n - i 
     FLOAT2(TWO, f32) FLOAT2(TWO, f64) EACH_INT(TWO, INT2) TWO(and, bool) TWO(or, bool) TWO(xor, bool) \
     TWO(eq, bool) TWO(ne, bool) EACH(CMP, COMPARE) TEST(isnan, f32) TEST(isnan, f64) TEST(isinf, f32) \
     TEST(isinf, f64) EACH(CAST, CAST_TO) CAST_TO(CAST, bool) EACH(SELECT, SELECT_OF) SELECT(bool) \
-    EACH(FOLD, REDUCE) EACH(MEM, MEMORY) MEM(memory, bool) MEM(memory, f16) MEM(memory, bf16)
+    EACH(FOLD, REDUCE) EACH(MEM, MEMORY) MEM(memory, bool) MEM(memory, f16) MEM(memory, bf16) NARROW(MEM, MEMORY_OF)
+#define MEMORY_OF(X, N, S) X(memory, N)
+/* Y(X, type, its type in registers) */
+#define NARROW(X, Y) \
+    Y(X, f8e4m3fn, f32) Y(X, f8e4m3fnuz, f32) Y(X, f8e5m2, f32) Y(X, f8e5m2fnuz, f32) Y(X, f8e8m0, f32) \
+    Y(X, f4e2m1, f32) Y(X, i4, i8) Y(X, u4, u8) Y(X, i2, i8) Y(X, u2, u8)
 #define SELECT_OF(X, S) X(S)
 
 #define DEF_ONE(NAME, S) RUN(NAME##_##S, S, t_##NAME##_##S(ARG(S, 0)))
@@ -107,7 +115,9 @@ static int64_t rest(int64_t i, int64_t n) { return n - i < TORSHC_LANES ? n - i 
         free(swap); \
     }
 typedef i32v boolr_;
-typedef f32v f16r_, bf16r_, f32r_;
+typedef f32v f16r_, bf16r_, f32r_, f8e4m3fnr_, f8e4m3fnuzr_, f8e5m2r_, f8e5m2fnuzr_, f8e8m0r_, f4e2m1r_;
+typedef i8v i4r_, i2r_;
+typedef u8v u4r_, u2r_;
 typedef f64v f64r_;
 typedef i8v i8r_;
 typedef u8v u8r_;
@@ -125,6 +135,11 @@ RUN(store_f16, f16, ARG(f32, 0))
 RUN(store_bf16, bf16, ARG(f32, 0))
 RUN(as_f16, f32, t_as_f16(ARG(f32, 0)))
 RUN(as_bf16, f32, t_as_bf16(ARG(f32, 0)))
+#define DEF_NARROW(X, N, S) \
+    RUN(load_##N, S, t_loadn_##N(in + i, rest(i, n))) RUN(store_##N, N, ARG(S, 0)) RUN(as_##N, S, t_as_##N(ARG(S, 0)))
+NARROW(, DEF_NARROW)
+RUN(as_f8e8m0_up, f32, t_as_f8e8m0_up(ARG(f32, 0)))
+RUN(as_f8e8m0_nearest, f32, t_as_f8e8m0_nearest(ARG(f32, 0)))
 
 struct entry {
     const char *name;
@@ -139,10 +154,12 @@ struct entry {
 #define ROW_TEST(NAME, S) ROW(NAME##_##S, 1, S, bool)
 #define ROW_CAST(F, S) ROW(cast_##F##_##S, 1, F, S)
 #define ROW_SELECT(S) ROW(select_##S, 2, S, S)
+#define ROW_NARROW(X, N, S) ROW(load_##N, 1, N, S) ROW(store_##N, 1, S, N) ROW(as_##N, 1, S, S)
 static const struct entry entries[] = {
     ALL(ROW_ONE, ROW_TWO, ROW_CMP, ROW_TEST, ROW_CAST, ROW_SELECT, ROW_ONE, ROW_ONE)
     ROW(fma_f32, 3, f32, f32) ROW(load_f16, 1, f16, f32) ROW(load_bf16, 1, bf16, f32) ROW(store_f16, 1, f32, f16)
-    ROW(store_bf16, 1, f32, bf16) ROW(as_f16, 1, f32, f32) ROW(as_bf16, 1, f32, f32)
+    ROW(store_bf16, 1, f32, bf16) ROW(as_f16, 1, f32, f32) ROW(as_bf16, 1, f32, f32) NARROW(, ROW_NARROW)
+    ROW(as_f8e8m0_up, 1, f32, f32) ROW(as_f8e8m0_nearest, 1, f32, f32)
 };
 #define ENTRIES (sizeof entries / sizeof entries[0])
 

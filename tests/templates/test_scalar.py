@@ -18,6 +18,7 @@ import pytest
 
 from tests.emulation.emulated import missing
 
+from .test_narrow import test_exponents, test_narrow_floats, test_short_integers
 from .test_vec_math import (
     BINARY,
     CLANG,
@@ -53,6 +54,7 @@ __all__ = [
     "test_binary_functions_equal_numpy",
     "test_casts",
     "test_comparisons_and_select",
+    "test_exponents",
     "test_f16_storage",
     "test_fma",
     "test_integer_functions_wrap_and_never_trap",
@@ -60,7 +62,9 @@ __all__ = [
     "test_isnan_isinf",
     "test_load_store_gather_scatter",
     "test_logic",
+    "test_narrow_floats",
     "test_pow_of_nan",
+    "test_short_integers",
     "test_unary_functions_stay_within_4_ulp",
 ]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product as cartesian
 from typing import ClassVar
 
-from ..expr import BF16, F16, F32, F64, DType, Expr, acc, as_int, axis, call, const, load, select, substitute
+from ..expr import BF16, F16, F32, F64, DType, Expr, acc, as_expr, as_int, axis, call, const, load, select, substitute
 from ..expr.affine import contains, split_axis
 from ..graph import Node, Value
 from ..ops.base import Index, Nest
@@ -210,7 +210,7 @@ def _space(
     counts: Sequence[int],
 ) -> Space:
     out = node.output
-    groups = node.op.attributes().get("group", 1) if node.op.family in ("conv", "conv_transpose") else 1
+    groups = as_expr(node.op.attributes().get("group", 1) if node.op.family in ("conv", "conv_transpose") else 1)
     index: list[Expr] = [const(0)] * out.type.rank
     axes: list[Expr] = []
 
@@ -222,9 +222,9 @@ def _space(
 
     for d in out.layout or range(out.type.rank):
         size = out.shape[d]
-        if d == 1 and groups > 1:
+        if d == 1 and as_int(groups) != 1:
             each = call("floordiv", size, groups)
-            outer = new(const(groups))
+            outer = new(groups)
             index[d] = outer * each + new(each)
         elif d >= 2 and phase:
             s, r = strides[d - 2], phase[d - 2]

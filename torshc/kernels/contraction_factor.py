@@ -152,10 +152,12 @@ def pack(source: Value, offset: Expr, order: Sequence[Expr]) -> tuple[Packed, Ex
 
     def make(array: Array) -> Array:
         flat = np.ascontiguousarray(array).reshape(-1)[start:]
+        if source.dtype.is_storage:
+            flat = flat.view(f"u{source.dtype.size}")
         view = np.lib.stride_tricks.as_strided(flat, known, [s * flat.itemsize for s in steps], writeable=False)
         wide = np.zeros((rows, width), flat.dtype)
         wide[:, : known[-1]] = view.reshape(rows, known[-1])
-        return wide.view(np.uint16) if source.dtype in (F16, BF16) else wide
+        return wide
 
     how = f"rows of {width}: {start} {known} {steps}"
     place = row_major(order[:-1]) * width + order[-1]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..expr import F32, Expr, as_int, axis, const, load
+from ..expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
 from ..expr.affine import can_join
 from ..graph import Node, Value
 from ..plan.group import Group
@@ -17,7 +17,7 @@ from .base import Kernel, Packed
 from .conv_first import lower_first
 from .conv_shape import Element, Geometry, bias_of, channels_last, geometry, source_strides
 from .depthwise import lower_depthwise
-from .gemm import Product, lower_product
+from .gemm import Product, is_bytes, lower_product
 from .generic import lower_generic
 from .heavy import (
     HeavyKernel,
@@ -28,18 +28,19 @@ from .heavy import (
     finish,
     is_empty,
     join_stores,
+    strided_operand,
     traffic,
 )
 from .lower import lowering
 from .machine import Machine
 from .nest import Buffers
-from .pack import panels
+from .pack import QUAD, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, ceil_div, choose_blocks, choose_tile, partial_sums
 from .winograd import lower_winograd, suits
 
 Array = np.ndarray[Any, Any]
 FEW_CHANNELS = 4  # input channels up to which pixels are copied to planes instead of read in place
-ZERO_ALIGN = 16
+ZERO_ALIGN = 64
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class ConvKernel(HeavyKernel):
         pad: margin before the first input row and column.
         phases: see :class:`Phase`.
         x: the input, stepping along images, rows and pixels.
-        w: buffer of the weights, [phase][group][panel][tap][ic][columns].
+        w: buffer of the weights, [phase][group][panel][tap][depth][columns].
+        margin: of bytes, what taps in the margin read; zeros when there is none.
         tile, blocks: how pixels (the rows) and channels are cut.
         tap_block, channel_block: taps and channels that are summed in one go.
     """
@@ -89,14 +91,24 @@ class ConvKernel(HeavyKernel):
     phases: tuple[Phase, ...]
     x: Strided
     w: int
+    margin: Strided | None
     tile: Tile
     blocks: Blocks
     tap_block: int
     channel_block: int
 
+    @property
+    def sums(self) -> DType:
+        return I32 if self.buffers[self.x.buffer].dtype is U8 else F32
+
+    @property
+    def depth(self) -> int:
+        """Channels of a group as the weights have them: floats, or words of four."""
+        return self.size.ic if self.sums is F32 else -(-self.size.ic // QUAD)
+
     def weights_of(self, phase: int) -> int:
         """Offset of a phase's weights."""
-        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.size.ic * self.tile.columns
+        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.depth * self.tile.columns
 
     @property
     def panels(self) -> int:
@@ -120,8 +132,8 @@ class ConvKernel(HeavyKernel):
         return ceil_div(self.tile.tiles(self.rows), self.blocks.m) * self.tile.rows
 
     @property
-    def zero_floats(self) -> int:
-        """Length of the zeros that taps in the margin read."""
+    def zeros(self) -> int:
+        """Elements that taps in the margin read."""
         return -(-self.size.groups * self.size.ic // ZERO_ALIGN) * ZERO_ALIGN
 
     @property
@@ -134,7 +146,7 @@ class ConvKernel(HeavyKernel):
 
     @property
     def scratch(self) -> Expr:
-        size = self.table_bytes + 4 * self.zero_floats
+        size = self.table_bytes + self.buffers[self.x.buffer].dtype.size * self.zeros
         if not self.blocked:
             return size
         return size + partial_sums(self.tile, self.rows, const(self.panels), self.blocks)
@@ -150,14 +162,15 @@ def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     x, w = node.operands[:2]
     shape = w.type.static_shape
     size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1]) if shape else None
-    if size is None or x.dtype is not F32 or w.const is None or size.ic == 0 or is_empty(x):
+    floats = x.dtype is F32 and w.const is not None
+    if size is None or not (floats or is_bytes(node)) or size.ic == 0 or is_empty(x):
         return lower_generic(group, storage)
-    if size.groups == 1 and size.ic <= FEW_CHANNELS:
+    if floats and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
-    if size.depthwise:
+    if floats and size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
-    if machine.winograd and suits(size, machine.lanes):
+    if floats and machine.winograd and suits(size, machine.lanes):
         return [*before, lower_winograd(group, node, size, element, storage, machine)]
     if size.taps == 1 and size.stride == (1, 1) and all(as_int(e) == 0 for e in padding(node)):
         made = _as_product(group, node, size, element, storage, machine)
@@ -189,11 +202,16 @@ def _as_product(
         n=columns,
         k=k,
         a=source,
-        b=load(w, (channel, at_k, *zeros), F32),
-        result=accumulated(group, bias_of(node), channel),
+        b=load(w, (channel, at_k, *zeros), w.dtype),
+        result=summed(group, node, channel),
         index=size.index(n, channel, h, v),
     )
     return lower_product(group, node, wanted, storage, machine)
+
+
+def summed(group: Group, node: Node, channel: Expr) -> Expr:
+    """The sum, with the bias that a convolution of floats may have."""
+    return acc("acc", I32) if is_bytes(node) else accumulated(group, bias_of(node), channel)
 
 
 def padding(node: Node) -> tuple[Expr, ...]:
@@ -228,18 +246,22 @@ def lower_direct(
     rows = size.images * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
     depth = const(size.ic * max(len(f.taps) for f in phases))
     tile = choose_tile(machine, rows, const(size.oc), depth)
-    w = add_buffer(buffers, pack_weights(node.operands[1], size, phases, tile, transposed))
+    bytes_ = is_bytes(node)
+    packed = pack_weights(node.operands[1], size, phases, tile, transposed)
+    w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
+    edge = strided_operand(buffers.resolve(load(node.operands[2], (), U8)), []) if bytes_ and bias_of(node) else None
     axes = [axis(name, e) for name, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
     n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
     channel = at_group * size.oc + at_channel
-    stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
+    stores = finish(group, node, summed(group, node, channel), size.index(n, channel, h, v), buffers)
     if out_step == (1, 1):
         axes = [a for a in axes if as_int(a.args[0]) != 1]
         axes, stores = join_stores(axes, stores)
     flops = node.op.flops(node)
     count = size.groups * -(-size.oc // tile.columns)
     blocks = choose_blocks(machine, tile, rows, const(count), flops, const(len(phases)))
-    tap_block, channel_block = _cut_k(size.ic, max(len(f.taps) for f in phases))
+    taps = max(len(f.taps) for f in phases)
+    tap_block, channel_block = (taps, size.ic) if bytes_ else _cut_k(size.ic, taps)
     return ConvKernel(
         buffers=tuple(buffers.list),
         tasks=blocks.m * blocks.n * len(phases),
@@ -256,6 +278,7 @@ def lower_direct(
         phases=phases,
         x=x,
         w=w,
+        margin=edge,
         tile=tile,
         blocks=blocks,
         tap_block=tap_block,
@@ -272,7 +295,7 @@ def _cut_k(ic: int, taps: int) -> tuple[int, int]:
 
 
 def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, transposed: bool) -> Packed:
-    """Weights as [phase][group][panel][tap][ic][columns]."""
+    """Weights as [phase][group][panel][tap][depth][columns]; bytes in words of four channels."""
     taps = [f.kernel for f in phases]
 
     def make(array: Array) -> Array:
@@ -280,9 +303,10 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
         return np.concatenate([_pack_phase(kernel, size, t, tile, transposed) for t in taps if t])
 
     columns = -(-size.oc // tile.columns) * tile.columns
-    count = sum(map(len, taps)) * size.groups * size.ic * columns
+    depth = -(-size.ic // QUAD) if w.dtype is I8 else size.ic
+    count = sum(map(len, taps)) * size.groups * depth * columns
     how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
-    return Packed(w, how, make, count * 4, w.dtype)
+    return Packed(w, how, make, count * 4, I32 if w.dtype is I8 else w.dtype)
 
 
 def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, int]], tile: Tile, transposed: bool) -> Array:
@@ -291,4 +315,6 @@ def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, int]], 
         grouped = chosen.reshape(len(taps), size.groups, size.ic, size.oc).transpose(1, 0, 2, 3)
     else:
         grouped = chosen.reshape(len(taps), size.groups, size.oc, size.ic).transpose(1, 0, 3, 2)
+    if kernel.dtype == np.int8:
+        grouped = quads(grouped)
     return panels(grouped.reshape(size.groups, -1, size.oc), tile.columns).reshape(-1)

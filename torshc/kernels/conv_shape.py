@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..expr import F32, Expr, as_int, axis, const, load
+from ..expr import Expr, as_int, axis, const, load
 from ..graph import Node, Value
 from ..ops.base import Index
 from ..plan.group import Group
@@ -116,7 +116,7 @@ def channels_last(
     """The input with channels innermost: as it lies, or a copy and the kernel that makes it."""
 
     def at(n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
-        return load(x, size.index(n, c, h, w), F32)
+        return load(x, size.index(n, c, h, w), x.dtype)
 
     axes = [axis("n", size.images), axis("h", size.ih), axis("w", size.iw), axis("c", x.shape[1])]
     n, h, w, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
@@ -127,9 +127,9 @@ def channels_last(
 
     def copied(buffers: Buffers, n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
         place = ((n * size.ih + h) * size.iw + w) * x.shape[1] + c
-        return temporary(add_buffer(buffers, to), place)
+        return temporary(add_buffer(buffers, to, dtype=x.dtype), place, x.dtype)
 
-    return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, h, w)), axes, storage, to)]
+    return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, h, w)), axes, storage, to, x.dtype)]
 
 
 def source_strides(element: Element, size: Geometry, buffers: Buffers) -> Strided:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import F32, Expr, acc, as_int, axis, const, load
+from ..expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
 from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.base import Index, broadcast_index
+from ..ops.narrow import BlockMatMul
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .axes import join_axes, make_axes
@@ -34,8 +35,8 @@ from .heavy import (
 from .lower import lowering
 from .machine import Machine
 from .nest import Buffers, product
-from .pack import Panels, pack_at_run_time, pack_constant
-from .tiles import Blocks, Tile, choose_blocks, choose_tile, partial_sums, split_k
+from .pack import QUAD, Panels, pack_at_run_time, pack_constant
+from .tiles import Blocks, Tile, ceil_div, choose_blocks, choose_tile, partial_sums, split_k
 
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
 
@@ -52,6 +53,10 @@ class GemmKernel(HeavyKernel):
         b: first panel of the right operand over the batch axes.
         tile, blocks: how rows and columns are cut.
         k_blocks: number of pieces that k is summed in.
+        scale: of panels of i8, what blocks of rows are multiplied with, in panels [blocks]; None of others.
+        block: rows of such a block.
+
+    Where a is of bytes, words of the panels hold four i8 of one column (:func:`.pack.quads`), and sums are i32.
     """
 
     kind: ClassVar[str] = "gemm"
@@ -66,6 +71,17 @@ class GemmKernel(HeavyKernel):
     tile: Tile
     blocks: Blocks
     k_blocks: int
+    scale: Strided | None = None
+    block: int = 1
+
+    @property
+    def sums(self) -> DType:
+        return I32 if self.buffers[self.a.buffer].dtype is U8 else F32
+
+    @property
+    def depth(self) -> Expr:
+        """Length of a panel's columns, in floats or words."""
+        return self.k if self.sums is F32 else ceil_div(self.k, QUAD)
 
     @property
     def scratch(self) -> Expr:
@@ -84,6 +100,7 @@ class Product:
         a: makes the element of the left operand.
         b: element of the right operand, the load of a value at logical indices.
         result: element of the anchor's output, made from ``acc``, at `index`.
+        scale: of blocks of b's rows, [blocks, N] floats, when there is one.
     """
 
     rows: Sequence[Expr]
@@ -93,6 +110,8 @@ class Product:
     b: Expr
     result: Expr
     index: Index
+    scale: Value | None = None
+    block: int = 1
 
 
 @lowering("gemm")
@@ -102,17 +121,29 @@ def lower_gemm(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     assert node is not None
     if any(is_empty(v) for v in group.outputs):
         return []
-    a, b = node.operands
+    a, b = node.operands[:2]
     depth = a.shape[-1] if as_int(a.shape[-1]) is not None else b.shape[max(b.type.rank - 2, 0)]
     columns = b.shape[-1] if b.type.rank > 1 else const(1)
-    if {a.dtype, b.dtype, node.output.dtype} != {F32} or as_int(columns) == 1 or as_int(depth) == 0:
+    floats = {a.dtype, b.dtype, node.output.dtype} == {F32}
+    if not (floats or is_bytes(node) or is_scaled(node)) or as_int(columns) == 1 or as_int(depth) == 0:
         return lower_generic(group, storage)
     made = lower_product(group, node, _product(group, node, depth, columns), storage, machine)
     return lower_generic(group, storage) if made is None else made
 
 
+def is_bytes(node: Node) -> bool:
+    """Whether a node multiplies u8 by constant i8: what kernels do with bytes."""
+    x, w = node.operands[:2]
+    return x.dtype is U8 and w.dtype is I8 and w.const is not None and node.output.dtype is I32
+
+
+def is_scaled(node: Node) -> bool:
+    """Whether a node multiplies floats by constant i8 that are scaled in blocks."""
+    return isinstance(node.op, BlockMatMul) and all(v.const is not None for v in node.operands[1:])
+
+
 def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
-    a, b = node.operands
+    a, b = node.operands[:2]
     rows = int(a.type.rank > 1)
     outer = node.output.shape[:-1]
     index, axes = make_axes(outer, None, "i")
@@ -128,8 +159,10 @@ def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
         k=k,
         a=lambda buffers: buffers.resolve(read_through(group, a, left)),
         b=read_through(group, b, right),
-        result=acc("acc", F32),
+        result=acc("acc", node.output.dtype),
         index=(*index, n),
+        scale=node.operands[2] if is_scaled(node) else None,
+        block=node.op.block if isinstance(node.op, BlockMatMul) else 1,
     )
 
 
@@ -139,21 +172,22 @@ def lower_product(
     """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
     if p.b.op != "load":
         return None
-    buffers = Buffers(storage)
+    buffers, plain_floats = Buffers(storage), p.b.dtype is F32
     left, before = _left(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
     packed = _panels(group, p, rows, tile, storage)
     if packed is None:
         return None
-    panels = add_buffer(buffers, packed.operand)
+    panels = add_buffer(buffers, packed.operand, dtype=F32 if plain_floats else I32 if p.scale is None else I8)
+    scale = _scale_panels(p, tile, buffers)
     stores = finish(group, anchor, p.result, p.index, buffers)
     bodies = [left.args[0], packed.start, *(e for s in stores for e in (s.offset, s.value))]
     axes, (offset, start, *rest) = join_axes(list(p.rows), bodies)
     free = [a for a in axes if not contains(start, a)]
     m = free[-1] if free else axis("m", 1)
     batch = [a for a in axes if a is not m]
-    walked = strided_operand(load(left.data, (offset,), F32), [m, p.k])
+    walked = strided_operand(load(left.data, (offset,), left.dtype), [m, p.k])
     if walked is None:
         return None
     size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
@@ -174,7 +208,9 @@ def lower_product(
         b=plain(panels, start),
         tile=tile,
         blocks=blocks,
-        k_blocks=split_k(size, depth),
+        k_blocks=split_k(size, depth) if plain_floats else 1,
+        scale=scale,
+        block=p.block,
     )
     return [*before, *([packed.kernel] if packed.kernel else []), kernel]
 
@@ -186,16 +222,28 @@ def _left(group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, St
     walked = strided_operand(element, [p.k])
     if walked is not None and (as_int(walked.steps[0]) == 1 or as_int(p.k.args[0]) == 1):
         return p.a(buffers), []
-    axes = [*(a for a in p.rows if contains(element, a)), p.k]
-    to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * 4)
-    return temporary(add_buffer(buffers, to), row_major(axes)), [copy_kernel(p.a, axes, storage, to)]
+    axes, dtype = [*(a for a in p.rows if contains(element, a)), p.k], element.dtype
+    to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * dtype.size)
+    moved = temporary(add_buffer(buffers, to, dtype=dtype), row_major(axes), dtype)
+    return moved, [copy_kernel(p.a, axes, storage, to, dtype)]
+
+
+def _scale_panels(p: Product, tile: Tile, buffers: Buffers) -> Strided | None:
+    """Scales of blocks in panels as those of b are."""
+    if p.scale is None:
+        return None
+    blocks = axis("q", p.scale.shape[0])
+    at = const(0) if as_int(blocks.args[0]) == 1 else blocks
+    packed = pack_constant(load(p.scale, (at, p.n), F32), (), blocks, p.n, tile)
+    assert packed is not None  # a constant at plain indices
+    return plain(add_buffer(buffers, packed.operand), packed.start)
 
 
 def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[Value, Storage]) -> Panels | None:
     source, count = p.b.data, as_int(rows)
     assert isinstance(source, Value)
     if source.const is not None:
-        return pack_constant(p.b, p.rows, p.k, p.n, tile)
+        return pack_constant(p.b, p.rows, p.k, p.n, tile, words=p.b.dtype is I8 and p.scale is None)
     if count is not None and count < PACK_ROWS:
         return None
     return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)

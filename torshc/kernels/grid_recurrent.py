@@ -11,8 +11,9 @@ from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value
 from ..ops.compose import apply
 from ..ops.linalg import MatMul
+from ..ops.parts import Split
 from ..ops.recurrent import LSTM, Recurrent
-from ..ops.view import Reshape, Split, Transpose
+from ..ops.view import Reshape, Transpose
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import Buffer, Kernel, NoKernel, Store, Temporary

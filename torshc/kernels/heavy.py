@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr import F32, Expr, acc, as_int, const, cost, load, walk
+from ..expr import F32, DType, Expr, acc, as_int, const, cost, load, walk
 from ..expr.affine import strides_along
 from ..graph import Node, Value
 from ..ops.base import Index
@@ -36,6 +36,11 @@ class HeavyKernel(Kernel):
     kind: ClassVar[str] = "heavy"
 
     stores: tuple[Store, ...]
+
+    @property
+    def sums(self) -> DType:
+        """What the kernel sums in."""
+        return F32
 
     @property
     def shared_finish(self) -> bool:
@@ -85,9 +90,9 @@ def strided_operand(element: Expr, axes: Sequence[Expr]) -> Strided | None:
     return Strided(element.data, parts[1], parts[0]) if parts else None
 
 
-def add_buffer(buffers: Buffers, operand: Operand, written: bool = False) -> int:
+def add_buffer(buffers: Buffers, operand: Operand, written: bool = False, dtype: DType = F32) -> int:
     """Append an operand that is no value (packed weights, a temporary) to an argument list."""
-    buffers.list.append(Buffer(operand, F32, written))
+    buffers.list.append(Buffer(operand, dtype, written))
     return len(buffers.list) - 1
 
 
@@ -131,12 +136,14 @@ def is_empty(value: Value) -> bool:
     return any(as_int(d) == 0 for d in value.shape)
 
 
-def copy_kernel(source: Source, axes: Sequence[Expr], storage: Mapping[Value, Storage], to: Temporary) -> MapKernel:
-    """Write the element that `source` makes over the axes to a temporary, row-major."""
+def copy_kernel(
+    source: Source, axes: Sequence[Expr], storage: Mapping[Value, Storage], to: Temporary, dtype: DType = F32
+) -> MapKernel:
+    """Write the element that `source` makes over the axes to a temporary of a type, row-major."""
     buffers = Buffers(storage)
     element = source(buffers)
     place = row_major(axes)
-    target = add_buffer(buffers, to, written=True)
+    target = add_buffer(buffers, to, written=True, dtype=dtype)
     inner = as_int(axes[-1].args[0]) or COPY_CHUNK
     rows = max(1, COPY_CHUNK // inner)
     outer = product([a.args[0] for a in axes[:-1]])
@@ -145,7 +152,7 @@ def copy_kernel(source: Source, axes: Sequence[Expr], storage: Mapping[Value, St
         buffers=tuple(buffers.list),
         tasks=(outer + (rows - 1)) // rows * chunks,
         flops=const(0),
-        nbytes=outer * axes[-1].args[0] * 8,
+        nbytes=outer * axes[-1].args[0] * (2 * dtype.size),
         axes=tuple(axes),
         stores=(Store(target, place, element),),
         rows=rows,
@@ -161,6 +168,6 @@ def row_major(axes: Sequence[Expr]) -> Expr:
     return place
 
 
-def temporary(number: int, place: Expr) -> Expr:
+def temporary(number: int, place: Expr, dtype: DType = F32) -> Expr:
     """The element of a temporary at an offset."""
-    return load(number, (place,), F32)
+    return load(number, (place,), dtype)

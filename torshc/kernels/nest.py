@@ -145,6 +145,7 @@ class Buffers:
         self.reads: dict[Value, int] = {}
         self.writes: dict[Value, int] = {}
         self.list: list[Buffer] = []
+        self._known: dict[Expr, Expr] = {}  # loads within indices of loads share parts
 
     def resolve(self, e: Expr) -> Expr:
         """Loads of values at logical indices become loads of numbered buffers at element offsets."""
@@ -152,11 +153,14 @@ class Buffers:
         def leaf(x: Expr) -> Expr | None:
             if x.op != "load" or not isinstance(x.data, Value):
                 return None
+            if x in self._known:
+                return self._known[x]
             root, offset = address(x.data, tuple(self.resolve(a) for a in x.args), self.storage)
             if root not in self.reads:
                 self.reads[root] = len(self.list)
                 self.list.append(Buffer(root, root.dtype, written=False))
-            return load(self.reads[root], (offset,), register_type(root.dtype))
+            self._known[x] = load(self.reads[root], (offset,), register_type(root.dtype))
+            return self._known[x]
 
         return rebuild(e, leaf)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..expr import Expr, as_int, const
+from ..expr import I32, Expr, as_int, const
 from ..expr.affine import strides_along
 from ..graph import Value
 from ..plan.storage import Storage
@@ -20,6 +20,7 @@ from .nest import Buffers, product
 from .tiles import Tile
 
 Array = np.ndarray[Any, Any]
+QUAD = 4  # bytes of a word
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,32 @@ def panels(matrix: Array, columns: int) -> Array:
     return np.ascontiguousarray(np.moveaxis(wide.reshape(*batch, k, count, columns), -2, -3))
 
 
+def quads(matrix: Array) -> Array:
+    """Bytes [..., K, N] as words [..., ceil(K / 4), N], each four of k below each other, the lowest byte first.
+
+    >>> quads(np.arange(10, dtype=np.int8).reshape(5, 2)).tolist()
+    [[100925952, 117768961], [8, 9]]
+    """
+    *batch, k, n = matrix.shape
+    count = -(-k // QUAD)
+    long = np.zeros((*batch, count * QUAD, n), np.int8)
+    long[..., :k, :] = matrix
+    words = np.ascontiguousarray(np.moveaxis(long.reshape(*batch, count, QUAD, n), -2, -1))
+    return words.view("<i4")[..., 0]
+
+
 def panel_size(tile: Tile, k: Expr, n: Expr) -> Expr:
     """Elements of all panels of a matrix."""
     return tile.panels(n) * k * tile.columns
 
 
-def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: Tile) -> Panels | None:
+def pack_constant(
+    element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: Tile, words: bool = False
+) -> Panels | None:
     """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
+
+    Args:
+        words: pack bytes in words of four, see :func:`quads`.
 
     Returns:
         None when the constant is not read with plain strides.
@@ -102,12 +122,14 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
     def make(array: Array) -> Array:
         flat = np.ascontiguousarray(array).reshape(-1)[start:]
         view = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides], writeable=False)
-        return panels(view, tile.columns)
+        return panels(quads(view) if words else view, tile.columns)
 
-    size = -(-shape[-1] // tile.columns) * shape[-2] * tile.columns
-    how = f"panels of {tile.columns}: {start} {shape} {strides}"
-    nbytes = math.prod(shape[:-2]) * size * 4
-    return Panels(Packed(source, how, make, nbytes, source.dtype), row_major([a for a, _ in kept]) * size)
+    dtype = I32 if words else source.dtype
+    depth = -(-shape[-2] // QUAD) if words else shape[-2]
+    size = -(-shape[-1] // tile.columns) * depth * tile.columns
+    how = f"{'words in ' if words else ''}panels of {tile.columns}: {start} {shape} {strides}"
+    nbytes = math.prod(shape[:-2]) * size * dtype.size
+    return Panels(Packed(source, how, make, nbytes, dtype), row_major([a for a, _ in kept]) * size)
 
 
 def pack_at_run_time(

@@ -15,7 +15,7 @@ from ..ops.recurrent import GRU, LSTM, Recurrent
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .axes import join_axes
-from .base import Kernel, Packed, Store, Temporary
+from .base import Kernel, Operand, Packed, Store, Temporary
 from .epilogue import lower_epilogue, topological
 from .gemm import GemmKernel
 from .heavy import Strided, add_buffer, copy_kernel, is_empty, plain, row_major, strided_operand, temporary
@@ -169,7 +169,7 @@ def apart(
     for out in group.outputs:
         if out not in node.outputs:
             kernels += nest(replace(group, kind="nest", nodes=others, anchor=None, outputs=[out]))
-    hidden: dict[object, Temporary] = {
+    hidden: dict[object, Operand] = {
         v: Temporary(f"result {k}", group.id, v.type.nbytes)
         for k, v in enumerate(node.outputs)
         if v not in group.outputs
@@ -178,8 +178,8 @@ def apart(
     return moved(kernels, hidden)
 
 
-def moved(kernels: list[Kernel], places: Mapping[object, Temporary]) -> list[Kernel]:
-    """Kernels with some values of theirs in temporary memory."""
+def moved(kernels: list[Kernel], places: Mapping[object, Operand]) -> list[Kernel]:
+    """Kernels with some values of theirs elsewhere, such as in temporary memory."""
     out = []
     for kernel in kernels:
         buffers = (replace(b, operand=places.get(b.operand, b.operand)) for b in kernel.buffers)

@@ -188,7 +188,8 @@ class IndexPrinter:
         if isinstance(e, int):
             return str(e)
         text = scalar(e, self._axes, self.dim_names, self.kernel.buffers)
-        return text[1:-1] if text.startswith("(") and _matched(text) else text
+        bare = e.op != "select" and text.startswith("(") and _matched(text)  # a ?: would fall apart behind a <
+        return text[1:-1] if bare else text
 
     def at_least(self, e: Expr, size: int) -> bool:
         """Whether a size may reach `size`: false only when it is known to be smaller."""

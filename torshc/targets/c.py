@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from .vector import Block, Names, vector_type
 
 HEADERS = (
     "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
-    "t_math_pow.h", "t_math_trig.h", "t_tile.h",
+    "t_math_pow.h", "t_math_trig.h", "t_tile.h", "t_dot.h", "t_narrow.h", "t_scan.h", "t_topk.h",
 )  # fmt: skip
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
@@ -36,6 +37,12 @@ class Printer(IndexPrinter):
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
         self.lanes = lanes
+
+    def finish(self, text: str) -> str:
+        """Kernels with narrow types include their functions, which others need not compile."""
+        if not re.search(r"\bt_\w+_(?:f8|f4|[iu][42])", text):
+            return text
+        return text.replace("#include", '#include "t_narrow.h"\n#include', 1)
 
     def pointer(self, k: int) -> str:
         """Declaration of argument k."""
@@ -81,7 +88,8 @@ class Printer(IndexPrinter):
         for a in stage.accumulators:
             term = block.emit(a.term)
             name = f"a{a.name}{suffix}"
-            if count and lane is not None:
+            # Along parallel axes the lanes left over are not stored; to mask them would round unlike other blocks.
+            if count and lane is not None and self.kernel.across:  # type: ignore[attr-defined]
                 term = f"t_select_{a.term.dtype.compute}(t_first_bool({count}), {term}, {self.identity(a)})"
             block.lines.append(f"{name} = {_combine(a, name, term)};")
         return indented(block.lines, indent)

@@ -52,7 +52,9 @@ class CudaTarget(GridTarget):
     device = 2
     toolchain = "nvcc"
     search = ("cuda", "gpu", "c")
-    headers = ("t_cuda.h", "t_scalar.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h")
+    headers = (
+        "t_cuda.h", "t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h",
+    )  # fmt: skip
     device_sources = ("t_device.cu",)
     lowerings = GridTarget.lowerings | dict.fromkeys(("gemm", "conv", "conv_transpose"), PRODUCTS)
     lowerings |= {"recurrent": lower_recurrent}

@@ -16,6 +16,8 @@ from ..kernels.grid_recurrent import lower_grid_recurrent
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..kernels.nest import Accumulator
+from ..kernels.scan import lower_grid_scan
+from ..kernels.topk import lower_grid_topk
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import IndexPrinter, NoKernel, Rendered, Target, indented, render_kernel
@@ -220,6 +222,8 @@ class GridTarget(Target):
     lowerings: ClassVar[dict[str, GridLowering]] = {
         "attention": lower_grid_attention,
         "recurrent": lower_grid_recurrent,
+        "scan": lower_grid_scan,
+        "topk": lower_grid_topk,
         "gemm": lower_contraction,
         "conv": lower_contraction,
         "conv_transpose": lower_contraction,

@@ -6,14 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ..errors import InternalError
-from ..expr import BOOL, DType, Expr
+from ..expr import BOOL, NARROW, SYMBOLS, DType, Expr
 from ..kernels.base import Buffer
 
 CTYPES = {
     "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t", "i64": "int64_t", "i32": "int32_t",
     "i16": "int16_t", "i8": "int8_t", "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t",
-    "bool": "uint8_t",
+    "bool": "uint8_t", **{t.name: "uint8_t" for t in NARROW},
 }  # fmt: skip
+STORED = ("as_", "bits_", "from_bits_")  # functions that are named after a type of storage
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -48,19 +49,29 @@ def _as_f32(number: float) -> float:
     return float(text)
 
 
+def _element(text: str, dtype: DType) -> str:
+    """An integer in memory as a number; of those below 8 bits only their own bits count."""
+    if dtype is BOOL:
+        return f"({text} != 0)"
+    if not dtype.is_narrow:
+        return text
+    if dtype.kind == "u":
+        return f"({text} & {dtype.range[1]})"
+    rest = 8 - dtype.bits
+    return f"((int8_t)(uint8_t)({text} << {rest}) >> {rest})"
+
+
 def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: Sequence[Buffer] = ()) -> str:
     """An i64 expression, or a condition on such, as C; loads in it are single elements."""
     if e.op == "const":
         return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
-    if e.op == "dim":
+    if e.op in SYMBOLS:
         return dims[str(e.data)]
     if e.op == "axis":
         return axes[e]
     inner = [scalar(a, axes, dims, buffers) for a in e.args]
     if e.op == "load":
-        if buffers[int(e.data)].dtype is BOOL:  # type: ignore[call-overload]
-            return f"(b{e.data}[{inner[0]}] != 0)"
-        return f"b{e.data}[{inner[0]}]"
+        return _element(f"b{e.data}[{inner[0]}]", buffers[int(e.data)].dtype)  # type: ignore[call-overload]
     if e.op == "add":
         inner = [x[1:-1] if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
     if e.op in ("add", "mul"):

@@ -42,7 +42,9 @@ class MetalTarget(GridTarget):
     device = 8
     toolchain = "xcrun"
     search = ("metal", "gpu", "c")
-    headers = ("t_metal.h", "t_scalar.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h")
+    headers = (
+        "t_metal.h", "t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h",
+    )  # fmt: skip
     device_sources = ("t_device.mm",)
     launchers = False
     words = Words(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..expr import BOOL, I64, DType, Expr, walk
 from ..expr.affine import aligned, split_axis
 from ..kernels.base import Buffer, Store
-from .index import COMPARE, CTYPES, OPERATORS, literal, scalar
+from .index import COMPARE, CTYPES, OPERATORS, STORED, literal, scalar
 
 INLINE = 72  # characters; a longer value has a name even when it is read once
 
@@ -179,7 +179,7 @@ class Statements:
             return f" {'&&' if e.op == 'and' else '||'} ".join(args)
         if e.op == "not":
             return f"!{args[0]}"
-        if e.op in ("as_f16", "as_bf16"):
+        if e.op.startswith(STORED):
             return f"t_{e.op}({args[0]})"
         if e.op in ("add", "mul") and len(args) > 2:
             text = args[0]
@@ -258,14 +258,14 @@ def constant(value: object, dtype: DType) -> str:
 
 def decode(text: str, dtype: DType) -> str:
     """An element in memory as a register."""
-    if dtype.name in ("f16", "bf16"):
+    if dtype.is_storage:
         return f"t_decode_{dtype.name}({text})"
     return f"({text} != 0)" if dtype is BOOL else text
 
 
 def encode(text: str, dtype: DType) -> str:
     """A register as an element in memory."""
-    if dtype.name in ("f16", "bf16"):
+    if dtype.is_storage:
         return f"t_encode_{dtype.name}({text})"
     return f"({text}) != 0" if dtype is BOOL else text
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..expr import BOOL, I64, DType, Expr, walk
+from ..expr import BOOL, I32, I64, DType, Expr, walk
 from ..expr.affine import lane_stride
 from ..kernels.base import Buffer, Store
-from .index import OPERATORS, literal, scalar
+from .index import OPERATORS, STORED, literal, scalar
 
 INLINE = 60  # characters; a longer value has a name even when it is read once
 
@@ -155,7 +155,7 @@ class Block:
         if e.dtype is BOOL and e.op in ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not") and self._is_uniform(e):
             return f"t_splat_bool({self.index(e)})"
         args = [self.emit(a) for a in e.args]
-        if e.op in ("as_f16", "as_bf16"):
+        if e.op.startswith(STORED):
             return f"t_{e.op}({args[0]})"
         if e.op == "cast":
             return f"t_cast_{e.args[0].dtype.compute}_{compute}({args[0]})"
@@ -172,7 +172,8 @@ class Block:
         """Step of an index along the lanes, None when it has none or depends on data in a vector."""
         if any(x.op in ("acc",) or (x.op == "load" and self._step(x.args[0]) != 0) for x in walk(e)):
             return None
-        return self._step(e) if _is_index(e) else None
+        # A row that a table of indices names is one for all lanes; behind a mask, the index may not be looked at.
+        return self._step(e) if _is_index(e, loads=not self._masks) else None
 
     def _is_uniform(self, e: Expr) -> bool:
         return _is_index(e) and self._step(e) == 0
@@ -269,13 +270,19 @@ def _bracketed(text: str) -> str:
 
 def _plain(dtype: DType) -> bool:
     """Whether one element in memory can be splatted as it is."""
-    return dtype.name not in ("f16", "bf16")
+    return not dtype.is_storage
 
 
 def _register(dtype: DType) -> str:
     return "bool" if dtype is BOOL else dtype.compute
 
 
-def _is_index(e: Expr) -> bool:
-    """Whether an expression is made of axes, dimensions and constants alone."""
-    return all(x.op not in ("load", "acc") and (x.dtype is I64 or x.dtype is BOOL) for x in walk(e))
+def _is_index(e: Expr, loads: bool = False) -> bool:
+    """Whether an expression is made of axes, dimensions and constants alone, and of loaded integers where allowed."""
+
+    def fits(x: Expr) -> bool:
+        if x.op == "load":
+            return loads and x.dtype in (I64, I32)
+        return x.op != "acc" and (x.dtype is I64 or x.dtype is BOOL)
+
+    return all(map(fits, walk(e)))

@@ -35,6 +35,9 @@ T_EACH_FLOAT(DEF_EVERY_FLOAT)
 T_FN float every_storage(T_GLOBAL uint16_t *h, T_GLOBAL uint8_t *b, float x, int c) {
     t_store_f16(h, t_load_f16(h) + t_as_f16(x));
     t_store_bf16(h + 1, t_load_bf16(h + 1) + t_as_bf16(x));
+#define EVERY_NARROW(N, T) t_store_##N(b, (T)(t_load_##N(b) + t_as_##N((T)x) + t_from_bits_##N(t_bits_##N((T)x))));
+    T_EACH_NARROW(EVERY_NARROW)
+    x += t_as_f8e8m0_up(x) + t_as_f8e8m0_nearest(x);
     t_store_bool(b, t_select_bool(c, t_and_bool(t_load_bool(b), c), t_or_bool(c, t_not_bool(c))));
     c = t_xor_bool(t_eq_bool(c, 1), t_ne_bool(c, 1)) + t_warp_any_bool(c) + t_warp_all_bool(c);
     return (float)(t_idiv(c, 3) + t_imod(c, 3) + t_iquot(c, 3) + t_imin(c, 3) + t_imax(c, 3) + t_cut(c, 3, 1));

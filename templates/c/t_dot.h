@@ -1,0 +1,104 @@
+/* The register tile of products of bytes: T_MR rows of u8 by T_NV vectors of columns of i8, summed in i32, exactly.
+ *
+ * A panel is laid out [ceil(k / 4)][T_NR] in words: four i8 that follow each other along k.  Bytes beyond k are 0.
+ * The names are those of t_tile.h, with t_dot for t_tile.
+ *
+ * This is the one place with intrinsics: four products and their sum are one instruction on many processors, and
+ * neither clang nor gcc finds it in vector code.  All ways give the same numbers.
+ */
+#ifndef T_DOT_H
+#define T_DOT_H
+
+#include "t_tile.h"
+
+#if defined(__x86_64__) && TORSHC_LANES >= 4
+#include <immintrin.h>
+#endif
+
+#if TORSHC_LANES == 16 && defined(__AVX512VNNI__)
+#define T_DOT4_(acc, x, w) (i32v)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(x), (__m512i)(w))
+#elif TORSHC_LANES == 8 && defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define T_DOT4_(acc, x, w) (i32v)_mm256_dpbusd_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
+#elif TORSHC_LANES == 8 && defined(__AVXVNNI__)
+#define T_DOT4_(acc, x, w) (i32v)_mm256_dpbusd_avx_epi32((__m256i)(acc), (__m256i)(x), (__m256i)(w))
+#elif TORSHC_LANES == 16 && defined(__AVX512BW__)
+#define T_MADD_(a, b) (i32v)_mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#elif TORSHC_LANES == 8 && defined(__AVX2__)
+#define T_MADD_(a, b) (i32v)_mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#elif TORSHC_LANES == 4 && defined(__SSE2__)
+#define T_MADD_(a, b) (i32v)_mm_madd_epi16((__m128i)(a), (__m128i)(b))
+#else
+/* Both signed halves of each word multiplied, and the products added. */
+T_FN i32v T_MADD_(u32v a, u32v b) {
+    return ((i32v)(a << 16) >> 16) * ((i32v)(b << 16) >> 16) + ((i32v)a >> 16) * ((i32v)b >> 16);
+}
+#endif
+
+/* acc + sum over j < 4 of byte j of x (u8) times byte j of w (i8). */
+T_FN i32v t_dot4(i32v acc, u32v x, i32v w) {
+#ifdef T_DOT4_
+    return T_DOT4_(acc, x, w);
+#else
+    typedef int16_t halves __attribute__((vector_size(4 * TORSHC_LANES)));
+    const u32v odd = (u32v)((halves)w >> 8), even = (u32v)((halves)((u32v)w << 8 & 0xff00ff00) >> 8);
+    return acc + T_MADD_(x & 0x00ff00ff, even) + T_MADD_(x >> 8 & 0x00ff00ff, odd);
+#endif
+}
+
+/* Four bytes of a row, or the last `count`, in every lane. */
+T_FN u32v t_quad(const uint8_t *p, const int count) {
+    uint32_t x = 0;
+    __builtin_memcpy(&x, p, (size_t)count);
+    return t_splat_u32(x);
+}
+
+/* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
+T_FN void t_dot_fma(const int rows, const int vecs, int k, const uint8_t *const *a, const int32_t *b,
+                    i32v acc[T_MR][T_NV]) {
+    const int ways = rows * vecs > T_CHAINS / 2 ? 1 : rows * vecs * 2 > T_CHAINS / 2 ? 2 : 4;
+    const uint8_t *row[T_MR];
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
+    int i = 0;
+    if (ways > 1) {
+        i32v part[4][T_MR][T_NV];
+        T_UNROLL for (int w = 0; w < ways; w++)
+            T_UNROLL for (int r = 0; r < rows; r++)
+                T_UNROLL for (int v = 0; v < vecs; v++) part[w][r][v] = (i32v){0};
+        for (; i + 4 * ways <= k; i += 4 * ways, b += ways * T_NR)
+            T_UNROLL for (int w = 0; w < ways; w++)
+                T_UNROLL for (int v = 0; v < vecs; v++) {
+                    const i32v col = t_load_i32(b + w * T_NR + v * TORSHC_LANES);
+                    T_UNROLL for (int r = 0; r < rows; r++)
+                        part[w][r][v] = t_dot4(part[w][r][v], t_quad(row[r] + i + 4 * w, 4), col);
+                }
+        T_UNROLL for (int w = 0; w < ways; w++)
+            T_UNROLL for (int r = 0; r < rows; r++)
+                T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += part[w][r][v];
+    }
+    for (; i + 4 <= k; i += 4, b += T_NR) {
+        i32v col[T_NV];
+        T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_i32(b + v * TORSHC_LANES);
+        T_UNROLL for (int r = 0; r < rows; r++) {
+            const u32v x = t_quad(row[r] + i, 4);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_dot4(acc[r][v], x, col[v]);
+        }
+    }
+    if (i < k) {
+        T_UNROLL for (int r = 0; r < rows; r++) {
+            const u32v x = k - i == 3 ? t_quad(row[r] + i, 3) : k - i == 2 ? t_quad(row[r] + i, 2) : t_quad(row[r] + i, 1);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_dot4(acc[r][v], x, t_load_i32(b + v * TORSHC_LANES));
+        }
+    }
+}
+
+T_FN void t_dot_open(const int rows, const int vecs, i32v acc[T_MR][T_NV]) {
+    T_UNROLL for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = (i32v){0};
+}
+
+T_FN void t_dot_park(const int rows, const int vecs, int32_t *part, i32v acc[T_MR][T_NV]) {
+    T_UNROLL for (int r = 0; r < rows; r++)
+        T_UNROLL for (int v = 0; v < vecs; v++) t_store_i32(part + r * T_NR + v * TORSHC_LANES, acc[r][v]);
+}
+
+#endif

@@ -1,0 +1,361 @@
+/* The frame of a script: slots with values, and the steps between the segments. */
+#include "t_frame.h"
+
+#include <stdlib.h>
+
+#define P (&t_the_program)
+
+enum { T_ROUNDS = 8 };
+
+/* ---- steps ---- */
+
+static int work(t_frame *f, size_t bytes)
+{
+    if (f->work && bytes <= f->work_bytes)
+        return TORSHC_OK;
+    free(f->work);
+    f->work = NULL;
+    void *memory = NULL;
+    if (posix_memalign(&memory, T_ALIGN, bytes ? bytes : T_ALIGN))
+        return t_fail(TORSHC_E_MEMORY, "no memory for a workspace of %zu bytes", bytes);
+    f->work = memory;
+    f->work_bytes = bytes;
+    return TORSHC_OK;
+}
+
+static int fill(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out, unsigned char **at)
+{
+    int64_t dims[T_RANK_MAX];
+    for (int32_t k = 0; k < segment->inputs; k++) {
+        const t_value *v = &f->slot[in[k]];
+        const t_port *port = &segment->input[k];
+        segment->input_dims(k, f->run.symbols, dims);
+        if (v->dtype.code != port->dtype.code || v->dtype.bits != port->dtype.bits || v->ndim != port->ndim ||
+            memcmp(v->shape, dims, sizeof *dims * (size_t)v->ndim))
+            return t_fail(TORSHC_E_SHAPE, "a value has not the type or shape that its readers were compiled for");
+        at[k] = v->data;
+    }
+    for (int32_t k = 0; k < segment->outputs; k++) {
+        t_value *v = &f->slot[out[k]];
+        t_drop(f, v);
+        segment->output_dims(k, f->run.symbols, dims);
+        T_TRY(t_make(f, v, segment->output[k].dtype, segment->output[k].ndim, dims));
+        at[segment->inputs + k] = v->data;
+    }
+    return TORSHC_OK;
+}
+
+int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
+{
+    const int64_t *s = f->run.symbols;
+    T_TRY(segment->fits(s));
+    if (!segment->holds(s))
+        return t_demand(0);
+    const size_t arena = t_round_up(segment->arena(s)), scratch = t_round_up(segment->scratch(s));
+    unsigned char *at[segment->inputs + segment->outputs + 1];
+    T_TRY(fill(f, segment, in, out, at));
+    T_TRY(work(f, arena + (size_t)f->run.threads * scratch + T_ALIGN));
+    t_run run = f->run;
+    run.in = at;
+    run.out = at + segment->inputs;
+    run.arena = f->work;
+    run.scratch = f->work + arena;
+    run.scratch_stride = scratch;
+    segment->run(&run, s);
+    return TORSHC_OK;
+}
+
+int t_operate(t_frame *f, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
+              const int64_t *n)
+{
+    const t_value *given[ins + 1];
+    t_value *made[outs + 1];
+    for (int32_t k = 0; k < ins; k++)
+        given[k] = in[k] < 0 ? NULL : &f->slot[in[k]];
+    for (int32_t k = 0; k < outs; k++) {
+        made[k] = out[k] < 0 ? NULL : &f->slot[out[k]];
+        if (made[k])
+            t_drop(f, made[k]);
+    }
+    return run(f, given, made, n);
+}
+
+int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *symbol)
+{
+    const t_value *v = &f->slot[slot];
+    const int64_t most = INT32_MAX;
+    if (position >= (kind == T_DIM ? v->ndim : t_count(v)))
+        return t_fail(TORSHC_E_SHAPE, "a value has not the rank that its readers were compiled for");
+    *symbol = kind == T_DIM ? v->shape[position] : t_at(v, position);
+    if (kind == T_CLAMPED)
+        *symbol = *symbol < -most ? -most : *symbol > most ? most : *symbol;
+    if (*symbol < -most || *symbol > most)
+        return t_fail(TORSHC_E_SIZE, "a size of %lld", (long long)*symbol);
+    return TORSHC_OK;
+}
+
+int t_demand(int holds)
+{
+    return holds ? TORSHC_OK : t_fail(TORSHC_E_SHAPE, "sizes that only this run could tell do not fit together");
+}
+
+int t_scalar(t_frame *f, int32_t slot, int64_t *value)
+{
+    if (t_count(&f->slot[slot]) != 1)
+        return t_fail(TORSHC_E_SHAPE, "a condition or a number of rounds has %lld elements; expected 1",
+                      (long long)t_count(&f->slot[slot]));
+    *value = t_at(&f->slot[slot], 0);
+    return TORSHC_OK;
+}
+
+int t_truth(t_frame *f, int32_t slot, int *yes)
+{
+    int64_t value = 0;
+    T_TRY(t_scalar(f, slot, &value));
+    *yes = value != 0;
+    return TORSHC_OK;
+}
+
+int t_set(t_frame *f, int32_t to, int32_t from)
+{
+    if (to == from)
+        return TORSHC_OK;
+    t_drop(f, &f->slot[to]);
+    return t_share(f, &f->slot[to], &f->slot[from]);
+}
+
+void t_clear(t_frame *f, int32_t count, const int32_t *slots)
+{
+    for (int32_t k = 0; k < count; k++)
+        t_drop(f, &f->slot[slots[k]]);
+}
+
+/* ---- loops ---- */
+
+int t_set_round(t_frame *f, int32_t number, int32_t going, int64_t i)
+{
+    t_drop(f, &f->slot[number]);
+    t_drop(f, &f->slot[going]);
+    T_TRY(t_make(f, &f->slot[number], T_I64, 0, NULL));
+    T_TRY(t_make(f, &f->slot[going], T_BOOL, 0, NULL));
+    *(int64_t *)f->slot[number].data = i;
+    *(uint8_t *)f->slot[going].data = 1;
+    return TORSHC_OK;
+}
+
+int t_turn(t_frame *f, int32_t count, const int32_t *states, const int32_t *next)
+{
+    t_value held[count + 1];
+    for (int32_t k = 0; k < count; k++)
+        t_share(f, &held[k], &f->slot[next[k]]);
+    for (int32_t k = 0; k < count; k++) {
+        t_drop(f, &f->slot[states[k]]);
+        f->slot[states[k]] = held[k];
+    }
+    return TORSHC_OK;
+}
+
+int t_begin(t_frame *f, int32_t many)
+{
+    static const torshc_dtype sequence = {TORSHC_SEQUENCE, 0, 1};
+    t_drop(f, &f->slot[many]);
+    T_TRY(t_make(f, &f->slot[many], sequence, 1, (const int64_t[]){T_ROUNDS}));
+    f->slot[many].shape[0] = 0; /* the block has room for more */
+    return TORSHC_OK;
+}
+
+int t_append(t_frame *f, int32_t many, int32_t each)
+{
+    t_value *list = &f->slot[many];
+    const int64_t n = list->shape[0];
+    if (n >= T_ROUNDS && !(n & (n - 1))) { /* full: there is room for T_ROUNDS, and twice as many each time */
+        t_value wider;
+        T_TRY(t_make(f, &wider, list->dtype, 1, (const int64_t[]){2 * n}));
+        memcpy(wider.data, list->data, sizeof(t_value) * (size_t)n);
+        for (int64_t i = 0; i < n; i++)
+            t_values(list)[i] = (t_value){.ndim = -1};
+        t_drop(f, list);
+        *list = wider;
+    }
+    list->shape[0] = n + 1;
+    return t_share(f, &t_values(list)[n], &f->slot[each]);
+}
+
+int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const int64_t *dims)
+{
+    const t_value *list = &f->slot[many], *first = t_values(list);
+    t_value *out = &f->slot[joined];
+    int64_t shape[T_VALUE_RANK] = {list->shape[0]};
+    t_drop(f, out);
+    for (int32_t d = 1; d < kind->ndim && d < T_VALUE_RANK; d++) /* without a round, what the model says */
+        shape[d] = shape[0] && first->ndim == kind->ndim - 1 ? first->shape[d - 1] : dims[d] < 0 ? 0 : dims[d];
+    T_TRY(t_make(f, out, kind->dtype, kind->ndim, shape));
+    const size_t each = (size_t)(shape[0] ? t_count(out) / shape[0] * t_element_bytes(kind->dtype) : 0);
+    for (int64_t i = 0; i < shape[0]; i++) {
+        const t_value *v = &first[i];
+        if (v->ndim != kind->ndim - 1 || memcmp(v->shape, shape + 1, sizeof *shape * (size_t)v->ndim))
+            return t_fail(TORSHC_E_SHAPE, "the results of a loop's rounds have different shapes");
+        memcpy((char *)out->data + (size_t)i * each, v->data, each);
+    }
+    return TORSHC_OK;
+}
+
+/* ---- the run ---- */
+
+static int constant(t_frame *f, const t_constant *c)
+{
+    t_value *v = &f->slot[c->slot];
+    unsigned char *at = f->run.weights + c->offset;
+    if (c->dtype.code != TORSHC_STRING) {
+        *v = (t_value){.dtype = c->dtype, .ndim = c->ndim, .data = at};
+        memcpy(v->shape, c->dims, sizeof *c->dims * (size_t)c->ndim);
+        return TORSHC_OK;
+    }
+    /* Strings: where each ends, then their characters. */
+    T_TRY(t_make(f, v, c->dtype, c->ndim, c->dims));
+    const int64_t count = t_count(v);
+    const int64_t *ends = (const int64_t *)(const void *)at;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t begin = i ? ends[i - 1] : 0;
+        ((t_string *)v->data)[i] = (t_string){(const char *)(ends + count) + begin, ends[i] - begin};
+    }
+    return TORSHC_OK;
+}
+
+t_frame *t_frame_open(const t_run *with)
+{
+    t_frame *f = calloc(1, sizeof *f);
+    if (!f)
+        return NULL;
+    f->run = *with;
+    f->slot = calloc((size_t)P->script->slots + 1, sizeof *f->slot);
+    f->run.symbols = calloc((size_t)P->script->symbols + 1, sizeof *f->run.symbols);
+    int status = !f->slot || !f->run.symbols;
+    for (int32_t k = 0; f->slot && k < P->script->slots; k++)
+        f->slot[k].ndim = -1;
+    for (int32_t k = 0; !status && k < P->script->constants; k++)
+        status = constant(f, &P->script->constant[k]);
+    if (!status)
+        return f;
+    t_frame_close(f);
+    return NULL;
+}
+
+void t_frame_close(t_frame *f)
+{
+    if (!f)
+        return;
+    for (int32_t k = 0; f->slot && k < P->script->slots; k++)
+        t_drop(f, &f->slot[k]);
+    t_free_values(f);
+    free(f->slot);
+    free(f->run.symbols);
+    free(f->work);
+    free(f->results);
+    free(f);
+}
+
+/* A caller's tensor as a value that borrows its memory. */
+static int borrow(t_frame *f, t_value *v, const torshc_tensor *x)
+{
+    const int nested = x->dtype.code == TORSHC_SEQUENCE || x->dtype.code == TORSHC_OPTIONAL;
+    const unsigned char *at = x->data ? (const unsigned char *)x->data + x->byte_offset : NULL;
+    if (x->ndim > T_VALUE_RANK)
+        return t_fail(TORSHC_E_RANK, "an input of %d dimensions", (int)x->ndim);
+    if (nested) {
+        T_TRY(t_make(f, v, x->dtype, x->ndim, x->shape));
+        for (int64_t i = 0; i < t_count(v); i++)
+            T_TRY(borrow(f, &t_values(v)[i], (const torshc_tensor *)(const void *)at + i));
+        return TORSHC_OK;
+    }
+    *v = (t_value){.dtype = x->dtype, .ndim = x->ndim, .data = (void *)(uintptr_t)at};
+    if (!at)
+        v->data = (void *)(uintptr_t)t_nothing;
+    memcpy(v->shape, x->shape, sizeof *x->shape * (size_t)x->ndim);
+    return TORSHC_OK;
+}
+
+static void reset(t_frame *f)
+{
+    const t_script *script = P->script;
+    t_value held[script->constants + 1];
+    for (int32_t k = 0; k < script->constants; k++) {
+        held[k] = f->slot[script->constant[k].slot];
+        f->slot[script->constant[k].slot] = (t_value){.ndim = -1};
+    }
+    for (int32_t k = 0; k < script->slots; k++)
+        t_drop(f, &f->slot[k]);
+    for (int32_t k = 0; k < script->constants; k++)
+        f->slot[script->constant[k].slot] = held[k];
+    t_free_text(f, f->text);
+}
+
+int t_frame_run(t_frame *f, const torshc_tensor *inputs, int64_t *s)
+{
+    reset(f);
+    memset(f->run.symbols, 0, sizeof *f->run.symbols * (size_t)P->script->symbols);
+    memcpy(f->run.symbols, s, sizeof *s * (size_t)P->symbols);
+    for (int32_t k = 0; k < P->inputs; k++)
+        T_TRY(borrow(f, &f->slot[P->script->input[k]], &inputs[k]));
+    return P->script->steps(f, f->run.symbols);
+}
+
+static size_t tensors_in(const t_value *v)
+{
+    size_t count = 0;
+    if (v->dtype.code == TORSHC_SEQUENCE || v->dtype.code == TORSHC_OPTIONAL)
+        for (int64_t i = 0; i < t_count(v); i++)
+            count += 1 + tensors_in(&t_values(v)[i]);
+    return count;
+}
+
+static void show(const t_value *v, torshc_tensor *x, torshc_tensor **room)
+{
+    *x = (torshc_tensor){.data = v->data, .device = {TORSHC_CPU, 0}, .ndim = v->ndim, .dtype = v->dtype};
+    x->shape = (int64_t *)(uintptr_t)v->shape;
+    if (v->dtype.code != TORSHC_SEQUENCE && v->dtype.code != TORSHC_OPTIONAL)
+        return;
+    torshc_tensor *inner = *room;
+    *room += t_count(v);
+    x->data = inner;
+    for (int64_t i = 0; i < t_count(v); i++)
+        show(&t_values(v)[i], &inner[i], room);
+}
+
+int t_frame_results(t_frame *f, torshc_tensor *outputs)
+{
+    size_t count = 1;
+    for (int32_t k = 0; k < P->outputs; k++)
+        count += tensors_in(&f->slot[P->script->output[k]]);
+    if (count > f->results_count) {
+        free(f->results);
+        f->results_count = 0;
+        f->results = calloc(count, sizeof *f->results);
+        if (!f->results)
+            return t_fail(TORSHC_E_MEMORY, "no memory for %zu tensors", count);
+        f->results_count = count;
+    }
+    torshc_tensor *room = f->results;
+    for (int32_t k = 0; k < P->outputs; k++)
+        show(&f->slot[P->script->output[k]], &outputs[k], &room);
+    return TORSHC_OK;
+}
+
+int t_frame_copy(t_frame *f, const torshc_tensor *outputs)
+{
+    for (int32_t k = 0; k < P->outputs; k++) {
+        const t_value *v = &f->slot[P->script->output[k]];
+        const torshc_tensor *x = &outputs[k];
+        if (v->dtype.code >= TORSHC_STRING)
+            return t_fail(TORSHC_E_DTYPE, "output %d has strings or tensors as elements: torshc_run_sized", (int)k);
+        if (x->ndim != v->ndim || memcmp(x->shape, v->shape, sizeof *v->shape * (size_t)v->ndim))
+            return t_fail(TORSHC_E_SHAPE, "output %d has another shape than this run gives it: torshc_run_sized", (int)k);
+    }
+    for (int32_t k = 0; k < P->outputs; k++) {
+        const t_value *v = &f->slot[P->script->output[k]];
+        const size_t bytes = (size_t)(t_count(v) * t_element_bytes(v->dtype));
+        if (bytes)
+            memcpy((char *)outputs[k].data + outputs[k].byte_offset, v->data, bytes);
+    }
+    return TORSHC_OK;
+}

@@ -1,0 +1,1 @@
+/* The scalar prelude has the narrow types in its one header. */
