@@ -19,18 +19,21 @@ from .bundle.cache import Cache, cache_folder
 from .bundle.manifest import IsaInfo, KernelInfo, Manifest, StepInfo, SymbolInfo, TensorInfo, ToolInfo, WeightsFile
 from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
+from .bundle.script import ScriptProgram, assemble_script, script_files
 from .bundle.toolchains import build_script, find_archs, find_tools
 from .errors import UnsupportedError
-from .expr import Expr, as_int, dim, substitute, to_text
+from .expr import Expr, as_int, dim, element, later, substitute, to_text
 from .formats import load_graph
-from .graph import Graph, Value
+from .graph import Graph, Partial, Value
 from .kernels.base import Kernel
 from .kernels.machine import Machine
 from .options import CompileOptions
 from .passes import PassRecord, optimise
 from .plan.fusion import Limits
 from .plan.group import Group
+from .plan.partition import is_plain, partition
 from .plan.place import Plan, make_plan
+from .plan.script import Script
 from .targets import NoKernel, Target, find_target
 
 Observer = Callable[[str, float], None]
@@ -84,6 +87,8 @@ class Compilation:
         sources: kernel sources by file name.
         seconds: time of each stage.
         compiled: sources that a compiler had to compile; the others came from the cache.
+        script: what the host does between segments, when only a run knows sizes or steps.
+        spans: the groups of each segment of a script.
     """
 
     name: str
@@ -93,12 +98,14 @@ class Compilation:
     records: tuple[PassRecord, ...]
     plan: Plan
     units: tuple[Unit, ...]
-    program: Program
+    program: Program | ScriptProgram
     isa: isa_module.Isa
     target: Target
     sources: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
     compiled: int = 0
+    script: Script | None = None
+    spans: tuple[range, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -164,24 +171,56 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
+    script = None if is_plain(graph) else partition(graph)
+    parts = script.segments if script is not None else [graph]
     with clock.stage("optimise"):
-        records = optimise(graph, options)
+        records = [r for part in parts for r in optimise(part, options)]
     with clock.stage("plan"):
         strategy = "none" if options.opt_level == 0 else options.fusion
-        plan = make_plan(graph, Limits(strategy, options.max_fusion_size))
+        plans = [make_plan(part, Limits(strategy, options.max_fusion_size)) for part in parts]
     isa = isa_module.resolve(options.mcpu)
     kind = find_target(options.target)
     machine = Machine(isa.lanes, winograd=options.winograd, archs=find_archs(kind.toolchain, options))
     target = kind(machine)
+    if script is not None and target.device != host_module.CPU:
+        raise UnsupportedError(*_needs_processor(graph, options.target))
     with clock.stage("lower"):
-        lowered = _lower(graph, plan, target, options.fallback)
+        lowered = [_lower(plan.graph, plan, target, options.fallback) for plan in plans]
     with clock.stage("render"):
-        units, placed, sources = _render(lowered)
-        program = assemble(plan, placed)
+        rendered = [_render(group, kind.device) for group in lowered]
+        sources = {name: text for _, _, found in rendered for name, text in found.items()}
+        placed = [p for _, p, _ in rendered]
+        program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
+    units = tuple(u for found, _, _ in rendered for u in found)
+    whole, spans = _joined(graph, plans) if script is not None else (plans[0], ())
     return Compilation(
-        graph.name, options, graph, imported, tuple(records), plan, tuple(units), program, isa, target, sources,
-        clock.seconds,
+        graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
+        clock.seconds, script=script, spans=spans,
     )  # fmt: skip
+
+
+def _joined(graph: Graph, plans: list[Plan]) -> tuple[Plan, tuple[range, ...]]:
+    """The plans of a script's segments as one, for those who look at a compilation, and the groups of each segment."""
+    whole = Graph(graph.name, graph.inputs, graph.outputs, graph.output_names)
+    out, spans = Plan(whole), []
+    for plan in plans:
+        spans.append(range(len(out.groups), len(out.groups) + len(plan.groups)))
+        whole.nodes += plan.graph.nodes
+        for group in plan.groups:
+            group.id = len(out.groups)
+            out.groups.append(group)
+        out.storage |= plan.storage
+        out.boundaries += plan.boundaries
+    return out, tuple(spans)
+
+
+def _needs_processor(graph: Graph, target: str) -> tuple[list[str], str]:
+    """Why a model whose steps only a run knows is not for a device yet, and what to do."""
+    told = [f"{e.value.name or e.value!r} tells sizes" for e in graph.elements.values()]
+    nodes = [n.describe() for n in graph.nodes if n.op.family == "host"] or told[:1]
+    return [f"{what} needs the host between kernels, which target {target!r} cannot do yet" for what in nodes], (
+        "compile it with --target c"
+    )
 
 
 Lowered = tuple[Group, list[Kernel], Target, str]
@@ -209,17 +248,18 @@ def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Low
     return lowered
 
 
-def _render(lowered: list[Lowered]) -> tuple[list[Unit], list[Placed], dict[str, str]]:
+def _render(lowered: list[Lowered], device: int) -> tuple[list[Unit], list[Placed], dict[str, str]]:
     units, placed = [], []
     sources: dict[str, str] = {}
     for group, kernels, target, refused in lowered:
         symbols = []
+        away = bool(refused) and device != host_module.CPU  # operands of a fallback are copied from a device only
         for kernel in kernels:
             made = target.render(kernel)
             sources[made.symbol + target.suffix] = made.source
             symbols.append(made.symbol)
             comment, threads = _comment(group, kernel), target.threads(kernel)
-            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, bool(refused)))
+            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away))
         units.append(Unit(group, tuple(kernels), tuple(symbols), target.suffix, refused))
     return units, placed, sources
 
@@ -258,7 +298,11 @@ def compile_model(
             cpu_features=compilation.isa.cpu_features,
             device=target.device,
         )
-        host_sources, host_headers = host_module.host_sources(host, host_files(target))
+        files = host_files(target)
+        if isinstance(program, ScriptProgram):
+            host_sources, host_headers = host_module.host_sources(host, script_files(files, program.script), program)
+        else:
+            host_sources, host_headers = host_module.host_sources(host, files)
         commented = {**_commented(compilation), **host_sources}
         headers = {**kernel_headers(compilation), **host_headers}
         embedded = options.embed_weights and weights.bytes > 0
@@ -318,7 +362,8 @@ def _commented(compilation: Compilation) -> dict[str, str]:
 
     Dimensions are called as in the host program, as no name of a model may reach a source.
     """
-    dims = {dim(name): dim(f"s{k}") for k, name in enumerate(compilation.program.symbol_names)}
+    counted = [(name, dim(f"s{k}")) for k, name in enumerate(compilation.program.all_symbols)]
+    dims = {leaf(name): number for name, number in counted for leaf in (dim, element, later)}
     notes: dict[str, list[str]] = {}
     for unit in compilation.units:
         for kernel, file in zip(unit.kernels, unit.files, strict=True):
@@ -338,7 +383,15 @@ def _size(e: Expr) -> int | str:
 
 
 def _tensor(name: str, v: Value) -> TensorInfo:
-    return TensorInfo(name, v.dtype.name, tuple(_size(d) for d in v.shape))
+    return TensorInfo(name, v.dtype.name, tuple(_size(d) for d in v.shape), _inner(v.type.inner))
+
+
+def _inner(p: Partial | None) -> TensorInfo | None:
+    """What a sequence or an optional holds; "?" for a dimension that differs from element to element."""
+    if p is None:
+        return None
+    dims = ("...",) if p.dims is None else tuple("?" if d is None else _size(d) for d in p.dims)
+    return TensorInfo("", p.dtype.name, dims, _inner(p.inner))
 
 
 def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: tuple[ToolInfo, ...]) -> Manifest:
@@ -364,7 +417,9 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
             )
             steps.append(StepInfo(kernels[symbol].id, names))
     p = c.program
-    symbols = tuple(SymbolInfo(n, s.input, s.dim, s.min, s.max) for n, s in zip(p.symbol_names, p.symbols, strict=True))
+    symbols = tuple(
+        SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.symbol_names, p.symbols, strict=True)
+    )
     return Manifest(
         torshc=__version__,
         model=c.name,
@@ -382,6 +437,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         steps=tuple(steps),
         fallbacks=c.fallbacks,
         approximations=c.approximations,
+        dynamic=c.script is not None,
         arena_bytes=_size(c.arena_bytes),
         weights=weights,
         library_sha256=library,

@@ -271,7 +271,7 @@ def test_the_schema_lists_every_field() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"model": "other"}, {"format_version": 2}, {"format": "x"}, {"extra": 1}, {"opt_level": "3"}, {"steps": None}],
+    [{"model": "other"}, {"format_version": 99}, {"format": "x"}, {"extra": 1}, {"opt_level": "3"}, {"steps": None}],
 )
 def test_altered_manifests(change: dict[str, object]) -> None:
     body = json.loads(hostile().to_json()) | change

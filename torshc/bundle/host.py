@@ -5,40 +5,48 @@ the steps in order. ``templates/c/host.c.j2`` renders it, with ``launch.j2`` of 
 the checks, the memory and the threads that every model shares stand in plain C beside it, by :class:`HostFiles`.
 
 Sizes are integers or C expressions over the symbols ``s0``, ``s1``, ... made of integers, ``+ - * / %``, brackets,
-comparisons, ``?:`` and the functions ``t_imin t_imax t_idiv t_imod`` (the last two round down). No text of a model
-is ever part of a program: tensors are known by their index, and comments are checked.
+comparisons, ``?:`` and the functions ``t_imin t_imax t_idiv t_imod t_iquot`` (division rounds down, but for the last).
+No text of a model is ever part of a program: tensors are known by their index, and comments are checked.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
-
-import jinja2
+from typing import Any, ClassVar, Literal
 
 from torshc import resources
 from torshc.errors import InternalError
+from torshc.targets.base import environment
 
 Size = int | str
 
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
+UNKNOWN = "(0 - 1)"
 BYTES_MAX = 2**47
 
-# DLPack's type code and bits.
+# DLPack's type code and bits; elements of fewer than 8 bits take a byte each.
 _DLPACK = {
     "f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32), "i16": (0, 16),
     "i8": (0, 8), "u64": (1, 64), "u32": (1, 32), "u16": (1, 16), "u8": (1, 8), "bool": (6, 8),
+    "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
+    "f4e2m1": (17, 4), "i4": (0, 4), "u4": (1, 4), "i2": (0, 2), "u2": (1, 2),
+    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0),
 }  # fmt: skip
 
-_TOKEN = re.compile(r"\s+|\d+|s(?P<symbol>\d+)(?!\w)|t_(?:imin|imax|idiv|imod)(?=\()|&&|\|\||[<>=!]=|[-+*/%()<>?:,]")
+_TOKEN = re.compile(
+    r"\s+|\d+|s(?P<symbol>\d+)(?!\w)|t_(?:imin|imax|idiv|imod|iquot)(?=\()|&&|\|\||[<>=!]=|[-+*/%()<>?:,!]"
+)
 _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
 _CPU_FEATURE = re.compile(r"[a-z0-9.\-]+\Z")
 
 CPU, CUDA, METAL = 1, 2, 8  # DLPack's device types
+_KINDS = ("dim", "element", "clamped")
+_INTEGERS = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool")
 _DEVICES = {CPU: "TORSHC_CPU", CUDA: "TORSHC_CUDA", METAL: "TORSHC_METAL"}
 
 
@@ -78,11 +86,20 @@ class Port:
 
     Attributes:
         dtype: short name of the element type ("f32").
-        dims: integers, or expressions over the symbols.
+        dims: integers, or expressions over the symbols; :data:`UNKNOWN` for one that only a run tells.
+        inner: what a sequence or an optional holds.
+        ranked: whether there are as many dimensions in any case.
     """
 
     dtype: str
     dims: tuple[Size, ...] = ()
+    inner: Port | None = None
+    ranked: bool = True
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions; -1 for any."""
+        return len(self.dims) if self.ranked else -1
 
     @property
     def static_dims(self) -> tuple[int, ...]:
@@ -97,12 +114,19 @@ class Port:
 
 @dataclass(frozen=True)
 class Symbol:
-    """Symbol ``s<k>``: dimension ``dim`` of input ``input``, from ``min`` to ``max``."""
+    """Symbol ``s<k>``, from ``min`` to ``max``: a dimension of an input, or one of its elements.
+
+    Attributes:
+        input: number of the input.
+        dim: number of the dimension, or position of the element.
+        kind: "dim"; "element"; or "clamped", an element that is moved into the range instead of refused.
+    """
 
     input: int
     dim: int
     min: int = 0
     max: int = SYMBOL_MAX
+    kind: str = "dim"
 
 
 @dataclass(frozen=True)
@@ -172,6 +196,7 @@ class HostProgram:
         inputs, outputs: in the model's order.
         symbols: symbol ``s<k>`` is ``symbols[k]``.
         constraints: conditions on the symbols, C expressions that are non-zero when they hold.
+        extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
         steps: in order.
         weights_bytes: payload of the weights file, 0 for none.
@@ -181,12 +206,14 @@ class HostProgram:
         device: where it runs, :data:`CPU`, :data:`CUDA` or :data:`METAL`.
         kernels: symbols of the kernels for that device; filled in.
         fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
+        scope: of a segment of a script, how many symbols the script has.
     """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     symbols: tuple[Symbol, ...] = ()
     constraints: tuple[str, ...] = ()
+    extents: tuple[Size, ...] = ()
     arena_bytes: Size = 0
     steps: tuple[Step, ...] = ()
     weights_bytes: int = 0
@@ -194,6 +221,7 @@ class HostProgram:
     embed_weights: bool = False
     cpu_features: tuple[str, ...] = ()
     device: int = CPU
+    scope: int = 0
     kernels: tuple[str, ...] = field(init=False, default=())
     fallbacks: tuple[str, ...] = field(init=False, default=())
 
@@ -220,7 +248,11 @@ def symbols_used(sizes: Iterable[Size]) -> list[int]:
 def _step_sizes(step: Step) -> list[Size]:
     if isinstance(step, Copy):
         return [step.source.offset, step.target.offset, step.bytes]
-    return [*(b.offset for b in step.buffers), *step.dims, step.tasks, *_scratch(step), *step.bytes]
+    return [*(b.offset for b in step.buffers), step.tasks, *_scratch(step), *step.bytes]
+
+
+def _step_dims(step: Step) -> tuple[Size, ...]:
+    return () if isinstance(step, Copy) else step.dims
 
 
 def _scratch(step: Launch) -> list[Size]:
@@ -274,15 +306,13 @@ def _check(program: HostProgram) -> None:
     if len(program.symbols) > 256:
         raise _bad(f"{len(program.symbols)} symbols; at most 256")
     for k, symbol in enumerate(program.symbols):
-        if not (0 <= symbol.input < len(program.inputs) and 0 <= symbol.dim < len(program.inputs[symbol.input].dims)):
-            raise _bad(f"s{k} is bound to input {symbol.input}, dimension {symbol.dim}, which there is not")
-        if not 0 <= symbol.min <= symbol.max <= SYMBOL_MAX:
-            raise _bad(f"s{k} has range {symbol.min} .. {symbol.max}")
+        _check_symbol(k, symbol, program)
     for port in (*program.inputs, *program.outputs):
         if port.dtype not in _DLPACK or len(port.dims) > 64:
             raise _bad(f"dtype {port.dtype!r} with {len(port.dims)} dimensions")
-    for size in _all_sizes(program) + list(program.constraints):
-        _check_size(size, len(program.symbols))
+    dims = [d for step in program.steps for d in _step_dims(step)]
+    for size in _all_sizes(program) + dims + list(program.constraints):
+        _check_size(size, program.scope or len(program.symbols))
     for step in program.steps:
         if not _COMMENT.match(step.comment):
             raise _bad(f"comment {step.comment[:200]!r}")
@@ -295,9 +325,22 @@ def _check(program: HostProgram) -> None:
             raise _bad(f"processor feature {feature[:200]!r}")
 
 
+def _check_symbol(k: int, symbol: Symbol, program: HostProgram) -> None:
+    if symbol.kind not in _KINDS or not 0 <= symbol.input < len(program.inputs):
+        raise _bad(f"s{k} is {symbol.kind!r} of input {symbol.input}, which there is not")
+    port = program.inputs[symbol.input]
+    places = len(port.dims) if symbol.kind == "dim" else math.prod(d for d in port.static_dims)
+    if not 0 <= symbol.dim < places or (symbol.kind != "dim" and port.dtype not in _INTEGERS):
+        raise _bad(f"s{k} is {symbol.kind} {symbol.dim} of input {symbol.input}, which there is not")
+    least = 0 if symbol.kind == "dim" else -SYMBOL_MAX
+    if not least <= symbol.min <= symbol.max <= SYMBOL_MAX:
+        raise _bad(f"s{k} has range {symbol.min} .. {symbol.max}")
+
+
 def _all_sizes(program: HostProgram) -> list[Size]:
-    sizes: list[Size] = [d for port in (*program.inputs, *program.outputs) for d in port.dims]
-    sizes.append(program.arena_bytes)
+    """All sizes of a run. The symbols that kernels get are none: elements may be negative."""
+    sizes: list[Size] = [d for port in (*program.inputs, *program.outputs) for d in port.dims if d != UNKNOWN]
+    sizes += [*program.extents, program.arena_bytes]
     for step in program.steps:
         sizes += _step_sizes(step)
     return sizes
@@ -307,35 +350,82 @@ def _distinct(sizes: Sequence[Size]) -> list[str]:
     return list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
 
 
-def render_host(program: HostProgram, files: HostFiles = C_FILES) -> str:
+@dataclass(frozen=True)
+class Part:
+    """A program as the template renders it.
+
+    Attributes:
+        p: the program.
+        x: ends its names in C.
+        first: number of its first step.
+        steps: how many there are; for a script, those of its segments.
+    """
+
+    p: HostProgram
+    x: str = ""
+    first: int = 0
+    steps: int = 0
+    scripted: bool = False
+
+    @property
+    def sizes(self) -> list[str]:
+        return _distinct(_all_sizes(self.p))
+
+    @property
+    def _scratches(self) -> list[Size]:
+        return [size for step in self.p.steps if isinstance(step, Launch) for size in _scratch(step)]
+
+    @property
+    def scratches(self) -> list[str]:
+        return _distinct(self._scratches)
+
+    @property
+    def scratch_floor(self) -> int:
+        return max((s for s in self._scratches if isinstance(s, int)), default=0)
+
+    @property
+    def run_expressions(self) -> list[Size]:
+        return [size for step in self.p.steps for size in (*_step_sizes(step), *_step_dims(step))]
+
+
+def render_host(program: HostProgram, files: HostFiles = C_FILES, script: Any = None) -> str:
     """The source of host.c.
+
+    Args:
+        program: all of a run, or what surrounds a script's segments.
+        script: a :class:`torshc.bundle.script.ScriptProgram`, or None.
 
     Raises:
         InternalError: the program contradicts itself or holds text that is no expression.
     """
+    segments = script.programs if script is not None else ()
+    parts, first = [], 0
+    for k, segment in enumerate(segments):
+        _check(segment)
+        parts.append(Part(segment, f"_{k}", first, len(segment.steps)))
+        first += len(segment.steps)
     _check(program)
-    scratches = [size for step in program.steps if isinstance(step, Launch) for size in _scratch(step)]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([resources.templates(folder) for folder in files.search]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("host.c.j2").render(
-        p=program,
-        device=_DEVICES[program.device],
-        launchers=files.launchers,
-        sizes=_distinct(_all_sizes(program)),
-        scratches=_distinct(scratches),
-        scratch_floor=max((s for s in scratches if isinstance(s, int)), default=0),
-        run_expressions=[size for step in program.steps for size in _step_sizes(step)],
-        used=symbols_used,
+    parts.append(Part(program, steps=first or len(program.steps), scripted=script is not None))
+    return (
+        environment(files.search)
+        .get_template("host.c.j2")
+        .render(
+            p=program,
+            parts=parts,
+            script=script,
+            header="t_frame.h" if script is not None else "",
+            kernels=tuple(dict.fromkeys(k for q in parts for k in q.p.kernels)),
+            device=_DEVICES[program.device],
+            launchers=files.launchers,
+            used=symbols_used,
+        )
     )
 
 
-def host_sources(program: HostProgram, files: HostFiles = C_FILES) -> tuple[dict[str, str], dict[str, str]]:
+def host_sources(
+    program: HostProgram, files: HostFiles = C_FILES, script: Any = None
+) -> tuple[dict[str, str], dict[str, str]]:
     """The sources that a library has beside its kernels, and the headers that they include, by file name."""
     sources = {name: files.text(name) for name in files.sources}
     headers = {name: files.text(name) for name in files.headers}
-    return {"host.c": render_host(program, files), **sources}, headers
+    return {"host.c": render_host(program, files, script), **sources}, headers

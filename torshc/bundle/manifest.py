@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from torshc.errors import BundleError
 
 FORMAT = "torshc-bundle"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FILE = "manifest.json"
 SCHEMA = Path(__file__).with_name("manifest.schema.json")
 
@@ -26,22 +26,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or output: its name, short dtype ("f32"), and dimensions, integers or text like "2*batch"."""
+    """An input or output: its name, short dtype ("f32"), and dimensions, integers or text like "2*batch".
+
+    A "sequence" or an "optional" says in ``inner`` what it holds, "?" for dimensions that differ and "..." for any.
+    """
 
     name: str
     dtype: str
     dims: tuple[int | str, ...]
+    inner: TensorInfo | None = None
 
 
 @dataclass(frozen=True)
 class SymbolInfo:
-    """A symbolic dimension: dimension ``dim`` of input number ``input``, from ``min`` to ``max``."""
+    """A symbol, from ``min`` to ``max``: dimension ``dim`` of input number ``input`` where ``kind`` is "dim".
+
+    Otherwise the input's element at that place, which is refused out of that range ("element") or moved into it
+    ("clamped").
+    """
 
     name: str
     input: int
     dim: int
     min: int
     max: int
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,8 @@ class ToolInfo:
 @dataclass(frozen=True)
 class Manifest:
     """All of it. ``library_sha256`` is of ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
-    ``approximations`` what trades accuracy for speed, on request."""
+    ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
+    run tells the outputs' sizes."""
 
     torshc: str
     model: str
@@ -125,6 +135,7 @@ class Manifest:
     steps: tuple[StepInfo, ...]
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
+    dynamic: bool
     arena_bytes: int | str
     weights: WeightsFile | None
     library_sha256: str

@@ -10,15 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..expr import BF16, BOOL, Expr, as_int, const, walk
+from ..expr import BOOL, STRING, Expr, as_int, const, dims_of, is_nonnegative, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
 from ..targets.index import scalar
-from .host import Buffer, HostProgram, Launch, Port, Size, Symbol
+from .host import SYMBOL_MAX, Buffer, HostProgram, Launch, Port, Size, Symbol
 from .weights import weight_offsets
+
+MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Weight:
         if isinstance(self.operand, Packed):
             return self.operand.nbytes
         assert self.operand.const is not None
+        if self.operand.dtype is STRING:
+            return text_blob(self.operand.const).size
         return int(self.operand.const.size) * self.operand.dtype.size
 
     def array(self) -> npt.NDArray[Any]:
@@ -61,8 +65,17 @@ class Weight:
         assert source.const is not None
         if isinstance(self.operand, Packed):
             return self.operand.make(source.const)
+        if source.dtype is STRING:
+            return text_blob(source.const)
         array = np.ascontiguousarray(source.const)
-        return array.view(np.uint8 if source.dtype is BOOL else np.uint16) if source.dtype in (BOOL, BF16) else array
+        return array.view(f"u{source.dtype.size}") if source.dtype is BOOL or source.dtype.is_storage else array
+
+
+def text_blob(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Strings as the weights hold them: where each ends as i64, then the UTF-8."""
+    texts = [x if isinstance(x, bytes) else str(x).encode() for x in array.reshape(-1)]
+    ends = np.cumsum([len(t) for t in texts], dtype=np.int64) if texts else np.zeros(0, np.int64)
+    return np.frombuffer(ends.tobytes() + b"".join(texts), np.uint8)
 
 
 @dataclass
@@ -79,6 +92,12 @@ class Program:
     symbols: tuple[Symbol, ...] = ()
     symbol_names: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    extents: tuple[Size, ...] = ()
+
+    @property
+    def all_symbols(self) -> tuple[str, ...]:
+        """Names of all symbols, by number."""
+        return self.symbol_names
 
     def host(self, **more: Any) -> HostProgram:
         """The program for the template, with what is known only once the weights are written."""
@@ -87,6 +106,7 @@ class Program:
             outputs=self.outputs,
             symbols=self.symbols,
             constraints=self.constraints,
+            extents=self.extents,
             arena_bytes=self.arena_size,
             steps=tuple(self.steps),
             **more,
@@ -99,19 +119,31 @@ def assemble(plan: Plan, placed: Sequence[Placed]) -> Program:
     Raises:
         UnsupportedError: when a symbolic dimension is no dimension of an input.
     """
-    return _Assembler(plan, placed).run()
+    names, symbols = bind_symbols(plan.graph)
+    assembler = Assembler(plan, placed, names)
+    assembler.weigh()
+    return assembler.run(symbols)
 
 
-class _Assembler:
-    def __init__(self, plan: Plan, placed: Sequence[Placed]) -> None:
+class Assembler:
+    """Gives every operand a place and every launch its arguments.
+
+    Args:
+        names: of the symbols, by number.
+        beside: the assembler of another segment of the same script, whose weights are this one's too.
+    """
+
+    def __init__(
+        self, plan: Plan, placed: Sequence[Placed], names: tuple[str, ...], beside: Assembler | None = None
+    ) -> None:
         self.plan = plan
         self.graph: Graph = plan.graph
         self.placed = placed
-        self.names, self.symbols = bind_symbols(self.graph)
+        self.names = names
         self.inputs = {v: k for k, v in enumerate(self.graph.inputs)}
         self.outputs = self._output_roots()
-        self.weights: dict[tuple[object, str], int] = {}
-        self.list: list[Weight] = []
+        self.weights: dict[tuple[object, str], int] = beside.weights if beside else {}
+        self.list: list[Weight] = beside.list if beside else []
         self.home: dict[Operand, Operand] = {}  # a result that takes over the memory of a dying operand
 
     def _output_roots(self) -> dict[Value, int]:
@@ -122,12 +154,18 @@ class _Assembler:
             roots[where.root if where is not None else v] = k
         return roots
 
-    def run(self) -> Program:
-        offsets, arena = place(self._items())
-        steps = []
+    def weigh(self) -> None:
+        """Note the weights; before :meth:`run`, for all segments of a script."""
         for p in self.placed:
             for b in p.kernel.buffers:
-                self._weigh(b.operand)
+                self.add_weight(b.operand)
+
+    def run(self, symbols: tuple[Symbol, ...] = ()) -> Program:
+        """The program."""
+        items = self._items()
+        self._require_memory(items)
+        offsets, arena = place(items)
+        steps = []
         starts = weight_offsets([w.nbytes for w in self.list])
         for p in self.placed:
             steps.append(self._launch(p, offsets, starts))
@@ -139,9 +177,10 @@ class _Assembler:
             steps,
             tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.inputs),
             tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.outputs),
-            self.symbols,
+            symbols,
             self.names,
             self._constraints(),
+            self._extents(),
         )
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
@@ -176,12 +215,25 @@ class _Assembler:
                     life[source] += life.pop(out)
         return [Item(o, _nbytes(o), min(at), max(at)) for o, at in life.items()]
 
+    def _require_memory(self, items: Sequence[Item]) -> None:
+        """Refuse a model whose run would need more memory than machines have.
+
+        Raises:
+            UnsupportedError: naming the nodes of what is too large.
+        """
+        stored = dict.fromkeys((*(i.key for i in items), *self.outputs))
+        large = [v for v in stored if isinstance(v, Value) and (as_int(v.type.nbytes) or 0) > MEMORY_MAX]
+        if large:
+            made = [(v.producer.describe() if v.producer else f"input {v.name!r}", v.type) for v in large]
+            problems = [f"{who} makes {t!r}, {(as_int(t.nbytes) or 0) / (1 << 40):.3g} TiB" for who, t in made]
+            raise UnsupportedError(problems, "a value of a run may take 1 TiB; check the sizes that the model asks for")
+
     def _in_arena(self, o: Operand) -> bool:
         if isinstance(o, Packed):
             return False
         return isinstance(o, Temporary) or (o.const is None and o not in self.inputs and o not in self.outputs)
 
-    def _weigh(self, o: Operand) -> None:
+    def add_weight(self, o: Operand) -> None:
         if isinstance(o, Packed) or (isinstance(o, Value) and o.const is not None):
             key = (o.source, o.how) if isinstance(o, Packed) else (o, "")
             if key not in self.weights:
@@ -208,6 +260,13 @@ class _Assembler:
         if known is not None:
             return known
         return scalar(e, {}, {n: f"s{k}" for k, n in enumerate(self.names)})
+
+    def _extents(self) -> tuple[Size, ...]:
+        """Dimensions that hang on elements: no kernel may see a negative one."""
+        if not self.graph.elements:
+            return ()
+        dims = dict.fromkeys(d for v in self.graph.values() for d in v.shape)
+        return tuple(self.size(d) for d in dims if not is_nonnegative(d))
 
     def _constraints(self) -> tuple[str, ...]:
         texts = (f"{self.size(a)} == {self.size(b)}" for a, b in self.graph.constraints if a is not b)
@@ -252,7 +311,7 @@ def bind_symbols(graph: Graph) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
         UnsupportedError: when one stands in no input by itself.
     """
     names, symbols, lost = [], [], []
-    for name in graph.symbols():
+    for name in dims_of(*(d for v in graph.inputs for d in v.shape)):
         places = [
             (i, d)
             for i, v in enumerate(graph.inputs)
@@ -264,6 +323,10 @@ def bind_symbols(graph: Graph) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
             symbols.append(Symbol(*places[0]))
         else:
             lost.append(f"dimension {name!r} of the inputs stands only in expressions, so its value cannot be read")
+    numbers = {v: k for k, v in enumerate(graph.inputs)}
+    for name, e in graph.elements.items():
+        names.append(name)
+        symbols.append(Symbol(numbers[e.value], e.position, -SYMBOL_MAX, SYMBOL_MAX, e.kind))
     if lost:
         raise UnsupportedError(lost, "pin the inputs' shapes with --shapes")
     return tuple(names), tuple(symbols)

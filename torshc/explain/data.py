@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..graph import Node, Value
 from ..plan.fusion import behind_views
 from ..plan.group import REASONS, Boundary, Group
+from .course import Course, course
 from .sizes import Evaluator, bind, plain, type_text
 
 if TYPE_CHECKING:
@@ -129,7 +130,10 @@ class PassInfo:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated."""
+    """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated.
+
+    ``course`` is what the host does between launches, empty where it does nothing.
+    """
 
     model: str
     target: str
@@ -152,6 +156,7 @@ class Explanation:
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
     seconds: Mapping[str, float]
+    course: tuple[Course, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -177,7 +182,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         ConfigError: when `dims` names a dimension that the model does not have.
     """
     graph = compilation.graph
-    sizes = Evaluator(bind(graph.symbols(), dims or {}))
+    sizes = Evaluator(bind(list(compilation.program.all_symbols), dims or {}))
     describe = _Describer(compilation, sizes)
     symbols = [s for u in compilation.units for s in u.symbols]
     return Explanation(
@@ -205,6 +210,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         fallbacks=compilation.fallbacks,
         approximations=compilation.approximations,
         seconds=compilation.seconds,
+        course=course(compilation.script, compilation.spans) if compilation.script is not None else (),
     )
 
 

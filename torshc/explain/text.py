@@ -36,7 +36,7 @@ def to_text(explanation: Explanation, everything: bool = False) -> str:
         everything: list every place where fusion stopped, not only the first few for each reason.
     """
     e = explanation
-    parts = [_header(e), _passes(e.passes), _groups(e), _stops(e, everything), _totals(e)]
+    parts = [_header(e), _passes(e.passes), _groups(e), _course(e), _stops(e, everything), _totals(e)]
     return "\n".join("\n".join(line.rstrip() for line in part) + "\n" for part in map(list, parts) if part)
 
 
@@ -72,6 +72,14 @@ def _nodes(p: PassInfo) -> str:
 def _groups(e: Explanation) -> Iterator[str]:
     yield "Launch groups" + _at(e)
     yield from table(_GROUPS, map(_row, e.groups))
+
+
+def _course(e: Explanation) -> Iterator[str]:
+    if not e.course:
+        return
+    yield "Course (a run tells sizes or steps: the host works between the launches)"
+    for line in e.course:
+        yield shortened("  " + "  " * line.depth + printable(line.text), 80)
 
 
 def _at(e: Explanation) -> str:

@@ -15,7 +15,7 @@ from ..expr import as_int
 from ..graph import Graph, Node, Shape, Value
 from .group import Boundary, Group
 
-HEAVY = ("gemm", "conv", "conv_transpose", "attention", "recurrent")
+HEAVY = ("gemm", "conv", "conv_transpose", "attention", "recurrent", "scan", "topk")
 Space = tuple[Shape, tuple[int, ...]]  # the shape that reductions run over, and their axes
 CHEAP = {"none": 0, "conservative": 1, "default": 4, "aggressive": 12}  # nodes that may be computed again
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..errors import InternalError
-from ..expr import BF16, F16, F32, DType, Expr, const, load
+from ..expr import DType, Expr, const, load
 from ..graph import Node, Value
 from ..ops.base import Index
 from .storage import Storage
 
 
 def register_type(dtype: DType) -> DType:
-    """The type that an element has once it is loaded: f16 and bf16 are computed in f32."""
-    return F32 if dtype in (F16, BF16) else dtype
+    """The type that an element has once it is loaded: f16, bf16 and narrower floats are computed in f32."""
+    return dtype.register
 
 
 class Inliner:
@@ -41,7 +41,7 @@ class Inliner:
         return found
 
     def _make(self, value: Value, index: Index) -> Expr:
-        if value.const is not None and value.const.size == 1 and value.dtype not in (F16, BF16):
+        if value.const is not None and value.const.size == 1 and not value.dtype.is_storage:
             return const(value.const.reshape(-1)[0].item(), value.dtype)
         node = value.producer
         if node is None or node not in self.nodes:

@@ -18,7 +18,11 @@ from .native import CPU, Tensor
 
 DEVICE_NAMES = {CPU: "cpu", 2: "cuda", 3: "pinned memory", 8: "metal", 10: "rocm", 13: "managed memory"}
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-_READ_ONLY = 1
+_FLOATS = {
+    10: "float8_e4m3fn", 11: "float8_e4m3fnuz", 12: "float8_e5m2", 13: "float8_e5m2fnuz", 14: "float8_e8m0fnu",
+    17: "float4_e2m1fn",
+}  # fmt: skip
+_READ_ONLY, _PADDED = 1, 4
 # DLTensor: data, device type and number, rank, type code, bits and lanes, shape, strides, offset.
 _LAYOUT = struct.Struct("=QiiiBBHQQQ")
 _MAJOR = 1  # of DLPack
@@ -55,7 +59,7 @@ def device_name(kind: int, ordinal: int) -> str:
 
 def dtype_name(code: int, bits: int) -> str:
     """A NumPy-like name of a DLPack type."""
-    return "bool" if code == 6 else f"{_CODES.get(code, f'type{code}_')}{bits}"
+    return _FLOATS.get(code) or ("bool" if code == 6 else f"{_CODES.get(code, f'type{code}_')}{bits}")
 
 
 class View:
@@ -68,7 +72,8 @@ class View:
         writable: whether it will be written.
 
     Raises:
-        RunError: it cannot be had, is read-only, or is not contiguous in row-major order.
+        RunError: it cannot be had, is read-only, is not contiguous in row-major order, or holds elements of fewer than
+            8 bits that do not take a byte each.
 
     Attributes:
         device: its type and number.
@@ -90,6 +95,8 @@ class View:
         self.device, self.code, self.shape = (kind, ordinal), (code, bits if lanes == 1 else 0), _integers(shape, rank)
         if writable and flags & _READ_ONLY:
             raise RunError(f"{what} is read-only")
+        if bits < 8 and not flags & _PADDED:
+            raise RunError(f"{what} has several elements in a byte", "pass it as a NumPy array of ml_dtypes")
         compact = 1
         for size, step in zip(reversed(self.shape), reversed(_integers(steps, rank)), strict=False):
             if size != 1 and step != compact and 0 not in self.shape:
@@ -145,7 +152,13 @@ _destroy = PYFUNCTYPE(None, c_void_p)(_destroy_capsule)
 
 
 def export(owner: Any, data: int, device: tuple[int, int], dtype: tuple[int, int], shape: tuple[int, ...]) -> Any:
-    """A capsule "dltensor" of compact memory at ``data``; ``owner`` lives until its user is done with it."""
+    """A capsule "dltensor" of compact memory at ``data``; ``owner`` lives until its user is done with it.
+
+    Raises:
+        RunError: its elements have fewer than 8 bits; such a capsule cannot say that they take a byte each.
+    """
+    if dtype[1] < 8:
+        raise RunError(f"{dtype_name(*dtype)} cannot be handed on through DLPack", "take a copy with .numpy()")
     dims = (c_int64 * len(shape))(*shape)
     steps = (c_int64 * len(shape))(*(math.prod(shape[i + 1 :]) for i in range(len(shape))))
     managed = _Managed()

@@ -13,13 +13,19 @@ import numpy as np
 from torshc.errors import BundleError, RunError
 
 FORMAT = "torshc-bundle"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 REMEDY = "compile the model again"
 _SIZE_MAX = 256 << 20
 
 _NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
     "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+_OBJECTS = ("string", "sequence", "optional")
+_ML_DTYPES = {
+    "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
+    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
+    "i2": "int2", "u2": "uint2",
 }  # fmt: skip
 
 
@@ -31,38 +37,45 @@ class TensorSpec:
         name: as in the model.
         dtype: short name of its element type ("f32").
         shape: integers, or text for a symbolic dimension ("batch", "2*batch").
+        inner: what a "sequence" or an "optional" holds; "?" for a dimension that differs, "..." for any number of them.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
+    inner: TensorSpec | None = None
 
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype.
 
         Raises:
-            RunError: bf16 without the ml_dtypes package, which NumPy has no type for by itself.
+            RunError: a type that NumPy has not by itself, without the ml_dtypes package.
         """
-        if self.dtype == "bf16":
+        if (other := _ML_DTYPES.get(self.dtype)) is not None:
             try:
                 import ml_dtypes
             except ImportError as error:
-                raise RunError(f"{self.name!r} is bfloat16, which NumPy lacks", "pip install ml_dtypes") from error
-            found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+                raise RunError(f"{self.name!r} is {other}, which NumPy lacks", "pip install ml_dtypes") from error
+            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, other))
             return found
-        return np.dtype(_NUMPY[self.dtype])
+        return np.dtype(_NUMPY.get(self.dtype, "object"))
 
 
 @dataclass(frozen=True)
 class SymbolSpec:
-    """A symbolic dimension: dimension ``dim`` of input number ``input``, from ``min`` to ``max``."""
+    """A symbol, from ``min`` to ``max``: dimension ``dim`` of input number ``input`` where ``kind`` is "dim".
+
+    Otherwise the input's element at that place, which is refused out of that range ("element") or moved into it
+    ("clamped").
+    """
 
     name: str
     input: int
     dim: int
     min: int
     max: int
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,7 @@ class Manifest:
     outputs: tuple[TensorSpec, ...]
     symbols: tuple[SymbolSpec, ...]
     steps: tuple[StepSpec, ...]
+    dynamic: bool
     library_sha256: str
     weights_sha256: str
     weights_embedded: bool
@@ -147,6 +161,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),
         steps=steps,
+        dynamic=bool(body["dynamic"]),
         library_sha256=str(body["library_sha256"]),
         weights_sha256=weights["sha256"] if weights and not weights["embedded"] else "",
         weights_embedded=bool(weights and weights["embedded"]),
@@ -154,6 +169,7 @@ def _read(body: dict[str, Any]) -> Manifest:
 
 
 def _tensor(item: dict[str, Any]) -> TensorSpec:
-    if item["dtype"] != "bf16" and item["dtype"] not in _NUMPY:
+    if item["dtype"] not in (*_ML_DTYPES, *_NUMPY, *_OBJECTS):
         raise TypeError(f"dtype {item['dtype']!r}")
-    return TensorSpec(str(item["name"]), item["dtype"], tuple(item["dims"]))
+    inner = _tensor(item["inner"]) if item["inner"] else None
+    return TensorSpec(str(item["name"]), item["dtype"], tuple(item["dims"]), inner)

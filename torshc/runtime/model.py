@@ -25,6 +25,7 @@ from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name
 from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
 from .native import CPU, Library, Status, Tensor
+from .values import Given, put_into, taken
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
@@ -126,6 +127,7 @@ class Model:
             raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)
         self._in = _Side(library, "input", self.inputs)
         self._out = _Side(library, "output", self.outputs)
+        self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs tell sizes
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
         path = os.fsencode(weights) if weights else None
         self._place = (manifest.device, ordinal)
@@ -172,6 +174,8 @@ class Model:
 
     def _run(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         _check_names("output", out, self._out.index, complete=False)
+        if self._manifest.dynamic:
+            return self._run_sized(values, out)
         arrays = [self._as_input(i, value) for i, value in enumerate(values)]
         shapes = [array.shape for array in arrays]
         stay = bool(arrays) and not any(isinstance(array, np.ndarray) for array in arrays)
@@ -180,7 +184,7 @@ class Model:
                 raise RunError(f"model {self.name!r} is closed", "load it again")
             for i, array in enumerate(arrays):
                 self._in.put(i, array)
-            if shapes != self._shapes:  # most runs have the shapes of the one before
+            if shapes != self._shapes or self._told:  # most runs have the shapes of the one before
                 self._shapes = None
                 self._check_shapes(arrays)
                 self._out_shapes = [self._output_shape(i) for i in range(len(self.outputs))]
@@ -197,6 +201,29 @@ class Model:
                 raise self._failure(status)
             self._runs += 1
         return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)]
+
+    def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
+        """A run of a model that tells the sizes of its outputs only then; they are copied out of its memory."""
+        given = Given()
+        inputs, outputs = (Tensor * max(len(values), 1))(), (Tensor * max(len(self.outputs), 1))()
+        for tensor, value, spec in zip(inputs, values, self.inputs, strict=False):
+            given.put(tensor, value, spec)
+        with self._lock:
+            if self._opened is None:
+                raise RunError(f"model {self.name!r} is closed", "load it again")
+            began = time.perf_counter()
+            status = self._library.torshc_run_sized(
+                self._opened.handle, inputs, len(values), outputs, len(self.outputs)
+            )
+            self._seconds += time.perf_counter() - began
+            if status:
+                raise self._failure(status)
+            self._runs += 1
+            found = [taken(tensor, spec) for tensor, spec in zip(outputs, self.outputs, strict=False)]
+        for spec, result in zip(self.outputs, found, strict=True):
+            if spec.name in out:
+                put_into(out[spec.name], result, spec)
+        return [out.get(spec.name, result) for spec, result in zip(self.outputs, found, strict=True)]
 
     def _failure(self, status: int) -> RunError:
         message = self._library.last_error()
@@ -255,6 +282,8 @@ class Model:
         """What can be said by name; the library checks all of it again, and what is more involved."""
         bound: dict[str, int] = {}
         for symbol in self._manifest.symbols:
+            if symbol.kind != "dim":
+                continue
             size = bound[symbol.name] = arrays[symbol.input].shape[symbol.dim]
             if not symbol.min <= size <= symbol.max:
                 raise RunError(
@@ -396,7 +425,7 @@ def load(
         _check_file(library, manifest.library_sha256)
         if weights:
             _check_file(weights, manifest.weights_sha256)
-    opened = Library(library, place != CPU)
+    opened = Library(library, place != CPU, manifest.dynamic)
     try:
         return Model(manifest, opened, weights, manifest.threads if threads is None else threads, device, handle)
     except BaseException:

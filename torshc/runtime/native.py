@@ -83,6 +83,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "torshc_profile": (c_int, (_MODEL, c_int32, POINTER(c_uint64), POINTER(c_uint64))),
 }
+# What only libraries are asked for whose outputs' sizes a run tells.
+_DYNAMIC_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "torshc_run_sized": (c_int, (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32)),
+}
 # What only libraries for devices are asked for; older ones for processors do not have them.
 _DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_device_type": (c_int32, ()),
@@ -140,12 +144,13 @@ class Library:
     Args:
         path: absolute; nothing is searched for.
         device: whether it is for a device other than the processor.
+        dynamic: whether only a run tells the sizes of its outputs.
 
     Raises:
         BundleError: it cannot be loaded, or has another interface.
     """
 
-    def __init__(self, path: Path, device: bool = False) -> None:
+    def __init__(self, path: Path, device: bool = False, dynamic: bool = False) -> None:
         try:
             self._path = path
             self._slot, name = _enter(path)
@@ -156,7 +161,8 @@ class Library:
                 raise
         except OSError as error:
             raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
-        for name, (result, arguments) in (_FUNCTIONS | (_DEVICE_FUNCTIONS if device else {})).items():
+        more = (_DEVICE_FUNCTIONS if device else {}) | (_DYNAMIC_FUNCTIONS if dynamic else {})
+        for name, (result, arguments) in (_FUNCTIONS | more).items():
             function = getattr(self._library, name, None)
             if function is None:
                 self.unload()

@@ -1,0 +1,163 @@
+"""Values of models whose sizes only a run tells: arrays, strings, lists and None as the library's tensors, and back.
+
+np.array(["a", "b"], object)   a string tensor
+[array, array]                 a sequence
+None, or the value itself      an optional
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import POINTER, c_char_p, c_int64, c_void_p, cast
+from typing import Any
+
+import numpy as np
+
+from torshc.errors import RunError
+
+from .manifest import TensorSpec
+from .native import CPU, Dtype, Tensor
+
+# The library's type code and bits; those of other types are a letter and the bits.
+_CODES = {
+    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "bool": (6, 8), "bf16": (4, 16),
+    "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
+    "f4e2m1": (17, 4),
+}  # fmt: skip
+_LETTERS = {"i": 0, "u": 1, "f": 2}
+
+
+class String(ctypes.Structure):
+    """torshc_string: UTF-8 and its length in bytes."""
+
+    _fields_ = (("text", c_void_p), ("bytes", c_int64))
+
+
+class Given:
+    """A value as the library takes it; keeps the memory behind it alive."""
+
+    def __init__(self) -> None:
+        self.held: list[Any] = []
+
+    def put(self, tensor: Tensor, value: Any, spec: TensorSpec) -> None:
+        """Fills in a tensor.
+
+        Raises:
+            RunError: the value is not what the model takes.
+        """
+        code, bits = _CODES.get(spec.dtype) or (_LETTERS[spec.dtype[0]], int(spec.dtype[1:]))
+        tensor.device.type, tensor.dtype = CPU, Dtype(code, bits, 1)
+        if spec.dtype in ("sequence", "optional"):
+            self._nested(tensor, value, spec)
+            return
+        array = as_array(value, spec)
+        if spec.dtype == "string":
+            data = self._strings(array, spec)
+        else:
+            array = np.require(array, requirements=("C", "A"))
+            self.held.append(array)
+            data = array.__array_interface__["data"][0]
+        self._shape(tensor, array.shape)
+        tensor.data = data
+
+    def _nested(self, tensor: Tensor, value: Any, spec: TensorSpec) -> None:
+        if spec.dtype == "sequence" and not isinstance(value, (list, tuple)):
+            raise RunError(f"input {spec.name!r} is a sequence", "pass a list of arrays")
+        items = value if spec.dtype == "sequence" else [] if value is None else [value]
+        inner = spec.inner
+        if items and inner is None:
+            raise RunError(f"input {spec.name!r} is always empty", "pass an empty list, or None")
+        tensors = (Tensor * max(len(items), 1))()
+        for item, t in zip(items, tensors, strict=False):
+            assert inner is not None
+            self.put(t, item, TensorSpec(spec.name, inner.dtype, inner.shape, inner.inner))
+        self.held.append(tensors)
+        self._shape(tensor, (len(items),))
+        tensor.data = ctypes.addressof(tensors)
+
+    def _strings(self, array: np.ndarray[Any, Any], spec: TensorSpec) -> int:
+        try:
+            texts = [x if isinstance(x, bytes) else str(x).encode() for x in array.reshape(-1)]
+        except UnicodeEncodeError as error:
+            raise RunError(f"input {spec.name!r} has a string that UTF-8 cannot hold: {error.reason}") from error
+        strings = (String * max(len(texts), 1))()
+        for s, text in zip(strings, texts, strict=False):
+            s.text, s.bytes = cast(c_char_p(text), c_void_p), len(text)
+        self.held += [texts, strings]
+        return ctypes.addressof(strings)
+
+    def _shape(self, tensor: Tensor, shape: Sequence[int]) -> None:
+        dims = (c_int64 * max(len(shape), 1))(*shape)
+        self.held.append(dims)
+        tensor.ndim, tensor.shape = len(shape), cast(dims, POINTER(c_int64))
+
+
+def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
+    """An array of the type and rank that the model takes.
+
+    Raises:
+        RunError: it is not one.
+    """
+    try:
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"input {spec.name!r} is no array: {error}") from error
+    if spec.dtype == "string":
+        fits = array.dtype.kind in "UST" or (
+            array.dtype == object and all(isinstance(x, (str, bytes)) for x in array.flat)
+        )
+        want = "strings"
+    else:
+        fits = array.dtype == spec.numpy
+        want = str(spec.numpy)
+    if not fits:
+        raise RunError(f"input {spec.name!r} has type {array.dtype}; expected {want}")
+    if "..." not in spec.shape and array.ndim != len(spec.shape):
+        raise RunError(
+            f"input {spec.name!r} has {array.ndim} dimensions, {list(array.shape)}; expected {list(spec.shape)}"
+        )
+    return array
+
+
+def taken(tensor: Tensor, spec: TensorSpec) -> Any:
+    """What the library gave, copied out of its memory."""
+    if spec.dtype == "optional" and tensor.dtype.code != _CODES["optional"][0]:
+        assert spec.inner is not None
+        return taken(tensor, spec.inner)  # one that is there
+    shape = tuple(tensor.shape[d] for d in range(tensor.ndim))
+    count = int(np.prod(shape, dtype=np.int64))
+    if spec.dtype in ("sequence", "optional"):
+        items = [_inner(t, spec) for t in _elements(tensor, Tensor, count)]
+        return items if spec.dtype == "sequence" else (items[0] if items else None)
+    if spec.dtype == "string":
+        out = np.empty(count, np.object_)
+        for i, s in enumerate(_elements(tensor, String, count)):
+            out[i] = ctypes.string_at(s.text, s.bytes).decode(errors="replace") if s.bytes else ""
+        return out.reshape(shape)
+    data = ctypes.string_at(tensor.data, count * spec.numpy.itemsize) if count else b""
+    return np.frombuffer(bytearray(data), spec.numpy).reshape(shape)
+
+
+def _inner(tensor: Tensor, spec: TensorSpec) -> Any:
+    assert spec.inner is not None
+    return taken(tensor, spec.inner)
+
+
+def _elements(tensor: Tensor, kind: Any, count: int) -> Any:
+    return cast(tensor.data, POINTER(kind))[:count] if count else []
+
+
+def put_into(array: Any, result: Any, spec: TensorSpec) -> None:
+    """Copies a result to an array of the caller's.
+
+    Raises:
+        RunError: it has not the type and shape of the result.
+    """
+    fits = isinstance(array, np.ndarray) and isinstance(result, np.ndarray)
+    if not fits or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
+        raise RunError(
+            f"out[{spec.name!r}] is not an array of the type and shape that this run gives",
+            f"leave it out: the shape {list(spec.shape)} is known only after a run",
+        )
+    np.copyto(array, result)
