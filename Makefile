@@ -12,6 +12,7 @@ ARGS ?=
 MODEL ?= samples/digits.onnx
 THREADS ?= 1
 LEVEL ?= 3
+FUSION ?= default
 
 py := $(VENV)/bin/python
 comma := ,
@@ -30,10 +31,10 @@ install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test check lint types doctest conformance bench sample-c venv clean distclean
+.PHONY: help demo test check lint types doctest conformance conformance-dynamic conformance-sanitized operators bench sample-c venv clean distclean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(call stamp,run) ## compile the sample model, explain it, run it, measure it
 	@$(py) samples/demo.py
@@ -53,8 +54,17 @@ types: $(call stamp,check) ## mypy --strict
 doctest: $(call stamp,test) ## the examples in docstrings
 	$(py) -m pytest -n 0 --doctest-modules torshc
 
-conformance: $(call stamp,test) ## LEVEL=3: all cases of onnx's own suite (some 20 minutes)
-	$(py) -m tests.conformance --level $(LEVEL) --jobs $(JOBS)
+conformance: $(call stamp,test) ## LEVEL=3 FUSION=default: all cases of onnx's own suite
+	$(py) -m tests.conformance --level $(LEVEL) --fusion $(FUSION) --jobs $(JOBS)
+
+conformance-dynamic: $(call stamp,test) ## the same with symbolic dimensions and run-time shape operands
+	$(py) -m tests.conformance --dynamic --level $(LEVEL) --jobs $(JOBS)
+
+conformance-sanitized: $(call stamp,test) ## its core cases with address and undefined-behaviour sanitizers
+	$(py) -m tests.conformance --sanitize --level $(LEVEL) --jobs $(JOBS)
+
+operators: $(call stamp,test) ## write the table of operators anew, torshc/ops/README.md
+	$(py) -m tests.conformance.operators --write
 
 bench: $(call stamp,test) ## MODEL=... THREADS=...: latency beside ONNX Runtime
 	$(VENV)/bin/torshc bench $(MODEL) --threads $(THREADS) --against ort

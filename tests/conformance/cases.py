@@ -1,9 +1,14 @@
-"""The test cases that the onnx package brings, with their inputs and outputs as arrays."""
+"""The test cases that the onnx package brings, with their inputs and outputs as Python objects.
+
+A tensor is an array (strings: an object array of ``str``), a sequence a list, an absent optional ``None``.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,9 +17,11 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
 Array = np.ndarray[Any, Any]
-STORED = ("simple", "pytorch-operator", "pytorch-converted")  # kinds that lie on disk in the package
+DataSet = tuple[tuple[Any, ...], tuple[Any, ...]]
+STORED = ("simple", "pytorch-operator", "pytorch-converted")  # kinds that lie on disk with their inputs and outputs
 SMALL = 1024  # elements; integer inputs up to here may be shapes, axes and the like
 FLOATS = (
     "Dropout",
@@ -34,85 +41,137 @@ class Case:
     Attributes:
         name: as in the onnx package, without "test_".
         operator: that the case is about; "(op)" for its definition by other operators, or the kind of a stored case.
-        data_sets: inputs and outputs in the model's order; anything but an array is a sequence or an absent value.
+        data_sets: inputs and outputs in the model's order.
         rtol, atol: as the package states them.
     """
 
     name: str
     operator: str
     model: onnx.ModelProto
-    data_sets: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], ...]
+    data_sets: tuple[DataSet, ...]
     rtol: float
     atol: float
 
     def feeds(self, index: int) -> dict[str, Any]:
         """Inputs of a data set by name."""
-        return dict(zip((v.name for v in _free_inputs(self.model)), self.data_sets[index][0], strict=False))
+        return dict(zip((v.name for v in free_inputs(self.model)), self.data_sets[index][0], strict=False))
 
     @property
-    def has_arrays_only(self) -> bool:
-        return all(isinstance(a, np.ndarray) for ins, outs in self.data_sets for a in (*ins, *outs))
+    def values(self) -> Iterator[Any]:
+        """All inputs and outputs."""
+        return (value for inputs, outputs in self.data_sets for value in (*inputs, *outputs))
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Element types of its inputs and outputs, ordered; strings are "string"."""
+        return tuple(sorted({t for value in self.values for t in _dtypes(value)}))
+
+    @property
+    def is_core(self) -> bool:
+        """Whether all inputs and outputs are tensors of numbers or truth values, and no node has a subgraph."""
+        dense = all(isinstance(v, np.ndarray) and v.dtype != object for v in self.values)
+        nodes = [*self.model.graph.node, *(n for f in self.model.functions for n in f.node)]
+        return dense and not any(a.HasField("g") or a.graphs for n in nodes for a in n.attribute)
+
+
+def _dtypes(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for element in value:
+            yield from _dtypes(element)
+    elif value is not None:
+        yield "string" if value.dtype == object else value.dtype.name
 
 
 @lru_cache(maxsize=1)
 def all_cases() -> tuple[Case, ...]:
     """All cases, ordered by name; takes some seconds, as the package computes them."""
-    found = [*_node_cases(), *(c for kind in STORED for c in _stored_cases(kind))]
+    found = [*_node_cases(), *(c for kind in STORED for c in _stored_cases(kind)), *_light_cases()]
     return tuple(sorted({c.name: c for c in found}.values(), key=lambda c: c.name))
 
 
 def _node_cases() -> list[Case]:
-    from onnx.backend.test.loader import load_model_tests
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loaded = load_model_tests(kind="node")
-    plain = {c.name: c.model.graph.node[0].op_type for c in loaded if not _EXPANDED.search(c.name)}
+    plain = {c.name: c.model.graph.node[0].op_type for c in loaded if c.model and not _EXPANDED.search(c.name)}
     out = []
     for c in loaded:
+        assert c.model is not None and c.data_sets is not None
         origin = _EXPANDED.sub("", c.name)
         operator = plain[c.name] if c.name in plain else f"({plain.get(origin, 'functions')})"
-        sets = tuple((tuple(map(_array, ins)), tuple(map(_array, outs))) for ins, outs in c.data_sets)
+        sets = tuple((tuple(map(_plain, ins)), tuple(map(_plain, outs))) for ins, outs in c.data_sets)
         out.append(Case(c.name.removeprefix("test_"), operator, c.model, sets, c.rtol, c.atol))
     return out
 
 
 def _stored_cases(kind: str) -> list[Case]:
-    from onnx.backend.test.loader import load_model_tests
-
     out = []
     for c in load_model_tests(kind=kind):
-        if c.model_dir is None:
-            continue
-        folder = Path(c.model_dir)
+        folder = Path(DATA_DIR, kind, c.name)
         model = onnx.load(folder / "model.onnx")
         sets = tuple(
-            (_stored(place, "input", _free_inputs(model)), _stored(place, "output", model.graph.output))
+            (_stored(place, "input", free_inputs(model)), _stored(place, "output", model.graph.output))
             for place in sorted(folder.glob("test_data_set_*"))
         )
         out.append(Case(c.name.removeprefix("test_"), f"[{kind}]", model, sets, c.rtol, c.atol))
     return out
 
 
-def _free_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+def _light_cases() -> Iterator[Case]:
+    """Whole networks whose weights are ConstantOfShape, so that the files are small. Their input is a ramp.
+
+    The package keeps their descriptions under "real" and their models and outputs under "light".
+    """
+    for c in load_model_tests(kind="real"):
+        url = json.loads(Path(DATA_DIR, "real", c.name, "data.json").read_text())["url"]
+        file = Path(DATA_DIR, "light", url.rpartition("/")[2])
+        model = onnx.load(file)
+        inputs = tuple(_ramp([d.dim_value for d in v.type.tensor_type.shape.dim]) for v in free_inputs(model))
+        stored = [file.with_name(f"{file.stem}_output_{k}.pb") for k in range(len(model.graph.output))]
+        outputs = tuple(numpy_helper.to_array(onnx.TensorProto.FromString(s.read_bytes())) for s in stored)
+        yield Case(c.name.removeprefix("test_"), "[light]", model, ((inputs, outputs),), c.rtol, c.atol)
+
+
+def _ramp(shape: list[int]) -> Array:
+    """What the package's runner feeds these models: k / n at element k of n."""
+    n = int(np.prod(shape))
+    return (np.arange(n).reshape(shape) / n).astype(np.float32)
+
+
+def free_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Inputs without a value of their own; old models list their weights among the inputs."""
     weights = {t.name for t in model.graph.initializer}
     return [v for v in model.graph.input if v.name not in weights]
 
 
 def _stored(folder: Path, what: str, infos: Any) -> tuple[Any, ...]:
-    values: list[Any] = []
-    for k, info in enumerate(infos):
-        file = folder / f"{what}_{k}.pb"
-        is_tensor = info.type.WhichOneof("value") == "tensor_type" and file.exists()
-        values.append(numpy_helper.to_array(onnx.TensorProto.FromString(file.read_bytes())) if is_tensor else None)
-    return tuple(values)
+    return tuple(_parsed((folder / f"{what}_{k}.pb").read_bytes(), info.type) for k, info in enumerate(infos))
 
 
-def _array(x: Any) -> Any:
-    if isinstance(x, onnx.TensorProto):
-        return numpy_helper.to_array(x)
-    return np.asarray(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
+def _parsed(data: bytes, kind: onnx.TypeProto) -> Any:
+    match kind.WhichOneof("value"):
+        case "tensor_type":
+            return _plain(onnx.TensorProto.FromString(data))
+        case "sequence_type":
+            return _plain(numpy_helper.to_list(onnx.SequenceProto.FromString(data)))
+        case "optional_type":
+            return _plain(numpy_helper.to_optional(onnx.OptionalProto.FromString(data)))
+        case other:
+            raise NotImplementedError(f"a stored value of kind {other}")
+
+
+def _plain(x: Any) -> Any:
+    if x is None:
+        return None
+    if isinstance(x, list | tuple):
+        return [_plain(element) for element in x]
+    array = numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
+    if array.dtype.kind not in "OSU":
+        return array
+    texts = np.empty(array.shape, object)
+    for place, text in np.ndenumerate(array):
+        texts[place] = text.decode() if isinstance(text, bytes) else str(text)
+    return texts
 
 
 def with_constants(case: Case) -> onnx.ModelProto | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import tempfile
 import time
@@ -18,15 +19,36 @@ import numpy as np
 import onnx
 
 import torshc
-from torshc.errors import TorshcError, UnsupportedError
+from torshc.errors import InternalError, ModelError, RunError, TorshcError, UnsupportedError
+from torshc.runtime import Model
 
+from . import dynamic
 from .cases import Array, Case, with_constants
+from .compare import compare, same
+from .dynamic import ONES, SHARED
 
-PASSED, CONSTANTS, FAILED, UNSUPPORTED = "passed", "constants", "failed", "unsupported"
-# The package's tolerance is for f32; narrower types hold fewer digits (11 and 8 bits).
-ROUGH = {"float16": 2e-3, "bfloat16": 2e-2}
+PASSED, CONSTANTS, FAILED, UNSUPPORTED, STATIC = "passed", "constants", "failed", "unsupported", "static"
 _GUARD = 256
-_LIMIT_S = 240.0  # a case that takes longer hangs
+_LIMIT_S = 240.0  # a case that takes longer hangs; a whole network may take more
+_SLOW = 3
+_FINDING = re.compile(r"\S+: runtime error: .*|SUMMARY: \w+: \S+")
+_FRAME = re.compile(r"#\d+ \S+ in (k[0-9a-f]{12}|t_\w+|torshc_\w+) ?\S*")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How cases are compiled.
+
+    Attributes:
+        level, target, fusion, cc: as in :class:`torshc.options.CompileOptions`.
+        dynamic: with symbolic dimensions and run-time shape operands, see :mod:`.dynamic`.
+    """
+
+    level: int = 3
+    target: str = "c"
+    fusion: str = "default"
+    cc: str = ""
+    dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,8 +57,10 @@ class Outcome:
 
     Attributes:
         verdict: "passed"; "constants" (passed, with operands that must be known at compile time made constants);
-            "failed" (a wrong answer, an error other than a refusal, a signal, or no end); "unsupported" (refused).
-        detail: why, unless it passed.
+            "ones", "shared" (passed, in a less general dynamic form); "failed" (a wrong answer, an error other than a
+            refusal, a signal, or no end); "unsupported" (refused); "static" (cannot be made dynamic).
+        detail: why, unless it passed; for "constants" and less general forms, why the one before was refused.
+        dtypes: element types that the case uses.
     """
 
     name: str
@@ -45,72 +69,74 @@ class Outcome:
     verdict: str
     detail: str = ""
     seconds: float = 0.0
+    dtypes: tuple[str, ...] = ()
 
 
-def run_case(case: Case, level: int, folder: Path, target: str = "c") -> Outcome:
-    """Compiles a case at an optimisation level, runs it, and compares its outputs bit for bit or within tolerance."""
+def run_case(case: Case, mode: Mode, folder: Path) -> Outcome:
+    """Compiles a case, runs it, and compares its outputs bit for bit or within tolerance."""
     began = time.perf_counter()
-    verdict, detail = PASSED, ""
-    try:
-        _check(case, case.model, level, folder, target)
-    except UnsupportedError as refusal:
-        verdict, detail = _again(case, level, folder, "; ".join(refusal.problems), target)
-    except (TorshcError, AssertionError, Exception) as error:  # all that ends a case is an outcome
-        verdict, detail = FAILED, _line(error)
-    return Outcome(case.name, case.operator, level, verdict, detail, time.perf_counter() - began)
+    verdict, detail = _verdict(case, mode, folder)
+    seconds = time.perf_counter() - began
+    return Outcome(case.name, case.operator, mode.level, verdict, detail, seconds, case.dtypes)
 
 
-def _again(case: Case, level: int, folder: Path, refusal: str, target: str) -> tuple[str, str]:
+def _verdict(case: Case, mode: Mode, folder: Path) -> tuple[str, str]:
+    """That of the first form that is not refused; with the reason of the first refusal."""
+    refusal, tried = "", False
+    refusals = (UnsupportedError, ModelError, RunError) if mode.dynamic else (UnsupportedError,)
+    for verdict, model, more in dynamic.variants(case) if mode.dynamic else _static_forms(case):
+        tried = True
+        try:
+            _check(case, model, more, mode, folder)
+        except refusals as reason:
+            refusal = refusal or _reason(reason)
+        except (TorshcError, AssertionError, Exception) as error:  # all that ends a case is an outcome
+            return FAILED, f"{verdict}: {_line(error)}"
+        else:
+            return verdict, refusal
+    return (UNSUPPORTED, refusal) if tried else (STATIC, "nothing to be made dynamic")
+
+
+def _static_forms(case: Case) -> Iterator[tuple[str, onnx.ModelProto, dict[str, Array]]]:
+    yield PASSED, case.model, {}
     model = with_constants(case)
-    if model is None:
-        return UNSUPPORTED, refusal
-    try:
-        _check(case, model, level, folder, target)
-    except UnsupportedError:
-        return UNSUPPORTED, refusal
-    except (TorshcError, AssertionError, Exception) as error:
-        return FAILED, f"with constants: {_line(error)}"
-    return CONSTANTS, refusal
+    if model is not None:
+        yield CONSTANTS, model, {}
+
+
+def _reason(error: TorshcError) -> str:
+    return "; ".join(error.problems) if isinstance(error, UnsupportedError) else _line(error)
 
 
 def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]
+    text = str(error) if not isinstance(error, InternalError | RunError) else error.message
+    return f"{type(error).__name__}: {' '.join(text.split())}"[:600]
 
 
-def _check(case: Case, model: onnx.ModelProto, level: int, folder: Path, target: str) -> None:
+def _check(case: Case, model: onnx.ModelProto, more: dict[str, Array], mode: Mode, folder: Path) -> None:
     path, bundle = folder / "case.onnx", folder / "case.tsc"
     onnx.save(model, path)
-    torshc.compile(path, bundle, target=target, opt_level=level, threads=1, jobs=1)
+    torshc.compile(
+        path, bundle, target=mode.target, opt_level=mode.level, fusion=mode.fusion, cc=mode.cc, threads=1, jobs=1
+    )
     with torshc.load(bundle, threads=1) as compiled:
         free = {spec.name for spec in compiled.inputs}
-        for k, (_, outputs) in enumerate(case.data_sets):
-            assert case.has_arrays_only, "a value that is no tensor was compiled"
-            feeds = {n: a for n, a in case.feeds(k).items() if n in free}
+        for k in range(len(case.data_sets)):
+            feeds = {n: a for n, a in {**case.feeds(k), **more}.items() if n in free}
             got = compiled.run(feeds)
-            for (name, a), wanted in zip(got.items(), outputs, strict=True):
-                _compare(name, a, wanted, case)
+            compare(case, got, k)
             _run_guarded(compiled, feeds, got)
 
 
-def _compare(name: str, got: Array, wanted: Array, case: Case) -> None:
-    assert got.shape == wanted.shape, f"{name}: shape {got.shape} is not {wanted.shape}"
-    assert got.dtype == wanted.dtype, f"{name}: {got.dtype} is not {wanted.dtype}"
-    if got.dtype.kind in "iub":
-        np.testing.assert_array_equal(got, wanted, err_msg=name)
-        return
-    rtol = max(case.rtol, ROUGH.get(got.dtype.name, 0.0))
-    np.testing.assert_allclose(
-        got.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=max(case.atol, 1e-6), err_msg=name
-    )
-
-
-def _run_guarded(compiled: torshc.Model, feeds: dict[str, Any], first: dict[str, Array]) -> None:
+def _run_guarded(compiled: Model, feeds: dict[str, Any], first: dict[str, Any]) -> None:
     """A second run into memory between guards: equal bytes, and nothing written beside an output."""
-    raw = {name: np.full(a.nbytes + 2 * _GUARD, 0xAB, np.uint8) for name, a in first.items()}
-    out = {n: raw[n][_GUARD : _GUARD + a.nbytes].view(a.dtype).reshape(a.shape) for n, a in first.items()}
-    compiled.run(feeds, out=out)
-    for name, a in first.items():
-        assert out[name].tobytes() == a.tobytes(), f"{name}: a second run gives other bytes"
+    arrays = {n: a for n, a in first.items() if isinstance(a, np.ndarray) and a.dtype != object}
+    raw = {name: np.full(a.nbytes + 2 * _GUARD, 0xAB, np.uint8) for name, a in arrays.items()}
+    out = {n: raw[n][_GUARD : _GUARD + a.nbytes].view(a.dtype).reshape(a.shape) for n, a in arrays.items()}
+    again = compiled.run(feeds, out=out)
+    for name, value in first.items():
+        assert same(again[name], value), f"{name}: a second run gives other bytes"
+    for name, a in arrays.items():
         beside = np.concatenate([raw[name][:_GUARD], raw[name][_GUARD + a.nbytes :]])
         assert (beside == 0xAB).all(), f"{name}: written beside the output"
 
@@ -121,68 +147,90 @@ def _run_guarded(compiled: torshc.Model, feeds: dict[str, Any], first: dict[str,
 class _Worker:
     """A process that runs a case after another; a case that kills it is a failed one."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[Case], folder: Path) -> None:
         context = get_context("fork")  # so that all share the cases, which take long to make
         self.cases = cases
+        self.folder = Path(tempfile.mkdtemp(dir=folder))
         self.pipe, far = context.Pipe()
-        self.process = context.Process(target=_work, args=(far, cases), daemon=True)
+        self.process = context.Process(target=_work, args=(far, cases, self.folder), daemon=True)
         self.process.start()
         far.close()
-        self.task: tuple[int, int] | None = None
+        self.task: tuple[int, Mode] | None = None
         self.began = 0.0
 
-    def give(self, task: tuple[int, int]) -> None:
+    def give(self, task: tuple[int, Mode]) -> None:
         self.task, self.began = task, time.monotonic()
         self.pipe.send(task)
 
     def take(self) -> Outcome:
         """The outcome of the task that ended, by an answer or by the process's end."""
         assert self.task is not None
-        index, level = self.task
+        index, mode = self.task
         case = self.cases[index]
         try:
             outcome: Outcome = self.pipe.recv()
         except EOFError:
             self.process.join()
-            code = self.process.exitcode or 0
-            why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with {code}"
-            outcome = Outcome(case.name, case.operator, level, FAILED, why, time.monotonic() - self.began)
+            why, seconds = self._end(), time.monotonic() - self.began
+            outcome = Outcome(case.name, case.operator, mode.level, FAILED, why, seconds, case.dtypes)
         self.task = None
         return outcome
 
+    def _end(self) -> str:
+        """Why the process ended: a sanitizer's words, a signal or a code."""
+        code = self.process.exitcode or 0
+        told = (self.folder / "stderr").read_text(errors="replace")
+        if found := _FINDING.search(told):
+            frame = _FRAME.search(told)
+            return f"{found[0]}{f' in {frame[1]}' if frame else ''}"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with {code}"
+
     @property
     def overdue(self) -> bool:
-        return self.task is not None and time.monotonic() - self.began > _LIMIT_S
+        if self.task is None:
+            return False
+        slow = self.cases[self.task[0]].operator == "[light]" or self.task[1].cc
+        return time.monotonic() - self.began > _LIMIT_S * (_SLOW if slow else 1)
 
 
-def _work(pipe: Connection, cases: Sequence[Case]) -> None:
+def _work(pipe: Connection, cases: Sequence[Case], folder: Path) -> None:
     faulthandler.disable()
-    with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as folder:
-        os.chdir(folder)
-        while (task := pipe.recv()) is not None:
-            index, level = task
-            pipe.send(run_case(cases[index], level, Path(folder)))
+    os.chdir(folder)
+    with (folder / "stderr").open("wb") as errors:
+        os.dup2(errors.fileno(), 2)
+    while (task := pipe.recv()) is not None:
+        index, mode = task
+        pipe.send(run_case(cases[index], mode, folder))
 
 
-def run_cases(cases: Sequence[Case], levels: Sequence[int], jobs: int) -> Iterator[Outcome]:
-    """Outcomes of all cases at all levels, as they come, from `jobs` processes."""
-    tasks = [(k, level) for k in range(len(cases)) for level in levels][::-1]
-    workers = [_Worker(cases) for _ in range(min(jobs, len(tasks)))]
-    for worker in workers:
-        worker.give(tasks.pop())
-    while any(w.task for w in workers):
-        ready = wait([w.pipe for w in workers if w.task], timeout=5.0)
-        for k, worker in enumerate(workers):
-            if worker.overdue:
-                worker.process.kill()
-                ready.append(worker.pipe)
-            if worker.pipe not in ready or worker.task is None:
-                continue
-            yield worker.take()
-            if not worker.process.is_alive():
-                worker = workers[k] = _Worker(cases)
-            if tasks:
-                worker.give(tasks.pop())
-    for worker in workers:
-        worker.pipe.send(None)
-        worker.process.join(10)
+def run_cases(cases: Sequence[Case], modes: Sequence[Mode], jobs: int) -> Iterator[Outcome]:
+    """Outcomes of all cases in all modes, as they come, from `jobs` processes."""
+    # The slow ones first, so that none is left alone at the end.
+    order = sorted(range(len(cases)), key=lambda k: cases[k].operator == "[light]")
+    tasks = [(k, mode) for k in reversed(order) for mode in modes][::-1]
+    with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as name:
+        workers = [_Worker(cases, Path(name)) for _ in range(min(jobs, len(tasks)))]
+        for worker in workers:
+            worker.give(tasks.pop())
+        while any(w.task for w in workers):
+            ready = wait([w.pipe for w in workers if w.task], timeout=5.0)
+            for k, worker in enumerate(workers):
+                if worker.overdue:
+                    worker.process.kill()
+                    ready.append(worker.pipe)
+                if worker.pipe not in ready or worker.task is None:
+                    continue
+                yield worker.take()
+                if not worker.process.is_alive():
+                    worker = workers[k] = _Worker(cases, Path(name))
+                if tasks:
+                    worker.give(tasks.pop())
+        for worker in workers:
+            worker.pipe.send(None)
+            worker.process.join(10)
+
+
+__all__ = [
+    "CONSTANTS", "FAILED", "ONES", "PASSED", "SHARED", "STATIC", "UNSUPPORTED", "Mode", "Outcome", "run_case",
+    "run_cases",
+]  # fmt: skip

@@ -5,22 +5,29 @@ It is slow and simple, and checks what a compiled kernel could not: that no read
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from torshc.expr import BOOL, FUNCTIONS, DType, Expr, acc, as_int, axis, const, load, substitute
+from torshc.expr import BOOL, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, element, load, substitute
 from torshc.graph import Builder, Graph, Node, Value
+from torshc.graph.graph import Numbers
 from torshc.ops import Nest
 from torshc.ops.pointwise import compute
 
 Array = np.ndarray[Any, Any]
+_FAR = 2**31 - 1
 _REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def run(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
-    """Outputs of a graph for inputs by name."""
+    """Outputs of a graph for inputs by name.
+
+    Raises:
+        ValueError: when a condition does not hold that a run checks.
+    """
     values: dict[Value, Array] = {}
     dims: dict[Expr, Expr] = {}
     for v in graph.inputs:
@@ -30,8 +37,27 @@ def run(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
             if d.op == "dim":
                 dims[d] = const(size)
         values[v] = array
-    run_nodes(graph.nodes, values, dims)
+    for node in [None, *graph.nodes]:
+        run_nodes([node] if node else [], values, dims)
+        _bind(graph, values, dims)
     return [_value(v, values) for v in graph.outputs]
+
+
+def _bind(graph: Graph, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -> None:
+    """The symbols that are elements of what is computed by now, and the conditions that can be told of them."""
+    for name, e in graph.elements.items():
+        if element(name) in dims or (e.value not in values and e.value.const is None):
+            continue
+        number = int(_value(e.value, values).reshape(-1)[e.position])
+        if e.kind == "clamped":
+            number = max(-_FAR, min(number, _FAR))
+        elif abs(number) > _FAR:
+            raise ValueError(f"element {name} is {number}")
+        dims[element(name)] = const(number)
+    for a, b in graph.constraints:
+        left, right = as_int(substitute(a, dims)), as_int(substitute(b, dims))
+        if None not in (left, right) and left != right:
+            raise ValueError(f"{a!r} is not {b!r}")
 
 
 def run_nodes(nodes: list[Node], values: dict[Value, Array], dims: dict[Expr, Expr]) -> None:
@@ -47,12 +73,14 @@ def run_nodes(nodes: list[Node], values: dict[Value, Array], dims: dict[Expr, Ex
             _decompose(node, values, dims)
         for out in node.outputs:
             shape = tuple(as_int(substitute(d, dims)) for d in out.shape)
+            if any(d is not None and d < 0 for d in shape):
+                raise ValueError(f"{node} makes a tensor of shape {shape}")
             assert values[out].shape == shape, f"{node}: {values[out].shape} is not {shape}"
 
 
 def _decompose(node: Node, values: dict[Value, Array], dims: dict[Expr, Expr]) -> None:
     graph = Graph()
-    graph._next_value = 1 << 20
+    graph.numbers = Numbers(itertools.count(1 << 20))
     inner: list[Node] = []
     made = node.op.decompose(Builder(graph, inner), node.inputs)
     assert made is not None, f"{node} has neither a nest nor a decomposition"
@@ -70,6 +98,8 @@ def _run_nest(node: Node, out: Value, nest: Nest, values: Mapping[Value, Array],
     def sizes(exprs: tuple[Expr, ...]) -> list[int]:
         found = [as_int(substitute(e, dims)) for e in exprs]
         assert all(f is not None for f in found), (node, exprs)
+        if any(f is not None and f < 0 for f in found):
+            raise ValueError(f"{node} has an extent below 0: {found}")
         return [f for f in found if f is not None]
 
     shape, inner = sizes(out.shape), sizes(nest.reduce)
@@ -161,7 +191,7 @@ class _Evaluator:
     def _node(self, e: Expr, mask: Array, memo: dict[Expr, Array]) -> Array:
         if e.op == "const":
             return np.asarray(e.data, dtype=e.dtype.numpy)
-        if e.op == "dim":
+        if e.op in SYMBOLS:
             return np.asarray(as_int(self.dims[e]))
         if e.op == "select":
             condition = self._visit(e.args[0], mask, memo)

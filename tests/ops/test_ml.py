@@ -73,16 +73,15 @@ def test_linear_models(kind: str) -> None:
     check("LinearClassifier", x, outputs=2, classlabels_ints=[3, 1, 4, 1], **common)
     two = {"coefficients": weights[:3], "intercepts": [0.5], "post_transform": kind}
     check("LinearClassifier", x, outputs=2, classlabels_ints=[7, -7], **two)
+    check("LinearClassifier", x, outputs=2, **two | {"classlabels_ints": [7]})
     if kind == "NONE":
         check("LinearRegressor", x, targets=4, **common)
 
 
 def test_refusals() -> None:
-    x, labels = numbers(5, 3), ["a", "b"]
-    with pytest.raises(UnsupportedError, match="labels that are strings"):
-        results("LinearClassifier", x, outputs=2, classlabels_strings=labels, coefficients=[1.0] * 6)
-    with pytest.raises(UnsupportedError, match="PROBIT"):
-        results("LinearRegressor", x, coefficients=[1.0] * 3, post_transform="PROBIT")
+    x = numbers(5, 3)
+    with pytest.raises(ModelError, match="post_transform 'LOG'"):
+        results("LinearRegressor", x, coefficients=[1.0] * 3, post_transform="LOG")
     with pytest.raises(ModelError, match="4 coefficients"):
         results("LinearRegressor", x, coefficients=[1.0] * 4)
 
@@ -129,6 +128,47 @@ def test_trees(aggregate: str) -> None:
     x[::7, 2] = np.nan
     (out,) = results("TreeEnsembleRegressor", x, **forest(aggregate))
     np.testing.assert_allclose(out, descend(x, aggregate), rtol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
+@pytest.mark.parametrize("kind", ["three", "two", "single", "lonely"])
+def test_tree_classifiers(kind: str, transform: str) -> None:
+    x = numbers(40, 3)
+    x[::7, 2] = np.nan
+    tables = {k.replace("target", "class"): v for k, v in forest("SUM").items() if k.startswith(("nodes", "target"))}
+    tables["class_weights"] = [0.1, 0.2, 0.05, 0.4, 0.3, 0.15]
+    tables["classlabels_int64s"] = {"three": [5, -2, 9], "two": [3, 4], "single": [3, 4], "lonely": [1]}[kind]
+    tables["class_ids"] = {"three": [0, 2, 1, 1, 0, 2], "two": [0, 0, 1, 1, 0, 0]}.get(kind, [0] * 6)
+    base = [0.01, 0.02, 0.03][: len(tables["classlabels_int64s"])]
+    check("TreeEnsembleClassifier", x, outputs=2, post_transform=transform, base_values=base, **tables)
+
+
+def test_large_ensembles() -> None:
+    """A hundred trees of eight levels, all modes, missing values on either side, in f64."""
+    rng = np.random.default_rng(0)
+    trees, inner = 100, 255
+    order = np.arange(inner)
+    names = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
+    modes = [names[m] for m in rng.integers(0, 6, inner)] + ["LEAF"] * (inner + 1)
+    rest = [0] * (inner + 1)
+    one = {
+        "nodes_featureids": [*rng.integers(0, 5, inner).tolist(), *rest],
+        "nodes_modes": modes,
+        "nodes_values": [*rng.integers(-2, 3, inner).astype(float).tolist(), *map(float, rest)],
+        "nodes_truenodeids": [*(2 * order + 1).tolist(), *rest],
+        "nodes_falsenodeids": [*(2 * order + 2).tolist(), *rest],
+        "nodes_missing_value_tracks_true": [*rng.integers(0, 2, inner).tolist(), *rest],
+        "nodes_nodeids": list(range(2 * inner + 1)),
+        "target_nodeids": list(range(inner, 2 * inner + 1)),
+    }
+    tables: dict[str, Any] = {k: v * trees for k, v in one.items()}
+    tables["nodes_treeids"] = np.repeat(np.arange(trees), 2 * inner + 1).tolist()
+    tables["target_treeids"] = np.repeat(np.arange(trees), inner + 1).tolist()
+    tables["target_ids"] = [0] * (trees * (inner + 1))
+    tables["target_weights"] = rng.standard_normal(trees * (inner + 1)).tolist()
+    x = rng.integers(-3, 4, (30, 5)).astype(F32)
+    x[rng.uniform(size=x.shape) < 0.1] = np.nan
+    check("TreeEnsembleRegressor", x, n_targets=1, aggregate_function="AVERAGE", base_values=[0.5], **tables)
 
 
 def test_trees_that_are_no_trees() -> None:

@@ -1,0 +1,62 @@
+"""A process in which libraries with the address and undefined-behaviour sanitizers can be loaded.
+
+The sanitizers' runtime has to come first in a process, so the command starts itself again with it preloaded. Cases are
+then compiled by a compiler that adds the sanitizers' flags, into a cache of their own; the first finding ends a
+worker, and becomes the outcome of the case.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.robust.sanitize import usable
+from torshc.bundle.cache import cache_folder
+
+# -O1 keeps the compiler quick; the last -O counts. The function sanitizer of clang takes C's compatible types as
+# different ones, across libraries.
+_FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1"
+_CLANG = "-fno-sanitize=function -shared-libasan"
+_ASAN = (
+    "detect_leaks=0:halt_on_error=1:exitcode=99:detect_stack_use_after_return=0:detect_odr_violation=0:"
+    "alloc_dealloc_mismatch=0:malloc_context_size=3:quarantine_size_mb=64"
+)
+_UBSAN = "print_stacktrace=0:halt_on_error=1:exitcode=99"
+
+
+def restart(arguments: Sequence[str]) -> None:
+    """Starts ``python -m tests.conformance`` again with the runtime preloaded; returns when it is.
+
+    Raises:
+        SystemExit: no compiler with a runtime is here.
+    """
+    found = usable()
+    if found is None:
+        raise SystemExit("no compiler with the sanitizers' runtime is here (on Debian: apt install libclang-rt-19-dev)")
+    runtime = found[1]
+    if os.environ.get("LD_PRELOAD") == runtime:
+        return
+    env = {
+        **os.environ,
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": _ASAN,
+        "UBSAN_OPTIONS": _UBSAN,
+        "PYTHONMALLOC": "malloc",
+        "TORSHC_CACHE_DIR": str(cache_folder() / "sanitized"),
+    }
+    os.execve(sys.executable, [sys.executable, "-m", "tests.conformance", *arguments], env)
+
+
+def compiler(folder: Path) -> str:
+    """A command, written into a folder, that compiles and links with the sanitizers."""
+    found = usable()
+    assert found is not None
+    tool = found[0]
+    more = f"{_FLAGS} {_CLANG}" if tool.kind == "clang" else _FLAGS
+    command = folder / "cc"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(tool.command)} {more} "$@" -O1\n')
+    command.chmod(0o755)
+    return str(command)

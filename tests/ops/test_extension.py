@@ -1,0 +1,126 @@
+"""An operator that ONNX does not have takes one class, here, and is imported, fused, folded and compiled everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import torshc
+from tests.emulation.emulated import emulated_tools
+from torshc.compiler import Compilation
+from torshc.errors import ModelError
+from torshc.expr import Expr, as_int, call, const, select
+from torshc.graph import Node, TensorType
+from torshc.ops import REGISTRY
+from torshc.ops.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+
+DOMAIN = "test.torshc"
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Leap(Op):
+    """x[i] + scale * x[i - step] along an axis; what lies before the first element is 0."""
+
+    family: ClassVar[str] = "nest"
+    axis: int = -1
+    step: int = 1
+    scale: float = 0.5
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "the operand of Leap")
+        axis_of(self.axis, x.type.rank)
+        if self.step < 0:
+            raise ModelError(f"Leap with a step of {self.step}")
+        return [x.type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        a = axis_of(self.axis, len(node.output.shape))
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            back = at[a] - self.step
+            there = call("ge", back, 0)
+            before = (*at[:a], select(there, back, const(0)), *at[a + 1 :])
+            zero = const(0.0, node.output.dtype)
+            return call("add", read(0, at), call("mul", select(there, read(0, before), zero), self.scale))
+
+        return Nest(body)
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    operator("Leap", DOMAIN)(Leap)
+    yield
+    del REGISTRY[DOMAIN, "Leap"]
+
+
+def model(x: Array | None = None, **attributes: Any) -> ModelProto:
+    """Neg(Leap(Exp(x))), for an input, or for a constant of which an input takes the product."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Leap", ["a"], ["b"], domain=DOMAIN, name="the_leap", **attributes),
+        helper.make_node("Neg", ["b"], ["c"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 7])]
+    weights = []
+    if x is not None:
+        inputs = [helper.make_tensor_value_info("k", TensorProto.FLOAT, [])]
+        weights = [numpy_helper.from_array(x, "x")]
+    nodes.append(helper.make_node("Mul", ["c", "k"], ["y"]) if weights else helper.make_node("Relu", ["c"], ["y"]))
+    graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info("y")], weights)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    assert isinstance(made, ModelProto)
+    return made
+
+
+def compiled(made: ModelProto, folder: Path, **options: Any) -> Compilation:
+    onnx.save(made, folder / "m.onnx")
+    return torshc.compile(folder / "m.onnx", folder / "m.tsc", **options)
+
+
+def leap(x: Array, step: int, scale: float) -> Array:
+    """Along the last axis."""
+    out = np.exp(x)
+    before = np.pad(out, ((0, 0), (step, 0)))[:, : x.shape[1]]
+    return np.asarray(out + np.float32(scale) * before)
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_compiled(target: str, level: int, tmp_path: Path) -> None:
+    with emulated_tools() if target == "cuda" else pytest.MonkeyPatch.context():
+        compilation = compiled(model(step=2, scale=-3.0), tmp_path, target=target, opt_level=level)
+        if level:  # with what follows in one kernel
+            assert any({"Leap", "Neg", "Relu"} <= {n.op.name for n in g.nodes} for g in compilation.plan.groups)
+        with torshc.load(tmp_path / "m.tsc") as loaded:
+            for rows in (0, 1, 2, 7):
+                x = np.random.default_rng(rows).standard_normal((rows, 7)).astype(np.float32)
+                (got,) = loaded.run({"x": x}).values()
+                np.testing.assert_allclose(got, np.maximum(-leap(x, 2, -3.0), 0), rtol=1e-5, atol=1e-6)
+
+
+def test_folded(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).standard_normal((3, 7)).astype(np.float32)
+    compilation = compiled(model(x), tmp_path)
+    assert [n.op.name for n in compilation.graph.nodes] == ["Mul"]
+    assert as_int(compilation.graph.outputs[0].type.size) == x.size
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        (got,) = loaded.run({"k": np.float32(2)}).values()
+    np.testing.assert_allclose(got, -2 * leap(x, 1, 0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [({"stride": 2}, "'stride'"), ({"axis": 2}, "axis 2"), ({"step": -1}, "step of -1"), ({"scale": "x"}, "scale")],
+)
+def test_refused_by_name(attributes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=f"the_leap.*{message}"):
+        compiled(model(**attributes), tmp_path)

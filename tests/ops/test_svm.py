@@ -1,0 +1,82 @@
+"""Support vector machines against ONNX's reference evaluator, and compiled beside trees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc
+from torshc.errors import ModelError, UnsupportedError
+
+from .test_ml import check, forest, model_of, results
+from .test_operators import numbers
+
+KERNELS = {"LINEAR": None, "POLY": [0.5, 1.0, 3.0], "SIGMOID": [0.5, 0.1, 0.0], "RBF": [0.7, 0.0, 0.0]}
+
+
+def machine(kernel: str, rows: int, vectors: int, **more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"kernel_type": kernel, "support_vectors": numbers(vectors * 3, seed=5).tolist(), **more}
+    given["coefficients"] = numbers(rows * vectors, seed=6).tolist()
+    return given | ({"kernel_params": KERNELS[kernel]} if KERNELS[kernel] else {})
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_regressors(kernel: str) -> None:
+    x = numbers(9, 3)
+    check("SVMRegressor", x, rho=[0.3], n_supports=5, **machine(kernel, 1, 5))
+    check("SVMRegressor", x, rho=[0.3], n_supports=5, one_class=1, **machine(kernel, 1, 5))
+    check("SVMRegressor", x, rho=[-0.3], coefficients=[0.5, -1.0, 2.0], n_supports=0)
+
+
+@pytest.mark.parametrize("kind", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_classifiers(kernel: str, kind: str) -> None:
+    x, three = numbers(19, 3), {"classlabels_ints": [7, -2, 5], "post_transform": kind}
+    two = {"classlabels_ints": [4, 9], "post_transform": kind, "outputs": 2}
+    check(
+        "SVMClassifier",
+        x,
+        outputs=2,
+        rho=[0.1, 0.2, -0.3],
+        vectors_per_class=[2, 3, 1],
+        **machine(kernel, 2, 6, **three),
+    )
+    some = machine(kernel, 1, 5)
+    check("SVMClassifier", x, rho=[0.1], vectors_per_class=[2, 3], **some, **two)
+    positive = some | {"coefficients": np.abs(some["coefficients"]).tolist()}
+    check("SVMClassifier", x, rho=[0.1], vectors_per_class=[2, 3], **positive, **two)
+    weights = numbers(9, seed=2).tolist()
+    check("SVMClassifier", x, outputs=2, rho=[0.1, 0.1, 0.1], coefficients=weights, **three)
+    check("SVMClassifier", x, outputs=2, rho=[0.1], coefficients=weights, **three)
+    check("SVMClassifier", x, rho=[0.1], coefficients=weights[:6], **two)
+
+
+def test_compiled(tmp_path: Path) -> None:
+    """A machine and trees in one bundle each, with the interpreter's results."""
+    x = numbers(33, 3)
+    x[::5, 1] = np.nan
+    some = {"rho": [0.1], "vectors_per_class": [2, 3], "classlabels_ints": [4, 9], **machine("RBF", 1, 5)}
+    cases: list[tuple[str, int, dict[str, Any]]] = [
+        ("SVMClassifier", 2, some),
+        ("TreeEnsembleRegressor", 1, forest("MAX")),
+    ]
+    for op, outputs, attributes in cases:
+        onnx.save(model_of(op, x, outputs=outputs, **attributes), tmp_path / "m.onnx")
+        torshc.compile(tmp_path / "m.onnx", tmp_path / f"{op}.tsc", jobs=1)
+        with torshc.load(tmp_path / f"{op}.tsc") as loaded:
+            got = loaded.run({"x0": x}).values()
+        for a, b in zip(got, results(op, x, outputs=outputs, **attributes), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_faults() -> None:
+    x = numbers(4, 3)
+    with pytest.raises(ModelError, match="15 numbers in support vectors and not 6 times 3"):
+        results("SVMRegressor", x, rho=[0.3], n_supports=6, **machine("RBF", 1, 5))
+    with pytest.raises(UnsupportedError, match="probabilities"):
+        more = {"prob_a": [1.0], "prob_b": [0.0], "classlabels_ints": [0, 1], "rho": [0.1], "outputs": 2}
+        results("SVMClassifier", x, vectors_per_class=[2, 3], **machine("RBF", 1, 5), **more)

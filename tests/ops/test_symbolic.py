@@ -1,0 +1,89 @@
+"""Operators over symbolic dimensions: one model, several sizes, against ONNX's reference evaluator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from torshc.formats import import_model
+
+from .evaluate import Array, run
+from .test_operators import F32, I64, model_of, numbers
+
+
+def symbolic(op: str, operands: list[Array], opset: int = 21, **attributes: Any) -> onnx.ModelProto:
+    """A model of one node, each dimension of whose inputs is a symbol of its own."""
+    names = {f"x{k}": a for k, a in enumerate(operands)}
+    model = model_of(op, names, {}, list(names), opset, **attributes)
+    for v in model.graph.input:
+        for k, d in enumerate(v.type.tensor_type.shape.dim):
+            d.dim_param = f"{v.name}_{k}"
+    return model
+
+
+def agrees(op: str, *sets: list[Array], **attributes: Any) -> None:
+    """The same result as the reference for every set of operands, from one graph."""
+    model = symbolic(op, sets[0], **attributes)
+    graph, reference = import_model(model.SerializeToString()), ReferenceEvaluator(model)
+    for operands in sets:
+        feeds = {f"x{k}": a for k, a in enumerate(operands)}
+        for got, want in zip(run(graph, feeds), reference.run(None, feeds), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+
+
+def test_weights_of_convolutions() -> None:
+    small = [numbers(1, 2, 5, 5), numbers(4, 1, 3, 2), numbers(4)]
+    large = [numbers(2, 4, 6, 4), numbers(2, 2, 2, 4), numbers(2)]
+    agrees("Conv", small, large, group=2, pads=[1, 0, 1, 0])
+    agrees("ConvTranspose", [numbers(1, 2, 3, 3), numbers(2, 2, 3, 2)], [numbers(1, 4, 2, 4), numbers(4, 1, 1, 1)])
+
+
+def test_groups_that_do_not_divide_the_channels() -> None:
+    graph = import_model(symbolic("Conv", [numbers(1, 2, 5), numbers(4, 1, 3)], group=2).SerializeToString())
+    with pytest.raises(ValueError, match="is not"):
+        run(graph, {"x0": numbers(1, 2, 5), "x1": numbers(3, 1, 3)})
+
+
+def test_scatters() -> None:
+    one = [numbers(4, 3), np.array([[0, -1, 2], [2, 0, 1]], I64), numbers(2, 3)]
+    two = [numbers(2, 5), np.array([[1, 0]], I64), numbers(1, 2)]
+    agrees("ScatterElements", one, two, axis=0)
+    agrees("ScatterElements", one, two, axis=0, reduction="add")
+
+
+@pytest.mark.parametrize("noop", [0, 1])
+def test_an_unknown_number_of_axes(noop: int) -> None:
+    x = numbers(2, 3, 4)
+    sets = [[x, np.array(a, I64)] for a in ([1], [0, -1], [2, 1, 0], [])]
+    agrees("ReduceMean", *sets, noop_with_empty_axes=noop)
+    graph = import_model(symbolic("ReduceMean", sets[0]).SerializeToString())
+    for wrong in ([3], [1, 1], [1, -2]):
+        with pytest.raises(ValueError, match="is not"):
+            run(graph, {"x0": x, "x1": np.array(wrong, I64)})
+
+
+def test_the_rank_that_a_model_states() -> None:
+    x = numbers(2, 6)
+    model = symbolic("Reshape", [x, np.array([3, 4], I64)])
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("out0", onnx.TensorProto.FLOAT, ["a", "b"]))
+    graph = import_model(model.SerializeToString())
+    for shape in ((3, 4), (-1, 2), (0, 6)):
+        (got,) = run(graph, {"x0": x, "x1": np.array(shape, I64)})
+        np.testing.assert_array_equal(got, x.reshape([2 if d == 0 else d for d in shape]))
+    with pytest.raises(ValueError, match="is not"):
+        run(graph, {"x0": x, "x1": np.array([2, 3, 2], I64)})
+
+
+def test_blocks_of_scales() -> None:
+    def operands(rows: int, columns: int, blocks: int) -> list[Array]:
+        return [RNG.integers(-9, 9, (rows, columns)).astype(np.int8), np.abs(numbers(rows, blocks)).astype(F32)]
+
+    agrees("DequantizeLinear", operands(2, 6, 3), operands(3, 4, 2), axis=1, block_size=2)
+
+
+RNG = np.random.default_rng(3)

@@ -1,0 +1,175 @@
+"""Models that ask for too much or nest without end: refused in seconds, by name; none of it is folded or expanded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+import torshc
+from torshc.errors import ModelError, TorshcError
+
+F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL  # noqa: E741
+X = helper.make_tensor_value_info("x", F, [3])
+ONE, BIG = np.ones(1, np.float32), np.array([1 << 20, 1 << 20])
+SECONDS = 20  # on a busy machine; each takes well under one
+
+
+def node(op: str, inputs: str, output: str = "y", **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs.split(",") if inputs else [], output.split(","), name=f"the_{op}", **attributes)
+
+
+def model(nodes: list[NodeProto], weights: dict[str, Any], inputs: Any = (), functions: Any = ()) -> bytes:
+    graph = helper.make_graph(
+        nodes, "g", list(inputs), [helper.make_empty_tensor_value_info(nodes[-1].output[0])],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items()],
+    )  # fmt: skip
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    made: ModelProto = helper.make_model(graph, opset_imports=domains, ir_version=10, functions=functions)
+    return bytes(made.SerializeToString())
+
+
+def compiled(source: bytes, folder: Path) -> None:
+    (folder / "m.onnx").write_bytes(source)
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", emit="source")
+
+
+IMAGE = np.ones((1, 1, 4, 4), np.float32)
+LARGE: dict[str, tuple[list[NodeProto], dict[str, Any]]] = {
+    "ConstantOfShape": ([node("ConstantOfShape", "s")], {"s": BIG}),
+    "Expand": ([node("Expand", "x,s")], {"x": ONE, "s": BIG}),
+    "Tile": ([node("Tile", "x,s")], {"x": ONE, "s": np.array([1 << 42])}),
+    "Range": ([node("Range", "a,b,c")], {"a": 0, "b": 1 << 42, "c": 1}),
+    "Range of floats": ([node("Range", "a,b,c")], {"a": np.float32(0), "b": np.float32(1), "c": np.float32(1e-30)}),
+    "OneHot": ([node("OneHot", "i,d,v")], {"i": np.array([1]), "d": 1 << 42, "v": np.ones(2, np.float32)}),
+    "RandomNormal": ([node("RandomNormal", "", shape=[1 << 21, 1 << 21])], {}),
+    "Resize": ([node("Resize", "x,,s")], {"x": IMAGE, "s": np.array([1, 1, 1e6, 1e6], np.float32)}),
+    "Pad": ([node("Pad", "x,p")], {"x": ONE, "p": np.array([1 << 41, 1 << 41])}),
+    "MatMul": (
+        [node("Expand", "x,s", "a"), node("Expand", "x,t", "b"), node("MatMul", "a,b")],
+        {"x": np.ones((1, 1), np.float32), "s": np.array([1 << 20, 1]), "t": np.array([1, 1 << 20])},
+    ),
+    "Einsum": ([node("Einsum", "x,x,x", equation="i,j,k->ijk")], {"x": np.ones(1 << 14, np.float32)}),
+    "Add": ([node("Add", "x,z")], {"x": np.ones((1 << 20, 1), np.float32), "z": np.ones((1, 1 << 20), np.float32)}),
+    "beyond 64 bits": ([node("ConstantOfShape", "s")], {"s": np.array([1 << 62, 1 << 62, 1 << 62])}),
+    "Concat": (
+        [helper.make_node("Concat", [f"v{k}"] * 2, [f"v{k + 1}"], axis=0) for k in range(60)],
+        {"v0": np.ones(4, np.float32)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_few_bytes_that_ask_for_terabytes(case: str, tmp_path: Path) -> None:
+    nodes, weights = LARGE[case]
+    began = time.perf_counter()
+    with pytest.raises(TorshcError, match=r"node .*(TiB|more than memory can hold)"):
+        compiled(model(nodes, weights), tmp_path)
+    assert time.perf_counter() - began < SECONDS
+
+
+@pytest.mark.parametrize("case", ["sum", "product"])
+def test_what_is_large_and_need_not_be_stored_is_neither_folded_nor_refused(case: str, tmp_path: Path) -> None:
+    first = node("Expand", "x,s", "e") if case == "sum" else node("ConstantOfShape", "s", "e")
+    compiled(model([first, node("ReduceSum" if case == "sum" else "ReduceProd", "e")], {"x": ONE, "s": BIG}), tmp_path)
+
+
+def branches(depth: int) -> bytes:
+    """If in If, in the wire format, as the library would refuse to build it."""
+
+    def number(n: int) -> bytes:
+        return bytes([n & 127 | 128]) + number(n >> 7) if n > 127 else bytes([n])
+
+    def part(field: int, data: bytes) -> bytes:
+        return number(field << 3 | 2) + number(len(data)) + data
+
+    empty = helper.make_empty_tensor_value_info("y").SerializeToString()
+    graph = part(1, helper.make_node("Identity", ["x"], ["y"]).SerializeToString()) + part(12, empty)
+    for _ in range(depth):
+        sides = [part(1, k) + b"\xa0\x01\x05" + part(6, graph) for k in (b"then_branch", b"else_branch")[:1]]
+        one = part(1, helper.make_node("Neg", ["x"], ["y"]).SerializeToString()) + part(12, empty)
+        sides.append(part(1, b"else_branch") + b"\xa0\x01\x05" + part(6, one))
+        graph = part(1, part(1, b"c") + part(2, b"y") + part(4, b"If") + b"".join(part(5, s) for s in sides))
+        graph += part(12, empty)
+    for value in (X, helper.make_tensor_value_info("c", B, [])):
+        graph += part(11, value.SerializeToString())
+    return b"\x08\x0a" + part(7, part(2, b"g") + graph) + part(8, helper.make_opsetid("", 18).SerializeToString())
+
+
+def test_branches_in_branches(tmp_path: Path) -> None:
+    compiled(branches(12), tmp_path)
+    for depth in (60, 1000):
+        with pytest.raises(ModelError, match="too deeply"):
+            compiled(branches(depth), tmp_path)
+
+
+def function(name: str, calls: str, times: int) -> FunctionProto:
+    """A function that calls another so many times, one call after the other."""
+    values = ["a", *(f"t{k}" for k in range(times - 1)), "b"]
+    domain = {} if calls == "Neg" else {"domain": "local"}
+    nodes = [helper.make_node(calls, [values[k]], [values[k + 1]], **domain) for k in range(times)]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    return helper.make_function("local", name, ["a"], ["b"], nodes, opsets)
+
+
+CALLS: dict[str, tuple[list[FunctionProto], str]] = {
+    "a circle": ([function("F", "G", 1), function("G", "F", 1)], "in a circle"),
+    "itself, many times": ([function("F", "F", 10)], "in a circle"),
+    "a chain": ([function("F", "F1", 1), *(function(f"F{k}", f"F{k + 1}", 1) for k in range(1, 90))], "too deeply"),
+    "ten calls each": (
+        [function(f"F{k or ''}", f"F{k + 1}" if k < 12 else "Neg", 10) for k in range(13)],
+        "unfold to more than",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_functions_without_end(case: str, tmp_path: Path) -> None:
+    functions, message = CALLS[case]
+    began = time.perf_counter()
+    with pytest.raises(ModelError, match=f"node .*{message}"):
+        compiled(model([helper.make_node("F", ["x"], ["y"], domain="local")], {}, [X], functions), tmp_path)
+    assert time.perf_counter() - began < 3 * SECONDS
+
+
+@pytest.mark.parametrize(("rounds", "condition"), [(1 << 62, None), (None, None)])
+def test_loops_that_never_end(rounds: int | None, condition: bool | None, tmp_path: Path) -> None:
+    state = [helper.make_tensor_value_info(n, t, []) for n, t in (("i", I), ("c", B), ("s", F))]
+    results = [helper.make_empty_tensor_value_info(n) for n in ("c", "t", "t")]
+    body = helper.make_graph([node("Add", "s,one", "t")], "body", state, results)
+    loop = helper.make_node("Loop", ["n" if rounds else "", "", "start"], ["last", "rows"], name="it", body=body)
+    weights = {"one": np.float32(1), "start": np.float32(0), "n": np.int64(rounds or 0)}
+    with pytest.raises(TorshcError, match=r"'it' \(Loop\).*never ends"):
+        compiled(model([loop], weights), tmp_path)
+
+
+@pytest.mark.parametrize("kind", [F, I])
+def test_products_of_products(kind: int, tmp_path: Path) -> None:
+    """x to the power of 2^70, one square after the other: neither sizes nor numbers are multiplied out."""
+    nodes = [helper.make_node("Mul", [f"v{k}"] * 2, [f"v{k + 1}"]) for k in range(70)]
+    nodes[0].input[1] = "w"
+    inputs = [helper.make_tensor_value_info(n, kind, ["n"]) for n in ("v0", "w")]
+    compiled(model(nodes, {}, inputs), tmp_path)
+
+
+BAD_TEXT: dict[str, tuple[Callable[[], bytes], str]] = {
+    "a value": (lambda: model([node("Neg", "QQQQ")], {"QQQQ": ONE}), "no UTF-8"),
+    "an operator": (lambda: model([helper.make_node("QQQQ", ["x"], ["y"])], {}, [X]), "no UTF-8"),
+    "a string": (lambda: model([node("Identity", "w")], {"w": np.array(["QQQQ"], object)}), "'w'.*no UTF-8"),
+    "an attribute": (lambda: model([node("Constant", "", value_string="QQQQ")], {}), "the_Constant.*no UTF-8"),
+    "a mode": (
+        lambda: model([node("Resize", "x,,s", mode="QQQQ")], {"x": IMAGE, "s": np.ones(4, np.float32)}), "the_Resize",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_TEXT)
+def test_text_that_is_none(case: str, tmp_path: Path) -> None:
+    make, message = BAD_TEXT[case]
+    with pytest.raises(TorshcError, match=message):
+        compiled(make().replace(b"QQQQ", b"Q\xff\xfeQ"), tmp_path)

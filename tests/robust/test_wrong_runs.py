@@ -1,0 +1,244 @@
+"""Runs of models whose sizes or steps only a run knows, with what is wrong, extreme or many: never a wild read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc
+from torshc.errors import RunError
+from torshc.runtime.model import Model
+
+from . import sanitize
+from .zoo import Array
+
+F32 = np.float32
+X = np.arange(6, dtype=F32).reshape(2, 3)
+
+
+def compiled(text: str, folder: Path, **options: Any) -> Model:
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), folder / "m.onnx")
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, **options)
+    return torshc.load(folder / "m.tsc", threads=1)
+
+
+# What a caller hands over
+
+LIST = """(seq(float[2,3]) s, optional(float[2]) o, string[N] t, int64 i) =>
+    (float[A,B] y, float[K] z, string[M] u) {
+    y = SequenceAt(s, i)  e = OptionalGetElement(o)  z = Neg(e)
+    u = StringNormalizer<case_change_action="UPPER">(t) }"""
+GOOD: dict[str, Any] = {"s": [X], "o": np.ones(2, F32), "t": np.array(["a"], object), "i": np.array(0)}
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "another type in a list": ({"s": [X, X.astype(np.float64)]}, "'s'.*float64"),
+    "no list": ({"s": None}, "'s' is a sequence"),
+    "an array for a list": ({"s": X}, "'s' is a sequence"),
+    "nothing in a list": ({"s": [None]}, "'s'"),
+    "a list in a list": ({"s": [[X]]}, "'s' has 3 dimensions"),
+    "another rank": ({"s": [X, X[0]]}, "'s' has 1 dimension"),
+    "another shape": ({"s": [X[:, :2]]}, "element of input 0 has dimension 2"),
+    "ragged": ({"s": [[[1.0], [1.0, 2.0]]]}, "'s' is no array"),
+    "an empty list": ({"s": []}, "position 0 of a sequence of 0"),
+    "beyond the list": ({"i": np.array(1)}, "position 1 of a sequence of 1"),
+    "far before the list": ({"i": np.array(-(2**63))}, "position -9223372036854775808"),
+    "an empty optional": ({"o": None}, "optional is empty"),
+    "an optional of another shape": ({"o": np.ones(3, F32)}, "dimension 3"),
+    "text that is no UTF-8": ({"t": np.array([b"\xff\xfe"], object)}, "no UTF-8"),
+    "half a surrogate pair": ({"t": np.array(["\ud800"], object)}, "'t' has a string that UTF-8 cannot hold"),
+    "no text": ({"t": np.array([None], object)}, "'t' has type object; expected strings"),
+    "text among numbers": ({"t": np.array(["a", 1], object)}, "'t' has type object; expected strings"),
+}
+
+
+@pytest.fixture(scope="module")
+def taker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    with compiled(LIST, tmp_path_factory.mktemp("lists")) as model:
+        yield model
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_feeds(taker: Model, case: str) -> None:
+    change, message = WRONG[case]
+    with pytest.raises(RunError, match=message):
+        taker.run({**GOOD, **change})
+    np.testing.assert_array_equal(taker.run(GOOD)["y"], X)  # and the next run is as ever
+
+
+SHAPES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "overflow": (
+        "(int64[4] s) => (float[A,B,C,D] y) { y = ConstantOfShape(s) }", {"s": np.full(4, 2**31 - 1)}, "2.47",
+    ),
+    "beyond 32 bits": (
+        "(int64[1] s) => (float[A] y) { y = ConstantOfShape(s) }", {"s": np.array([2**62])}, "input 0, element 0",
+    ),
+    "negative": ("(int64[2] s) => (float[A,B] y) { y = ConstantOfShape(s) }", {"s": np.array([3, -1])}, "below zero"),
+    "too large": (
+        "(int64[2] s) => (float[A,B] y) { y = ConstantOfShape(s) }", {"s": np.array([2**20, 2**20])}, "memory",
+    ),
+    "a step of 0": (
+        "(float[N] x, int64[1] a, int64[1] b) => (float[A] y) { y = Slice(x, a, b, a, a) }",
+        {"x": X[0], "a": np.array([0]), "b": np.array([3])}, "do not fit",
+    ),
+    "a condition of two": (
+        "(bool[N] c, float[2] x) => (float[2] y) { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(x) },"
+        " else_branch = e () => (float[2] b) { b = Abs(x) }> }",
+        {"c": np.ones(2, bool), "x": np.ones(2, F32)}, "2 elements",
+    ),
+    "a float beyond": (
+        "(float a, float b) => (float[A] y) { y = Range(a, b, b) }", {"a": F32(-1e30), "b": F32(1e-30)}, "a size of",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_sizes_that_cannot_be(case: str, tmp_path: Path) -> None:
+    text, feeds, message = SHAPES[case]
+    with compiled(text, tmp_path) as model, pytest.raises(RunError, match=message):
+        model.run(feeds)
+
+
+# Indices out of range: clamped, under the sanitizers
+
+INDICES = """(float[N,3] x, float[M] z, int64[K] i, int64[K] j, int64[1] a, int64[1] b) =>
+    (float[K,3] y, float[K] e, float[P] g, float[K,4] h, float[Q,3] s) {
+    d = Constant<value=int64 {4}>()  v = Constant<value_floats=[0.0, 1.0]>()  minus = Constant<value_ints=[-1]>()
+    y = Gather(x, i)  e = GatherElements(z, j)
+    u = Unsqueeze(i, minus)  w = Concat<axis=1>(u, u)  n = NonZero(w)  t = Mul(u, u)  r = Concat<axis=1>(u, t)
+    g = GatherND(x, r)  h = OneHot(j, d, v)  s = Slice(x, a, b) }"""
+
+
+def test_indices_out_of_range(tmp_path: Path) -> None:
+    found = sanitize.usable()
+    if found is None:
+        pytest.skip("no compiler with the sanitizers' runtime is here")
+    compiled(INDICES, tmp_path, keep_intermediates=True).close()
+    sanitize.rebuild(tmp_path / "m.tsc", tmp_path / "work", found[0])
+    far = np.array([2**62, -(2**63), 2**63 - 1, 5, -9])
+    ends = {"a": np.array([-(2**63)]), "b": np.array([2**63 - 1])}
+    feeds: list[dict[str, Array]] = [
+        {"x": np.ones((rows, 3), F32), "z": np.ones(rows, F32), "i": far[:k], "j": far[::-1][:k], **ends}
+        for rows, k in ((2, 5), (1, 5), (2, 0), (0, 0), (0, 2))
+    ]
+    results = sanitize.run(tmp_path / "m.tsc", feeds, tmp_path, found[1])
+    assert [r[0].shape for r in results] == [(5, 3), (5, 3), (0, 3), (0, 3), (2, 3)]
+    assert (results[0][0] == 1).all() and (results[0][3] == 0).all()
+
+
+# Loops
+
+NESTED = """(int64 n, int64 k, float[K] a) => (float[K] p, float[R,S,T] r) {
+    two = Constant<value_float=2.0>()
+    p, r = Loop(n, , a) <body = o (int64 i, bool ci, float[K] u) => (bool ci, float[K] w, float[S,T] rows) {
+        h = Mul(u, two)  fi = Cast<to=1>(i)
+        w, rows = Loop(k, , u) <body = q (int64 j, bool cj, float[K] v) => (bool cj, float[K] v2, float[K] row) {
+            t = Add(v, h)  v2 = Sub(t, fi)  row = Mul(v2, a) }> }> }"""
+
+
+def nested(n: int, k: int, a: Array) -> tuple[Array, Array]:
+    """The same by NumPy; values of the outer round are read in the inner ones."""
+    u, blocks = a, np.zeros((n, k, len(a)), F32)
+    for i in range(n):
+        h = 2 * u
+        for j in range(k):
+            u = u + h - F32(i)
+            blocks[i, j] = u * a
+    return u, blocks
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    with compiled(NESTED, tmp_path_factory.mktemp("loops")) as model:
+        yield model
+
+
+def given(n: int, k: int, size: int = 3) -> dict[str, Any]:
+    return {"n": np.array(n), "k": np.array(k), "a": np.arange(size, dtype=F32)}
+
+
+def test_nested_loops(loops: Model) -> None:
+    """No rounds at all leave the sizes that are known: a result of none has the width that others have."""
+    for n, k in ((0, 0), (0, 3), (3, 0), (1, 1), (2, 3), (9, 17), (-1, 2)):
+        got = loops.run(given(n, k))
+        state, rows = nested(max(n, 0), k, given(n, k)["a"])
+        np.testing.assert_allclose(got["p"], state, rtol=1e-5)
+        assert got["r"].shape == (max(n, 0), 0 if n <= 0 else k, 3)
+        np.testing.assert_allclose(got["r"].reshape(-1), rows.reshape(-1)[: got["r"].size], rtol=1e-5)
+
+
+def test_states_that_swap(tmp_path: Path) -> None:
+    text = """(int64 n, float[K] a, float[K] b) => (float[K] p, float[K] q, float[R,K] r) {
+        p, q, r = Loop(n, , a, b) <body = o (int64 i, bool ci, float[K] u, float[K] v) =>
+            (bool ci, float[K] v, float[K] u, float[K] v) { }> }"""
+    a, b = X[0], X[1]
+    with compiled(text, tmp_path) as model:
+        for n in (0, 1, 2, 5):
+            got = model.run({"n": np.array(n), "a": a, "b": b})
+            np.testing.assert_array_equal(got["p"], b if n % 2 else a)
+            np.testing.assert_array_equal(got["q"], a if n % 2 else b)
+            np.testing.assert_array_equal(got["r"], np.array([b, a] * n, F32).reshape(-1, 3)[:n])
+
+
+def test_scan_in_both_directions(tmp_path: Path) -> None:
+    text = """(float[N,K] x, float[M,N] z, float[K] a) => (float[K] p, float[K,R] r, float[R] q) {
+        p, r, q = Scan<num_scan_inputs=2, scan_input_axes=[0,1], scan_input_directions=[1,0], scan_output_axes=[1,0],
+            scan_output_directions=[0,1], body = o (float[K] u, float[K] xi, float[M] zi) =>
+            (float[K] w, float[K] row, float m) { w = Add(u, xi)  row = Mul(w, a)  m = ReduceSum<keepdims=0>(zi) }>
+            (a, x, z) }"""
+    with compiled(text, tmp_path) as model:
+        for n in (0, 1, 5):
+            x, z, a = np.arange(3 * n, dtype=F32).reshape(n, 3), np.arange(2 * n, dtype=F32).reshape(2, n), X[1]
+            got = model.run({"x": x, "z": z, "a": a})
+            sums = a + np.cumsum(x[::-1], 0)
+            np.testing.assert_array_equal(got["p"], sums[-1] if n else a)
+            np.testing.assert_array_equal(got["r"], (sums * a).T)
+            np.testing.assert_array_equal(got["q"], z.sum(0)[::-1])
+
+
+def test_many_runs_take_no_more_memory(loops: Model) -> None:
+    def used() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc here")
+    files = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(50):
+        loops.run(given(3, 3, 1000))
+    before = used()
+    for k in range(1000):
+        loops.run(given(3, k % 4, 1000))
+    assert used() - before < 1 << 20
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+def test_threads_that_share_a_model(loops: Model) -> None:
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        want = nested(k, 3, given(k, 3, 50)["a"])
+        for _ in range(100):
+            got = loops.run(given(k, 3, 50))
+            if not np.allclose(got["p"], want[0]) or not np.allclose(got["r"], want[1]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_results_outlive_the_model(tmp_path: Path) -> None:
+    model = compiled(LIST, tmp_path)
+    held = model.run(GOOD)
+    model.close()
+    np.testing.assert_array_equal(held["y"], X)
+    assert held["u"].tolist() == ["A"]
+    with pytest.raises(RunError, match="closed"):
+        model.run(GOOD)
