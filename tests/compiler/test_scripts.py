@@ -18,7 +18,7 @@ from torshc.compiler import prepare
 from torshc.errors import RunError, UnsupportedError
 from torshc.options import CompileOptions
 
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL  # noqa: E741  the types of ONNX
+F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Array = npt.NDArray[Any]
 info = helper.make_tensor_value_info
 node = helper.make_node
@@ -91,7 +91,7 @@ def test_a_shape_that_is_computed(tmp_path: Path) -> None:
     """A Reshape to sizes that a kernel finds, with the rest inferred."""
     nodes = [
         node("ReduceMax", ["x"], ["most"], keepdims=0),
-        node("Cast", ["most"], ["whole"], to=I),
+        node("Cast", ["most"], ["whole"], to=INT),
         node("Unsqueeze", ["whole", "zero"], ["rows"]),
         node("Concat", ["rows", "rest"], ["shape"], axis=0),
         node("Reshape", ["x", "shape"], ["y"]),
@@ -136,7 +136,7 @@ def test_a_loop_that_grows(tmp_path: Path) -> None:
     )
     nodes = [node("Exp", ["x"], ["part"]), node("Loop", ["n", "go", "x"], ["last", "totals"], body=body)]
     model = model_of(
-        nodes, {"x": (F, ["k"]), "n": (I, []), "go": (B, [])}, ["last", "totals"], {"limit": np.array(50, np.float32)}
+        nodes, {"x": (F, ["k"]), "n": (INT, []), "go": (B, [])}, ["last", "totals"], {"limit": np.array(50, np.float32)}
     )
     runs = [(4, 3, True), (2, 100, True), (3, 1, True)]
     agree(tmp_path, model, *[{"x": floats(k), "n": np.array(n), "go": np.array(g)} for k, n, g in runs])
@@ -152,7 +152,7 @@ def test_states_that_change_places(tmp_path: Path) -> None:
         [node("Identity", ["c"], ["on"]), node("Add", ["a", "b"], ["sum"])], ["i", "c", "a", "b"], ["on", "b", "sum"]
     )
     nodes = [node("Loop", ["n", "", "x", "y"], ["a1", "b1"], body=body)]
-    model = model_of(nodes, {"x": (F, [2]), "y": (F, [2]), "n": (I, [])}, ["a1", "b1"])
+    model = model_of(nodes, {"x": (F, [2]), "y": (F, [2]), "n": (INT, [])}, ["a1", "b1"])
     onnx.save(model, tmp_path / "m.onnx")
     torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
     with torshc.load(tmp_path / "m.tsc") as compiled:
@@ -167,7 +167,7 @@ def test_what_does_not_change_is_computed_once(tmp_path: Path) -> None:
         ["i", "c", "s"],
         ["on", "t"],
     )
-    model = model_of([node("Loop", ["n", "", "x"], ["y"], body=body)], {"x": (F, [4]), "n": (I, [])}, ["y"])
+    model = model_of([node("Loop", ["n", "", "x"], ["y"], body=body)], {"x": (F, [4]), "n": (INT, [])}, ["y"])
     onnx.save(model, tmp_path / "m.onnx")
     script = prepare(tmp_path / "m.onnx", CompileOptions()).script
     assert script is not None
@@ -193,7 +193,7 @@ def test_nested(tmp_path: Path) -> None:
     plain = body_of([node("Neg", ["x"], ["w"])], [], ["w"])
     nodes = [node("If", ["go"], ["y"], then_branch=outer, else_branch=plain), node("Abs", ["y"], ["out"])]
     weights = {"two": np.array(2, np.float32), "twice": np.array(2), "yes": np.array(True)}
-    model = model_of(nodes, {"x": (F, ["k"]), "n": (I, []), "go": (B, [])}, ["out"], weights)
+    model = model_of(nodes, {"x": (F, ["k"]), "n": (INT, []), "go": (B, [])}, ["out"], weights)
     runs = [(3, 4, True), (5, 0, True), (2, 300, False), (1, 7, True)]
     agree(tmp_path, model, *[{"x": floats(k), "n": np.array(n), "go": np.array(g)} for k, n, g in runs])
 
@@ -224,7 +224,7 @@ def test_sequences(tmp_path: Path) -> None:
         node("SequenceLength", ["seq1"], ["count"]),
     ]
     weights = {"zero": np.array([0], np.int64)}
-    model = model_of(nodes, {"x": (F, ["k"]), "n": (I, [])}, ["joined", "count", "seq1"], weights)
+    model = model_of(nodes, {"x": (F, ["k"]), "n": (INT, [])}, ["joined", "count", "seq1"], weights)
     onnx.save(model, tmp_path / "m.onnx")
     torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
     x = floats(6)

@@ -43,15 +43,21 @@ SHAPES: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 
 _ALL: Callable[[int], range] = range
-_KERNEL: Callable[[int], range] = lambda rank: range(2, rank)  # noqa: E731  what kernel_shape states
+
+
+def _kernel(rank: int) -> range:
+    """What kernel_shape states."""
+    return range(2, rank)
+
+
 # Axes of operands that an operator fixes, from the operand's rank.
 _FIXED: dict[tuple[str, int], Callable[[int], range]] = {
     ("AffineGrid", 0): lambda rank: range(1, rank),
-    ("Conv", 1): _KERNEL,
-    ("ConvInteger", 1): _KERNEL,
-    ("ConvTranspose", 1): _KERNEL,
+    ("Conv", 1): _kernel,
+    ("ConvInteger", 1): _kernel,
+    ("ConvTranspose", 1): _kernel,
     ("DFT", 0): lambda rank: range(rank - 1, rank),
-    ("DeformConv", 1): _KERNEL,
+    ("DeformConv", 1): _kernel,
     ("DeformConv", 2): lambda rank: range(1, 2),
     ("DeformConv", 4): lambda rank: range(1, 2),
     ("GatherND", 1): lambda rank: range(rank - 1, rank),
@@ -61,7 +67,7 @@ _FIXED: dict[tuple[str, int], Callable[[int], range]] = {
     ("MaxRoiPool", 1): lambda rank: range(1, rank),
     ("NonMaxSuppression", 0): lambda rank: range(2, rank),
     ("OneHot", 2): _ALL,
-    ("QLinearConv", 3): _KERNEL,
+    ("QLinearConv", 3): _kernel,
     ("RoiAlign", 1): lambda rank: range(1, rank),
     ("STFT", 0): lambda rank: range(2, rank),
     ("ScatterND", 1): lambda rank: range(rank - 1, rank),

@@ -17,7 +17,7 @@ import torshc
 from tests.ops.evaluate import Array
 from torshc.errors import TorshcError
 
-F, H, I, B = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL  # noqa: E741
+F, H, INT, B = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 info = helper.make_tensor_value_info
 X = np.random.default_rng(5).standard_normal((2, 3, 4, 5)).astype(np.float32)
 

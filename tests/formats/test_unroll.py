@@ -13,7 +13,7 @@ from tests.ops.evaluate import Array, run
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL  # noqa: E741  the types of ONNX
+F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 info = helper.make_tensor_value_info
 
 
@@ -42,7 +42,7 @@ def powers(going: str = "Identity") -> GraphProto:
         helper.make_node("Cast", ["step"], ["number"], to=F),
         helper.make_node("Add", ["next", "number"], ["row"]),
     ]
-    inputs = [info("step", I, []), info("going", B, []), info("state", F, [3])]
+    inputs = [info("step", INT, []), info("going", B, []), info("state", F, [3])]
     return helper.make_graph(nodes, "body", inputs, [info("on", B, []), info("next", F, [3]), info("row", F, [3])])
 
 
@@ -76,7 +76,7 @@ def test_loops_that_are_not_known() -> None:
     assert looping(loop(0, True, powers()))
     three = {"first": (F, [3]), "x": (F, [3])}
     node = helper.make_node("Loop", ["count", "", "first"], ["last", "rows"], name="it", body=powers())
-    assert looping(model_of(node, {"count": (I, []), **three}, {}))
+    assert looping(model_of(node, {"count": (INT, []), **three}, {}))
     node = helper.make_node("Loop", ["count", "go", "first"], ["last", "rows"], name="it", body=powers())
     assert looping(model_of(node, {"go": (B, []), **three}, {"count": np.asarray(2)}))
     for endless in (loop(None, True, powers()), loop(None, None, powers())):

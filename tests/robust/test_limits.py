@@ -14,7 +14,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, nump
 import torshc
 from torshc.errors import ModelError, TorshcError
 
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL  # noqa: E741
+F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 X = helper.make_tensor_value_info("x", F, [3])
 ONE, BIG = np.ones(1, np.float32), np.array([1 << 20, 1 << 20])
 SECONDS = 20  # on a busy machine; each takes well under one
@@ -139,7 +139,7 @@ def test_functions_without_end(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rounds", "condition"), [(1 << 62, None), (None, None)])
 def test_loops_that_never_end(rounds: int | None, condition: bool | None, tmp_path: Path) -> None:
-    state = [helper.make_tensor_value_info(n, t, []) for n, t in (("i", I), ("c", B), ("s", F))]
+    state = [helper.make_tensor_value_info(n, t, []) for n, t in (("i", INT), ("c", B), ("s", F))]
     results = [helper.make_empty_tensor_value_info(n) for n in ("c", "t", "t")]
     body = helper.make_graph([node("Add", "s,one", "t")], "body", state, results)
     loop = helper.make_node("Loop", ["n" if rounds else "", "", "start"], ["last", "rows"], name="it", body=body)
@@ -148,7 +148,7 @@ def test_loops_that_never_end(rounds: int | None, condition: bool | None, tmp_pa
         compiled(model([loop], weights), tmp_path)
 
 
-@pytest.mark.parametrize("kind", [F, I])
+@pytest.mark.parametrize("kind", [F, INT])
 def test_products_of_products(kind: int, tmp_path: Path) -> None:
     """x to the power of 2^70, one square after the other: neither sizes nor numbers are multiplied out."""
     nodes = [helper.make_node("Mul", [f"v{k}"] * 2, [f"v{k + 1}"]) for k in range(70)]

@@ -269,7 +269,7 @@ def _three(operands: list[Value | None]) -> tuple[Value | None, Value | None, li
 def _size(b: Builder, v: Value, axis: int) -> Value:
     """A dimension as a tensor of rank 0."""
     shape = apply(b, "Shape", v, start=axis, end=axis + 1)
-    return b.one(REGISTRY["", "Reshape"](()), shape)  # type: ignore[call-arg]
+    return apply(b, "Reshape", shape, shape=())
 
 
 def _read(b: Builder, name: str, *inputs: Value | None) -> Value:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ..expr import F32, F64, DType, as_int, call, const, from_onnx
 from ..graph import Builder, Value
-from ..ops.compose import apply
+from ..ops.compose import apply, as_type
 from ..ops.generate import ShapeOf
 from ..ops.linalg import MatMul
 from ..ops.norm import Softmax
@@ -39,11 +39,11 @@ def attend(op: SourceOp, operands: Sequence[Value | None], once: Once, b: Builde
     k, v = _repeated(b, k, q), _repeated(b, v, q)
     if root != 1.0:  # both by the root, so that no product of 16-bit floats overflows
         q, k = (apply(b, "Mul", x, root) for x in (q, k))
-    scores = _modified(op, "score_mod", _cast(b, b.one(MatMul(), q, b.one(Transpose((0, 1, 3, 2)), k)), kind), once)
+    scores = _modified(op, "score_mod", as_type(b, b.one(MatMul(), q, b.one(Transpose((0, 1, 3, 2)), k)), kind), once)
     if scores is None:
         return ()
     weights = _modified(op, "prob_mod", b.one(Softmax(-1), scores), once)
-    return () if weights is None else [_cast(b, b.one(MatMul(), weights, _cast(b, v, kind)), result)]
+    return () if weights is None else [as_type(b, b.one(MatMul(), weights, as_type(b, v, kind)), result)]
 
 
 def _root(op: SourceOp, q: Value, b: Builder) -> float | Value:
@@ -51,7 +51,7 @@ def _root(op: SourceOp, q: Value, b: Builder) -> float | Value:
     depth, given = as_int(q.shape[3]), op.attributes.get("scale")
     if given is None and depth is None:
         size = b.one(Reshape(()), b.one(ShapeOf(3, 4), q))
-        return _cast(b, apply(b, "Pow", _cast(b, size, F64), -0.25), q.dtype)
+        return as_type(b, apply(b, "Pow", as_type(b, size, F64), -0.25), q.dtype)
     scale = float(given) if given is not None else 1 / math.sqrt(depth or 1)
     if scale < 0:
         raise Misfit(f"FlexAttention with scale {scale}")
@@ -65,10 +65,6 @@ def _precision(op: SourceOp, dtype: DType) -> DType:
     if kind is None or not kind.is_float:
         raise Misfit(f"FlexAttention with softmax_precision {code}")
     return kind
-
-
-def _cast(b: Builder, x: Value, dtype: DType) -> Value:
-    return x if x.dtype is dtype else apply(b, "Cast", x, to=dtype)
 
 
 def _repeated(b: Builder, x: Value, q: Value) -> Value:

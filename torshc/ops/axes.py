@@ -13,7 +13,8 @@ import numpy as np
 from ..errors import ModelError
 from ..expr import I64, Expr, as_int, call, cast, const, select, walk
 from ..graph import Builder, Graph, Shape, Value
-from .base import REGISTRY, Constraints, Index, axis_of
+from .base import Constraints, Index, axis_of
+from .compose import apply
 from .source import SourceNode
 
 Axis = int | Expr
@@ -177,7 +178,7 @@ def integer(source: SourceNode, k: int, what: str) -> Expr:
 
 def whole(b: Builder, x: Value) -> Value:
     """Floats as i64, truncated; NaN becomes 0, what is out of range the end of the range."""
-    return b.one(REGISTRY["", "Cast"](I64), x)  # type: ignore[call-arg]  # an operator of the registry
+    return apply(b, "Cast", x, to=I64)
 
 
 def constraints_of(source: SourceNode) -> Constraints:

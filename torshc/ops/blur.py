@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from ..expr import F32, Expr, call, cast, const, select
 from ..graph import Builder, Node, TensorType, Value
-from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from .compose import apply
+from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .compose import apply, as_type
 from .conv import inside
 from .spatial import Axis, Resize, clamp, keys, source_coordinate
 from .view import Reshape
@@ -72,13 +72,11 @@ class Blur(Op):
 
 def blurred(b: Builder, resize: Resize, x: Value) -> Value:
     """Resize with antialias, an axis after the other."""
-    to = REGISTRY["", "Cast"]
-    out = x if x.dtype.is_float else b.one(to(F32), x)  # type: ignore[call-arg]  # an operator of the registry
+    out = x if x.dtype.is_float else apply(b, "Cast", x, to=F32)
     for k, a in enumerate(resize.axes):
         if a.plain:
             continue
         sums = b.one(Blur(k, a, resize, True), out)
         sums = b.one(Reshape((a.size, *(const(1),) * (x.type.rank - k - 1))), sums)
-        sums = sums if out.dtype is F32 else b.one(to(out.dtype), sums)  # type: ignore[call-arg]
-        out = apply(b, "Div", b.one(Blur(k, a, resize), out), sums)
-    return out if out.dtype is x.dtype else b.one(to(x.dtype), out)  # type: ignore[call-arg]
+        out = apply(b, "Div", b.one(Blur(k, a, resize), out), as_type(b, sums, out.dtype))
+    return as_type(b, out, x.dtype)

@@ -12,7 +12,7 @@ from ..errors import ModelError
 from ..expr import BOOL, F32, F64, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
 from ..graph import Node, Shape, TensorType, Value
 from .axes import constraints_of, parts_of, require, whole
-from .base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from .compose import apply
 from .pointwise import compute
 from .source import SourceNode, Unsupported, text_of
@@ -143,7 +143,7 @@ def _floats(source: SourceNode, dtype: DType) -> Value:
     if any(as_int(v.type.size) != 1 for v in bounds):
         raise ModelError("a bound of Range is no scalar")
     bounds = [b.one(Reshape(()), v) if v.type.rank else v for v in bounds]
-    start, limit, step = (b.one(REGISTRY["", "Cast"](F64), v) for v in bounds)  # type: ignore[call-arg]
+    start, limit, step = (apply(b, "Cast", v, to=F64) for v in bounds)
     steps = apply(b, "Ceil", apply(b, "Div", apply(b, "Sub", limit, start), step))
     found = b.graph.elements_of(whole(b, apply(b, "Max", steps, 0.0)))
     assert found is not None

@@ -19,7 +19,7 @@ from ..errors import ModelError
 from ..expr import F32, I8, I32, U8, DType, Expr, as_int, call, cast, const, select
 from ..graph import Builder, Node, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim
-from .compose import apply
+from .compose import apply, as_type
 from .conv import Conv, Window, grouped, slide, spatial_of
 from .linalg import MatMul
 from .view import Reshape
@@ -153,7 +153,7 @@ def to_i32(b: Builder, x: Value) -> Value:
     """The same numbers in i32."""
     if x.const is not None and x.type.rank == 0:
         return b.constant(x.const.astype(np.int32))
-    return x if x.dtype is I32 else apply(b, "Cast", x, to=I32)
+    return as_type(b, x, I32)
 
 
 def centred(b: Builder, x: Value, zero: Value | None) -> Value:

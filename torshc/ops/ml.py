@@ -12,7 +12,7 @@ from ..errors import ModelError
 from ..expr import F32, F64, I64, Expr, as_int, call, const, select
 from ..graph import Builder, TensorType, Value
 from .base import Constraints, Inputs, Op, need, operator
-from .compose import apply
+from .compose import apply, as_type
 from .labels import named
 from .linalg import MatMul
 from .parts import Slice
@@ -119,7 +119,7 @@ class Scaler(Op):
         if offset is not None:
             x = apply(source.builder, "Sub", x, offset)
         x = x if scale is None else apply(source.builder, "Mul", x, scale)
-        return [x if x.dtype is F32 else apply(source.builder, "Cast", x, to=F32)]
+        return [as_type(source.builder, x, F32)]
 
 
 @operator("Normalizer", DOMAIN)
@@ -139,7 +139,7 @@ class Normalizer(Op):
         else:
             size = apply(b, f"Reduce{norm}", x, axes=axes)
         out = apply(b, "Div", x, apply(b, "Max", size, 1e-30))
-        return [out if out.dtype is F32 else apply(b, "Cast", out, to=F32)]
+        return [as_type(b, out, F32)]
 
 
 @operator("Imputer", DOMAIN)
@@ -186,7 +186,7 @@ class FeatureVectorizer(Op):
             elif want > have:
                 zero = const(0)
                 x = apply(b, "Pad", x, before=(zero, zero), after=(zero, const(want - have)))
-            columns.append(x if x.dtype is F32 else apply(b, "Cast", x, to=F32))
+            columns.append(as_type(b, x, F32))
         return [b.one(Concat(1), *columns) if len(columns) > 1 else columns[0]]
 
 
@@ -213,7 +213,7 @@ class LinearRegressor(Op):
         out = _scores(source, x, targets)
         source.fields(cls)
         out = post_transform(source.builder, out, kind)
-        return [out if out.dtype is F32 else apply(source.builder, "Cast", out, to=F32)]
+        return [as_type(source.builder, out, F32)]
 
 
 @operator("LinearClassifier", DOMAIN)
@@ -255,5 +255,5 @@ class LinearClassifier(Op):
         else:
             held = apply(b, "GreaterOrEqual", b.one(Reshape(scores.shape[:1]), scores), 0.5 if kind != "NONE" else 0.0)
             chosen = apply(b, "Where", held, *(b.constant(np.asarray(v, np.int64)) for v in (labels[0], 0)))
-        out = scores if scores.dtype is F32 else apply(b, "Cast", scores, to=F32)
+        out = as_type(b, scores, F32)
         return [chosen, out][: max(source.outputs, 1)]

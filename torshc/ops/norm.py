@@ -9,7 +9,7 @@ from ..errors import ModelError
 from ..expr import F32, Expr, call, const, from_onnx, select
 from ..graph import Builder, Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast, need, operator, same_dim
-from .compose import apply
+from .compose import apply, as_type
 from .conv import inside
 from .source import SourceNode, Unsupported
 from .view import Expand, Reshape
@@ -140,7 +140,7 @@ class LayerNormalization(Op):
         axes = tuple(range(axis_of(self.axis, x.type.rank), x.type.rank))
         mean, centred, inverse = _moments(b, _stash(b, x), axes, self.epsilon)
         normal = apply(b, "Mul", centred, inverse)
-        normal = normal if normal.dtype is x.dtype else apply(b, "Cast", normal, to=x.dtype)
+        normal = as_type(b, normal, x.dtype)
         return [_affine(b, normal, scale, bias), mean, inverse][: self.results]
 
     @classmethod
@@ -173,7 +173,7 @@ class RMSNormalization(Op):
         square = apply(b, "ReduceMean", apply(b, "Mul", wide, wide), axes=axes)
         inverse = apply(b, "Reciprocal", apply(b, "Sqrt", apply(b, "Add", square, self.epsilon)))
         normal = apply(b, "Mul", wide, inverse)
-        normal = normal if normal.dtype is x.dtype else apply(b, "Cast", normal, to=x.dtype)
+        normal = as_type(b, normal, x.dtype)
         return [_affine(b, normal, inputs[1] if len(inputs) > 1 else None, None)]
 
     @classmethod
@@ -246,10 +246,7 @@ def _trained(source: SourceNode, op: BatchNormalization, momentum: float) -> lis
     centred = apply(b, "Sub", wide, apply(b, "ReduceMean", wide, axes=axes, keepdims=True))
     mean = apply(b, "ReduceMean", wide, axes=axes, keepdims=False)
     variance = apply(b, "ReduceMean", apply(b, "Mul", centred, centred), axes=axes, keepdims=False)
-    current = [
-        v if v.dtype is r.dtype else apply(b, "Cast", v, to=r.dtype)
-        for v, r in zip((mean, variance), running, strict=True)
-    ]
+    current = [as_type(b, v, r.dtype) for v, r in zip((mean, variance), running, strict=True)]
     moved = [
         apply(b, "Add", apply(b, "Mul", old, momentum), apply(b, "Mul", new, 1.0 - momentum))
         for old, new in zip(running, current, strict=True)
@@ -301,7 +298,7 @@ class GroupNormalization(Op):
         grouped = b.one(Reshape((x.shape[0], const(self.num_groups), size)), _stash(b, x))
         _, centred, inverse = _moments(b, grouped, (2,), self.epsilon)
         normal = b.one(Reshape(x.shape), apply(b, "Mul", centred, inverse))
-        normal = normal if normal.dtype is x.dtype else apply(b, "Cast", normal, to=x.dtype)
+        normal = as_type(b, normal, x.dtype)
         rank = x.type.rank
         return [_affine(b, normal, _channels(b, scale, rank), _channels(b, bias, rank))]
 

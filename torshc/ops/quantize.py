@@ -42,7 +42,7 @@ from ..expr import (
 )
 from ..graph import Builder, TensorType, Value
 from .base import Constraints, Inputs, Op, axis_of, need, operator, same_dim
-from .compose import apply
+from .compose import apply, as_type
 from .conv import kernel_of, window
 from .generate import Range
 from .integer import IntegerConv, integer_conv, integer_matmul, parameter
@@ -51,10 +51,6 @@ from .view import Reshape
 
 _INTEGERS = (I8, U8, I16, U16, I4, U4, I2, U2)
 _FLOATS = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F4E2M1)
-
-
-def _cast(b: Builder, x: Value, to: DType) -> Value:
-    return x if x.dtype is to else apply(b, "Cast", x, to=to)
 
 
 def _spread(b: Builder, v: Value, x: Value, axis: int, block: int) -> Value:
@@ -134,15 +130,15 @@ class QuantizeLinear(Op):
         x, scale, zero = (*inputs, None)[:3]
         x, scale = need(x, "input 0 of QuantizeLinear"), need(scale, "the scale of QuantizeLinear")
         kind = F64 if self.division is F64 else F32
-        over, under = _cast(b, x, kind), _cast(b, _spread(b, scale, x, self.axis, self.block_size), kind)
+        over, under = as_type(b, x, kind), as_type(b, _spread(b, scale, x, self.axis, self.block_size), kind)
         quotient = apply(b, "Div", over, under)
         if self.division.is_storage:
-            quotient = _cast(b, _cast(b, quotient, self.division), kind)
+            quotient = as_type(b, as_type(b, quotient, self.division), kind)
         if self.to.is_float:
             return [apply(b, "Cast", quotient, to=self.to, saturate=self.saturate)]
         whole = apply(b, "Round", quotient)
         if zero is not None and (zero.const is None or zero.const.any()):
-            whole = apply(b, "Add", whole, _cast(b, _spread(b, zero, x, self.axis, self.block_size), kind))
+            whole = apply(b, "Add", whole, as_type(b, _spread(b, zero, x, self.axis, self.block_size), kind))
         if self.to.is_narrow:  # casts to these keep the low bits
             low, high = self.to.range
             whole = apply(b, "Clip", whole, low=float(low), high=float(high))
@@ -196,11 +192,11 @@ class DequantizeLinear(Op):
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x, scale, zero = (*inputs, None)[:3]
         x, scale = need(x, "input 0 of DequantizeLinear"), need(scale, "the scale of DequantizeLinear")
-        whole = x if x.dtype.is_float else _cast(b, x, I32)
+        whole = x if x.dtype.is_float else as_type(b, x, I32)
         if zero is not None and not x.dtype.is_float:
-            whole = apply(b, "Sub", whole, _cast(b, _spread(b, zero, x, self.axis, self.block_size), I32))
-        factor = _cast(b, _spread(b, scale, x, self.axis, self.block_size), F32)
-        return [_cast(b, apply(b, "Mul", apply(b, "Cast", whole, to=F32), factor), self.to)]
+            whole = apply(b, "Sub", whole, as_type(b, _spread(b, zero, x, self.axis, self.block_size), I32))
+        factor = as_type(b, _spread(b, scale, x, self.axis, self.block_size), F32)
+        return [as_type(b, apply(b, "Mul", apply(b, "Cast", whole, to=F32), factor), self.to)]
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -221,10 +217,10 @@ class DequantizeLinear(Op):
 
 def _requantised(b: Builder, total: Value, scales: tuple[Value, Value, Value], zero: Value) -> Value:
     """saturate(round(total * (left * right / out)) + zero point)."""
-    left, right, out = (_cast(b, s, F32) for s in scales)
+    left, right, out = (as_type(b, s, F32) for s in scales)
     factor = apply(b, "Div", apply(b, "Mul", left, right), out)
     whole = apply(b, "Round", apply(b, "Mul", apply(b, "Cast", total, to=F32), factor))
-    return apply(b, "Cast", apply(b, "Add", whole, _cast(b, zero, F32)), to=zero.dtype)
+    return apply(b, "Cast", apply(b, "Add", whole, as_type(b, zero, F32)), to=zero.dtype)
 
 
 def _bytes(source: SourceNode, *which: int) -> None:

@@ -203,12 +203,11 @@ class ReduceLogSumExp(Reduce):
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x = need(inputs[0], "input 0 of ReduceLogSumExp")
-        reduce_max, reduce_sum = REGISTRY["", "ReduceMax"], REGISTRY["", "ReduceSum"]
-        m = b.one(reduce_max(axes=self.axes, keepdims=True), x)  # type: ignore[call-arg]
-        e = b.one(REGISTRY["", "Exp"](), b.one(REGISTRY["", "Sub"](), x, m))
-        total = b.one(REGISTRY["", "Log"](), b.one(reduce_sum(axes=self.axes, keepdims=True), e))  # type: ignore[call-arg]
-        out = b.one(REGISTRY["", "Add"](), total, m)
-        return [out] if self.keepdims else [b.one(reduce_sum(axes=self.axes, keepdims=False), out)]  # type: ignore[call-arg]
+        m = apply(b, "ReduceMax", x, axes=self.axes, keepdims=True)
+        e = apply(b, "Exp", apply(b, "Sub", x, m))
+        total = apply(b, "Log", apply(b, "ReduceSum", e, axes=self.axes, keepdims=True))
+        out = apply(b, "Add", total, m)
+        return [out if self.keepdims else apply(b, "ReduceSum", out, axes=self.axes, keepdims=False)]
 
 
 @operator()
@@ -225,7 +224,7 @@ class GlobalAveragePool(Op):
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x = need(inputs[0], f"input 0 of {self.name}")
         kind = "ReduceMean" if self.name == "GlobalAveragePool" else "ReduceMax"
-        return b.add(REGISTRY["", kind](axes=tuple(range(2, x.type.rank)), keepdims=True), [x])  # type: ignore[call-arg]
+        return [apply(b, kind, x, axes=tuple(range(2, x.type.rank)), keepdims=True)]
 
 
 @operator()

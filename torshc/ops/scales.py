@@ -13,7 +13,6 @@ from ..errors import ModelError
 from ..expr import F64, I64, Expr, call, cast, const, select
 from ..graph import Shape, Value
 from .axes import both, constraints_of, require, whole
-from .base import REGISTRY
 from .compose import apply
 from .source import SourceNode
 from .view import Concat
@@ -28,7 +27,7 @@ _FAR = 16  # corners of regions are within -16 .. 16
 def fractions(source: SourceNode, scales: Value) -> list[tuple[Expr, Expr]]:
     """(up, down) of each scale. A scale that is no number above 0, or above 2^16, is an error of the run."""
     b = source.builder
-    exact = b.one(REGISTRY["", "Cast"](F64), scales)  # type: ignore[call-arg]  # an operator of the registry
+    exact = apply(b, "Cast", scales, to=F64)
     down: Value | None = None
     for start, places in reversed(_PLACES):
         other = down if down is not None else b.constant(np.asarray(2.0**_FINEST))
@@ -64,7 +63,7 @@ def corners(source: SourceNode, roi: Value) -> Shape:
             raise ModelError(f"Resize of a region {numbers}")
         found: Shape | None = tuple(const(round(float(v) * 2**_CORNER)) for v in numbers)
     else:
-        exact = b.one(REGISTRY["", "Cast"](F64), roi)  # type: ignore[call-arg]
+        exact = apply(b, "Cast", roi, to=F64)
         found = b.graph.elements_of(whole(b, apply(b, "Round", apply(b, "Mul", exact, 2.0**_CORNER))))
     if found is None:
         raise ModelError(f"the region of Resize is {roi.type!r}")

@@ -10,7 +10,7 @@ from ..errors import ModelError
 from ..expr import F32, as_int, const
 from ..graph import Builder, Value
 from .base import Op, operator
-from .compose import apply
+from .compose import apply, as_type
 from .labels import named
 from .linalg import MatMul
 from .ml import DOMAIN, floats, post_transform
@@ -89,11 +89,7 @@ class SVMRegressor(Op):
         out = _linear(source, source_kernel, column, rho)
         if one_class:
             out = apply(b, "Where", apply(b, "Greater", out, 0.0), b.constant(1.0, out), b.constant(-1.0, out))
-        return [_f32(b, post_transform(b, out, kind))]
-
-
-def _f32(b: Builder, x: Value) -> Value:
-    return x if x.dtype is F32 else apply(b, "Cast", x, to=F32)
+        return [as_type(b, post_transform(b, out, kind), F32)]
 
 
 def _pairs(counts: list[int], weights: Array) -> tuple[Array, Array, Array]:
@@ -157,7 +153,7 @@ class SVMClassifier(Op):
         label = _label(b, standing, list(labels), rho.size == 1, bool(weights.min() >= 0))
         if as_int(scores.shape[1]) == 1 and classes == 2 and kind != "PROBIT":
             scores = b.one(Concat(1), apply(b, "Neg", scores), scores)
-        return [label, _f32(b, post_transform(b, scores, kind))][: max(source.outputs, 1)]
+        return [label, as_type(b, post_transform(b, scores, kind), F32)][: max(source.outputs, 1)]
 
 
 def _label(b: Builder, standing: Value, labels: list[int], single: bool, positive: bool) -> Value:
