@@ -31,7 +31,7 @@ from .options import CompileOptions
 from .passes import PassRecord, optimise
 from .plan.fusion import Limits
 from .plan.group import Group
-from .plan.partition import is_plain, partition
+from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.script import Script
 from .targets import NoKernel, Target, find_target
@@ -171,6 +171,7 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
+    drop_unneeded(graph)
     script = None if is_plain(graph) else partition(graph)
     parts = script.segments if script is not None else [graph]
     with clock.stage("optimise"):

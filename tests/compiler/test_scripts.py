@@ -269,3 +269,27 @@ def test_each_round_draws_other_numbers(tmp_path: Path, rounds: int) -> None:
     np.testing.assert_array_equal(rows, again)
     assert len(np.unique(rows)) == 4 * rounds
     np.testing.assert_allclose(rows[:2, 0], [0, 0], atol=4)
+
+
+@pytest.mark.parametrize("target", ["c", "cuda", "metal"])
+@pytest.mark.parametrize(
+    "dead",
+    [
+        [node("NonZero", ["x"], ["nz"])],
+        [
+            node("ReduceMax", ["x"], ["most"], keepdims=0),
+            node("Cast", ["most"], ["whole"], to=INT),
+            node("Unsqueeze", ["whole", "zero"], ["size"]),
+            node("ConstantOfShape", ["size"], ["filled"]),
+            node("Add", ["filled", "x"], ["sum"]),  # demands that the size is that of x
+        ],
+    ],
+)
+def test_what_no_output_needs_makes_no_script(tmp_path: Path, target: str, dead: list[NodeProto]) -> None:
+    nodes = [*dead, node("Relu", ["x"], ["y"])]
+    model = model_of(nodes, {"x": (F, ["k"])}, ["y"], {"zero": np.array([0], np.int64)})
+    onnx.save(model, tmp_path / "model.onnx")
+    compilation = prepare(tmp_path / "model.onnx", CompileOptions(target=target, opt_level=0))
+    assert compilation.script is None
+    assert compilation.program.all_symbols == ("k",)
+    assert [n.op.name for n in compilation.graph.nodes] == ["Relu"]

@@ -24,6 +24,23 @@ def is_plain(graph: Graph) -> bool:
     return not host and not objects and all(e.value in given for e in graph.elements.values())
 
 
+def drop_unneeded(graph: Graph) -> None:
+    """Take out what no output needs: nodes, then symbols that only these told, and the checks of such symbols.
+
+    A pass would do it too, but what waits for a run decides how a graph is cut, which comes first.
+    """
+    graph.nodes = _needed(graph)
+    there = {*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)}
+    there.update(v for n in all_nodes(graph) for body in bodies(n) for v in body.inputs)
+    lost = {name for name, e in graph.elements.items() if e.value not in there}
+    for g in (graph, *(body for n in all_nodes(graph) for body in bodies(n))):
+        g.constraints = [pair for pair in g.constraints if not lost.intersection(dims_of(*pair))]
+    needed = _used(graph)
+    lost.update(n for n, e in graph.elements.items() if n not in needed and e.value not in graph.inputs)
+    for name in lost:
+        del graph.elements[name]
+
+
 def partition(graph: Graph) -> Script:
     """The script of a graph. Its nodes move into the segments."""
     return _Partition(graph).run()
