@@ -225,7 +225,7 @@ int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 /* The elements of strings, sequences and optionals; sequences are as deep as the port. */
 int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i)
 {
-    t_span span;
+    t_span span = {NULL, 0};
     int status = t_locate(x, "input", i, &span);
     const uint64_t count = status ? 0 : span.bytes / (uint64_t)t_tensor_bytes(x->dtype);
     const torshc_string *text = (const torshc_string *)(const void *)span.at;

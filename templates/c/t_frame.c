@@ -271,7 +271,8 @@ static int borrow(t_frame *f, t_value *v, const torshc_tensor *x)
     *v = (t_value){.dtype = x->dtype, .ndim = x->ndim, .data = (void *)(uintptr_t)at};
     if (!at)
         v->data = (void *)(uintptr_t)t_nothing;
-    memcpy(v->shape, x->shape, sizeof *x->shape * (size_t)x->ndim);
+    if (x->ndim) /* a scalar's shape may be NULL */
+        memcpy(v->shape, x->shape, sizeof *x->shape * (size_t)x->ndim);
     return TORSHC_OK;
 }
 
@@ -348,7 +349,7 @@ int t_frame_copy(t_frame *f, const torshc_tensor *outputs)
         const torshc_tensor *x = &outputs[k];
         if (v->dtype.code >= TORSHC_STRING)
             return t_fail(TORSHC_E_DTYPE, "output %d has strings or tensors as elements: torshc_run_sized", (int)k);
-        if (x->ndim != v->ndim || memcmp(x->shape, v->shape, sizeof *v->shape * (size_t)v->ndim))
+        if (x->ndim != v->ndim || (v->ndim && memcmp(x->shape, v->shape, sizeof *v->shape * (size_t)v->ndim)))
             return t_fail(TORSHC_E_SHAPE, "output %d has another shape than this run gives it: torshc_run_sized", (int)k);
     }
     for (int32_t k = 0; k < P->outputs; k++) {

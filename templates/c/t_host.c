@@ -177,15 +177,21 @@ static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t coun
                       const torshc_tensor *outputs, int32_t output_count)
 {
     int64_t s[T_SYMBOLS_MAX];
-    t_span span;
+    t_span spans[P->inputs + P->outputs + 1];
+    const t_span nothing = {NULL, 0};
     int status = t_bind(inputs, count, s);
     for (int32_t i = 0; !status && i < P->inputs; i++)
-        status = t_check_elements(&inputs[i], &P->input[i], i);
-    if (!status && (output_count != P->outputs || !(shown || outputs)))
+        if (!(status = t_check_elements(&inputs[i], &P->input[i], i)))
+            status = t_locate(&inputs[i], "input", i, &spans[i]);
+    if (!status && output_count != P->outputs)
         status = t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)output_count, (int)P->outputs);
+    if (!status && output_count && !shown && !outputs)
+        status = t_fail(TORSHC_E_ARGUMENT, "outputs is NULL");
     for (int32_t i = 0; !status && outputs && i < P->outputs; i++)
         if (!(status = t_check_form(&outputs[i], &P->output[i], "output", i)))
-            status = t_locate(&outputs[i], "output", i, &span);
+            status = t_locate(&outputs[i], "output", i, &spans[P->inputs + i]);
+    if (!status && outputs)
+        status = t_check_aliases(spans, &nothing);
     if (status)
         return status;
     pthread_mutex_lock(&m->lock);

@@ -15,11 +15,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torshc import resources
 from torshc.errors import InternalError
 from torshc.targets.base import environment
+
+if TYPE_CHECKING:
+    from .script import ScriptProgram
 
 Size = int | str
 
@@ -388,12 +391,12 @@ class Part:
         return [size for step in self.p.steps for size in (*_step_sizes(step), *_step_dims(step))]
 
 
-def render_host(program: HostProgram, files: HostFiles = C_FILES, script: Any = None) -> str:
+def render_host(program: HostProgram, files: HostFiles = C_FILES, script: ScriptProgram | None = None) -> str:
     """The source of host.c.
 
     Args:
         program: all of a run, or what surrounds a script's segments.
-        script: a :class:`torshc.bundle.script.ScriptProgram`, or None.
+        script: what the host does between segments, or None.
 
     Raises:
         InternalError: the program contradicts itself or holds text that is no expression.
@@ -423,7 +426,7 @@ def render_host(program: HostProgram, files: HostFiles = C_FILES, script: Any = 
 
 
 def host_sources(
-    program: HostProgram, files: HostFiles = C_FILES, script: Any = None
+    program: HostProgram, files: HostFiles = C_FILES, script: ScriptProgram | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The sources that a library has beside its kernels, and the headers that they include, by file name."""
     sources = {name: files.text(name) for name in files.sources}

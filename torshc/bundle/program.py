@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, const, dims_of, is_nonnegative, walk
+from ..expr import BOOL, STRING, Expr, as_int, const, is_nonnegative, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
@@ -119,7 +119,8 @@ def assemble(plan: Plan, placed: Sequence[Placed]) -> Program:
     Raises:
         UnsupportedError: when a symbolic dimension is no dimension of an input.
     """
-    names, symbols = bind_symbols(plan.graph)
+    names = tuple(dict.fromkeys(plan.graph.symbols()))
+    symbols = bind_symbols(plan.graph, names)
     assembler = Assembler(plan, placed, names)
     assembler.weigh()
     return assembler.run(symbols)
@@ -304,29 +305,27 @@ def _nbytes(o: Operand) -> Expr:
     return o.nbytes if isinstance(o, Temporary) else o.type.nbytes
 
 
-def bind_symbols(graph: Graph) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
-    """Names of the symbolic dimensions and the input dimension that each is read from.
+def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
+    """Where the inputs of a graph tell each of these symbols: as a dimension, or as an element of their contents.
 
     Raises:
-        UnsupportedError: when one stands in no input by itself.
+        UnsupportedError: when a dimension stands in no input by itself.
     """
-    names, symbols, lost = [], [], []
-    for name in dims_of(*(d for v in graph.inputs for d in v.shape)):
-        places = [
-            (i, d)
-            for i, v in enumerate(graph.inputs)
-            for d, e in enumerate(v.shape)
-            if e.op == "dim" and e.data == name
-        ]
-        if places:
-            names.append(name)
-            symbols.append(Symbol(*places[0]))
-        else:
-            lost.append(f"dimension {name!r} of the inputs stands only in expressions, so its value cannot be read")
+    dims = {
+        str(e.data): Symbol(i, d)
+        for i, v in reversed([*enumerate(graph.inputs)])
+        for d, e in reversed([*enumerate(v.shape)])
+        if e.op == "dim"
+    }
     numbers = {v: k for k, v in enumerate(graph.inputs)}
-    for name, e in graph.elements.items():
-        names.append(name)
-        symbols.append(Symbol(numbers[e.value], e.position, -SYMBOL_MAX, SYMBOL_MAX, e.kind))
+    contents = {
+        name: Symbol(numbers[e.value], e.position, -SYMBOL_MAX, SYMBOL_MAX, e.kind)
+        for name, e in graph.elements.items()
+        if e.kind != "dim" and e.value in numbers
+    }
+    found = {name: dims.get(name) or contents.get(name) for name in names}
+    lost = [name for name, symbol in found.items() if symbol is None]
     if lost:
-        raise UnsupportedError(lost, "pin the inputs' shapes with --shapes")
-    return tuple(names), tuple(symbols)
+        why = "of the inputs stands only in expressions, so its value cannot be read"
+        raise UnsupportedError([f"dimension {name!r} {why}" for name in lost], "pin the inputs' shapes with --shapes")
+    return tuple(symbol for symbol in found.values() if symbol is not None)

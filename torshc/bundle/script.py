@@ -13,8 +13,8 @@ from ..graph import Graph, Partial, Value
 from ..plan.place import Plan
 from ..plan.script import Repeat, Script, Step, flat
 from ..targets.index import scalar
-from .host import SYMBOL_MAX, UNKNOWN, HostFiles, HostProgram, Port, Symbol
-from .program import Assembler, Placed, Program, Weight
+from .host import UNKNOWN, HostFiles, HostProgram, Port, Symbol
+from .program import Assembler, Placed, Program, Weight, bind_symbols
 from .weights import weight_offsets
 
 RANK_MAX = 16  # T_VALUE_RANK
@@ -136,7 +136,7 @@ def assemble_script(
         out.constants.append(Constant(slot, Port(v.dtype.name).dlpack, dims, starts[first.weights[v, ""]]))
     out.inputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.inputs)
     out.outputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.outputs)
-    out.symbols = _bound(graph, script)
+    out.symbols = bind_symbols(graph, script.bound)
     for step in flat(script.steps):
         for stack in step.stacks if isinstance(step, Repeat) else ():
             out.places[stack.value] = len(out.stacked)
@@ -158,29 +158,6 @@ def _inner(p: Partial | None) -> Port | None:
         return None
     dims = tuple(UNKNOWN if d is None or as_int(d) is None else int(as_int(d) or 0) for d in p.dims or ())
     return Port(p.dtype.name, dims, _inner(p.inner), p.dims is not None)
-
-
-def _bound(graph: Graph, script: Script) -> tuple[Symbol, ...]:
-    numbers = {v: k for k, v in enumerate(graph.inputs)}
-    found, lost = [], []
-    for name in script.bound:
-        e = graph.elements.get(name)
-        if e is not None and e.kind != "dim":
-            found.append(Symbol(numbers[e.value], e.position, -SYMBOL_MAX, SYMBOL_MAX, e.kind))
-            continue
-        places = [
-            (i, d)
-            for i, v in enumerate(graph.inputs)
-            for d, x in enumerate(v.shape)
-            if x.op == "dim" and x.data == name
-        ]
-        if places:
-            found.append(Symbol(*places[0]))
-        else:
-            lost.append(f"dimension {name!r} of the inputs stands only in expressions, so its value cannot be read")
-    if lost:
-        raise UnsupportedError(lost, "pin the inputs' shapes with --shapes")
-    return tuple(found)
 
 
 def _values(graph: Graph, script: Script) -> list[Value]:

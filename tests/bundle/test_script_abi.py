@@ -1,0 +1,75 @@
+"""The C interface of a model whose results only a run can size, from C, with sanitizers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import torshc
+from tests.robust import sanitize
+
+from .test_abi import COMPILERS, needs_compiler, run
+
+HERE = Path(__file__).parent
+
+
+def write(folder: Path) -> Path:
+    """A bundle with its sources: (rounds, start) -> (last, all)."""
+    info, node, int64 = helper.make_tensor_value_info, helper.make_node, TensorProto.INT64
+    body = helper.make_graph(
+        [node("Add", ["s", "i"], ["t"]), node("Identity", ["t"], ["each"]), node("Identity", ["go"], ["on"])],
+        "body",
+        [info("i", int64, []), info("go", TensorProto.BOOL, []), info("s", int64, [])],
+        [info("on", TensorProto.BOOL, []), info("t", int64, []), info("each", int64, [])],
+    )
+    graph = helper.make_graph(
+        [node("Loop", ["rounds", "", "start"], ["last", "all"], body=body)],
+        "sums",
+        [info("rounds", int64, []), info("start", int64, [])],
+        [info("last", int64, []), info("all", int64, ["n"])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, folder / "m.onnx")
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", keep_intermediates=True)
+    return folder / "m.tsc"
+
+
+def build(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> list[str]:
+    target = bundle.parent / "script_abi"
+    command = [
+        cc,
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        f"-I{bundle}",
+        str(HERE / "script_abi.c"),
+        *flags,
+    ]
+    subprocess.run([*command, str(bundle / "libmodel.so"), "-lpthread", "-o", str(target)], check=True)
+    return [str(target), str(bundle / "weights.bin")]
+
+
+@needs_compiler
+def test_scripts_from_c(tmp_path: Path) -> None:
+    run(build(write(tmp_path), COMPILERS[0]))
+
+
+@needs_compiler
+def test_scripts_from_c_with_sanitizers(tmp_path: Path) -> None:
+    found = sanitize.usable()
+    if found is None:
+        pytest.skip("no compiler with the sanitizers' runtime is here")
+    compiler, _ = found
+    bundle = write(tmp_path)
+    sanitize.rebuild(bundle, tmp_path / "work", compiler)
+    shared = ("-shared-libasan",) if compiler.kind == "clang" else ()
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", *shared)
+    program = build(bundle, compiler.command[0], flags)
+    runtime = Path(found[1]).parent
+    run(program, {"LD_LIBRARY_PATH": str(runtime)})
