@@ -24,7 +24,7 @@ from torshc.bundle.xcrun import find_xcrun
 from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
 
-needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+needs_emulator = pytest.mark.skipif(missing(metal=True) is not None, reason=missing(metal=True) or "")
 
 
 @pytest.fixture(autouse=True)

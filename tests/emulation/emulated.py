@@ -1,10 +1,13 @@
 """Stand-ins for nvcc and xcrun, found before the real ones."""
 
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -17,12 +20,20 @@ def missing(metal: bool = False) -> str | None:
     """Why the emulator, or that of Metal, cannot work here, or None."""
     if not sys.platform.startswith("linux"):
         return "the emulator is for Linux"
-    names = ["clang++", *(f"clang++-{version}" for version in range(22, 13, -1)), "g++"]
+    numbered = [f"clang++-{version}" for version in range(22, 13, -1)]
+    names = [*numbered[:-2], "clang++", *numbered[-2:], "g++"]  # as in bin/common.py
     told = os.environ.get("T_EMULATE_CXX")
     compiler = told or next((name for name in names if shutil.which(name)), None)
     if not compiler:
         return "the emulator needs clang++ or g++"
-    return "the emulator of Metal needs clang++" if metal and "clang" not in compiler else None
+    able = not metal or ("clang" in compiler and _knows_half(compiler))
+    return None if able else "the emulator of Metal needs a clang++ with _Float16 (on x86-64, 16 or newer)"
+
+
+@lru_cache
+def _knows_half(compiler: str) -> bool:
+    command = [*shlex.split(compiler), "-x", "c++", "-fsyntax-only", "-"]
+    return subprocess.run(command, input="_Float16 x;", text=True, capture_output=True).returncode == 0
 
 
 @contextmanager

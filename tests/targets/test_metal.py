@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 ORDERS = ("forward", "reverse", "random:3")
 ZOO = zoo()
 
-needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+needs_emulator = pytest.mark.skipif(missing(metal=True) is not None, reason=missing(metal=True) or "")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from .test_metal import Array, floats, model
 
 CLANG = next((c for c in ("clang++", *(f"clang++-{n}" for n in range(22, 13, -1))) if shutil.which(c)), None)
 pytestmark = pytest.mark.skipif(
-    missing() is not None or CLANG is None or ctypes.util.find_library("objc") is None,
+    missing(metal=True) is not None or CLANG is None or ctypes.util.find_library("objc") is None,
     reason="needs the emulator, clang++ and GNU's libobjc",
 )
 XCRUN = [str(BIN / "xcrun"), "-sdk", "macosx"]

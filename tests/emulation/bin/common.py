@@ -20,10 +20,14 @@ SANITIZE = (
 
 
 def find_compiler(name: str = "clang++", otherwise: str = "g++") -> str:
-    """The newest clang++ (clang), else g++ (gcc); T_EMULATE_CXX names another C++ compiler."""
+    """The newest clang++ (clang), else g++ (gcc); T_EMULATE_CXX names another C++ compiler.
+
+    Before 16 clang has no _Float16 on x86-64, and a plain name may be that of an old one beside newer ones.
+    """
     if name.endswith("++") and (told := os.environ.get("T_EMULATE_CXX")):
         return told
-    names = [name, *(f"{name}-{version}" for version in range(22, 13, -1)), otherwise]
+    numbered = [f"{name}-{version}" for version in range(22, 13, -1)]
+    names = [*numbered[:-2], name, *numbered[-2:], otherwise]
     found = next((path for each in names if (path := shutil.which(each))), None)
     if not found:
         sys.exit("emulator: neither clang++ nor g++ is on PATH")
