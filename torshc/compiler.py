@@ -16,7 +16,17 @@ from .bundle import host as host_module
 from .bundle import isa as isa_module
 from .bundle.build import build_objects, link_library, work_folder
 from .bundle.cache import Cache, cache_folder
-from .bundle.manifest import IsaInfo, KernelInfo, Manifest, StepInfo, SymbolInfo, TensorInfo, ToolInfo, WeightsFile
+from .bundle.manifest import (
+    IsaInfo,
+    KernelInfo,
+    Manifest,
+    OperatorInfo,
+    StepInfo,
+    SymbolInfo,
+    TensorInfo,
+    ToolInfo,
+    WeightsFile,
+)
 from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
 from .bundle.script import ScriptProgram, assemble_script, script_files
@@ -171,6 +181,9 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
+    kind = find_target(options.target)
+    if kind.device != host_module.CPU:
+        graph.drop_demands()
     drop_unneeded(graph)
     script = None if is_plain(graph) else partition(graph)
     parts = script.segments if script is not None else [graph]
@@ -180,7 +193,6 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         strategy = "none" if options.opt_level == 0 else options.fusion
         plans = [make_plan(part, Limits(strategy, options.max_fusion_size)) for part in parts]
     isa = isa_module.resolve(options.mcpu)
-    kind = find_target(options.target)
     machine = Machine(isa.lanes, winograd=options.winograd, archs=find_archs(kind.toolchain, options))
     target = kind(machine)
     if script is not None and target.device != host_module.CPU:
@@ -202,7 +214,7 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
 
 def _joined(graph: Graph, plans: list[Plan]) -> tuple[Plan, tuple[range, ...]]:
     """The plans of a script's segments as one, for those who look at a compilation, and the groups of each segment."""
-    whole = Graph(graph.name, graph.inputs, graph.outputs, graph.output_names)
+    whole = Graph(graph.name, graph.inputs, graph.results, graph.output_names[: len(graph.results)])
     out, spans = Plan(whole), []
     for plan in plans:
         spans.append(range(len(out.groups), len(out.groups) + len(plan.groups)))
@@ -425,7 +437,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         torshc=__version__,
         model=c.name,
         inputs=tuple(_tensor(v.name, v) for v in c.graph.inputs),
-        outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.outputs, strict=True)),
+        outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.results, strict=False)),
         symbols=symbols,
         target=c.options.target,
         device=c.target.device,
@@ -436,6 +448,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         passes=tuple(r.name for r in c.records),
         kernels=tuple(kernels.values()),
         steps=tuple(steps),
+        operators=tuple(OperatorInfo(n.id, n.op.name, n.name) for n in c.script.operators()) if c.script else (),
         fallbacks=c.fallbacks,
         approximations=c.approximations,
         dynamic=c.script is not None,

@@ -14,8 +14,9 @@
  *     torshc_close(model);
  *
  * Every function that returns `int` returns TORSHC_OK or another status below. All checks come before the first write:
- * a run that returns anything but TORSHC_OK has left the outputs as they were (but for TORSHC_E_LAUNCH and
- * TORSHC_E_DRIVER, after which outputs on the device may hold anything).
+ * a run that returns anything but TORSHC_OK has left the outputs as they were. But after TORSHC_E_LAUNCH and
+ * TORSHC_E_DRIVER outputs on the device may hold anything; and after TORSHC_E_VALUE any outputs, where the index that is
+ * out of range was itself computed.
  *
  * A library for a GPU takes tensors on the processor (TORSHC_CPU), which it copies to and fro, and tensors on its own
  * device (TORSHC_CUDA, TORSHC_METAL; `id` as in the options), which it reads and writes in place, in any mixture. Data

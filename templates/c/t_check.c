@@ -19,6 +19,13 @@ int t_fail(int status, const char *format, ...)
     return status;
 }
 
+int t_fail_in(int32_t node, int status)
+{
+    char message[sizeof t_message];
+    memcpy(message, t_message, sizeof message);
+    return t_fail(status, "node %d: %.*s", (int)node, (int)sizeof message - 24, message);
+}
+
 const char *torshc_last_error(void)
 {
     return t_message;

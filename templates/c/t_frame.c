@@ -61,11 +61,10 @@ int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_
     run.arena = f->work;
     run.scratch = f->work + arena;
     run.scratch_stride = scratch;
-    segment->run(&run, s);
-    return TORSHC_OK;
+    return segment->run(&run, s);
 }
 
-int t_operate(t_frame *f, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
+int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
               const int64_t *n)
 {
     const t_value *given[ins + 1];
@@ -77,7 +76,8 @@ int t_operate(t_frame *f, t_operator *run, int32_t ins, const int32_t *in, int32
         if (made[k])
             t_drop(f, made[k]);
     }
-    return run(f, given, made, n);
+    const int status = run(f, given, made, n);
+    return status ? t_fail_in(node, status) : TORSHC_OK;
 }
 
 int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *symbol)

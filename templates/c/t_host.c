@@ -158,9 +158,9 @@ static int run_locked(torshc_model *m, const t_span *spans, unsigned char *work,
     const t_run run = {at, at + P->inputs, m->weights.at, base, base + t_round_up(P->arena(s)),
                        t_round_up(P->scratch(s)), m->pool, m->counters, m->threads, NULL};
     const uint64_t was = t_fp_enter();
-    P->run(&run, s);
+    status = P->run(&run, s);
     t_fp_leave(was);
-    return TORSHC_OK;
+    return status;
 }
 
 static int usable(const torshc_model *m, const char *what)

@@ -94,7 +94,7 @@ typedef struct {
     void (*output_dims)(int32_t index, const int64_t *s, int64_t *d);
     int64_t (*arena)(const int64_t *s);   /* bytes */
     int64_t (*scratch)(const int64_t *s); /* bytes a thread */
-    void (*run)(const t_run *r, const int64_t *s);
+    int (*run)(const t_run *r, const int64_t *s); /* status: does what kernels found allow to go on? */
     const t_script *script; /* or NULL, when `run` is all */
 } t_program;
 
@@ -111,6 +111,7 @@ int t_cpu_has(const char *name);
 
 /* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
 int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int t_fail_in(int32_t node, int status); /* puts the number of the node before the message */
 int t_size(t_wide size);
 int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype);
 int t_options(const torshc_options *given, torshc_options *options);

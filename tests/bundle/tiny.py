@@ -113,6 +113,7 @@ def manifest_of(
         steps=(manifest.StepInfo(0, ("node 0",)), manifest.StepInfo(1, ("node 1",))),
         fallbacks=(),
         approximations=(),
+        operators=(),
         dynamic=False,
         arena_bytes=64,
         weights=manifest.WeightsFile(weights.bytes, weights.sha256, embed),

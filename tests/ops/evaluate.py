@@ -23,7 +23,7 @@ _REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.max
 
 
 def run(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
-    """Outputs of a graph for inputs by name.
+    """Outputs of a graph for inputs by name; what an index out of range gives, as on targets that cannot refuse it.
 
     Raises:
         ValueError: when a condition does not hold that a run checks.
@@ -40,7 +40,7 @@ def run(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
     for node in [None, *graph.nodes]:
         run_nodes([node] if node else [], values, dims)
         _bind(graph, values, dims)
-    return [_value(v, values) for v in graph.outputs]
+    return [_value(v, values) for v in graph.results]
 
 
 def _bind(graph: Graph, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -> None:

@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.errors import RunError
+from torshc.compiler import compile_model, prepare
+from torshc.errors import ModelError, RunError
+from torshc.formats import load_graph
+from torshc.options import CompileOptions
 from torshc.runtime.model import Model
 
 from . import sanitize
@@ -45,7 +49,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another shape": ({"s": [X[:, :2]]}, "element of input 0 has dimension 2"),
     "ragged": ({"s": [[[1.0], [1.0, 2.0]]]}, "'s' is no array"),
     "an empty list": ({"s": []}, "position 0 of a sequence of 0"),
-    "beyond the list": ({"i": np.array(1)}, "position 1 of a sequence of 1"),
+    "beyond the list": ({"i": np.array(1)}, r"^model 'g': node \d+: .*position 1 of a sequence of 1 \(node 'y'\)"),
     "far before the list": ({"i": np.array(-(2**63))}, "position -9223372036854775808"),
     "an empty optional": ({"o": None}, "optional is empty"),
     "an optional of another shape": ({"o": np.ones(3, F32)}, "dimension 3"),
@@ -103,7 +107,7 @@ def test_sizes_that_cannot_be(case: str, tmp_path: Path) -> None:
         model.run(feeds)
 
 
-# Indices out of range: clamped, under the sanitizers
+# Indices out of range: refused; and clamped besides, under the sanitizers
 
 INDICES = """(float[N,3] x, float[M] z, int64[K] i, int64[K] j, int64[1] a, int64[1] b) =>
     (float[K,3] y, float[K] e, float[P] g, float[K,4] h, float[Q,3] s) {
@@ -113,11 +117,14 @@ INDICES = """(float[N,3] x, float[M] z, int64[K] i, int64[K] j, int64[1] a, int6
     g = GatherND(x, r)  h = OneHot(j, d, v)  s = Slice(x, a, b) }"""
 
 
-def test_indices_out_of_range(tmp_path: Path) -> None:
+def test_no_wild_read_behind_indices_out_of_range(tmp_path: Path) -> None:
     found = sanitize.usable()
     if found is None:
         pytest.skip("no compiler with the sanitizers' runtime is here")
-    compiled(INDICES, tmp_path, keep_intermediates=True).close()
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {INDICES}'), tmp_path / "m.onnx")
+    graph = load_graph(tmp_path / "m.onnx")
+    graph.drop_demands()  # as for targets that cannot refuse a run in its midst
+    compile_model(graph, tmp_path / "m.tsc", CompileOptions(threads=1, keep_intermediates=True))
     sanitize.rebuild(tmp_path / "m.tsc", tmp_path / "work", found[0])
     far = np.array([2**62, -(2**63), 2**63 - 1, 5, -9])
     ends = {"a": np.array([-(2**63)]), "b": np.array([2**63 - 1])}
@@ -128,6 +135,90 @@ def test_indices_out_of_range(tmp_path: Path) -> None:
     results = sanitize.run(tmp_path / "m.tsc", feeds, tmp_path, found[1])
     assert [r[0].shape for r in results] == [(5, 3), (5, 3), (0, 3), (0, 3), (2, 3)]
     assert (results[0][0] == 1).all() and (results[0][3] == 0).all()
+
+
+# (nodes; x has 2 rows of 3, i and its square j are places), places that are there, places of which one is not
+READS: dict[str, tuple[str, list[int], list[int]]] = {
+    "Gather": ("[here] y = Gather(x, i)", [1, -2, 0], [0, 2]),
+    "Gather before": ("[here] y = Gather(x, i)", [-1], [-3]),
+    "Gather of nothing": ("[here] y = Gather<axis=1>(x, i)", [], [2**62]),
+    "Gather with computed places": ("[here] y = Gather(x, j)", [1, 0], [0, 2]),
+    "GatherElements": ("u = Unsqueeze(i, one) [here] y = GatherElements<axis=1>(x, u)", [2, -3], [0, 3]),
+    "GatherND": ("u = Unsqueeze(i, one) [here] y = GatherND(x, u)", [1], [2]),
+    "ScatterElements": ("u = Unsqueeze(i, one) v = Cast<to=1>(u) [here] y = ScatterElements(x, u, v)", [0, 1], [-3]),
+    "ScatterND": ("u = Unsqueeze(i, one) v = Gather(x, none) w = Expand(v, row) [here] y = ScatterND(x, u, w)",
+                  [-2, 1], [2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fusion", ["none", "default", "aggressive"])
+@pytest.mark.parametrize("case", READS)
+def test_an_index_out_of_range_is_refused(case: str, fusion: str, tmp_path: Path) -> None:
+    steps, good, bad = READS[case]
+    text = f"""(float[N,3] x, int64[K] i) => (y) {{
+        one = Constant<value_ints=[1]>()  none = Constant<value_ints=[0]>()
+        k = Shape(i)  three = Constant<value_ints=[3]>()  row = Concat<axis=0>(k, three)
+        j = Mul(i, i)  {steps} }}"""
+    with compiled(text, tmp_path, fusion=fusion, opt_level=0 if fusion == "none" else 3) as model:
+        feeds = {"x": X, "i": np.array(good, np.int64)}
+        (wanted,) = ReferenceEvaluator(str(tmp_path / "m.onnx")).run(None, feeds)
+        np.testing.assert_array_equal(model.run(feeds)["y"], wanted)
+        result = np.full((2, 3), 7, F32) if case.startswith("Scatter") else np.full((len(bad), 3), 7, F32)
+        fits = {"y": result} if result.shape == np.shape(wanted) else {}
+        with pytest.raises(RunError, match=rf"step \d+ \({case.split()[0]}\): an index is out of range \(nodes 'here'"):
+            model.run({"x": X, "i": np.array(bad, np.int64)}, out=fits)
+        assert (result == 7).all() or "computed" in case  # what inputs alone decide is decided before the first write
+        np.testing.assert_array_equal(model.run(feeds)["y"], wanted)
+
+
+def test_a_constant_index_out_of_range_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"'here' \(Gather\): Gather at index 3, of a dimension of 3"):
+        compiled(
+            "(float[N,3] x) => (y) { i = Constant<value_ints=[0, 3]>() [here] y = Gather<axis=1>(x, i) }", tmp_path
+        )
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "i = ArgMax<axis=1, keepdims=0>(x) y = Gather(table, i)",
+        "c = Less(x, x) i = Cast<to=7>(c) y = Gather(table, i)",
+        "k = Shape<start=0, end=1>(x) s = Slice(places, none, k, none) i = Unsqueeze(s, none) y = Gather(table, i)",
+    ],
+)
+def test_what_cannot_be_out_of_range_is_not_looked_at(steps: str, tmp_path: Path) -> None:
+    text = f"""(float[N,3] x) => (y) <float[4,2] table = {{0, 1, 2, 3, 4, 5, 6, 7}}> {{
+        none = Constant<value_ints=[0]>()
+        places = Constant<value_ints=[0, 1, 2, 3]>() {steps} }}"""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), tmp_path / "m.onnx")
+    assert not load_graph(tmp_path / "m.onnx").demands
+
+
+def test_one_look_serves_all_readers(tmp_path: Path) -> None:
+    text = """(int64[K] i) => (y) <float[4,2] a = {0, 1, 2, 3, 4, 5, 6, 7}, float[4,2] b = {0, 1, 2, 3, 4, 5, 6, 7}> {
+        u = Gather(a, i)  v = Gather(b, i)  y = Add(u, v) }"""
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), tmp_path / "m.onnx")
+    assert len(prepare(tmp_path / "m.onnx", CompileOptions()).units) == 2
+
+
+@pytest.mark.parametrize("rounds", [0, 2, 3])
+def test_an_index_out_of_range_in_a_loop(rounds: int, tmp_path: Path) -> None:
+    text = """(int64 n, int64 far, float[2,3] x) => (float[3] y) { z = Constant<value_floats=[0.0, 0.0, 0.0]>()
+        y = Loop(n, , z) <body = b (int64 i, bool c, float[3] s) => (bool c, float[3] t) {
+            [here] row = Gather(x, i)  [there] same = Gather(x, far)  r = Add(row, same)  t = Add(s, r) }> }"""
+    with compiled(text, tmp_path) as model:
+        feeds = {"n": np.array(rounds), "x": X, "far": np.array(1)}
+        if rounds < 3:
+            np.testing.assert_array_equal(model.run(feeds)["y"], sum(X[i] + X[1] for i in range(rounds)) + np.zeros(3))
+        else:
+            with pytest.raises(RunError, match=r"\(Gather\): an index is out of range \(nodes 'Loop/here'"):
+                model.run(feeds)
+        feeds["far"] = np.array(9)
+        if rounds:
+            with pytest.raises(RunError, match=r"\(Gather\): an index is out of range"):
+                model.run(feeds)
+        else:  # the body never runs
+            np.testing.assert_array_equal(model.run(feeds)["y"], np.zeros(3))
 
 
 # Loops

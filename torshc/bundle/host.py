@@ -162,6 +162,7 @@ class Launch:
         fallback: a kernel of the C target in a library for a device; its buffers are copied to the processor and back.
         bytes: of a fallback, the size of each buffer.
         written: of a fallback, which buffers it writes.
+        demands: flags among what it writes, each with what is out of range when it is set; the run ends then.
     """
 
     symbol: str
@@ -174,6 +175,7 @@ class Launch:
     fallback: bool = False
     bytes: tuple[Size, ...] = ()
     written: tuple[bool, ...] = ()
+    demands: tuple[tuple[Buffer, str], ...] = ()
     kind: ClassVar[str] = "launch"
 
 
@@ -293,6 +295,8 @@ def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
 
 
 def _check_launch(step: Launch, program: HostProgram) -> None:
+    if not all(what.isidentifier() and what.isascii() for _, what in step.demands):
+        raise _bad(f"demands {step.demands!r}")
     if not _SYMBOL_NAME.match(step.symbol):
         raise _bad(f"kernel symbol {step.symbol[:200]!r}")
     if (program.device == CPU or step.fallback) != (step.threads == 0) or not 0 <= step.threads <= 1024:

@@ -96,6 +96,15 @@ class StepInfo:
 
 
 @dataclass(frozen=True)
+class OperatorInfo:
+    """A node that the host runs between launches: its number, its operator and the model's name of it."""
+
+    node: int
+    op: str
+    name: str
+
+
+@dataclass(frozen=True)
 class WeightsFile:
     """The weights: bytes of the payload, and the SHA-256 of the file; ``embedded`` when linked into the library."""
 
@@ -133,6 +142,7 @@ class Manifest:
     passes: tuple[str, ...]
     kernels: tuple[KernelInfo, ...]
     steps: tuple[StepInfo, ...]
+    operators: tuple[OperatorInfo, ...]
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
     dynamic: bool

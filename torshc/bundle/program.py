@@ -142,15 +142,16 @@ class Assembler:
         self.placed = placed
         self.names = names
         self.inputs = {v: k for k, v in enumerate(self.graph.inputs)}
-        self.outputs = self._output_roots()
+        self.outputs = self._roots(self.graph.results)
+        self.faults = self._roots(self.graph.outputs[len(self.graph.results) :])
         self.weights: dict[tuple[object, str], int] = beside.weights if beside else {}
         self.list: list[Weight] = beside.list if beside else []
         self.home: dict[Operand, Operand] = {}  # a result that takes over the memory of a dying operand
 
-    def _output_roots(self) -> dict[Value, int]:
-        """The values whose memory is an output's: an output, or what an output is an alias of."""
+    def _roots(self, values: Sequence[Value]) -> dict[Value, int]:
+        """The values whose memory is that of one of these: it, or what it is an alias of."""
         roots: dict[Value, int] = {}
-        for k, v in enumerate(self.graph.outputs):
+        for k, v in enumerate(values):
             where = self.plan.storage.get(v)
             roots[where.root if where is not None else v] = k
         return roots
@@ -177,7 +178,7 @@ class Assembler:
             self.size(arena),
             steps,
             tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.inputs),
-            tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.outputs),
+            tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.results),
             symbols,
             self.names,
             self._constraints(),
@@ -188,6 +189,11 @@ class Assembler:
         buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
         dims = tuple(self.text_name(d) for d in p.dims)
         known = p.kernel.buffers if p.fallback else ()
+        demands = tuple(
+            (place, self.graph.demands[self.faults[b.operand]])
+            for b, place in zip(p.kernel.buffers, buffers, strict=True)
+            if b.written and isinstance(b.operand, Value) and b.operand in self.faults
+        )
         return Launch(
             p.symbol,
             buffers,
@@ -199,6 +205,7 @@ class Assembler:
             p.fallback,
             tuple(b.operand.nbytes if isinstance(b.operand, Packed) else self.size(_nbytes(b.operand)) for b in known),
             tuple(b.written for b in known),
+            demands,
         )
 
     def _items(self) -> list[Item]:

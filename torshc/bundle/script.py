@@ -135,7 +135,7 @@ def assemble_script(
         dims = tuple(int(d) for d in v.type.static_shape or ())
         out.constants.append(Constant(slot, Port(v.dtype.name).dlpack, dims, starts[first.weights[v, ""]]))
     out.inputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.inputs)
-    out.outputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.outputs)
+    out.outputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.results)
     out.symbols = bind_symbols(graph, script.bound)
     for step in flat(script.steps):
         for stack in step.stacks if isinstance(step, Repeat) else ():
@@ -161,7 +161,7 @@ def _inner(p: Partial | None) -> Port | None:
 
 
 def _values(graph: Graph, script: Script) -> list[Value]:
-    return [*graph.inputs, *graph.outputs, *(v for g in script.segments for v in (*g.inputs, *g.outputs))]
+    return [*graph.inputs, *graph.results, *(v for g in script.segments for v in (*g.inputs, *g.outputs))]
 
 
 def script_files(files: HostFiles, script: Script) -> HostFiles:

@@ -195,7 +195,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in graph.inputs),
         outputs=tuple(
             Tensor(name, type_text(v.type), "value", describe.writers(v))
-            for name, v in zip(graph.output_names, graph.outputs, strict=True)
+            for name, v in zip(graph.output_names, graph.results, strict=False)
         ),
         dims=sizes.values,
         imported_nodes=compilation.imported_nodes,

@@ -358,6 +358,7 @@ class _Importer:
             self.contradiction(name, t, value)
             self.graph.outputs.append(value)
             self.graph.output_names.append(name)
+        self.graph.settle_demands()
 
     def contradiction(self, name: str, t: TypeDecl, value: Value) -> None:
         if value.dtype is OPTIONAL:  # what it holds when it is there may be what is declared

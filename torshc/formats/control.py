@@ -53,7 +53,7 @@ def branch(op: SourceOp, condition: Value, importer: Importer, b: Builder) -> Re
             return ()
         sides.append(graph)
     partials = []
-    for one, two in zip(*(g.outputs for g in sides), strict=True):
+    for one, two in zip(*(g.results for g in sides), strict=True):
         if one.dtype is two.dtype and one.type.rank != two.type.rank:
             raise Unsupported(_ranks(condition, one, two))
         partials.append(_join(seen_outside(one, sides[0]), seen_outside(two, sides[1]), "the branches of an If"))
@@ -174,7 +174,7 @@ def _loop(
         if limit is None and _always(graph.outputs[0], going):
             raise Unsupported("a Loop without a limit whose condition stays true, which never ends")
         salt(graph.nodes, number)
-        found = [seen_outside(v, graph) for v in graph.outputs[1:]]
+        found = [seen_outside(v, graph) for v in graph.results[1:]]
         wider = [_join(p, f, "the rounds of a loop") for p, f in zip(partials, found, strict=False)]
         if wider == partials:
             break
@@ -202,6 +202,9 @@ def hoist(graph: Graph, b: Builder) -> None:
     kept = []
     for node in graph.nodes:
         moving = any(v in own for v in node.operands) or node.op.family == "host" or not node.operands
+        moving = moving or any(
+            v in graph.outputs and v not in graph.results for v in node.outputs
+        )  # no round, no fault
         if moving or symbols_of(node) & inner:
             own.update(node.outputs)
             inner |= {s for s, e in graph.elements.items() if e.value in node.outputs}
@@ -246,7 +249,8 @@ def _join(a: Partial, b: Partial, what: str) -> Partial:
 def _close(graph: Graph, made: Sequence[Value | None]) -> bool:
     graph.outputs = [m for m in made if m is not None]
     graph.output_names = [m.name for m in graph.outputs]
-    return len(graph.outputs) == len(made)
+    graph.settle_demands()
+    return len(graph.results) == len(made)
 
 
 def _body(op: SourceOp) -> SourceGraph:

@@ -216,6 +216,8 @@ class Graph:
         output_names: the model's names of the outputs, which stay when a rewrite replaces the values behind them.
         constraints: pairs of dimensions that must be equal at run time (found where symbolic shapes met).
         elements: the symbols that are no dimensions of inputs, by name; shared with the bodies of control flow.
+        demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
+            tells that the run must be refused (an index is out of range).
     """
 
     name: str = ""
@@ -225,8 +227,34 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     constraints: list[tuple[Expr, Expr]] = field(default_factory=list)
     elements: dict[str, Element] = field(default_factory=dict)
+    demands: list[str] = field(default_factory=list)
+    faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     numbers: Numbers = field(default_factory=lambda: Numbers())
+
+    @property
+    def results(self) -> list[Value]:
+        """The outputs that a caller sees."""
+        return self.outputs[: len(self.outputs) - len(self.demands)]
+
+    def demand(self, fault: Value, what: str) -> None:
+        """Have a run refused when `fault` turns out true; while nodes are added, before the outputs are known."""
+        self.faults[fault] = what
+
+    def settle_demands(self) -> None:
+        """Make outputs of what is demanded by now, and one of those that have become the same."""
+        shown = self.results
+        found = dict(reversed([*zip(self.outputs[len(shown) :], self.demands, strict=True), *self.faults.items()]))
+        self.faults.clear()
+        found = {v: what for v, what in reversed(found.items()) if v.const is None or v.const.any()}
+        self.outputs = [*shown, *found]
+        self.demands = [*found.values()]
+        self.output_names[len(shown) :] = [""] * len(self.demands)
+
+    def drop_demands(self) -> None:
+        """Forget them, for targets that cannot refuse a run in its midst."""
+        self.outputs, self.demands = self.results, []
+        del self.output_names[len(self.outputs) :]
 
     def new_value(self, type: TensorType, name: str = "") -> Value:
         return Value(next(self.numbers.values), name, type)

@@ -1,7 +1,7 @@
 """Operators that read where other tensors say, and the search for the place of an extreme.
 
-An index out of range is a fault of the model's user that ONNX leaves undefined: here it is clamped into the range, so
-that a generated kernel never reads outside of a tensor.
+An index out of range is refused where a model's node reads, before or while it runs (:mod:`torshc.ops.bounds`). The
+kernels besides clamp every index into the range, so that none ever reads outside of a tensor.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..expr import I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ..graph import Builder, Node, Shape, TensorType, Value
 from .axes import axis_at, constraints_of, integer, pick
 from .base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from .bounds import demand_in_range
 from .compose import apply
 from .source import SourceNode, Unsupported
 from .view import Reshape
@@ -80,6 +81,10 @@ class Gather(Op):
 
         return Nest(body)
 
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return _read_along(cls, source)
+
 
 @operator()
 @dataclass(frozen=True)
@@ -112,6 +117,18 @@ class GatherElements(Op):
             return guarded(read, 0, (*at[:axis], place, *at[axis + 1 :]), data[axis : axis + 1])
 
         return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return _read_along(cls, source)
+
+
+def _read_along(cls: type[Gather | GatherElements], source: SourceNode) -> list[Value]:
+    op = cls(**source.fields(cls))
+    data = source.required(0)
+    if data.type.rank:
+        demand_in_range(source, source.required(1), data.shape[axis_of(op.axis, data.type.rank)])
+    return source.emit(op, source.inputs)
 
 
 @operator()
@@ -155,7 +172,10 @@ class GatherND(Op):
             raise Unsupported("GatherND whose last dimension of indices is symbolic")
         batch = int(source.attribute("batch_dims", 0))
         source.fields(cls)
-        return source.emit(cls(batch, depth), [source.required(0), indices])
+        data = source.required(0)
+        if depth and batch + depth <= data.type.rank:
+            demand_in_range(source, indices, *data.shape[batch : batch + depth])
+        return source.emit(cls(batch, depth), [data, indices])
 
 
 @operator("ArgSearch", "torshc")

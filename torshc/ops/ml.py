@@ -12,6 +12,7 @@ from ..errors import ModelError
 from ..expr import F32, F64, I64, Expr, as_int, call, const, select
 from ..graph import Builder, TensorType, Value
 from .base import Constraints, Inputs, Op, need, operator
+from .bounds import demand_in_range
 from .compose import apply, as_type
 from .labels import named
 from .linalg import MatMul
@@ -89,6 +90,7 @@ class ArrayFeatureExtractor(Op):
             raise ModelError(f"ArrayFeatureExtractor of {x.type!r} at {indices.type!r}")
         flat = source.emit(Reshape((indices.type.size,)), [indices])[0]
         matrix = x if x.type.rank > 1 else source.emit(Reshape((const(1), *x.shape)), [x])[0]
+        demand_in_range(source, flat, matrix.shape[-1])
         return [apply(source.builder, "Gather", matrix, flat, axis=matrix.type.rank - 1)]
 
 

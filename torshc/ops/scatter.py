@@ -4,7 +4,7 @@ That is correct on every target and in any order of threads, and takes work in p
 updates that it looks through; `affordable` of the base refuses what would take too long.
 
 Decided here where ONNX leaves it open: without a reduction the last of several updates of one element wins; an index
-out of range writes nothing.
+out of range writes nothing, and the run is refused (:mod:`torshc.ops.bounds`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..errors import ModelError
 from ..expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, Shape, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, axis_of, filled, need, operator, same_dim
+from .bounds import demand_in_range
 from .conv import inside
 from .index import indices_of
 from .parts import Pad
@@ -141,6 +142,7 @@ class ScatterElements(Scattering):
             if not data.type.rank:
                 raise ModelError(f"{source.op_type} into a scalar")
             return [data]
+        demand_in_range(source, source.required(1), data.shape[axis_of(op.axis, data.type.rank)])
         return source.emit(op, [data, source.required(1), source.required(2)])
 
 
@@ -203,6 +205,8 @@ class ScatterND(Scattering):
         rows = product(indices.shape[:-1])
         table = source.emit(Reshape((rows, indices.shape[-1])), [indices])[0]
         rest = updates.shape[indices.type.rank - 1 :]
+        if 0 < depth <= data.type.rank:
+            demand_in_range(source, table, *data.shape[:depth])
         return source.emit(op, [data, table, source.emit(Reshape((rows, *rest)), [updates])[0]])
 
 

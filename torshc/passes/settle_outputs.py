@@ -24,6 +24,7 @@ def settle_outputs(graph: Graph, options: CompileOptions) -> bool:
         out %1
     """
     graph.constraints[:] = dict.fromkeys(graph.constraints)
+    graph.settle_demands()
     seen = set()
     changed = False
     for k, value in enumerate(graph.outputs):

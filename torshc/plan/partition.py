@@ -96,7 +96,7 @@ class _Partition:
             for node in here if at % 2 else ():
                 steps.append(self.operate(node))
                 steps += self.binds(node.outputs)
-        return steps, [self.slot(v) for v in graph.outputs]
+        return steps, [self.slot(v) for v in graph.results]
 
     def binds(self, values: Iterable[Value]) -> list[Step]:
         found = [(n, self.elements[n]) for v in values for n in self.by_value.get(v, ())]
@@ -107,7 +107,8 @@ class _Partition:
         part = graph.child(self.graph.name)
         inside = {v for n in here for v in n.outputs}
         read = dict.fromkeys(v for n in here for v in n.operands if v not in inside and v.const is None)
-        outside = {v for n in nodes if n not in set(here) for v in n.operands} | set(graph.outputs)
+        hidden = graph.outputs[len(graph.results) :]
+        outside = {v for n in nodes if n not in set(here) for v in n.operands} | set(graph.results)
         wanted = [v for n in here for v in n.outputs if v in outside or v in self.by_value]
         inputs = {v: _as_input(part, v) for v in read}
         for node in here:
@@ -117,6 +118,8 @@ class _Partition:
                 v.data = None
         part.nodes, part.inputs, part.outputs = here, list(inputs.values()), wanted
         part.output_names = [v.name for v in wanted]
+        part.faults = {v: what for v, what in zip(hidden, graph.demands, strict=True) if v in inside}
+        part.settle_demands()
         call = Call(len(self.script.segments), tuple(map(self.slot, read)), tuple(map(self.slot, wanted)))
         self.script.segments.append(part)
         return [call, *self.binds(wanted)]

@@ -60,6 +60,7 @@ class _Placer:
             for node in self.graph.nodes:
                 if is_view(node):
                     self.group_of[node] = Group(0, "nest", [node])
+        self.graph.settle_demands()
         for k, v in enumerate(self.graph.outputs):
             if v.const is not None or v.producer is None or v in self.graph.outputs[:k]:
                 v = self.graph.outputs[k] = self._copy(v)
@@ -313,7 +314,10 @@ class _Placer:
         position = self.fuser.position
         ordered: list[Group] = []
         state: dict[int, int] = {}
-        for root in sorted(self.groups, key=lambda g: max(position[n] for n in g.nodes)):
+        demanded = [g for v in self.graph.outputs[len(self.graph.results) :] for g in self._writers(v)]
+        # What inputs alone decide is decided first, before a result is written.
+        first = {id(g) for g in demanded if not any(self._writers(v) for v in g.reads)}
+        for root in sorted(self.groups, key=lambda g: (id(g) not in first, max(position[n] for n in g.nodes))):
             stack: list[tuple[Group, bool]] = [(root, False)]
             while stack:
                 g, ready = stack.pop()

@@ -25,6 +25,7 @@ REMEDIES: dict[int, str] = {
     Status.ARCH: "compile the model again with --arch for this card",
     Status.LAUNCH: "start the process anew; if it happens again, please report it with the model",
     Status.DEVICE: "move the tensors to the model's device",
+    Status.VALUE: "look at what the inputs hold: the operator of that name was given what it cannot take",
     Status.FORKED: "load the model in the process that runs it",
 }
 

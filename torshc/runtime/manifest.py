@@ -101,6 +101,7 @@ class Manifest:
     outputs: tuple[TensorSpec, ...]
     symbols: tuple[SymbolSpec, ...]
     steps: tuple[StepSpec, ...]
+    operators: dict[int, str]  # the model's names of the nodes that the host runs, by number
     dynamic: bool
     library_sha256: str
     weights_sha256: str
@@ -161,6 +162,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),
         steps=steps,
+        operators={int(o["node"]): str(o["name"]) for o in body["operators"]},
         dynamic=bool(body["dynamic"]),
         library_sha256=str(body["library_sha256"]),
         weights_sha256=weights["sha256"] if weights and not weights["embedded"] else "",

@@ -27,6 +27,7 @@ class Status(enum.IntEnum):
     DRIVER = 18
     ARCH = 19
     LAUNCH = 20
+    VALUE = 21
 
 
 class Device(ctypes.Structure):
