@@ -67,6 +67,16 @@ def test_slices() -> None:
     check("Slice", x, ints(-2), ints(far.max), ints(2), ints(far.max))
 
 
+@pytest.mark.parametrize("align_corners", [0, 1])
+def test_grids(align_corners: int) -> None:
+    for theta, size in (
+        (numbers(2, 2, 3), (2, 5, 3, 4)),
+        (numbers(1, 3, 4), (1, 2, 3, 2, 5)),
+        (numbers(0, 2, 3), (0, 1, 2, 2)),
+    ):
+        check("AffineGrid", theta, ints(*size), align_corners=align_corners)
+
+
 def test_splits() -> None:
     for sizes in ((2, 3, 1), (0, 6, 0), (6, 0, 0)):
         check("Split", numbers(2, 6), ints(*sizes), axis=1, outputs=3)

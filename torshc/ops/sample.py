@@ -59,6 +59,59 @@ def _bilinear(position: tuple[Expr, ...], fetch: Fetch, kind: DType) -> Expr:
 
 @operator()
 @dataclass(frozen=True)
+class AffineGrid(Op):
+    """Places for GridSample: theta[N, r, r + 1] times (the place of each element of an image, from -1 to 1; 1).
+
+    Shape of the result: [N, D1, ..., Dr, r], of which the last dimension counts from Dr back to D1.
+
+    Attributes:
+        sizes: D1, ..., Dr; an axis of one element lies at -1 when corners are aligned, where ONNX divides 0 by 0.
+        align_corners: -1 and 1 are the centres of the outermost elements, not their outer edges.
+    """
+
+    family: ClassVar[str] = "nest"
+    sizes: Shape = ()
+    align_corners: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        theta, rank = need(inputs[0], "the matrices of AffineGrid"), len(self.sizes)
+        if rank not in (2, 3) or theta.type.rank != 3 or not theta.dtype.is_float:
+            raise ModelError(f"AffineGrid of {theta.type!r} for an image of {rank} dimensions; there are 2 or 3")
+        for d, wanted in zip(theta.shape[1:], (rank, rank + 1), strict=True):
+            same_dim(d, const(wanted), constraints, f"AffineGrid of {theta.type!r} for an image of {rank} dimensions")
+        return [TensorType(theta.dtype, (theta.shape[0], *self.sizes, const(rank)))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind, rank = compute(node.operands[0].dtype), len(self.sizes)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            total = cast(read(0, (at[0], at[-1], const(rank))), kind)
+            for k, (i, size) in enumerate(zip(at[1:-1], self.sizes, strict=True)):
+                factor = cast(read(0, (at[0], at[-1], const(rank - 1 - k))), kind)
+                total = call("add", total, call("mul", factor, self._place(cast(i, kind), cast(size, kind))))
+            return total
+
+        return Nest(body)
+
+    def _place(self, i: Expr, size: Expr) -> Expr:
+        if self.align_corners:
+            apart = call("div", const(2.0, i.dtype), call("max", call("sub", size, 1.0), 1.0))
+            return call("sub", call("mul", i, apart), 1.0)
+        apart = call("div", const(2.0, i.dtype), size)
+        return call("add", call("mul", i, apart), call("sub", call("div", apart, 2.0), 1.0))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        theta, dims = source.required(0), source.dims(1, "the size of AffineGrid") or ()
+        op = cls(dims[2:], int(source.attribute("align_corners", 0)))
+        source.fields(cls)
+        if theta.type.rank and dims:
+            same_dim(dims[0], theta.shape[0], constraints_of(source), "the batch of AffineGrid")
+        return source.emit(op, [theta])
+
+
+@operator()
+@dataclass(frozen=True)
 class GridSample(Op):
     """x[N, C, D1, ..., Dr] read at grid[N, O1, ..., Or, r], whose last dimension counts from Dr back to D1, as
     coordinates from -1 to 1. Shape of the result: [N, C, O1, ..., Or].
