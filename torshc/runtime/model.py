@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from ctypes import byref, c_int64, c_uint64
+from ctypes import addressof, byref, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from .values import Given, put_into, taken
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
 CUDA = 2  # DLPack's device type
+_BYTE = ctypes.c_char
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,14 @@ class Stats:
     steps: tuple[StepStats, ...]
 
 
+def _address(array: Array) -> int:
+    """Where an array's data lies: the shortest way there is, and one for what is empty, read-only or of no C type."""
+    try:
+        return addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
+    except (BufferError, TypeError, ValueError):
+        return int(array.__array_interface__["data"][0])
+
+
 class _Side:
     """The inputs or the outputs, with the structures that a call passes; used under the model's lock only."""
 
@@ -65,6 +74,7 @@ class _Side:
         self.kind, self.specs = kind, tuple(specs)
         self.index = {spec.name: i for i, spec in enumerate(specs)}
         self.tensors = (Tensor * max(len(specs), 1))()
+        self.at = list(self.tensors)  # the same structures; a look into an array of ctypes makes an object
         self.shapes = [(c_int64 * len(spec.shape))() for spec in specs]
         self.held: list[tuple[int, ...]] = [()] * len(specs)  # the shape that shapes[i] has now
         self.away = [False] * len(specs)  # whether tensors[i] is on another device than the processor now
@@ -75,7 +85,7 @@ class _Side:
                 raise BundleError(
                     f"{kind} {spec.name!r} has other dimensions in the library than in the manifest", REMEDY
                 )
-            tensor = self.tensors[i]
+            tensor = self.at[i]
             tensor.device.type, tensor.ndim, tensor.dtype = CPU, len(dims), dtype
             tensor.shape = ctypes.cast(self.shapes[i], ctypes.POINTER(c_int64))
             self.shapes[i][:] = list(dims)
@@ -88,9 +98,9 @@ class _Side:
         return found
 
     def put(self, i: int, array: Array | OnDevice) -> None:
-        tensor = self.tensors[i]
+        tensor = self.at[i]
         if isinstance(array, np.ndarray):
-            tensor.data = array.__array_interface__["data"][0]  # a third of what array.ctypes costs
+            tensor.data = _address(array)
             if self.away[i]:
                 tensor.device.type, tensor.device.id, tensor.byte_offset, self.away[i] = CPU, 0, 0, False
         else:
@@ -136,6 +146,10 @@ class Model:
         self.device = device_name(*self._place)
         self._stream = stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
         self._opened: Opened | None = Opened(library, self.name, path, threads, self._place, stream)
+        # Made once: what ctypes has to convert costs more than a small model.
+        counted = c_int32(len(self.inputs)), c_int32(len(self.outputs))
+        sides = (self._in.tensors, counted[0], self._out.tensors, counted[1])
+        self._passed = (self._opened.handle, *sides, c_void_p(None), c_size_t(0))
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Runs the model.
@@ -159,7 +173,8 @@ class Model:
         """
         if not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
-        _check_names("input", inputs, self._in.index, complete=True)
+        if inputs.keys() != self._in.index.keys():
+            _check_names("input", inputs, self._in.index, complete=True)
         values = [inputs[spec.name] for spec in self.inputs]
         return dict(zip((spec.name for spec in self.outputs), self._run(values, out or {}), strict=True))
 
@@ -173,7 +188,8 @@ class Model:
         return "the inputs are " + ", ".join(f"{s.name!r} {s.dtype}{list(s.shape)}" for s in self.inputs)
 
     def _run(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
-        _check_names("output", out, self._out.index, complete=False)
+        if out:
+            _check_names("output", out, self._out.index, complete=False)
         if self._manifest.dynamic:
             return self._run_sized(values, out)
         arrays = [self._as_input(i, value) for i, value in enumerate(values)]
@@ -193,14 +209,12 @@ class Model:
             for i, array in enumerate(results):
                 self._out.put(i, array)
             began = time.perf_counter()
-            status = self._library.torshc_run(
-                self._opened.handle, self._in.tensors, len(arrays), self._out.tensors, len(results), None, 0
-            )
+            status = self._library.torshc_run(*self._passed)
             self._seconds += time.perf_counter() - began
             if status:
                 raise self._failure(status)
             self._runs += 1
-        return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)]
+        return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)] if out else results
 
     def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         """A run of a model that tells the sizes of its outputs only then; they are copied out of its memory."""
