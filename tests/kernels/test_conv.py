@@ -59,6 +59,9 @@ class Case:
 
 CONV = [
     Case((1, 16, 7, 7), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
+    Case((2, 16, 4, 4), (32, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
+    Case((1, 16, 3, 14), (48, 16, 5, 5), "conv", pads=(4, 2, 4, 2)),
+    Case((2, 32, 8, 8), (64, 16, 3, 3), "conv", pads=(2, 2, 2, 2), dilations=(2, 2), group=2),
     Case((2, 5, 9, 8), (7, 5, 3, 3), "conv", (2, 2), (1, 1, 1, 1), residual=True),
     Case((1, 12, 11, 9), (20, 6, 3, 5), "conv", pads=(2, 1, 2, 1), dilations=(2, 2), group=2, residual=True),
     Case((1, 16, 7, 7), (32, 16, 3, 3), "conv", pads=(1, 0, 2, 1), activation="Tanh"),

@@ -126,3 +126,13 @@ def test_casts_to_narrower_types_round(middle: int, tmp_path: Path) -> None:
     x = VALUES.copy()
     x[-4:] = 0.1, 1e5, -1e5, 65519.0
     compare(made, {"x": x}, tmp_path)
+
+
+@pytest.mark.parametrize("weight", [np.inf, np.nan])
+def test_weights_that_are_no_numbers_meet_the_margin(weight: float, tmp_path: Path) -> None:
+    """A zero in the margin times infinity is NaN, also where whole taps lie in the margin."""
+    x = np.ones((1, 16, 4, 4), np.float32)
+    w = np.ones((32, 16, 3, 3), np.float32)
+    w[3, 5, 0, 1] = weight
+    made = model([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], {"x": list(x.shape)}, ["y"], {"w": w})
+    compare(made, {"x": x}, tmp_path)
