@@ -15,7 +15,7 @@ from torshc.expr.dtype import DTYPES, DType
 from torshc.ops import REGISTRY
 
 from . import operators
-from .operators import OWN, accepts, computed_as, feeds_of, retyped, row, templates_of
+from .operators import OWN, RUNTIME, accepts, computed_as, feeds_of, retyped, row, templates_of
 
 ROWS = 12  # lines that are found anew
 COMPILED = {"c": 12, "cuda": 2, "metal": 2}  # pairs of operator and element type that a compiler sees
@@ -32,13 +32,18 @@ def _stated() -> list[str]:
 
 
 def _model_operators() -> list[tuple[str, str]]:
-    return sorted(key for key in REGISTRY if key[0] != OWN)
+    return sorted(key for key in REGISTRY if key[0] not in (OWN, RUNTIME))
 
 
 def test_every_operator_has_a_line() -> None:
     heads = [f"| {name} | {computed_as(REGISTRY[domain, name])} |" for domain, name in _model_operators()]
     stated = [line for line in _stated() if not line.startswith("| operator |")]
     assert [" | ".join(line.split(" | ")[:2]) + " |" for line in stated] == heads, REMEDY
+
+
+def test_operators_of_onnx_runtime_are_listed() -> None:
+    assert "\n".join(operators.contrib()) in operators.FILE.read_text(), REMEDY
+    assert {computed_as(op) for (domain, _), op in REGISTRY.items() if domain == RUNTIME} == {"composite"}
 
 
 def test_lines_are_found_again() -> None:

@@ -187,6 +187,7 @@ class _Importer:
             return self.branch(op, operands, scope) if known else ()
         if op.op_type in ("Loop", "Scan", "SequenceMap") and not op.domain:
             return self.repeat(op, version or 0, operands, scope) if known else ()
+        version = max(version, schemas.EARLY.get((op.domain, op.op_type), 0))
         schema = schemas.schema_of(op.op_type, op.domain, version)
         attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
         if schema is not None:

@@ -22,6 +22,9 @@ from .onnx_reader import read_attribute, read_function
 
 NEWEST = onnx_opset_version()
 
+EARLY = {("", "LayerNormalization"): 17}
+"""Operators that ONNX Runtime writes into models of older opsets, with the opset whose meaning they have there."""
+
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
     "SPARSE_TENSOR": (Sparse, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
@@ -148,7 +151,10 @@ def unknown(op: SourceOp) -> str:
         return f"{op.op_type} is not supported yet"
     names = [n for d, n in REGISTRY if d == op.domain]
     domain = f"domain {op.domain}" if op.domain else "ONNX's own domain"
-    return f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"
+    found = f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"
+    if op.domain == "com.microsoft":
+        found += "; write the model with operators of ONNX, as ONNX Runtime's optimizer leaves them at level 'basic'"
+    return found
 
 
 def expansion(op: SourceOp, version: int, operands: Sequence[Value | None]) -> SourceFunction | None:

@@ -3,6 +3,11 @@
 from . import (
     attention,
     bits,
+    contrib,
+    contrib_attention,
+    contrib_fused,
+    contrib_narrow,
+    contrib_quantize,
     conv,
     einsum,
     generate,
@@ -36,7 +41,8 @@ from .base import REGISTRY, Nest, Op, operator
 from .source import SourceNode, Unsupported
 
 __all__ = [
-    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "bits", "conv", "einsum", "generate", "index",
+    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "bits", "contrib", "contrib_attention",
+    "contrib_fused", "contrib_narrow", "contrib_quantize", "conv", "einsum", "generate", "index",
     "labels", "linalg", "ml", "norm", "operator", "parts", "pointwise", "pool", "quantize", "random", "recurrent",
     "reduce", "sample", "scatter", "select", "sequence", "signal", "sort", "spatial", "strings", "svm", "text", "train",
     "trees", "view",

@@ -215,7 +215,7 @@ class DequantizeLinear(Op):
 # -- products of integers ---------------------------------------------------------------------------------------------
 
 
-def _requantised(b: Builder, total: Value, scales: tuple[Value, Value, Value], zero: Value) -> Value:
+def requantised(b: Builder, total: Value, scales: tuple[Value, Value, Value], zero: Value) -> Value:
     """saturate(round(total * (left * right / out)) + zero point)."""
     left, right, out = (as_type(b, s, F32) for s in scales)
     factor = apply(b, "Div", apply(b, "Mul", left, right), out)
@@ -259,7 +259,7 @@ class QLinearMatMul(Op):
         rows = int(a.type.rank > 1)
         total = integer_matmul(b, a, parameter(b, a_zero, rows), w, parameter(b, w_zero, 0))
         scales = (parameter(b, a_scale, rows), parameter(b, w_scale, 0), parameter(b, y_scale, rows))
-        return [_requantised(b, total, scales, parameter(b, y_zero, rows))]
+        return [requantised(b, total, scales, parameter(b, y_zero, rows))]
 
 
 def _convolved(source: SourceNode, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None) -> Value:
@@ -308,4 +308,4 @@ class QLinearConv(Op):
         if bias is not None:
             total = apply(b, "Add", total, b.one(Reshape((*bias.shape, *(const(1),) * spatial)), bias))
         scales = (parameter(b, x_scale, 0), parameter(b, w_scale, spatial), parameter(b, y_scale, 0))
-        return [_requantised(b, total, scales, parameter(b, y_zero, 0))]
+        return [requantised(b, total, scales, parameter(b, y_zero, 0))]
