@@ -84,3 +84,26 @@ def test_numbers(rows: int, lanes: str, tmp_path: Path) -> None:
     for name, array in wanted.items():
         np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-5 * np.abs(array).max(), err_msg=name)
     assert (tmp_path / "m.tsc" / "weights.bin").stat().st_size < 402 * 700 * 4
+
+
+@pytest.mark.parametrize("rows", [1, 2, 13])
+@pytest.mark.parametrize(
+    ("depth", "block", "lanes"), [(402, 64, "native"), (402, 30, "x86-64-v2"), (401, 64, "native")]
+)
+def test_two_weights_of_four_bits_share_a_byte(rows: int, depth: int, block: int, lanes: str, tmp_path: Path) -> None:
+    """Where rows come in pairs; all numbers of 4 bits, next to each other and in blocks that do not divide."""
+    blocks = -(-depth // block)
+    w = RNG.integers(-8, 8, (depth, 700)).astype(np.int8)
+    w[:2, :256] = np.stack(np.meshgrid(np.arange(-8, 8), np.arange(-8, 8))).reshape(2, 256)
+    scale = RNG.uniform(0.01, 0.1, (blocks, 700)).astype(F32)
+    nodes = [
+        node("DequantizeLinear", "w s", "wide", axis=0, block_size=block),
+        node("MatMul", "x wide", "y"),
+    ]
+    made = model(nodes, {"x": (rows, depth)}, ["y"], {"w": w, "s": scale}, opset=21)
+    x = RNG.standard_normal((rows, depth)).astype(F32)
+    got = run(made, {"x": x}, tmp_path, jobs=1, mcpu=lanes)["y"]
+    wanted = x @ (w * np.repeat(scale, block, 0)[:depth])
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+    size = (tmp_path / "m.tsc" / "weights.bin").stat().st_size
+    assert (size < (depth // 2 + 4 * blocks + 4) * 704 + 8192) == (depth % 2 == 0)

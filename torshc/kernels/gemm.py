@@ -55,6 +55,7 @@ class GemmKernel(HeavyKernel):
         k_blocks: number of pieces that k is summed in.
         scale: of panels of i8, what blocks of rows are multiplied with, in panels [blocks]; None of others.
         block: rows of such a block.
+        bits: of an element of the panels that are scaled; two of 4 share a byte (:func:`.pack.nibbles`).
 
     Where a is of bytes, words of the panels hold four i8 of one column (:func:`.pack.quads`), and sums are i32.
     """
@@ -73,6 +74,7 @@ class GemmKernel(HeavyKernel):
     k_blocks: int
     scale: Strided | None = None
     block: int = 1
+    bits: int = 8
 
     @property
     def sums(self) -> DType:
@@ -101,6 +103,8 @@ class Product:
         b: element of the right operand, the load of a value at logical indices.
         result: element of the anchor's output, made from ``acc``, at `index`.
         scale: of blocks of b's rows, [blocks, N] floats, when there is one.
+        block: rows of such a block.
+        bits: that an element of b which is scaled needs, 4 or 8.
     """
 
     rows: Sequence[Expr]
@@ -112,6 +116,7 @@ class Product:
     index: Index
     scale: Value | None = None
     block: int = 1
+    bits: int = 8
 
 
 @lowering("gemm")
@@ -163,7 +168,15 @@ def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
         index=(*index, n),
         scale=node.operands[2] if is_scaled(node) else None,
         block=node.op.block if isinstance(node.op, BlockMatMul) else 1,
+        bits=4 if is_scaled(node) and _fits_in_pairs(node) else 8,
     )
+
+
+def _fits_in_pairs(node: Node) -> bool:
+    """Whether weights need 4 bits only, and no block ends within a byte of two."""
+    w, op = node.operands[1].const, node.op
+    assert w is not None and isinstance(op, BlockMatMul)
+    return w.shape[0] % 2 == 0 and op.block % 2 == 0 and w.min(initial=0) >= -8 and w.max(initial=0) <= 7
 
 
 def lower_product(
@@ -211,6 +224,7 @@ def lower_product(
         k_blocks=split_k(size, depth) if plain_floats else 1,
         scale=scale,
         block=p.block,
+        bits=p.bits,
     )
     return [*before, *([packed.kernel] if packed.kernel else []), kernel]
 
@@ -243,7 +257,8 @@ def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[V
     source, count = p.b.data, as_int(rows)
     assert isinstance(source, Value)
     if source.const is not None:
-        return pack_constant(p.b, p.rows, p.k, p.n, tile, words=p.b.dtype is I8 and p.scale is None)
+        form = "pairs" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
+        return pack_constant(p.b, p.rows, p.k, p.n, tile, form)
     if count is not None and count < PACK_ROWS:
         return None
     return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)

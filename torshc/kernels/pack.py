@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..expr import I32, Expr, as_int, const
+from ..expr import I8, I32, Expr, as_int, const
 from ..expr.affine import strides_along
 from ..graph import Value
 from ..plan.storage import Storage
@@ -88,18 +88,25 @@ def quads(matrix: Array) -> Array:
     return words.view("<i4")[..., 0]
 
 
+def nibbles(matrix: Array) -> Array:
+    """Numbers of 4 bits [..., K, N], K even, as bytes [..., K / 2, N], of two of k each, the first below.
+
+    >>> nibbles(np.array([[1, -1], [2, 3]], np.int8)).tolist()
+    [[33, 63]]
+    """
+    return (matrix[..., ::2, :] & 15) | (matrix[..., 1::2, :] << 4)
+
+
 def panel_size(tile: Tile, k: Expr, n: Expr) -> Expr:
     """Elements of all panels of a matrix."""
     return tile.panels(n) * k * tile.columns
 
 
-def pack_constant(
-    element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: Tile, words: bool = False
-) -> Panels | None:
+def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: Tile, form: str = "") -> Panels | None:
     """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
 
     Args:
-        words: pack bytes in words of four, see :func:`quads`.
+        form: "words" packs bytes in words of four, see :func:`quads`, "pairs" see :func:`nibbles`.
 
     Returns:
         None when the constant is not read with plain strides.
@@ -122,12 +129,12 @@ def pack_constant(
     def make(array: Array) -> Array:
         flat = np.ascontiguousarray(array).reshape(-1)[start:]
         view = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides], writeable=False)
-        return panels(quads(view) if words else view, tile.columns)
+        return panels(pack(view) if pack else view, tile.columns)
 
-    dtype = I32 if words else source.dtype
-    depth = -(-shape[-2] // QUAD) if words else shape[-2]
+    pack, together, dtype = {"words": (quads, QUAD, I32), "pairs": (nibbles, 2, I8)}.get(form, (None, 1, source.dtype))
+    depth = -(-shape[-2] // together)
     size = -(-shape[-1] // tile.columns) * depth * tile.columns
-    how = f"{'words in ' if words else ''}panels of {tile.columns}: {start} {shape} {strides}"
+    how = f"{f'{form} in ' if form else ''}panels of {tile.columns}: {start} {shape} {strides}"
     nbytes = math.prod(shape[:-2]) * size * dtype.size
     return Panels(Packed(source, how, make, nbytes, dtype), row_major([a for a, _ in kept]) * size)
 
