@@ -189,3 +189,20 @@ def test_a_function_of_the_model_comes_before_the_operator() -> None:
         helper.make_function("com.microsoft", "Gelu", ["a"], ["b"], body, [helper.make_opsetid("", 20)])
     )
     np.testing.assert_array_equal(run(import_model(made.SerializeToString()), {"x0": numbers(2)})[0], -numbers(2))
+
+
+@pytest.mark.parametrize(
+    ("op", "types", "words"),
+    [
+        ("QuickGelu", [bool], "QuickGelu of bool"),
+        ("BiasGelu", [np.float32, np.float16], "BiasGelu of f16 and f32"),
+        ("FusedGemm", [np.float32], "needs input 1"),
+        ("Trilu", [np.float32], "is no matrix"),
+        ("SimplifiedLayerNormalization", [np.float32], "needs input 1"),
+    ],
+)
+def test_operands_of_wrong_types_and_ranks_are_refused(op: str, types: Any, words: str) -> None:
+    domain = "" if op.startswith("Simplified") else "com.microsoft"
+    made = model_of(op, tuple(numbers(4, dtype=t) for t in types), domain=domain)
+    with pytest.raises(ModelError, match=words):
+        import_model(made.SerializeToString())

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from torshc.errors import ModelError
 from torshc.formats import import_model
 
 from .evaluate import Array, run
@@ -328,6 +329,13 @@ def test_normalisations() -> None:
     check("BatchNormalization", x, *vectors)
     check("BatchNormalization", x, *vectors, opset=14, epsilon=0.1)
     check("RMSNormalization", x, numbers(5, seed=1), opset=23)
+
+
+def test_a_scale_that_widens_the_operand_is_refused() -> None:
+    for op in ("RMSNormalization", "LayerNormalization"):
+        operands = {"x": numbers(2, 1), "s": numbers(8)}
+        with pytest.raises(ModelError, match="with a scale or bias"):
+            import_model(model_of(op, operands, {}, ["x", "s"], 23).SerializeToString())
 
 
 def test_lp_normalisation_of_zeros_is_zero() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import ModelError
-from ..expr import I32, I64, as_int, const, from_onnx
+from ..expr import BF16, F16, F32, F64, I32, I64, as_int, const, from_onnx
 from ..graph import Builder, Value
 from .base import REGISTRY, Op, axis_of, operator
 from .compose import apply, as_type
@@ -21,13 +21,22 @@ from .source import SourceNode, Unsupported
 from .view import Reshape, Transpose
 
 DOMAIN = "com.microsoft"
+FLOATS = (F32, F16, BF16, F64)
 OPSET = 20  # whose meaning of ONNX's operators counts here
 WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")  # attributes of sliding windows
 
 
 @dataclass(frozen=True)
 class Contrib(Op):
-    """Base of the operators."""
+    """Base of the operators.
+
+    Class attributes:
+        floating: whether operand 0 must be of floats.
+        mixed: whether operands of floats may be of different types.
+    """
+
+    floating: ClassVar[bool] = True
+    mixed: ClassVar[bool] = False
 
     def make(self, source: SourceNode) -> list[Value]:
         """The outputs, made of other operators."""
@@ -35,6 +44,11 @@ class Contrib(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
+        kinds = {v.dtype.name for v in source.inputs if v is not None and v.dtype.is_float}
+        if len(kinds) > 1 and not cls.mixed:
+            raise ModelError(f"{source.op_type} of {' and '.join(sorted(kinds))}")
+        if cls.floating and source.required(0).dtype not in FLOATS:
+            raise ModelError(f"{source.op_type} of {source.required(0).dtype!r}")
         return cls(**source.fields(cls)).make(source)
 
 
@@ -119,7 +133,7 @@ class BiasSplitGelu(Contrib):
 
     def make(self, source: SourceNode) -> list[Value]:
         b, x = source.builder, apply(source.builder, "Add", source.required(0), source.required(1))
-        width = as_int(x.shape[-1])
+        width = as_int(x.shape[-1]) if x.type.rank else None
         if width is None or width % 2:
             raise Unsupported(f"BiasSplitGelu of {x.type!r}")
         left, right = b.add(Split(x.type.rank - 1, (const(width // 2),) * 2), [x])
@@ -141,6 +155,7 @@ class BiasAdd(Contrib):
 class IsAllFinite(Contrib):
     """Whether no operand has an element that is infinite or no number; a scalar."""
 
+    mixed: ClassVar[bool] = True
     isinf_only: int = 0
     isnan_only: int = 0
 
@@ -231,6 +246,7 @@ class EmbedLayerNormalization(Contrib):
     a mask[B, S], whose ones are counted, and positions[B or 1, S], 0.. where absent.
     """
 
+    floating: ClassVar[bool] = False
     epsilon: float = 9.999999960041972e-13
     mask_index_type: int = 0
 
@@ -273,6 +289,7 @@ class BiasSoftmax(Contrib):
 class GroupNormBase(Contrib):
     """Base: groups of channels normalised, scaled, shifted, and perhaps times their sigmoid."""
 
+    mixed: ClassVar[bool] = True
     activation: int = 0
     channels_last: int = 1
     epsilon: float = 1e-5
@@ -322,6 +339,7 @@ class SkipGroupNorm(GroupNormBase):
 class Trilu(Contrib):
     """ONNX's."""
 
+    floating: ClassVar[bool] = False
     upper: int = 1
 
     def make(self, source: SourceNode) -> list[Value]:
@@ -333,6 +351,8 @@ class Trilu(Contrib):
 class GatherND(Contrib):
     """ONNX's."""
 
+    floating: ClassVar[bool] = False
+
     def make(self, source: SourceNode) -> list[Value]:
         return [node(source, "GatherND", source.required(0), source.required(1))]
 
@@ -341,6 +361,8 @@ class GatherND(Contrib):
 @dataclass(frozen=True)
 class Range(Contrib):
     """ONNX's, of bounds that may be vectors of one element; in steps of 1 where none are given."""
+
+    floating: ClassVar[bool] = False
 
     def make(self, source: SourceNode) -> list[Value]:
         b, step = source.builder, source.input(2)
@@ -353,6 +375,8 @@ class Range(Contrib):
 @dataclass(frozen=True)
 class ExpandDims(Contrib):
     """A dimension of 1 put in at an axis that is known when the model is read."""
+
+    floating: ClassVar[bool] = False
 
     def make(self, source: SourceNode) -> list[Value]:
         axis = source.array(1, "the axis of ExpandDims")
@@ -367,6 +391,8 @@ class ExpandDims(Contrib):
 @dataclass(frozen=True)
 class Unique(Contrib):
     """The different elements of a vector by their first places; which of them stands at each place; their counts."""
+
+    floating: ClassVar[bool] = False
 
     def make(self, source: SourceNode) -> list[Value]:
         inner = SourceNode("Unique", OPSET, {"sorted": 0}, [source.required(0)], 4, source.builder)

@@ -180,6 +180,7 @@ class QAttention(Heads):
     Operands: x, weights, bias, their scales, and perhaps mask, their zero points, and past.
     """
 
+    floating: ClassVar[bool] = False
     do_rotary: int = 0
     past_present_share_buffer: int = 0
 
@@ -224,6 +225,8 @@ class MultiHeadAttention(Heads):
             given = [q, *self._packed(b, k, 2)]
         else:
             given = [q, k, source.required(2) if v is None else v]
+        if any(x.type.rank not in (3, 4) for x in given):
+            raise ModelError(f"MultiHeadAttention of {' and '.join(repr(x.type) for x in given)}")
         if bias is not None:
             sizes = [x.shape[-1] * (x.shape[1] if x.type.rank == 4 else 1) for x in given]
             shifts = b.add(Split(0, tuple(sizes)), [bias])
@@ -249,8 +252,8 @@ def rotated(b: Builder, x: Value, cos: Value, sin: Value, positions: Value, inte
         positions: [B or 1, S].
         interleaved: pairs stand next to each other, not half of R apart.
     """
-    half, width = as_int(cos.shape[-1]), as_int(x.shape[-1])
-    if half is None or width is None or cos.type.rank != 2 or half < 1 or 2 * half > width:
+    half, width = as_int(cos.shape[-1]) if cos.type.rank == 2 else None, as_int(x.shape[-1])
+    if half is None or width is None or half < 1 or 2 * half > width:
         raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
     turned = part(b, x, 3, 0, 2 * half)
     if interleaved:
@@ -288,7 +291,7 @@ class RotaryEmbedding(Contrib):
             raise Unsupported("RotaryEmbedding of packed batches or scaled")
         flat = x.type.rank == 3
         if flat:
-            half, width = as_int(cos.shape[-1]), as_int(x.shape[-1])
+            half, width = as_int(cos.shape[-1]) if cos.type.rank else None, as_int(x.shape[-1])
             count = self.num_heads
             if not self.rotary_embedding_dim and half and width:
                 count = width // (2 * half)

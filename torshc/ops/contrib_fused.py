@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..graph import Value
 from .base import operator
@@ -121,7 +122,14 @@ class FusedGemm(Contrib):
     activation_gamma: float = 0.0
 
     def make(self, source: SourceNode) -> list[Value]:
-        out = node(source, "Gemm", *source.inputs, **given(self, "alpha", "beta", "transA", "transB"))
+        out = node(
+            source,
+            "Gemm",
+            source.required(0),
+            source.required(1),
+            source.input(2),
+            **given(self, "alpha", "beta", "transA", "transB"),
+        )
         parameters = _parameters(self.activation_alpha, self.activation_beta, self.activation)
         return [activated(source, out, self.activation, parameters)]
 
@@ -177,6 +185,8 @@ class NhwcConv(NhwcFusedConv):
 @dataclass(frozen=True)
 class NhwcMaxPool(Contrib):
     """MaxPool of bytes with channels last."""
+
+    floating: ClassVar[bool] = False
 
     auto_pad: str = ""
     ceil_mode: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def unpacked(packed: Array, bits: int) -> Array:
         return packed
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     spread: Array = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return spread.reshape(*packed.shape[:-1], -1)
+    return spread.reshape(*packed.shape[:-1], packed.shape[-1] * len(shifts))
 
 
 @operator("MatMulNBits", DOMAIN)
@@ -105,6 +105,8 @@ class GatherBlockQuantized(Contrib):
 
     Operands: the data, packed along its last dimension where it is u8 of fewer bits, the indices, scales, zero points.
     """
+
+    floating: ClassVar[bool] = False
 
     bits: int = 4
     block_size: int = 128

@@ -7,14 +7,14 @@ DequantizeLinear and a QuantizeLinear, so results differ from its by 1 at the mo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import ModelError
 from ..expr import F16, F32, I32, U8, as_int, const
 from ..graph import Value
-from .base import REGISTRY, axis_of, operator
+from .base import REGISTRY, axis_of, operator, same_dim
 from .compose import apply, as_type
 from .contrib import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given, node
 from .conv import Ints
@@ -43,6 +43,8 @@ def quantised(source: SourceNode, y: Value, k: int, like: Value) -> list[Value]:
 @dataclass(frozen=True)
 class Unary(Contrib):
     """Base of quantised functions of one tensor."""
+
+    floating: ClassVar[bool] = False
 
     def function(self, source: SourceNode, x: Value) -> Value:
         """The function of real numbers."""
@@ -135,7 +137,9 @@ class QLinearAveragePool(Unary):
 class Binary(Contrib):
     """Base of quantised functions of two tensors, which broadcast."""
 
-    function = ""
+    floating: ClassVar[bool] = False
+
+    function: ClassVar[str] = ""
 
     def make(self, source: SourceNode) -> list[Value]:
         y = apply(source.builder, self.function, real(source, 0), real(source, 3))
@@ -147,7 +151,7 @@ class Binary(Contrib):
 class QLinearAdd(Binary):
     """Sum of quantised tensors."""
 
-    function = "Add"
+    function: ClassVar[str] = "Add"
 
 
 @operator("QLinearMul", DOMAIN)
@@ -155,13 +159,15 @@ class QLinearAdd(Binary):
 class QLinearMul(Binary):
     """Product of the elements of quantised tensors."""
 
-    function = "Mul"
+    function: ClassVar[str] = "Mul"
 
 
 @operator("QLinearConcat", DOMAIN)
 @dataclass(frozen=True)
 class QLinearConcat(Contrib):
     """Quantised tensors side by side; scale and zero point of the result come first, then tensors with theirs."""
+
+    floating: ClassVar[bool] = False
 
     axis: int = 0
 
@@ -180,6 +186,8 @@ class QLinearConcat(Contrib):
 class QLinearWhere(Contrib):
     """Elements of one quantised tensor or another, by a condition."""
 
+    floating: ClassVar[bool] = False
+
     def make(self, source: SourceNode) -> list[Value]:
         y = apply(source.builder, "Where", source.required(0), real(source, 1), real(source, 4))
         return quantised(source, y, 7, source.required(1))
@@ -189,6 +197,8 @@ class QLinearWhere(Contrib):
 @dataclass(frozen=True)
 class MulInteger(Contrib):
     """(a - zero point) * (b - zero point) of bytes in i32; each zero point stands behind its tensor."""
+
+    floating: ClassVar[bool] = False
 
     def make(self, source: SourceNode) -> list[Value]:
         b, sides = source.builder, []
@@ -206,6 +216,8 @@ class MulInteger(Contrib):
 class MsQuantizeLinear(Contrib):
     """ONNX's, also to 16 and 4 bits, without blocks."""
 
+    floating: ClassVar[bool] = False
+
     axis: int = 1
 
     def make(self, source: SourceNode) -> list[Value]:
@@ -217,6 +229,8 @@ class MsQuantizeLinear(Contrib):
 class MsDequantizeLinear(Contrib):
     """ONNX's, also of 16 and 4 bits, without blocks."""
 
+    floating: ClassVar[bool] = False
+
     axis: int = 1
 
     def make(self, source: SourceNode) -> list[Value]:
@@ -226,12 +240,27 @@ class MsDequantizeLinear(Contrib):
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
+def columns(source: SourceNode, parameter: Value, b: Value) -> None:
+    """Check a scale or zero point of b, one or one for each of its columns."""
+    if as_int(parameter.type.size) == 1:
+        return
+    if parameter.type.rank != 1 or b.type.rank < 2:
+        raise Unsupported(f"{source.op_type} of {b.type!r} with a scale or zero point {parameter.type!r}")
+    constraints = source.builder.graph.constraints
+    same_dim(parameter.shape[0], b.shape[-1], constraints, f"scales and zero points of the columns of {b.type!r}")
+
+
 def integers(source: SourceNode, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
     """(a - zero point) @ (b - zero point) in i32; b's zero point may be that of each column."""
     if a.dtype not in BYTES or b.dtype not in BYTES:
         raise Unsupported(f"{source.op_type} of {a.dtype!r} and {b.dtype!r}")
     if a_zero is not None and as_int(a_zero.type.size) != 1:
         raise Unsupported(f"{source.op_type} with a zero point {a_zero.type!r} of the left operand")
+    for zero, of in ((a_zero, a), (b_zero, b)):
+        if zero is not None and zero.dtype is not of.dtype:
+            raise ModelError(f"{source.op_type} of {of.dtype!r} with a zero point of {zero.dtype!r}")
+    if b_zero is not None:
+        columns(source, b_zero, b)
     left, right = (z and parameter(source.builder, z, 0) for z in (a_zero, b_zero))
     return integer_matmul(source.builder, a, left, b, right)
 
@@ -239,6 +268,7 @@ def integers(source: SourceNode, a: Value, a_zero: Value | None, b: Value, b_zer
 def scaled(source: SourceNode, total: Value, a_scale: Value, b_scale: Value, bias: Value | None) -> Value:
     """total * (a_scale * b_scale) + bias in the scales' type."""
     b = source.builder
+    columns(source, b_scale, total)
     if as_int(a_scale.type.size) != 1 or a_scale.dtype not in (F32, F16):
         raise Unsupported(f"{source.op_type} with a scale {a_scale.type!r} of the left operand")
     factor = apply(b, "Mul", *(as_type(b, parameter(b, s, 0), F32) for s in (a_scale, b_scale)))
@@ -260,6 +290,8 @@ def bytes_of(source: SourceNode, x: Value) -> tuple[Value, Value, Value]:
 @dataclass(frozen=True)
 class MatMulIntegerToFloat(Contrib):
     """MatMul of quantised tensors, in real numbers. Operands: a, b, their scales, their zero points, perhaps a bias."""
+
+    floating: ClassVar[bool] = False
 
     def make(self, source: SourceNode) -> list[Value]:
         total = integers(source, source.required(0), source.input(4), source.required(1), source.input(5))
@@ -286,6 +318,8 @@ class QGemm(Contrib):
 
     Operands: a, scale, zero point, b, scale, zero point, perhaps c, and scale and zero point of the result.
     """
+
+    floating: ClassVar[bool] = False
 
     alpha: float = 1.0
     transA: int = 0
@@ -317,6 +351,8 @@ class QGemm(Contrib):
 @dataclass(frozen=True)
 class MsQLinearConv(Contrib):
     """ONNX's, perhaps with channels last."""
+
+    floating: ClassVar[bool] = False
 
     auto_pad: str = ""
     channels_last: int = 0

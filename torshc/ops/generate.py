@@ -262,7 +262,10 @@ class Trilu(Op):
     k: Expr = _NONE
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        return [need(inputs[0], "input 0 of Trilu").type]
+        x = need(inputs[0], "input 0 of Trilu")
+        if x.type.rank < 2:
+            raise ModelError(f"Trilu of {x.type!r}, which is no matrix")
+        return [x.type]
 
     def nest(self, node: Node, output: int) -> Nest:
         def body(at: Index, _: Index, read: Read) -> Expr:
