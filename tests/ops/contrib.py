@@ -88,9 +88,9 @@ def some_bytes(*shape: int, seed: int = 0, dtype: Any = np.uint8) -> Array:
     return np.random.default_rng(seed + sum(shape)).integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-def compiled(model: onnx.ModelProto, feeds: dict[str, Array], folder: Path) -> list[Array]:
+def compiled(model: onnx.ModelProto, feeds: dict[str, Array], folder: Path, level: int = 1) -> list[Array]:
     """The results of the compiled model."""
     (folder / "m.onnx").write_bytes(model.SerializeToString())
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, opt_level=1)
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, opt_level=level)
     with torshc.load(folder / "m.tsc", threads=1) as loaded:
         return list(loaded.run(feeds).values())

@@ -176,6 +176,26 @@ def test_rows_of_few_bits() -> None:
     check("GatherBlockQuantized", wide, outside, scales, fixed=(0, 2), **form | {"bits": 8})
 
 
+def test_compiled_products_and_rows_of_four_bits(tmp_path: Path) -> None:
+    """Weights that are large enough to stay narrow, behind rows that are narrow too."""
+    rng = np.random.default_rng(2)
+    rows, table = rng.integers(0, 16, (10, 640)).astype(U8), numbers(10, 20, low=0.01, high=0.1)
+    w, scales = rng.integers(0, 256, (704, 20, 16)).astype(U8), numbers(704, 20, low=0.01, high=0.1)
+    ids = np.array([[3, -1, 9]], I64)
+    made = model_of("GatherBlockQuantized", (packed(rows, 4), ids, table), (0, 2), block_size=32)
+    made.graph.node[0].output[0] = "taken"
+    nodes = model_of("MatMulNBits", (numbers(1), w, scales), (1, 2), K=640, N=704, block_size=32)
+    made.graph.node.extend(nodes.graph.node)
+    made.graph.node[1].name = "other"
+    made.graph.node[1].input[:] = ["taken", "w", "s"]
+    for tensor, name in zip(nodes.graph.initializer, "ws", strict=True):
+        tensor.name = name
+        made.graph.initializer.append(tensor)
+    got, wanted = compiled(made, {"x1": ids}, tmp_path, 3)[0], expected(made, {"x1": ids})[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+    assert (tmp_path / "m.tsc" / "weights.bin").stat().st_size < 704 * 640
+
+
 @pytest.mark.parametrize(
     ("op", "operands", "form", "words"),
     [

@@ -404,6 +404,10 @@ class GroupQueryAttention(Contrib):
             raise ModelError("GroupQueryAttention with keys but no values, or the other way round")
         if self.num_heads < 1 or self.kv_num_heads < 1 or self.num_heads % self.kv_num_heads:
             raise ModelError(f"GroupQueryAttention of {self.num_heads} heads in {self.kv_num_heads} groups")
+        for k, rank in ((3, 4), (4, 4), (9, 2), (10, 4)):
+            v = source.input(k)
+            if v is not None and v.type.rank != rank:
+                raise ModelError(f"GroupQueryAttention whose input {k} is {v.type!r}, and rank {rank} is needed")
         if source.required(0).dtype not in (F32, F16):
             raise Unsupported(f"GroupQueryAttention of {source.required(0).dtype!r}")
 

@@ -137,7 +137,7 @@ class GatherBlockQuantized(Contrib):
         taken = [apply(b, "Gather", t, indices, axis=axis) for t in tables]
         place = along + (indices.type.rank - 1 if along > axis else 0)
         (y,) = source.emit(DequantizeLinear(place, self.block_size, scales.dtype), taken)
-        return [apply(b, "Where", self._inside(source, indices, data.shape[axis], axis, y), y, 0.0)]
+        return [apply(b, "Where", self._inside(source, indices, data.shape[axis], axis, y), y, b.constant(0.0, y))]
 
     def _inside(self, source: SourceNode, indices: Value, size: Expr, axis: int, y: Value) -> Value:
         """Whether each index is in range, shaped to broadcast against the result."""
