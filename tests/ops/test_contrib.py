@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import helper
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-from .contrib import check, model_of, numbers
+from .contrib import check, compiled, expected, model_of, numbers
 from .evaluate import run
 
 F16, I64, I32 = np.float16, np.int64, np.int32
@@ -143,6 +144,21 @@ def test_the_rest() -> None:
     for mode in ("bilinear", "nearest", "bicubic"):
         padding = "zeros" if mode == "bicubic" else "border"
         check("GridSample", numbers(1, 2, 5, 6), grid, mode=mode, padding_mode=padding, rtol=1e-4, atol=1e-5)
+
+
+def test_crops() -> None:
+    x, which = numbers(2, 3, 6, 5), np.array([1, 0, 1], I32)
+    boxes = np.array([[0.1, 0.2, 0.9, 0.7], [-0.3, 0.1, 0.5, 1.2], [0.8, 0.9, 0.2, 0.1]], np.float32)
+    for size in ([3, 4], [1, 2]):
+        form: dict[str, Any] = {"fixed": (3,), "rtol": 1e-4, "atol": 1e-5}
+        check("CropAndResize", x, boxes, which, np.array(size, I32), extrapolation_value=7.0, **form)
+
+
+def test_the_different_elements_compiled(tmp_path: Path) -> None:
+    x = np.array([2, 1, 1, 3, 4, 3], np.float32)
+    made = model_of("Unique", (x,), outputs=3)
+    for got, wanted in zip(compiled(made, {"x0": x}, tmp_path), expected(made, {"x0": x}), strict=True):
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_fourier_transforms() -> None:

@@ -6,6 +6,7 @@ from . import (
     contrib,
     contrib_attention,
     contrib_fused,
+    contrib_images,
     contrib_narrow,
     contrib_quantize,
     conv,
@@ -42,7 +43,7 @@ from .source import SourceNode, Unsupported
 
 __all__ = [
     "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "bits", "contrib", "contrib_attention",
-    "contrib_fused", "contrib_narrow", "contrib_quantize", "conv", "einsum", "generate", "index",
+    "contrib_fused", "contrib_images", "contrib_narrow", "contrib_quantize", "conv", "einsum", "generate", "index",
     "labels", "linalg", "ml", "norm", "operator", "parts", "pointwise", "pool", "quantize", "random", "recurrent",
     "reduce", "sample", "scatter", "select", "sequence", "signal", "sort", "spatial", "strings", "svm", "text", "train",
     "trees", "view",

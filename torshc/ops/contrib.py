@@ -400,21 +400,6 @@ class Unique(Contrib):
         return [y, places, counts]
 
 
-@operator("GridSample", DOMAIN)
-@dataclass(frozen=True)
-class GridSample(Contrib):
-    """ONNX's of opset 16."""
-
-    align_corners: int = 0
-    mode: str = "bilinear"
-    padding_mode: str = "zeros"
-
-    def make(self, source: SourceNode) -> list[Value]:
-        if (self.mode, self.padding_mode) == ("bicubic", "border"):  # of which ONNX's has another idea
-            raise Unsupported("GridSample with mode 'bicubic' and padding_mode 'border'")
-        return [node(source, "GridSample", *source.inputs, opset=16, **self.attributes())]
-
-
 @operator("CDist", DOMAIN)
 @dataclass(frozen=True)
 class CDist(Contrib):
