@@ -222,3 +222,10 @@ def test_operands_of_wrong_types_and_ranks_are_refused(op: str, types: Any, word
     made = model_of(op, tuple(numbers(4, dtype=t) for t in types), domain=domain)
     with pytest.raises(ModelError, match=words):
         import_model(made.SerializeToString())
+
+
+def test_a_mask_of_words_that_is_no_matrix_is_refused() -> None:
+    ids, tables = np.zeros((2, 3), I32), (numbers(5, 8), numbers(6, 8))
+    made = model_of("EmbedLayerNormalization", (ids, None, *tables, None, numbers(8), numbers(8), ids[0]), outputs=2)
+    with pytest.raises(ModelError, match="with a mask"):
+        import_model(made.SerializeToString())

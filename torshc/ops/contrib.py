@@ -263,6 +263,8 @@ class EmbedLayerNormalization(Contrib):
         total = apply(b, "Add", total, apply(b, "Gather", source.required(3), positions))
         if segments is not None:
             total = apply(b, "Add", total, apply(b, "Gather", table, segments))
+        if mask is not None and mask.type.rank != 2:
+            raise ModelError(f"EmbedLayerNormalization with a mask {mask.type!r}")
         y = b.one(LayerNormalization(-1, self.epsilon), total, source.required(5), source.required(6))
         if mask is None:
             return [y, apply(b, "Expand", b.constant(0, ids), shape=ids.shape[:1]), total]
