@@ -14,6 +14,7 @@ from ..errors import ModelError
 from ..expr import BF16, F16, F32, F64, I32, I64, as_int, const, from_onnx
 from ..graph import Builder, Value
 from .base import REGISTRY, Op, axis_of, operator
+from .bounds import demand_in_range
 from .compose import apply, as_type
 from .norm import LayerNormalization, RMSNormalization
 from .parts import Slice, Split
@@ -259,10 +260,17 @@ class EmbedLayerNormalization(Contrib):
             )
         if positions is None:
             positions = apply(b, "Range", start=const(0), step=const(1), count=ids.shape[1])
-        total = apply(b, "Gather", source.required(2), ids)
-        total = apply(b, "Add", total, apply(b, "Gather", source.required(3), positions))
-        if segments is not None:
-            total = apply(b, "Add", total, apply(b, "Gather", table, segments))
+        parts = []
+        for table, rows in ((source.required(2), ids), (source.required(3), positions), (source.input(4), segments)):
+            if table is None or rows is None:
+                continue
+            if table.type.rank != 2:
+                raise ModelError(f"EmbedLayerNormalization with a table {table.type!r}")
+            demand_in_range(source, rows, table.shape[0])
+            parts.append(apply(b, "Gather", table, rows))
+        total = parts[0]
+        for each in parts[1:]:
+            total = apply(b, "Add", total, each)
         if mask is not None and mask.type.rank != 2:
             raise ModelError(f"EmbedLayerNormalization with a mask {mask.type!r}")
         y = b.one(LayerNormalization(-1, self.epsilon), total, source.required(5), source.required(6))

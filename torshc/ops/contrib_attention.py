@@ -19,6 +19,7 @@ from ..graph import Builder, Node, TensorType, Value
 from .attention import Attention
 from .axes import integer
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from .bounds import demand_in_range
 from .compose import apply, as_type
 from .contrib import DOMAIN, Contrib, part
 from .contrib_quantize import integers, scaled
@@ -244,7 +245,7 @@ class MultiHeadAttention(Heads):
 # -- rotary positions -------------------------------------------------------------------------------------------------
 
 
-def rotated(b: Builder, x: Value, cos: Value, sin: Value, positions: Value, interleaved: bool) -> Value:
+def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Value, interleaved: bool) -> Value:
     """x[B, H, S, D] turned by angles.
 
     Args:
@@ -252,9 +253,11 @@ def rotated(b: Builder, x: Value, cos: Value, sin: Value, positions: Value, inte
         positions: [B or 1, S].
         interleaved: pairs stand next to each other, not half of R apart.
     """
+    b = source.builder
     half, width = as_int(cos.shape[-1]) if cos.type.rank == 2 else None, as_int(x.shape[-1])
     if half is None or width is None or half < 1 or 2 * half > width:
         raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
+    demand_in_range(source, positions, cos.shape[0])
     turned = part(b, x, 3, 0, 2 * half)
     if interleaved:
         pairs = b.one(Reshape((*x.shape[:3], const(half), const(2))), turned)
@@ -303,7 +306,7 @@ class RotaryEmbedding(Contrib):
             at = apply(
                 b, "Add", apply(b, "Range", start=const(0), step=const(1), count=x.shape[2], dtype=at.dtype), first
             )
-        y = rotated(b, x, cos, source.required(3), at, bool(self.interleaved))
+        y = rotated(source, x, cos, source.required(3), at, bool(self.interleaved))
         return [merged(b, y) if flat else y]
 
 
@@ -386,7 +389,7 @@ class GroupQueryAttention(Contrib):
         if self.do_rotary:
             at = row if source.input(9) is None else source.required(9)
             tables = source.required(7), source.required(8)
-            q, k = (rotated(b, x, *tables, at, bool(self.rotary_interleaved)) for x in (q, k))
+            q, k = (rotated(source, x, *tables, at, bool(self.rotary_interleaved)) for x in (q, k))
         past = source.input(3), source.input(4)
         if past[0] is not None and past[1] is not None:
             have = past[0].shape[2]

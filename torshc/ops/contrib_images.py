@@ -10,6 +10,7 @@ from ..errors import ModelError
 from ..expr import as_int, const
 from ..graph import Value
 from .base import operator
+from .bounds import demand_in_range
 from .compose import apply
 from .contrib import DOMAIN, Contrib, node, part
 from .source import SourceNode, Unsupported
@@ -61,6 +62,7 @@ class CropAndResize(Contrib):
             inside = seen if inside is None else apply(b, "And", inside, seen)
             place = apply(b, "Sub", apply(b, "Mul", at, 2.0), 1.0)
             grid.insert(0, apply(b, "Expand", place, shape=(rows, *map(const, size), count)))
+        demand_in_range(source, source.required(2), x.shape[0])
         images = apply(b, "Gather", x, source.required(2))
         flow = b.one(Concat(3), *grid)
         y = node(source, "GridSample", images, flow, opset=16, padding_mode="border", align_corners=1)
