@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import torshc
-from torshc.errors import ModelError, UnsupportedError
+from torshc.errors import ModelError
 
 from .test_ml import check, forest, model_of, results
 from .test_operators import numbers
@@ -73,10 +74,29 @@ def test_compiled(tmp_path: Path) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("counts", [(2, 3), (1, 2, 1, 3)])
+def test_probabilities(counts: tuple[int, ...], tmp_path: Path) -> None:
+    """Against ONNX Runtime: onnx's reference couples more than two classes by another matrix than the paper's."""
+    x, classes = numbers(17, 3), len(counts)
+    pairs = classes * (classes - 1) // 2
+    some = {"rho": numbers(pairs, seed=1).tolist(), "vectors_per_class": counts, "classlabels_ints": range(classes)}
+    some |= {"prob_a": (-np.abs(numbers(pairs, seed=2))).tolist(), "prob_b": numbers(pairs, seed=3).tolist()}
+    model = model_of("SVMClassifier", x, outputs=2, **some, **machine("RBF", classes - 1, sum(counts)))
+    onnx.save(model, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", jobs=1)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        label, got = loaded.run({"x0": x}).values()
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x0": x})
+    np.testing.assert_array_equal(label, wanted[0])
+    # The coupling ends when its gradient is small, so that a rounding can cost it a step of a thousandth of that.
+    np.testing.assert_allclose(got, wanted[1], atol=2e-5)
+    np.testing.assert_allclose(got.sum(axis=1), 1, atol=1e-5)
+
+
 def test_faults() -> None:
     x = numbers(4, 3)
     with pytest.raises(ModelError, match="15 numbers in support vectors and not 6 times 3"):
         results("SVMRegressor", x, rho=[0.3], n_supports=6, **machine("RBF", 1, 5))
-    with pytest.raises(UnsupportedError, match="probabilities"):
-        more = {"prob_a": [1.0], "prob_b": [0.0], "classlabels_ints": [0, 1], "rho": [0.1], "outputs": 2}
+    with pytest.raises(ModelError, match="of 1 pairs with 1 prob_a and 0 prob_b"):
+        more = {"prob_a": [1.0], "classlabels_ints": [0, 1], "rho": [0.1], "outputs": 2}
         results("SVMClassifier", x, vectors_per_class=[2, 3], **machine("RBF", 1, 5), **more)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from ..errors import ModelError
 from ..expr import F32, as_int, const
-from ..graph import Builder, Value
+from ..graph import Builder, Partial, Value
 from .base import Op, operator
 from .compose import apply, as_type
+from .host import HostOp, emit
 from .labels import named
 from .linalg import MatMul
 from .ml import DOMAIN, floats, post_transform
-from .source import SourceNode, Unsupported
+from .source import SourceNode
 from .view import Concat, Reshape
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
@@ -112,11 +114,36 @@ def _pairs(counts: list[int], weights: Array) -> tuple[Array, Array, Array]:
     return table, votes, before
 
 
+@dataclass(frozen=True)
+class Couple(HostOp):
+    """The probabilities of classes[N, K] from those of pairs[N, K (K - 1) / 2], in f32."""
+
+    name: ClassVar[str] = "Couple"
+    domain: ClassVar[str] = "torshc"
+    function: ClassVar[str] = "t_op_couple"
+    file: ClassVar[str] = "t_op_ml.c"
+    classes: int = 2
+
+    def integers(self) -> tuple[int, ...]:
+        return (self.classes,)
+
+
+def _probabilities(source: SourceNode, scores: Value, slopes: Array, offsets: Array, classes: int) -> Value:
+    """The probability of each class, from the scores of pairs and a logistic function for each of them (J. Platt)."""
+    b, pairs = source.builder, classes * (classes - 1) // 2
+    if slopes.size != pairs or offsets.size != pairs:
+        raise ModelError(f"SVMClassifier of {pairs} pairs with {slopes.size} prob_a and {offsets.size} prob_b")
+    inner = apply(b, "Add", apply(b, "Mul", scores, b.constant(-slopes)), b.constant(-offsets))
+    between = apply(b, "Clip", as_type(b, apply(b, "Sigmoid", inner), F32), 1e-7, 1 - 1e-7)
+    return emit(source, Couple(classes), [between], Partial(F32, (scores.shape[0], const(classes))))[0]
+
+
 @operator("SVMClassifier", DOMAIN)
 @dataclass(frozen=True)
 class SVMClassifier(Op):
     """The label of each row, and scores in f32: of each pair of classes, or of each class without support vectors.
 
+    With `prob_a` and `prob_b`, which turn the score of a pair into a probability, they are the classes' probabilities.
     With support vectors each pair votes for one of its classes, and the first with the most votes is the label. The one
     score s of two classes is given as -s and s. As ONNX's reference has it, two classes whose coefficients are all
     positive have the second label once a vote or score reaches a half.
@@ -128,8 +155,7 @@ class SVMClassifier(Op):
             return named(cls, source, "classlabels_ints")
         b, (x, width) = source.builder, _features(source)
         labels, kind = source.attribute("classlabels_ints"), str(source.attribute("post_transform", "NONE"))
-        if source.attribute("prob_a") or source.attribute("prob_b"):
-            raise Unsupported("SVMClassifier with probabilities (prob_a and prob_b); export it with scores")
+        slopes, offsets = (_numbers(source, name, x) for name in ("prob_a", "prob_b"))
         counts = [int(c) for c in source.attribute("vectors_per_class", ())]
         weights, rho = _numbers(source, "coefficients", x), _numbers(source, "rho", x)
         vectors, classes = _numbers(source, "support_vectors", x), len(labels or ())
@@ -144,13 +170,16 @@ class SVMClassifier(Op):
             scores = _linear(source, kernels, table, rho)
             chosen = apply(b, "Cast", apply(b, "Greater", scores, 0.0), to=x.dtype)
             standing = _linear(source, chosen, votes, before)
+            if slopes.size:
+                scores = _probabilities(source, scores, slopes, offsets, classes)
         else:
             own = _table(source, weights, classes, width, "coefficients")
             scores = standing = _linear(source, x, own.T, rho[:1])
         for name in ("kernel_type", "kernel_params"):
             source.attribute(name)
         source.fields(cls)
-        label = _label(b, standing, list(labels), rho.size == 1, bool(weights.min() >= 0))
+        positive = not slopes.size and bool(weights.min() >= 0)
+        label = _label(b, standing, list(labels), rho.size == 1, positive)
         if as_int(scores.shape[1]) == 1 and classes == 2 and kind != "PROBIT":
             scores = b.one(Concat(1), apply(b, "Neg", scores), scores)
         return [label, as_type(b, post_transform(b, scores, kind), F32)][: max(source.outputs, 1)]
