@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
@@ -169,6 +170,16 @@ def test_large_ensembles() -> None:
     x = rng.integers(-3, 4, (30, 5)).astype(F32)
     x[rng.uniform(size=x.shape) < 0.1] = np.nan
     check("TreeEnsembleRegressor", x, n_targets=1, aggregate_function="AVERAGE", base_values=[0.5], **tables)
+
+
+def test_repeated_weights() -> None:
+    """Exporters of decision paths write the weight of an only target once for each class."""
+    x, tables = numbers(9, 3), forest("SUM") | {"target_ids": [0] * 6, "n_targets": 1}
+    again = tables | {k: [v for v in tables[k] for _ in range(3)] for k in tables if k.startswith("target_")}
+    (first,) = results("TreeEnsembleRegressor", x, **tables)
+    np.testing.assert_array_equal(results("TreeEnsembleRegressor", x, **again)[0], first)
+    session = onnxruntime.InferenceSession(model_of("TreeEnsembleRegressor", x, **again).SerializeToString())
+    np.testing.assert_allclose(first, session.run(None, {"x0": x})[0], rtol=1e-6)
 
 
 def test_trees_that_are_no_trees() -> None:

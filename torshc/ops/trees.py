@@ -1,7 +1,8 @@
 """Tree ensembles of ai.onnx.ml: rows walk down all trees by tables of branches, and what their leaves say is summed.
 
 Decided here where ONNX leaves it open: a target that no leaf reached names is 0, whatever the aggregation; where a node
-says nothing of missing values, NaN goes to the side "false".
+says nothing of missing values, NaN goes to the side "false"; weights that a leaf has for one target several times are
+added, but of an only target the first counts, as in ONNX Runtime, on which exporters of decision paths rely.
 """
 
 from __future__ import annotations
@@ -241,11 +242,12 @@ def _members(values: list[float], modes: list[str]) -> dict[int, tuple[float, ..
     return dict(zip(places, sets, strict=True))
 
 
-def _by_nodes(source: SourceNode, kind: str) -> _Forest:
+def _by_nodes(source: SourceNode, kind: str, only: bool = False) -> _Forest:
     """Trees in the form before TreeEnsemble: nodes by tree and number, weights by node.
 
     Args:
         kind: what the weights are of, "target" or "class".
+        only: whether there is one target.
     """
     what = source.op_type
     names = ("treeids", "nodeids", "featureids", "modes", "truenodeids", "falsenodeids")
@@ -261,7 +263,8 @@ def _by_nodes(source: SourceNode, kind: str) -> _Forest:
     leaves: dict[tuple[int, int], dict[int, float]] = {}
     for tree, number, target, weight in zip(*given, weights, strict=True):
         found = leaves.setdefault((tree, number), {})
-        found[target] = found.get(target, 0.0) + weight
+        if not only or target not in found:
+            found[target] = found.get(target, 0.0) + weight
     forest, place = _Forest(what), dict[tuple[int, int], int]()
     rows = list(zip(*columns, strict=True))
     counts = [0, 0]
@@ -310,7 +313,8 @@ class TreeEnsembleRegressor(Op):
         aggregate, transform = (
             str(source.attribute(n, d)) for n, d in (("aggregate_function", "SUM"), ("post_transform", "NONE"))
         )
-        targets, forest = int(source.attribute("n_targets", 1)), _by_nodes(source, "target")
+        targets = int(source.attribute("n_targets", 1))
+        forest = _by_nodes(source, "target", targets == 1)
         if aggregate not in _AGGREGATES or transform not in _TRANSFORMS or targets < 1:
             raise ModelError(f"TreeEnsembleRegressor of {x.type!r} with {aggregate!r} and {transform!r}")
         out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
