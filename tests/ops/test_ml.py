@@ -144,6 +144,18 @@ def test_tree_classifiers(kind: str, transform: str) -> None:
     check("TreeEnsembleClassifier", x, outputs=2, post_transform=transform, base_values=base, **tables)
 
 
+def test_one_signed_score() -> None:
+    """Two classes by one score that is no probability, as boosted trees without a transform have it."""
+    x, tables = numbers(40, 3), forest("SUM") | {"target_ids": [0] * 6}
+    tables = {k.replace("target", "class"): v for k, v in tables.items() if k.startswith(("nodes", "target"))}
+    tables |= {"classlabels_int64s": [3, 4], "base_values": [0.25]}
+    got = results("TreeEnsembleClassifier", x, outputs=2, **tables)
+    model = model_of("TreeEnsembleClassifier", x, outputs=2, **tables)
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x0": x})
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
 def test_large_ensembles() -> None:
     """A hundred trees of eight levels, all modes, missing values on either side, in f64."""
     rng = np.random.default_rng(0)

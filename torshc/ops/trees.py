@@ -328,7 +328,8 @@ class TreeEnsembleClassifier(Op):
     """The label of the largest score of each row, and the scores in f32.
 
     Where all weights are of one class of two, or there is one label only, their sum is s, the scores are 1 - s and s
-    (with the transforms LOGISTIC and both of SOFTMAX: -s and s).
+    (with the transforms LOGISTIC and both of SOFTMAX: -s and s). Without a transform it is no probability where a
+    weight is below 0: the scores are -s and s, as in ONNX Runtime and the models that are exported for it.
     """
 
     @classmethod
@@ -338,6 +339,7 @@ class TreeEnsembleClassifier(Op):
         b, x = source.builder, floats(source, source.required(0))
         labels, transform = _table(source, "classlabels_int64s"), str(source.attribute("post_transform", "NONE"))
         classes, count = dict.fromkeys(_table(source, "class_ids")), len(labels)
+        signed = any(w < 0 for w in _either(source, "class_weights"))
         forest = _by_nodes(source, "class")
         if not labels or transform not in _TRANSFORMS or (count == 1 and labels[0] != 1):
             raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels} and {transform!r}")
@@ -345,8 +347,8 @@ class TreeEnsembleClassifier(Op):
         source.fields(cls)
         if count <= 2 and len(classes) == 1:
             one = apply(b, "Gather", scores, b.constant(np.asarray(list(classes), np.int64)), axis=1)
-            plain = transform in ("NONE", "PROBIT")
-            other = apply(b, "Sub", b.constant(1.0, one), one) if plain else apply(b, "Neg", one)
+            logit = transform not in ("NONE", "PROBIT") or (transform == "NONE" and signed)
+            other = apply(b, "Neg", one) if logit else apply(b, "Sub", b.constant(1.0, one), one)
             scores = b.one(Concat(1), other, one)
         labels = labels if count > 1 else [0, 1]
         scores = post_transform(b, scores, transform)
