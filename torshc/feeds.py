@@ -21,6 +21,7 @@ Arrays = dict[str, Array]
 
 FLAGS = 2  # integers are drawn below this unless more is known: masks and token types take 0 and 1
 _SHORT = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}  # first and last number
+_WORDS = np.array(["", "a", "b", "word", "two words"], np.object_)  # what strings are drawn from
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,100}\Z")
 
 
@@ -161,6 +162,8 @@ def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
 def _draw(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, limit: int) -> Array:
     dtype = spec.numpy
     try:
+        if spec.dtype == "string":
+            return np.asarray(generator.choice(_WORDS, shape), np.object_)
         if dtype.kind == "b":
             return generator.integers(0, 2, shape).astype(bool)
         if dtype.kind in "iu":
@@ -187,12 +190,17 @@ class Range:
     nans: int
 
 
-def ranges(arrays: Mapping[str, Array]) -> list[Range]:
-    """Type, shape and range of arrays."""
+def ranges(arrays: Mapping[str, Any]) -> list[Range]:
+    """Type, shape and range of what a run takes or gives; numbers have ranges."""
     return [_range(name, array) for name, array in arrays.items()]
 
 
-def _range(name: str, array: Array) -> Range:
+def _range(name: str, array: Any) -> Range:
+    if not isinstance(array, np.ndarray):
+        kind = "sequence" if isinstance(array, list) else "map" if isinstance(array, dict) else "nothing"
+        return Range(name, kind, (len(array),) if array else (), None, None, None, 0)
+    if array.dtype == np.object_:
+        return Range(name, "string", array.shape, None, None, None, 0)
     wide = array.astype(np.float64) if array.dtype.kind != "c" else np.abs(array)
     real = wide[~np.isnan(wide)]
     nans = int(wide.size - real.size)
@@ -202,7 +210,7 @@ def _range(name: str, array: Array) -> Range:
     return Range(name, array.dtype.name, array.shape, low, high, mean, nans)
 
 
-def write_outputs(target: str, arrays: Mapping[str, Array]) -> list[Path]:
+def write_outputs(target: str, arrays: Mapping[str, Any]) -> list[Path]:
     """Writes arrays to one .npz file, or to a folder as a .npy file each.
 
     An output's name becomes a file's or an entry's only where it is harmless; otherwise its number does.
@@ -212,7 +220,12 @@ def write_outputs(target: str, arrays: Mapping[str, Array]) -> list[Path]:
 
     Raises:
         OutputError: a file cannot be written; files are written beside their place and renamed.
+        ConfigError: an output is a sequence or the like, which these files do not hold.
     """
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ConfigError(f"output {name!r} is no tensor and fits no .npy file", "run the bundle from Python")
+    arrays = {n: a.astype(np.str_) if a.dtype == np.object_ else a for n, a in arrays.items()}
     try:
         if target.endswith(".npz"):
             return [_replace(Path(target), lambda part: _write_npz(part, arrays))]

@@ -7,8 +7,8 @@ elements and does not blow up where b passes through 0. NaN and infinities must 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +137,32 @@ def _integer_inputs(value: Value, graph: Graph) -> list[str]:
     return found
 
 
-def compare(name: str, got: Array, wanted: Array | None, rtol: float = RTOL) -> OutputCheck:
-    """Compares an output with the reference's."""
+def compare(name: str, got: Any, wanted: Any, rtol: float = RTOL) -> OutputCheck:
+    """Compares an output with the reference's. Strings must be equal.
 
+    Of what is no tensor all tensors are compared, and the worst counts.
+    """
+    if isinstance(got, np.ndarray) and (wanted is None or isinstance(wanted, np.ndarray)):
+        return _compare(name, got, wanted, rtol)
+    ours, theirs = _tensors(got), _tensors(wanted)
+    shape = (len(got),) if isinstance(got, Sized) else ()
+    if type(got) is not type(wanted) or len(ours) != len(theirs):
+        return OutputCheck(name, shape, float("inf"), "it does not hold as many tensors as the reference's", False)
+    checks = [_compare(name, a, b, rtol) for a, b in zip(ours, theirs, strict=True)]
+    worst = max(checks, key=lambda c: c.error, default=OutputCheck(name, shape, 0.0, "", True))
+    return replace(worst, shape=shape)
+
+
+def _tensors(value: Any) -> list[Array]:
+    """The tensors of an output in order; of a map its keys, ascending, and their values."""
+    if isinstance(value, dict):
+        return [np.array(sorted(value)), np.array([value[k] for k in sorted(value)])]
+    if isinstance(value, list):
+        return [t for item in value for t in _tensors(item)]
+    return [] if value is None else [np.asarray(value)]
+
+
+def _compare(name: str, got: Array, wanted: Array | None, rtol: float) -> OutputCheck:
     def problem(text: str) -> OutputCheck:
         return OutputCheck(name, got.shape, float("inf"), text, False)
 
@@ -147,6 +170,9 @@ def compare(name: str, got: Array, wanted: Array | None, rtol: float = RTOL) -> 
         return problem("the reference has no such output")
     if got.shape != wanted.shape:
         return problem(f"its shape is {list(got.shape)}, the reference's {list(wanted.shape)}")
+    if got.dtype.kind in "OUT" and wanted.dtype.kind in "OUT":
+        differ = int(np.sum(got.astype(np.object_) != wanted.astype(np.object_)))
+        return problem(f"{differ} strings differ") if differ else OutputCheck(name, got.shape, 0.0, "", True)
     if got.dtype != wanted.dtype:
         return problem(f"its type is {got.dtype}, the reference's {wanted.dtype}")
     a, b = got.astype(np.float64), wanted.astype(np.float64)
@@ -171,16 +197,16 @@ def relative_error(a: Array, b: Array) -> float:
     return float(np.max(np.abs(a - b)) / (np.max(np.abs(b)) or 1.0))
 
 
-def _expected(path: Path, against: str, model: Model, feeds: Arrays) -> Arrays:
+def _expected(path: Path, against: str, model: Model, feeds: Arrays) -> dict[str, Any]:
     names = [spec.name for spec in model.outputs]
     if against == "ort":
         return _ort(path, names, feeds)
     if against == "reference":
         return _reference(path, names, feeds)
-    return read_inputs([against], model.outputs)
+    return dict(read_inputs([against], model.outputs))
 
 
-def _reference(path: Path, names: Sequence[str], feeds: Arrays) -> Arrays:
+def _reference(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
     """onnx's reference evaluator; a JSON graph is evaluated operator by operator, from their definitions."""
     from .formats import load_graph
     from .formats.files import onnx_proto
@@ -197,12 +223,17 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays) -> Arrays:
     try:
         with np.errstate(all="ignore"):
             evaluator = ReferenceEvaluator(proto)
-            return dict(zip(names, map(np.asarray, evaluator.run(names, feeds)), strict=True))
+            return dict(zip(names, map(_plain, evaluator.run(names, feeds)), strict=True))
     except Exception as error:  # onnx raises what comes; a fault of the reference is not one of the bundle
         raise RunError(
             f"onnx's reference evaluator failed: {type(error).__name__}: {error}",
             "compare with --against ort, or give other sizes with --dims",
         ) from error
+
+
+def _plain(value: Any) -> Any:
+    """An output of a reference; numbers as arrays."""
+    return value if value is None or isinstance(value, list | dict) else np.asarray(value)
 
 
 def ort_session(path: Path, threads: int = 1) -> Any:
@@ -224,9 +255,9 @@ def ort_session(path: Path, threads: int = 1) -> Any:
         raise UnsupportedError([f"ONNX Runtime cannot open {path}: {error}"]) from error
 
 
-def _ort(path: Path, names: Sequence[str], feeds: Arrays) -> Arrays:
+def _ort(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
     session = ort_session(path)
     try:
-        return dict(zip(names, map(np.asarray, session.run(list(names), feeds)), strict=True))
+        return dict(zip(names, map(_plain, session.run(list(names), feeds)), strict=True))
     except Exception as error:  # as above
         raise RunError(f"ONNX Runtime failed: {error}", "give other sizes with --dims") from error

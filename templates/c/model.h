@@ -116,8 +116,9 @@ typedef struct torshc_string {
 } torshc_string;
 
 /* A sequence is a tensor of one dimension whose elements are tensors (torshc_tensor), with type code TORSHC_SEQUENCE; an
- * optional, with TORSHC_OPTIONAL, has one element or none. Their bits are 0. */
-enum { TORSHC_STRING = 100, TORSHC_SEQUENCE = 101, TORSHC_OPTIONAL = 102 };
+ * optional, with TORSHC_OPTIONAL, has one element or none; a map, with TORSHC_MAP, which only outputs hold, has two, its
+ * keys and its values. Their bits are 0. */
+enum { TORSHC_STRING = 100, TORSHC_SEQUENCE = 101, TORSHC_OPTIONAL = 102, TORSHC_MAP = 103 };
 
 typedef struct torshc_options {
     uint32_t size;            /* sizeof(torshc_options): lets later versions add fields */

@@ -62,7 +62,7 @@ int t_size(t_wide size)
 /* Types of fewer than 8 bits take a byte an element. */
 static int t_tensor_bytes(torshc_dtype dtype)
 {
-    if (dtype.code == TORSHC_SEQUENCE || dtype.code == TORSHC_OPTIONAL)
+    if (t_is_nested(dtype))
         return sizeof(torshc_tensor);
     return (dtype.bits + 7) / 8;
 }
@@ -239,7 +239,7 @@ int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i)
     for (uint64_t k = 0; x->dtype.code == TORSHC_STRING && k < count; k++)
         if (text[k].bytes < 0 || text[k].bytes > T_BYTES_MAX || (text[k].bytes && !text[k].text))
             return t_fail(TORSHC_E_NULL, "input %d has a string without text", (int)i);
-    if (x->dtype.code != TORSHC_SEQUENCE && x->dtype.code != TORSHC_OPTIONAL)
+    if (!t_is_nested(x->dtype))
         return status;
     const torshc_tensor *inner = (const torshc_tensor *)(const void *)span.at;
     for (uint64_t k = 0; !status && k < count; k++) {

@@ -258,11 +258,10 @@ void t_frame_close(t_frame *f)
 /* A caller's tensor as a value that borrows its memory. */
 static int borrow(t_frame *f, t_value *v, const torshc_tensor *x)
 {
-    const int nested = x->dtype.code == TORSHC_SEQUENCE || x->dtype.code == TORSHC_OPTIONAL;
     const unsigned char *at = x->data ? (const unsigned char *)x->data + x->byte_offset : NULL;
     if (x->ndim > T_VALUE_RANK)
         return t_fail(TORSHC_E_RANK, "an input of %d dimensions", (int)x->ndim);
-    if (nested) {
+    if (t_is_nested(x->dtype)) {
         T_TRY(t_make(f, v, x->dtype, x->ndim, x->shape));
         for (int64_t i = 0; i < t_count(v); i++)
             T_TRY(borrow(f, &t_values(v)[i], (const torshc_tensor *)(const void *)at + i));
@@ -304,7 +303,7 @@ int t_frame_run(t_frame *f, const torshc_tensor *inputs, int64_t *s)
 static size_t tensors_in(const t_value *v)
 {
     size_t count = 0;
-    if (v->dtype.code == TORSHC_SEQUENCE || v->dtype.code == TORSHC_OPTIONAL)
+    if (t_is_nested(v->dtype))
         for (int64_t i = 0; i < t_count(v); i++)
             count += 1 + tensors_in(&t_values(v)[i]);
     return count;
@@ -314,7 +313,7 @@ static void show(const t_value *v, torshc_tensor *x, torshc_tensor **room)
 {
     *x = (torshc_tensor){.data = v->data, .device = {TORSHC_CPU, 0}, .ndim = v->ndim, .dtype = v->dtype};
     x->shape = (int64_t *)(uintptr_t)v->shape;
-    if (v->dtype.code != TORSHC_SEQUENCE && v->dtype.code != TORSHC_OPTIONAL)
+    if (!t_is_nested(v->dtype))
         return;
     torshc_tensor *inner = *room;
     *room += t_count(v);

@@ -64,3 +64,27 @@ int t_op_couple(t_frame *f, const t_value *const *in, t_value *const *out, const
     t_scratch_free(q);
     return TORSHC_OK;
 }
+
+/* f32 x[N, K], keys[K] -> a sequence of N maps from the keys to a row's numbers, which stay where they are. */
+int t_op_zip_map(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
+{
+    static const torshc_dtype sequence = {TORSHC_SEQUENCE, 0, 1}, map = {TORSHC_MAP, 0, 1};
+    const int64_t rows = in[0]->shape[0], keys = in[0]->shape[1];
+    int status;
+    (void)n;
+    if (t_count(in[1]) != keys)
+        return t_fail(TORSHC_E_SHAPE, "ZipMap of %lld columns with %lld keys", (long long)keys,
+                      (long long)t_count(in[1]));
+    status = t_make(f, out[0], sequence, 1, &rows);
+    for (int64_t i = 0; !status && i < rows; i++) {
+        t_value *each = t_values(out[0]) + i, *row;
+        if ((status = t_make(f, each, map, 1, (const int64_t[]){2})) ||
+            (status = t_share(f, t_values(each), in[1])) || (status = t_share(f, t_values(each) + 1, in[0])))
+            return status;
+        row = t_values(each) + 1;
+        row->ndim = 1;
+        row->shape[0] = keys;
+        row->data = (float *)in[0]->data + i * keys;
+    }
+    return status;
+}

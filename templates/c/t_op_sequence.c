@@ -130,7 +130,7 @@ int t_op_concat_from_sequence(t_frame *f, const t_value *const *in, t_value *con
     if (count < 1)
         return t_fail(TORSHC_E_VALUE, "ConcatFromSequence: the sequence is empty");
     const int32_t rank = each->ndim + stacked, at = (int32_t)(n[0] < 0 ? n[0] + rank : n[0]);
-    if (each->ndim < 0 || each->dtype.code == TORSHC_SEQUENCE || each->dtype.code == TORSHC_OPTIONAL)
+    if (each->ndim < 0 || t_is_nested(each->dtype))
         return t_fail(TORSHC_E_DTYPE, "ConcatFromSequence of what are no tensors");
     if (at < 0 || at >= rank || rank > T_VALUE_RANK)
         return t_fail(TORSHC_E_RANK, "ConcatFromSequence: axis %lld of %d", (long long)n[0], (int)rank);

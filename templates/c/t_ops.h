@@ -17,6 +17,6 @@ t_operator t_op_sequence_construct, t_op_sequence_erase, t_op_sequence_insert, t
 t_operator t_op_split_to_sequence;
 
 /* t_op_ml.c */
-t_operator t_op_couple;
+t_operator t_op_couple, t_op_zip_map;
 
 #endif

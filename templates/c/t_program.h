@@ -38,8 +38,11 @@ typedef struct t_port {
     torshc_dtype dtype;
     int32_t ndim;               /* -1: any */
     const int64_t *dims;        /* -1: symbolic */
-    const struct t_port *inner; /* what a sequence or an optional holds, or NULL for nothing */
+    const struct t_port *inner; /* what a sequence or an optional holds, NULL for nothing; a map's keys, whose is its values */
 } t_port;
+
+/* Whether elements are tensors of their own. */
+static inline int t_is_nested(torshc_dtype dtype) { return dtype.code >= TORSHC_SEQUENCE; }
 
 /* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range. */
 enum { T_DIM, T_ELEMENT, T_CLAMPED };

@@ -49,7 +49,7 @@ static void give(t_frame *f, t_block *block)
 
 int64_t t_element_bytes(torshc_dtype dtype)
 {
-    if (dtype.code == TORSHC_SEQUENCE || dtype.code == TORSHC_OPTIONAL)
+    if (t_is_nested(dtype))
         return sizeof(t_value);
     return dtype.code == TORSHC_STRING ? (int64_t)sizeof(t_string) : (dtype.bits + 7) / 8;
 }
@@ -83,7 +83,7 @@ int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64
         memcpy(v->shape, shape, sizeof *shape * (size_t)ndim);
     v->data = block->data;
     v->block = block;
-    if (dtype.code == TORSHC_SEQUENCE || dtype.code == TORSHC_OPTIONAL) {
+    if (t_is_nested(dtype)) {
         block->values = t_count(v);
         for (int64_t i = 0; i < block->values; i++)
             t_values(v)[i] = (t_value){.ndim = -1};

@@ -1,7 +1,8 @@
 /* Values of models whose sizes, strings or sequences only a run knows: tensors whose memory is counted.
  *
  * A value is empty (ndim < 0) or a compact row-major tensor. Its elements are numbers as everywhere; strings (t_string);
- * or values, each with a count of its own: a sequence has one dimension, an optional one or none of them.
+ * or values, each with a count of its own: a sequence has one dimension, an optional one or none of them, a map two, its
+ * keys and its values.
  */
 #ifndef T_VALUE_H
 #define T_VALUE_H
@@ -55,7 +56,7 @@ void t_scratch_free(void *memory);
 int64_t t_count(const t_value *v);
 int64_t t_element_bytes(torshc_dtype dtype);
 
-/* A sequence's or optional's elements. */
+/* A sequence's, optional's or map's elements. */
 static inline t_value *t_values(const t_value *v)
 {
     return (t_value *)v->data;

@@ -21,6 +21,14 @@ chain (float[batch,64] x, float[64] scale) => (float[batch,64] probability, floa
 }
 """
 
+LABELS = """
+<ir_version: 8, opset_import: ["" : 18, "ai.onnx.ml" : 3]>
+labels (float[batch,2] x, string[batch] word) => (string[batch] label, seq(map(string, float)) scores) {
+  label = Identity(word)
+  scores = ai.onnx.ml.ZipMap<classlabels_strings=["no", "yes"]>(x)
+}
+"""
+
 STATIC = """
 <ir_version: 8, opset_import: ["" : 18]>
 static (float[2,8] x) => (float[2,8] y) {

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from torshc.runtime import load
+
 from .conftest import Torshc
-from .models import UNKNOWN, hostile, save
+from .models import LABELS, UNKNOWN, hostile, save
 
 
 def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:
@@ -92,6 +94,19 @@ def test_verify_agrees(torshc: Torshc, chain: Path, bundle: Path) -> None:
         assert "agrees" in torshc("verify", chain, *more).output
     found = json.loads(torshc("verify", chain, "--json").stdout)
     assert found["ok"] and found["dims"] == {"batch": 2} and max(o["error"] for o in found["outputs"]) < 1e-5
+
+
+def test_strings_and_maps(torshc: Torshc, tmp_path: Path) -> None:
+    labels = save(LABELS, tmp_path / "labels.onnx")
+    text = torshc("verify", labels, "--against", "ort").output
+    assert "agrees" in text
+    torshc("compile", labels, "-o", "labels.tsc")
+    shown = json.loads(torshc("run", "labels.tsc", "--dims", "batch=3", "--json").stdout)["outputs"]
+    assert [(o["dtype"], o["shape"], o["low"]) for o in shown] == [("string", [3], None), ("sequence", [3], None)]
+    assert "fits no .npy file" in torshc("run", "labels.tsc", "-o", "y.npz", code=4).output
+    with load("labels.tsc") as model:
+        maps = model.run({"x": np.array([[0.25, 0.75]], np.float32), "word": np.array(["a"])})["scores"]
+    assert maps == [{"no": 0.25, "yes": 0.75}]
 
 
 def test_verify_of_a_json_graph(torshc: Torshc) -> None:

@@ -38,7 +38,7 @@ def s(*texts: Any, shape: tuple[int, ...] | None = None) -> Array:
 
 def model(op: str, inputs: list[Array], outputs: int = 1, symbolic: bool = False, **attributes: Any) -> bytes:
     """A model of one node; with `symbolic`, no dimension of its first input is known."""
-    domain = "ai.onnx.ml" if op in ("LabelEncoder", "CategoryMapper", "OneHotEncoder") else ""
+    domain = "ai.onnx.ml" if op in ("LabelEncoder", "CategoryMapper", "OneHotEncoder", "ZipMap") else ""
     opset = attributes.pop("opset", 4 if domain else 23)
     node = helper.make_node(
         op, [f"x{k}" for k in range(len(inputs))], [f"y{k}" for k in range(outputs)], domain=domain, **attributes
@@ -279,6 +279,31 @@ def test_one_hot(host: Harness) -> None:
     same(got, np.array([[[0, 1], [0, 0]]], np.float32))
     with pytest.raises(Failed, match="element 1 is in no category"):
         evaluate(host, "OneHotEncoder", [s("b", "c")], opset=1, cats_strings=["b"], zeros=0)
+
+
+def test_maps(host: Harness) -> None:
+    x = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    names, numbers = {"classlabels_strings": ["a", "ü", ""]}, {"classlabels_int64s": [7, -1, 2]}
+    (maps,) = host("t_op_zip_map", [x, s("a", "ü", "")])
+    assert len(maps) == 2
+    for (keys, values), row in zip(maps, x, strict=True):
+        same(keys, s("a", "ü", ""))
+        same(values, row)
+    assert host("t_op_zip_map", [x[:0], np.array([7, -1, 2])]) == [[]]
+    with pytest.raises(Failed, match="ZipMap of 2 columns with 3 keys"):
+        host("t_op_zip_map", [x[:, :2], np.array([7, -1, 2])])
+    assert load_graph(model("ZipMap", [x[0]], **names)).outputs[0].type.static_shape == (1,)
+    with pytest.raises(ModelError, match="columns and labels of ZipMap"):
+        load_graph(model("ZipMap", [x[:, :2]], **numbers))
+    with pytest.raises(ModelError, match="with 3 integers and 3 strings"):
+        load_graph(model("ZipMap", [x], **numbers, **names))
+    scores = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    kind = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, scores))
+    taken = helper.make_value_info("maps", kind)
+    graph = helper.make_graph([helper.make_node("Identity", ["maps"], ["y"])], "g", [taken], [taken])
+    graph.output[0].name = "y"
+    with pytest.raises(UnsupportedError, match="maps are not taken, only given"):
+        load_graph(helper.make_model(graph).SerializeToString())
 
 
 def test_grams_of_strings(host: Harness) -> None:

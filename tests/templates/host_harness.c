@@ -14,6 +14,7 @@ enum { INPUTS_MAX = 16, OUTPUTS_MAX = 4, INTEGERS_MAX = 64, PIECES_MAX = 1 << 16
 
 struct t_block {
     int64_t users;
+    void *data; /* a value may begin behind it */
 };
 
 struct t_frame {
@@ -22,11 +23,6 @@ struct t_frame {
 };
 
 static char message[256];
-
-static int is_nested(torshc_dtype dtype)
-{
-    return dtype.code == TORSHC_SEQUENCE || dtype.code == TORSHC_OPTIONAL;
-}
 
 int t_fail(int status, const char *format, ...)
 {
@@ -54,7 +50,7 @@ int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype)
 
 int64_t t_element_bytes(torshc_dtype dtype)
 {
-    return is_nested(dtype) ? (int64_t)sizeof(t_value) : dtype.bits / 8;
+    return t_is_nested(dtype) ? (int64_t)sizeof(t_value) : dtype.bits / 8;
 }
 
 int64_t t_count(const t_value *v)
@@ -76,8 +72,8 @@ int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64
         v->shape[d] = shape[d];
     v->block = calloc(1, sizeof *v->block);
     v->block->users = 1;
-    v->data = malloc((size_t)(t_count(v) * t_element_bytes(dtype)) + !t_count(v));
-    for (int64_t i = 0; is_nested(dtype) && i < t_count(v); i++)
+    v->data = v->block->data = malloc((size_t)(t_count(v) * t_element_bytes(dtype)) + !t_count(v));
+    for (int64_t i = 0; t_is_nested(dtype) && i < t_count(v); i++)
         t_values(v)[i] = (t_value){.ndim = -1};
     return TORSHC_OK;
 }
@@ -85,9 +81,9 @@ int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64
 void t_drop(t_frame *f, t_value *v)
 {
     if (v->ndim >= 0 && !--v->block->users) {
-        for (int64_t i = 0; is_nested(v->dtype) && i < t_count(v); i++)
+        for (int64_t i = 0; t_is_nested(v->dtype) && i < t_count(v); i++)
             t_drop(f, &t_values(v)[i]);
-        free(v->data);
+        free(v->block->data);
         free(v->block);
     }
     v->ndim = -1;
@@ -134,7 +130,7 @@ static t_operator *const operators[] = {
     t_op_compress, t_op_non_max_suppression, t_op_nonzero, t_op_unique,
     t_op_concat_from_sequence, t_op_optional, t_op_optional_get, t_op_optional_has, t_op_sequence_at,
     t_op_sequence_construct, t_op_sequence_erase, t_op_sequence_insert, t_op_sequence_length, t_op_split_to_sequence,
-    t_op_couple,
+    t_op_couple, t_op_zip_map,
 };
 
 static void take(void *to, int64_t bytes)
@@ -166,9 +162,9 @@ static void take_value(t_frame *f, t_value *v)
     ndim = (int32_t)number();
     take(shape, ndim * (int64_t)sizeof *shape);
     t_make(f, v, dtype, ndim, shape);
-    for (int64_t i = 0; is_nested(dtype) && i < t_count(v); i++)
+    for (int64_t i = 0; t_is_nested(dtype) && i < t_count(v); i++)
         take_value(f, &t_values(v)[i]);
-    if (is_nested(dtype))
+    if (t_is_nested(dtype))
         return;
     if (code != TORSHC_STRING) {
         take(v->data, t_count(v) * t_element_bytes(dtype));
@@ -191,9 +187,9 @@ static void tell_value(const t_value *v)
     tell(v->dtype.bits);
     tell(v->ndim);
     fwrite(v->shape, sizeof *v->shape, (size_t)v->ndim, stdout);
-    for (int64_t i = 0; is_nested(v->dtype) && i < t_count(v); i++)
+    for (int64_t i = 0; t_is_nested(v->dtype) && i < t_count(v); i++)
         tell_value(&t_values(v)[i]);
-    if (is_nested(v->dtype))
+    if (t_is_nested(v->dtype))
         return;
     if (v->dtype.code != TORSHC_STRING) {
         fwrite(v->data, (size_t)t_element_bytes(v->dtype), (size_t)t_count(v), stdout);

@@ -25,9 +25,9 @@ OPERATORS = [
     "t_op_compress", "t_op_non_max_suppression", "t_op_nonzero", "t_op_unique",
     "t_op_concat_from_sequence", "t_op_optional", "t_op_optional_get", "t_op_optional_has", "t_op_sequence_at",
     "t_op_sequence_construct", "t_op_sequence_erase", "t_op_sequence_insert", "t_op_sequence_length",
-    "t_op_split_to_sequence", "t_op_couple",
+    "t_op_split_to_sequence", "t_op_couple", "t_op_zip_map",
 ]  # fmt: skip
-STRING, SEQUENCE, OPTIONAL, BOOL = 100, 101, 102, 6
+STRING, SEQUENCE, OPTIONAL, MAP, BOOL = 100, 101, 102, 103, 6
 BFLOAT = np.dtype(ml_dtypes.bfloat16)
 CODES = {"i": 0, "u": 1, "f": 2, "b": BOOL}
 
@@ -119,7 +119,7 @@ def _unpacked(answer: IO[bytes]) -> Operand:
     if code == STRING:
         texts = [answer.read(_numbers(answer, 1)[0]).decode() for _ in range(count)]
         return np.array([*texts, None], object)[:-1].reshape(shape)
-    if code == SEQUENCE:
+    if code in (SEQUENCE, MAP):
         return [_unpacked(answer) for _ in range(count)]
     if code == OPTIONAL:
         return Held(_unpacked(answer) if count else None)

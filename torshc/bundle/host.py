@@ -37,7 +37,7 @@ _DLPACK = {
     "i8": (0, 8), "u64": (1, 64), "u32": (1, 32), "u16": (1, 16), "u8": (1, 8), "bool": (6, 8),
     "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
     "f4e2m1": (17, 4), "i4": (0, 4), "u4": (1, 4), "i2": (0, 2), "u2": (1, 2),
-    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0),
+    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "map": (103, 0),
 }  # fmt: skip
 
 _TOKEN = re.compile(
@@ -90,7 +90,7 @@ class Port:
     Attributes:
         dtype: short name of the element type ("f32").
         dims: integers, or expressions over the symbols; :data:`UNKNOWN` for one that only a run tells.
-        inner: what a sequence or an optional holds.
+        inner: what a sequence or an optional holds; of a map, its keys, whose `inner` are its values.
         ranked: whether there are as many dimensions in any case.
     """
 

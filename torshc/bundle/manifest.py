@@ -28,7 +28,8 @@ T = TypeVar("T")
 class TensorInfo:
     """An input or output: its name, short dtype ("f32"), and dimensions, integers or text like "2*batch".
 
-    A "sequence" or an "optional" says in ``inner`` what it holds, "?" for dimensions that differ and "..." for any.
+    A "sequence" or an "optional" says in ``inner`` what it holds, "?" for dimensions that differ and "..." for any; a
+    "map" names its keys there, whose ``inner`` are its values.
     """
 
     name: str

@@ -15,8 +15,8 @@ class DType:
     Attributes:
         name: short name, used in generated code and in JSON graphs ("f32").
         size: bytes an element takes in memory; types below 8 bits take a whole byte, as in ml_dtypes.
-        kind: "f" float, "i" signed, "u" unsigned, "b" bool; "s" string and "q" sequence or optional, which no kernel
-            computes with.
+        kind: "f" float, "i" signed, "u" unsigned, "b" bool; "s" string and "q" sequence, optional or map, which no
+            kernel computes with.
         onnx: value of ``onnx.TensorProto.DataType``.
         compute: name of the type that arithmetic happens in; where it is another, this is a type of storage only.
         width: bits that count, where they are fewer than those of its bytes; the others are 0 when written, and are
@@ -129,6 +129,7 @@ _BY_NUMPY = {np.dtype(v): DTYPES[k] for k, v in _NUMPY.items()}
 STRING = DType("string", 16, "s", 8, "string")
 SEQUENCE = DType("sequence", 168, "q", -1, "sequence")
 OPTIONAL = DType("optional", 168, "q", -2, "optional")
+MAP = DType("map", 168, "q", -3, "map")
 _BY_ONNX[STRING.onnx] = STRING
 
 

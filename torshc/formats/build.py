@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import OPTIONAL, Expr, as_int
+from ..expr import MAP, OPTIONAL, Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported, strings
 from . import control, flex, legacy, schemas, unroll
@@ -116,6 +116,10 @@ class _Importer:
                 declared[name] = t
         shapes = input_shapes(declared, pins, self.model.file)
         for name, t in declared.items():
+            if t.holds(MAP):
+                self.problem(f"input {name!r}: maps are not taken, only given")
+                scope.values[name] = None
+                continue
             if t.problem or t.dtype is None or name not in shapes:
                 self.problem(
                     f"input {name!r}: {t.problem or ('its rank' if t.dtype else 'its type') + ' is not given'}"

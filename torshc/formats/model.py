@@ -35,6 +35,10 @@ class TypeDecl:
     problem: str = ""
     inner: TypeDecl | None = None
 
+    def holds(self, dtype: DType) -> bool:
+        """Whether it is of this element type, or a sequence or an optional of such."""
+        return self.dtype is dtype or (self.inner is not None and self.inner.holds(dtype))
+
     @property
     def partial(self) -> Partial | None:
         """The type as far as it is declared; None when not even the element type is."""

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ..expr import OPTIONAL, SEQUENCE, STRING, DType, from_onnx
+from ..expr import MAP, OPTIONAL, SEQUENCE, STRING, DType, from_onnx
 from .external import Folder
 from .model import Array, Misfit, Sparse, TypeDecl, Unusable
 
@@ -148,6 +148,9 @@ def declared(t: onnx.TypeProto) -> TypeDecl:
     if kind in ("sequence_type", "optional_type"):
         inner = declared(getattr(t, kind).elem_type)
         return TypeDecl(SEQUENCE if kind == "sequence_type" else OPTIONAL, (None,), inner.problem, inner)
+    if kind == "map_type":
+        key = TypeDecl(from_onnx(t.map_type.key_type), (None,), "", declared(t.map_type.value_type))
+        return TypeDecl(MAP, (2,), "", key)
     if kind != "tensor_type":
         return TypeDecl(problem=f"a value of kind {kind.removesuffix('_type')}")
     code = t.tensor_type.elem_type

@@ -13,7 +13,7 @@ from onnx import FunctionProto, helper, numpy_helper
 from onnx.defs import OpSchema, get_schema, onnx_opset_version
 
 from ..errors import did_you_mean
-from ..expr import OPTIONAL, SEQUENCE, as_int
+from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
 from ..graph import Partial, Value
 from ..ops import REGISTRY, Op, Unsupported
 from . import legacy
@@ -100,6 +100,8 @@ def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]
 
 def _type_text(p: Partial) -> str:
     """ONNX's name of a type; the beginning of it where a sequence or an optional has nothing in it yet."""
+    if p.dtype is MAP and p.inner and p.inner.inner:
+        return f"map({_ONNX_TYPES[p.inner.dtype.name]}, {_ONNX_TYPES[p.inner.inner.dtype.name]})"
     if p.dtype not in (SEQUENCE, OPTIONAL):
         return f"tensor({_ONNX_TYPES[p.dtype.name]})"
     outside = "seq(" if p.dtype is SEQUENCE else "optional("

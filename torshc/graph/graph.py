@@ -30,7 +30,8 @@ class Partial:
     Attributes:
         dtype: element type.
         dims: None for a dimension that a run tells; None altogether when not even the rank is known.
-        inner: of a sequence or an optional, what it holds; None while nothing has been put into it.
+        inner: of a sequence or an optional, what it holds; None while nothing has been put into it. Of a map, its keys,
+            whose `inner` are its values.
     """
 
     dtype: DType
@@ -60,7 +61,8 @@ class TensorType:
     """Element type and logical shape; the dimensions are i64 expressions over the graph's symbols.
 
     Attributes:
-        inner: of a sequence (one dimension) or an optional (one dimension, 0 or 1), what its elements are.
+        inner: of a sequence (one dimension), an optional (one dimension, 0 or 1) or a map (one dimension, 2), as of
+            :class:`Partial`.
     """
 
     dtype: DType

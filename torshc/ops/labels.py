@@ -1,4 +1,4 @@
-"""Tables from numbers or strings to numbers or strings: LabelEncoder, CategoryMapper, OneHotEncoder."""
+"""Tables from numbers or strings to numbers or strings: LabelEncoder, CategoryMapper, OneHotEncoder, ZipMap."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import F32, I64, STRING, Expr, call, const, select
-from ..graph import Builder, Node, TensorType, Value
-from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator
+from ..expr import F32, I64, MAP, SEQUENCE, STRING, Expr, call, const, select
+from ..graph import Builder, Node, Partial, TensorType, Value
+from .axes import constraints_of
+from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator, same_dim
 from .compose import apply
+from .host import HostOp, emit
 from .source import SourceNode, Unsupported, text_of
 from .strings import find, pick, texts
 from .view import Reshape
@@ -215,3 +217,26 @@ class OneHotEncoder(Op):
         wide = b.one(Reshape((*x.shape, const(1))), chosen(b, places, np.append(column, -1)))
         hits = apply(b, "Equal", wide, b.constant(np.arange(len(categories), dtype=np.int64)))
         return [apply(b, "Cast", hits, to=F32)]
+
+
+@operator("ZipMap", DOMAIN)
+@dataclass(frozen=True)
+class ZipMap(HostOp):
+    """A sequence with a map from the labels to the scores for each row of x[N, C]; a vector is one row."""
+
+    function: ClassVar[str] = "t_op_zip_map"
+    file: ClassVar[str] = "t_op_ml.c"
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        b, x = source.builder, source.required(0)
+        numbers, names = source.attribute("classlabels_int64s"), source.attribute("classlabels_strings")
+        source.fields(cls)
+        if bool(numbers) == bool(names) or x.type.rank not in (1, 2):
+            raise ModelError(f"ZipMap of {x.type!r} with {len(numbers or ())} integers and {len(names or ())} strings")
+        if x.type.rank == 1:
+            x = b.one(Reshape((const(1), *x.shape)), x)
+        keys = texts(b, [text_of(n, "a label") for n in names]) if names else b.constant(np.asarray(numbers, np.int64))
+        same_dim(x.shape[1], keys.shape[0], constraints_of(source), "columns and labels of ZipMap")
+        each = Partial(keys.dtype, keys.shape, Partial(x.dtype, keys.shape))
+        return emit(source, cls(), [x, keys], Partial(SEQUENCE, x.shape[:1], Partial(MAP, (const(2),), each)))

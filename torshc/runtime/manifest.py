@@ -21,7 +21,7 @@ _NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
     "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
-_OBJECTS = ("string", "sequence", "optional")
+_OBJECTS = ("string", "sequence", "optional", "map")
 _ML_DTYPES = {
     "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
     "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
@@ -38,6 +38,7 @@ class TensorSpec:
         dtype: short name of its element type ("f32").
         shape: integers, or text for a symbolic dimension ("batch", "2*batch").
         inner: what a "sequence" or an "optional" holds; "?" for a dimension that differs, "..." for any number of them.
+            Of a "map" its keys, whose ``inner`` are its values.
     """
 
     name: str

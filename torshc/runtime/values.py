@@ -3,6 +3,7 @@
 np.array(["a", "b"], object)   a string tensor
 [array, array]                 a sequence
 None, or the value itself      an optional
+{key: number}                  a map, among outputs only
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .native import CPU, Dtype, Tensor
 
 # The library's type code and bits; those of other types are a letter and the bits.
 _CODES = {
-    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "bool": (6, 8), "bf16": (4, 16),
+    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "map": (103, 0), "bool": (6, 8), "bf16": (4, 16),
     "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
     "f4e2m1": (17, 4),
 }  # fmt: skip
@@ -130,6 +131,10 @@ def taken(tensor: Tensor, spec: TensorSpec) -> Any:
     if spec.dtype in ("sequence", "optional"):
         items = [_inner(t, spec) for t in _elements(tensor, Tensor, count)]
         return items if spec.dtype == "sequence" else (items[0] if items else None)
+    if spec.dtype == "map":
+        assert spec.inner is not None and spec.inner.inner is not None
+        keys, values = _elements(tensor, Tensor, count)
+        return dict(zip(taken(keys, spec.inner).tolist(), taken(values, spec.inner.inner).tolist(), strict=True))
     if spec.dtype == "string":
         out = np.empty(count, np.object_)
         for i, s in enumerate(_elements(tensor, String, count)):
