@@ -1,7 +1,8 @@
-/* Regular expressions, run in time linear in the text: all states of the automaton at once (K. Thompson, 1968).
+/* Regular expressions: all states of the automaton at once (K. Thompson, 1968), in time linear in the text that is looked
+ * at from one place.
  *
  * A program (torshc/ops/regex.py writes it) is its number of instructions, three integers for each, then ranges of code
- * points. The text is matched as a whole.
+ * points.
  */
 #include "t_text.h"
 
@@ -20,6 +21,7 @@ typedef struct {
     const int64_t *code, *step; /* the whole program; its instructions */
     int64_t steps, now;
     int64_t *stack;
+    state_list list[2];
 } machine;
 
 /* Whether a program stays within itself. */
@@ -94,14 +96,16 @@ static void put(machine *m, state_list *list, int64_t pc, int64_t facts)
     }
 }
 
-static int matches(machine *m, state_list *list, const t_string *s)
+/* Where the longest match that begins at `at`, behind a code point or -1, ends; -1 when there is none. */
+static int64_t longest(machine *m, const t_string *s, int64_t at, int32_t before)
 {
-    state_list *here = &list[0], *there = &list[1];
-    int64_t at = 0, peek = 0;
-    int32_t c = s->bytes ? t_decode(s, &peek) : -1;
+    state_list *here = &m->list[0], *there = &m->list[1];
+    int64_t peek = at, end;
+    int32_t c = at < s->bytes ? t_decode(s, &peek) : -1;
     here->size = here->matched = 0;
     m->now++;
-    put(m, here, 0, facts_of(-1, c));
+    put(m, here, 0, facts_of(before, c));
+    end = here->matched ? at : -1;
     while (c >= 0 && here->size) {
         state_list *const swap = here;
         int32_t after;
@@ -117,34 +121,107 @@ static int matches(machine *m, state_list *list, const t_string *s)
         here = there;
         there = swap;
         c = after;
+        end = here->matched ? at : end;
     }
-    return c < 0 && here->matched;
+    return end;
 }
 
-/* x, a program -> whether each element matches. */
+/* Makes a machine of a program; its stack is what t_scratch_free gives back. */
+static int prepare(t_frame *f, const t_value *program, machine *m)
+{
+    const int64_t *code = (const int64_t *)program->data;
+    int64_t *memory;
+    if (!is_sound(code, t_count(program)))
+        return t_fail(TORSHC_E_VALUE, "operand 1 is no program of a regular expression");
+    *m = (machine){.code = code, .step = code + 1, .steps = code[0]};
+    if (!(memory = t_scratch(f, 5 * m->steps * (int64_t)sizeof *memory)))
+        return TORSHC_E_MEMORY;
+    memset(memory, 0, 5 * (size_t)m->steps * sizeof *memory);
+    m->stack = memory;
+    for (int k = 0; k < 2; k++) {
+        m->list[k].pc = memory + (2 * k + 1) * m->steps;
+        m->list[k].stamp = memory + (2 * k + 2) * m->steps;
+    }
+    return TORSHC_OK;
+}
+
+/* x, a program -> whether each element matches as a whole. */
 int t_op_text_match(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
 {
-    const int64_t *code = (const int64_t *)in[1]->data, count = t_count(in[0]);
-    machine m = {code, code + 1, 0, 0, NULL};
-    state_list list[2];
-    int64_t *memory;
+    const int64_t count = t_count(in[0]);
+    machine m;
     int status;
     (void)n;
-    if (!is_sound(code, t_count(in[1])))
-        return t_fail(TORSHC_E_VALUE, "operand 1 is no program of a regular expression");
-    if ((status = t_check_text(in[0], 0)) || (status = t_make(f, out[0], T_BOOL, in[0]->ndim, in[0]->shape)))
+    if ((status = t_check_text(in[0], 0)) || (status = t_make(f, out[0], T_BOOL, in[0]->ndim, in[0]->shape)) ||
+        (status = prepare(f, in[1], &m)))
         return status;
-    m.steps = code[0];
-    if (!(memory = t_scratch(f, 5 * m.steps * (int64_t)sizeof *memory)))
-        return TORSHC_E_MEMORY;
-    memset(memory, 0, 5 * (size_t)m.steps * sizeof *memory);
-    m.stack = memory;
-    for (int k = 0; k < 2; k++) {
-        list[k].pc = memory + (2 * k + 1) * m.steps;
-        list[k].stamp = memory + (2 * k + 2) * m.steps;
+    for (int64_t i = 0; i < count; i++) {
+        const t_string *s = &t_strings(in[0])[i];
+        ((uint8_t *)out[0]->data)[i] = longest(&m, s, 0, -1) == s->bytes;
     }
-    for (int64_t i = 0; i < count; i++)
-        ((uint8_t *)out[0]->data)[i] = (uint8_t)matches(&m, list, &t_strings(in[0])[i]);
-    t_scratch_free(memory);
+    t_scratch_free(m.stack);
     return TORSHC_OK;
+}
+
+/* The next match of at least so many code points from *at on, behind `*before`, or 0 when there is none. */
+static int next_token(machine *m, const t_string *s, int64_t least, int64_t *at, int32_t *before, t_string *token)
+{
+    while (*at < s->bytes) {
+        const int64_t begin = *at, end = longest(m, s, begin, *before);
+        int32_t last = *before;
+        int64_t length = 0, behind = begin;
+        for (; behind < end; length++)
+            last = t_decode(s, &behind);
+        if (length && length >= least) {
+            *token = (t_string){s->text + begin, end - begin};
+            *at = end;
+            *before = last;
+            return 1;
+        }
+        *before = t_decode(s, at);
+    }
+    return 0;
+}
+
+/* x[...], a program, the padding and the marks of begin and end -> what matches in each element, its longest matches from
+ * the left, [..., most]. n: least code points of one; 1 for marks around them. */
+int t_op_text_tokens(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
+{
+    const t_value *x = in[0];
+    const t_string *around = t_strings(in[2]);
+    const int64_t count = t_count(x);
+    int64_t shape[T_VALUE_RANK + 1], most = 0;
+    t_string token;
+    machine m;
+    int status;
+    if ((status = t_check_text(x, 0)) || (status = t_check_text(in[2], 2)) || (status = prepare(f, in[1], &m)))
+        return status;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = 0, tokens = 0;
+        int32_t before = -1;
+        while (next_token(&m, &t_strings(x)[i], n[0], &at, &before, &token))
+            tokens++;
+        most = tokens > most ? tokens : most;
+    }
+    most += most && n[1] ? 2 : 0;
+    for (int32_t d = 0; d < x->ndim; d++)
+        shape[d] = x->shape[d];
+    shape[x->ndim] = most;
+    status = x->ndim == T_VALUE_RANK ? t_fail(TORSHC_E_RANK, "Tokenizer of %d dimensions", (int)x->ndim)
+                                     : t_make(f, out[0], T_STRING, x->ndim + 1, shape);
+    for (int64_t i = 0; !status && most && i < count; i++) {
+        t_string *to = t_strings(out[0]) + i * most, *const stop = to + most;
+        int64_t at = 0;
+        int32_t before = -1;
+        if (n[1])
+            *to++ = around[1];
+        while (next_token(&m, &t_strings(x)[i], n[0], &at, &before, &token))
+            *to++ = token;
+        if (n[1])
+            *to++ = around[2];
+        while (to < stop)
+            *to++ = around[0];
+    }
+    t_scratch_free(m.stack);
+    return status;
 }

@@ -6,7 +6,8 @@
 
 /* t_op_text.c, t_op_number.c, t_op_regex.c */
 t_operator t_op_text_case, t_op_text_concat, t_op_text_equal, t_op_text_find, t_op_text_from, t_op_text_keep;
-t_operator t_op_text_match, t_op_text_pick, t_op_text_split, t_op_text_to, t_op_text_view;
+t_operator t_op_text_match, t_op_text_pick, t_op_text_split, t_op_text_to, t_op_text_tokens;
+t_operator t_op_text_view;
 
 /* t_op_shape.c */
 t_operator t_op_compress, t_op_non_max_suppression, t_op_nonzero, t_op_unique;

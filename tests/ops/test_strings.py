@@ -39,7 +39,8 @@ def s(*texts: Any, shape: tuple[int, ...] | None = None) -> Array:
 def model(op: str, inputs: list[Array], outputs: int = 1, symbolic: bool = False, **attributes: Any) -> bytes:
     """A model of one node; with `symbolic`, no dimension of its first input is known."""
     domain = "ai.onnx.ml" if op in ("LabelEncoder", "CategoryMapper", "OneHotEncoder", "ZipMap") else ""
-    opset = attributes.pop("opset", 4 if domain else 23)
+    domain = "com.microsoft" if op == "Tokenizer" else domain
+    opset = attributes.pop("opset", {"": 23, "ai.onnx.ml": 4}.get(domain, 1))
     node = helper.make_node(
         op, [f"x{k}" for k in range(len(inputs))], [f"y{k}" for k in range(outputs)], domain=domain, **attributes
     )
@@ -306,6 +307,44 @@ def test_maps(host: Harness) -> None:
         load_graph(helper.make_model(graph).SerializeToString())
 
 
+TEXTS = s("a bb  ccc,dd", "", "héé ü", "aaa_1\n")
+
+
+@pytest.mark.parametrize(
+    ("wants", "tokens"),
+    [
+        ({"tokenexp": r"\w+"}, ["a bb ccc dd", "", "h", "aaa_1"]),
+        ({"tokenexp": r"a|aa|_1"}, ["a", "", "", "aa a _1"]),
+        ({"tokenexp": r"\b\w"}, ["a b c d", "", "h", "a"]),
+        ({"tokenexp": "[a-zé]{2,3}"}, ["bb ccc dd", "", "héé", "aaa"]),
+        ({"tokenexp": "a*", "mincharnum": 2}, ["", "", "", "aaa"]),
+        ({"separators": [" ", "[,_]+"]}, ["a bb ccc dd", "", "héé ü", "aaa 1\n"]),
+        ({"separators": [r"\s"], "mincharnum": 2}, ["bb ccc,dd", "", "héé", "aaa_1"]),
+        ({"separators": [""]}, ["", "", "h é é   ü", ""]),
+    ],
+)
+@pytest.mark.parametrize("mark", [0, 1])
+def test_tokens(host: Harness, wants: dict[str, Any], tokens: list[str], mark: int) -> None:
+    """As ONNX Runtime has them."""
+    texts, rows = TEXTS, [t.split(" ") if t else [] for t in tokens]
+    if wants.get("separators") == [""]:
+        texts, rows = TEXTS[2:3], [list("héé ü")]
+    rows = [["\x02", *r, "\x03"] for r in rows] if mark else rows
+    wide = max(map(len, rows))
+    want = s(*(t for r in rows for t in (*r, *"#" * (wide - len(r)))), shape=(len(rows), wide))
+    same(evaluate(host, "Tokenizer", [texts], mark=mark, pad_value="#", **{"mincharnum": 1, **wants})[0], want)
+
+
+def test_tokens_of_nothing(host: Harness) -> None:
+    same(evaluate(host, "Tokenizer", [TEXTS], mark=1, tokenexp="[0-9]{2}")[0], s(shape=(4, 0)))
+    same(evaluate(host, "Tokenizer", [s(shape=(2, 0))], tokenexp=".")[0], s(shape=(2, 0, 0)))
+    for wrong in ({"tokenexp": ".", "mincharnum": 2}, {"tokenexp": "a", "separators": ["b"]}, {}):
+        with pytest.raises(ModelError, match="Tokenizer"):
+            load_graph(model("Tokenizer", [TEXTS], **wrong))
+    with pytest.raises(UnsupportedError, match="a separator '--', which is more than one code point"):
+        load_graph(model("Tokenizer", [TEXTS], separators=[" ", "--"]))
+
+
 def test_grams_of_strings(host: Harness) -> None:
     x = s("a", "b", "a", "b", "?", "c")
     pool = {"ngram_counts": [0, 2], "ngram_indexes": [0, 1, 2], "pool_strings": ["a", "c", "a", "b"]}
@@ -314,10 +353,13 @@ def test_grams_of_strings(host: Harness) -> None:
     same(_run(host, data, [x])[0], np.array([2, 1, 2], np.float32))
 
 
-@pytest.mark.parametrize("op", ["StringConcat", "StringSplit", "StringNormalizer", "RegexFullMatch", "Cast", "Equal"])
+@pytest.mark.parametrize(
+    "op", ["StringConcat", "StringSplit", "StringNormalizer", "RegexFullMatch", "Cast", "Equal", "Tokenizer"]
+)
 def test_bytes_that_are_no_text(host: Harness, op: str) -> None:
     attributes = {
         "RegexFullMatch": {"pattern": "a"},
+        "Tokenizer": {"tokenexp": "a"},
         "Cast": {"to": 1},
         "StringNormalizer": {"case_change_action": "LOWER"},
     }

@@ -25,7 +25,7 @@ OPERATORS = [
     "t_op_compress", "t_op_non_max_suppression", "t_op_nonzero", "t_op_unique",
     "t_op_concat_from_sequence", "t_op_optional", "t_op_optional_get", "t_op_optional_has", "t_op_sequence_at",
     "t_op_sequence_construct", "t_op_sequence_erase", "t_op_sequence_insert", "t_op_sequence_length",
-    "t_op_split_to_sequence", "t_op_couple", "t_op_zip_map",
+    "t_op_split_to_sequence", "t_op_couple", "t_op_zip_map", "t_op_text_tokens",
 ]  # fmt: skip
 STRING, SEQUENCE, OPTIONAL, MAP, BOOL = 100, 101, 102, 103, 6
 BFLOAT = np.dtype(ml_dtypes.bfloat16)

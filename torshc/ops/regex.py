@@ -404,10 +404,34 @@ def compile_pattern(pattern: str) -> np.ndarray[Any, Any]:
         ModelError: for a pattern that is none.
         Unsupported: for what RE2 does not have, scripts as classes, and patterns that grow too long.
     """
+    return _program(_parsed(pattern))
+
+
+def compile_between(separators: Sequence[str]) -> np.ndarray[Any, Any]:
+    """The program of what stands between separators, patterns of one code point, or of one or more of a set.
+
+    Raises:
+        ModelError, Unsupported: as above, and for longer separators.
+    """
+    ranges: list[tuple[int, int]] = []
+    for pattern in separators:
+        match _parsed(pattern):
+            case Sequential((Set(found) | Repeat(Set(found), 1, None),)):
+                ranges += found
+            case _:
+                raise Unsupported(f"a separator {pattern!r}, which is more than one code point")
+    return _program(Repeat(Set(_others(ranges)), 1, None))
+
+
+def _parsed(pattern: str) -> Piece:
     parser = _Parser(pattern)
     piece = parser.either()
     if parser.at < len(pattern):
         raise parser.wrong("a parenthesis that none opens")
+    return piece
+
+
+def _program(piece: Piece) -> np.ndarray[Any, Any]:
     if _size(piece) > PROGRAM_MAX:
         raise Unsupported(f"a pattern of more than {PROGRAM_MAX} steps")
     w = _Writer()

@@ -1,4 +1,4 @@
-"""Counting n-grams."""
+"""Text as features: tokens, and n-grams that are counted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 
 from ..errors import ModelError
 from ..expr import F32, I64, STRING, Expr, as_int, call, cast, const, select
-from ..graph import Node, TensorType, Value
+from ..graph import Node, Partial, TensorType, Value
 from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
 from .compose import apply
+from .host import emit
+from .regex import compile_between, compile_pattern
 from .scatter import safe
 from .source import SourceNode, Unsupported, text_of
-from .strings import find
+from .strings import Text, find, texts
 from .view import Reshape
 
 Array = np.ndarray[Any, Any]
@@ -117,3 +119,40 @@ class TfIdfVectorizer(Op):
         if mode != "TF" and weights:
             out = apply(b, "Mul", out, b.constant(np.asarray(weights, np.float32)))
         return [out if x.type.rank > 1 else b.one(Reshape((const(len(lengths)),)), out)]
+
+
+@operator("Tokenizer", "com.microsoft")
+@dataclass(frozen=True)
+class Tokenizer(Text):
+    """The tokens of each text along a new last dimension, filled up with `pad_value`; ONNX Runtime's operator.
+
+    A token is a longest match of `tokenexp` from the left, of at least `mincharnum` code points, or what stands between
+    `separators`. One empty separator, or the expression ".", makes each code point a token. With `mark`, those of a
+    text stand between U+0002 and U+0003. Without any token the new dimension is 0.
+    """
+
+    function: ClassVar[str] = "t_op_text_tokens"
+    file: ClassVar[str] = "t_op_regex.c"
+    mark: int = 0
+    mincharnum: int = 1
+    pad_value: str = ""
+    separators: tuple[str, ...] = ()
+    tokenexp: str = ""
+
+    def integers(self) -> tuple[int, ...]:
+        return self.mincharnum, int(self.mark != 0)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        b, x, op = source.builder, source.required(0), cls(**source.fields(cls))
+        letters = op.separators == ("",) or op.tokenexp == "."
+        if x.dtype is not STRING or x.type.rank not in (1, 2) or op.mincharnum < 1 or (letters and op.mincharnum > 1):
+            raise ModelError(f"Tokenizer of {x.type!r} with mincharnum {op.mincharnum}")
+        if bool(op.separators) == bool(op.tokenexp):
+            raise ModelError("Tokenizer needs either separators or tokenexp")
+        if op.separators and not letters:
+            program = compile_between([text_of(t, "a separator") for t in op.separators])
+        else:
+            program = compile_pattern("(?s:.)" if letters else text_of(op.tokenexp, "tokenexp"))
+        around = texts(b, [text_of(op.pad_value, "pad_value"), "\x02", "\x03"])
+        return emit(source, op, [x, b.constant(program), around], Partial(STRING, (*x.shape, None)))
