@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import F32, F64, I64, DType, Expr, as_int, call, cast, const, select
+from ..expr import F32, F64, I32, I64, DType, Expr, as_int, call, cast, const, select
 from ..graph import Node, TensorType, Value
 from .axes import constraints_of, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
@@ -26,6 +26,7 @@ from .source import SourceNode, Unsupported
 from .view import Concat
 
 DEEPEST = 64
+LANES = 16  # f32 of the widest vectors
 _COMBINE = {"SUM": "add", "AVERAGE": "add", "MIN": "min", "MAX": "max"}
 _NEUTRAL = {"MIN": math.inf, "MAX": -math.inf}
 _COMPARE = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
@@ -35,21 +36,23 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-@operator("Trees", "torshc")
+@operator("Walk", "torshc")
 @dataclass(frozen=True)
-class Trees(Op):
-    """[N, targets]: the weights of the leaves that each row of x[N, C] reaches, aggregated by target.
+class Walk(Op):
+    """The number of the leaf that each row of x[N, C] reaches in each tree, [T, N], or [N, T] for many trees.
 
     Operands: x, and for each node its feature, value, mode (a place in `modes`), whether NaN goes to the side "true",
-    and the nodes of the sides "false" and "true", which of a leaf are itself; the root of each tree; the weights
-    [leaves, targets]. Nodes from `branches` on are the leaves. All places are checked when the tables are made.
+    and the nodes of the sides "false" and "true", which of a leaf are itself; the root of each tree. Nodes from
+    `branches` on are the leaves. All places are checked when the tables are made.
+
+    It is apart from what the leaves say, so that a walk serves all targets, and vectors run along what is last.
 
     Attributes:
         depth: most branches on a way to a leaf.
         branches: their number.
         modes: functions that compare, those that occur.
         missing: how many nodes send NaN to "true": "none", "all" or "some".
-        aggregate: "SUM", "AVERAGE" (over all trees), "MIN" or "MAX".
+        many: whether there are enough trees for a vector, so that a single row is fast, too.
     """
 
     family: ClassVar[str] = "nest"
@@ -57,29 +60,22 @@ class Trees(Op):
     branches: int = 0
     modes: tuple[str, ...] = ("le",)
     missing: str = "none"
-    aggregate: str = "SUM"
-    dtype: DType = F32
+    many: bool = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, weights = need(inputs[0], "the features of trees"), need(inputs[7], "the weights of trees")
-        return [TensorType(self.dtype, (x.shape[0], weights.shape[1]))]
+        x, roots = need(inputs[0], "the features of trees"), need(inputs[6], "the roots of trees")
+        shape = (x.shape[0], roots.shape[0]) if self.many else (roots.shape[0], x.shape[0])
+        return [TensorType(I32, shape)]
 
     def nest(self, node: Node, output: int) -> Nest:
-        trees = node.operands[6].shape[0]
-        neutral = _NEUTRAL.get(self.aggregate)
-
-        def body(at: Index, tree: Index, read: Read) -> Expr:
-            place = read(6, tree)
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            row, tree = at if self.many else at[::-1]
+            place = read(6, (tree,))
             for _ in range(self.depth):
-                place = read(5, (place, cast(self._holds(at[0], place, read), I64)))
-            return read(7, (place - self.branches, at[1]))
+                place = read(5, (place, cast(self._holds(row, place, read), I64)))
+            return cast(place - self.branches, I32)
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            if neutral is not None:
-                return select(call("eq", total, neutral), const(0.0, total.dtype), total)
-            return call("div", total, float(as_int(trees) or 1)) if self.aggregate == "AVERAGE" else total
-
-        return Nest(body, (trees,), _COMBINE[self.aggregate], finish)
+        return Nest(body)
 
     def _holds(self, row: Expr, place: Expr, read: Read) -> Expr:
         """Whether the way goes on at the side "true" of a node."""
@@ -98,6 +94,38 @@ class Trees(Op):
         if self.missing == "none":
             return holds
         return call("or", holds, call("and", lost, call("ne", read(4, (place,)), 0)))
+
+
+@operator("Trees", "torshc")
+@dataclass(frozen=True)
+class Trees(Op):
+    """[N, targets]: the weights[leaves, targets] of the leaves[N, T] that rows reach, aggregated by target.
+
+    Attributes:
+        aggregate: "SUM", "AVERAGE" (over all trees), "MIN" or "MAX".
+    """
+
+    family: ClassVar[str] = "nest"
+    aggregate: str = "SUM"
+    dtype: DType = F32
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        leaves, weights = need(inputs[0], "the leaves of trees"), need(inputs[1], "the weights of trees")
+        return [TensorType(self.dtype, (leaves.shape[0], weights.shape[1]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        trees = node.operands[0].shape[1]
+        neutral = _NEUTRAL.get(self.aggregate)
+
+        def body(at: Index, tree: Index, read: Read) -> Expr:
+            return read(1, (cast(read(0, (at[0], *tree)), I64), at[1]))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            if neutral is not None:
+                return select(call("eq", total, neutral), const(0.0, total.dtype), total)
+            return call("div", total, float(as_int(trees) or 1)) if self.aggregate == "AVERAGE" else total
+
+        return Nest(body, (trees,), _COMBINE[self.aggregate], finish)
 
 
 @dataclass
@@ -160,13 +188,16 @@ class _Forest:
         tables = [
             np.asarray(feature, np.int64), np.asarray(value, kind.numpy),
             np.asarray([names.index(m) for m in mode], np.int64), np.asarray(missing, np.int64),
-            np.stack([places(no), places(yes)], axis=1), places(self.roots), weights,
+            np.stack([places(no), places(yes)], axis=1), places(self.roots),
         ]  # fmt: skip
         lost = sum(b[3] for b in self.branches)
         flag = "none" if not lost else "all" if lost == count else "some"
         functions = tuple(_FUNCTIONS[_COMPARE.index(n)] for n in names)
-        op = Trees(depth, count, functions, flag, aggregate, dtype)
-        return source.emit(op, [x, *(source.builder.constant(t) for t in tables)])[0]
+        constants = [source.builder.constant(t) for t in tables]
+        many = len(self.roots) >= LANES
+        (reached,) = source.emit(Walk(depth, count, functions, flag, many), [x, *constants])
+        reached = reached if many else apply(source.builder, "Transpose", reached, perm=(1, 0))
+        return source.emit(Trees(aggregate, dtype), [reached, source.builder.constant(weights)])[0]
 
 
 def _table(source: SourceNode, name: str, default: Any = ()) -> list[Any]:
