@@ -70,6 +70,14 @@ def agree(made: ModelProto, feeds: dict[str, Array], folder: Path, rtol: float =
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=1e-5)
 
 
+def test_outputs_declared_with_another_shape(tmp_path: Path) -> None:
+    """As skl2onnx declares regressors of several targets, and labels of one dimension that have two."""
+    for wrong in ([2, 3, 4, 1], [None, 5], []):
+        made = model([node("Neg", "x")])
+        made.graph.output[0].CopyFrom(info("y", F, wrong))
+        agree(made, {"x": X}, tmp_path)
+
+
 # Attributes of opsets 7 to 9
 
 

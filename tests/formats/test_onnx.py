@@ -377,7 +377,6 @@ def test_damaged_models(change: Callable[[Model], None], words: str) -> None:
         (model([node("Neg", "x", "z")]), "nothing makes the output 'y'"),
         (model([node("Neg", "x")], [info("x", 1), info("x", 2)]), "two inputs are named 'x'"),
         (model([node("Neg", "x")], outputs=[info("y", 2, 3), info("y", 2, 3)]), "two outputs are named 'y'"),
-        (model([node("Neg", "x")], outputs=[info("y", 2, 4)]), "declared with shape .2, 4., and f32.2, 3. was found"),
         (model([node("Neg", "x")], outputs=[info("y", 2, 3, dtype=7)]), "declared as i64"),
         (model([node("Add", "x,w")], weights={"w": np.zeros((2, 4), np.float32)}), "the_Add.*do not broadcast"),
         (model([node("Add", "x,w")], weights={"w": np.zeros((2, 3), np.int64)}), "the_Add.*different types"),
