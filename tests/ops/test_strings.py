@@ -278,8 +278,12 @@ def test_one_hot(host: Harness) -> None:
     same(got, np.array([[1, 0], [0, 0], [0, 1]], np.float32))
     got = evaluate(host, "OneHotEncoder", [np.array([[4.0, 2.5]], np.float32)], opset=1, cats_int64s=[2, 4])[0]
     same(got, np.array([[[0, 1], [0, 0]]], np.float32))
+    got = evaluate(host, "OneHotEncoder", [np.array([-4, 12])], opset=1, cats_int64s=[12, 7, -4], zeros=0)[0]
+    same(got, np.array([[0, 0, 1], [1, 0, 0]], np.float32))
     with pytest.raises(Failed, match="element 1 is in no category"):
         evaluate(host, "OneHotEncoder", [s("b", "c")], opset=1, cats_strings=["b"], zeros=0)
+    with pytest.raises(Failed, match="element 0 is in no category"):
+        evaluate(host, "OneHotEncoder", [np.array([5, 2], np.int32)], opset=1, cats_int64s=[2], zeros=0)
 
 
 def test_maps(host: Harness) -> None:

@@ -15,6 +15,7 @@ from .axes import constraints_of
 from .base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator, same_dim
 from .compose import apply
 from .host import HostOp, emit
+from .number_text import ToText
 from .source import SourceNode, Unsupported, text_of
 from .strings import find, pick, texts
 from .view import Reshape
@@ -66,8 +67,12 @@ def _place(b: Builder, x: Value, keys: Sequence[Any], must: bool = False) -> tup
     """Where each element stands among native keys, each of which counts once, and the keys in that order."""
     if x.dtype is STRING:
         return find(b, x, keys, must)
+    if must and not x.dtype.is_int:
+        raise Unsupported("a category that must be there, of numbers that are no integers")
     if must:
-        raise Unsupported("a category that must be there, of numbers")
+        written = b.later(ToText(), [x], [Partial(STRING, x.shape)])[0]
+        places, ordered = find(b, written, [str(k) for k in keys if k is not None], must)
+        return places, [int(k) for k in ordered]
     distinct = list(dict.fromkeys(k for k in keys if k is not None)) or [0]
     affordable("a table of keys", const(len(distinct)), x.type.size)
     table = np.array([np.nan if k == "nan" else k for k in distinct], x.dtype.numpy)
@@ -197,7 +202,7 @@ class CategoryMapper(Op):
 class OneHotEncoder(Op):
     """1 at the place of an element's category along a new last dimension, else 0, in f32.
 
-    Where `zeros` is 0, an element in no category is an error of the run, which is done for strings only.
+    Where `zeros` is 0, an element in no category is an error of the run, which is not done for floats.
     """
 
     objects: ClassVar[bool] = True
