@@ -157,14 +157,16 @@ def _maps(at: int, count: int, spec: TensorSpec) -> list[dict[Any, Any]]:
     A batch may have thousands, for which structures of ctypes are slow: words are read, and shared keys once.
     """
     assert spec.inner is not None and spec.inner.inner is not None
-    kind, known, out = spec.inner.inner.numpy, dict[tuple[int, int], list[Any]](), []
+    kind: Any = np.ctypeslib.as_ctypes_type(spec.inner.inner.numpy)
+    known: dict[tuple[int, int], tuple[list[Any], Any]] = {}
+    out = []
     for pair, *_ in _WORDS.iter_unpack(ctypes.string_at(at, count * _WORDS.size)):
         keys, values = _WORDS.iter_unpack(ctypes.string_at(pair, 2 * _WORDS.size))
         place = keys[_DATA], c_int64.from_address(keys[_SHAPE]).value
         if place not in known:
-            known[place] = taken(Tensor.from_address(pair), spec.inner).tolist()
-        row = ctypes.string_at(values[_DATA], place[1] * kind.itemsize)
-        out.append(dict(zip(known[place], np.frombuffer(row, kind).tolist(), strict=False)))
+            known[place] = taken(Tensor.from_address(pair), spec.inner).tolist(), kind * place[1]
+        names, row = known[place]
+        out.append(dict(zip(names, row.from_address(values[_DATA])[:], strict=False)))
     return out
 
 
