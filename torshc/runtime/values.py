@@ -9,6 +9,7 @@ None, or the value itself      an optional
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
 from ctypes import POINTER, c_int64, cast
@@ -128,7 +129,7 @@ def taken(tensor: Tensor, spec: TensorSpec) -> Any:
         assert spec.inner is not None
         return taken(tensor, spec.inner)  # one that is there
     shape = tuple(tensor.shape[d] for d in range(tensor.ndim))
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if spec.dtype in ("sequence", "optional"):
         if spec.inner is not None and spec.inner.dtype == "map":
             items: list[Any] = _maps(tensor.data, count, spec.inner)
