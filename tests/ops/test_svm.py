@@ -74,6 +74,17 @@ def test_compiled(tmp_path: Path) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_trees_of_doubles_compiled(tmp_path: Path) -> None:
+    """They walk and sum in f64 and give f32; without passes, the kernel that sums is no other's."""
+    x = numbers(9, 3).astype(np.float64)
+    onnx.save(model_of("TreeEnsembleRegressor", x, **forest("SUM")), tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", jobs=1, opt_level=0)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        (got,) = loaded.run({"x0": x}).values()
+    np.testing.assert_array_equal(got, results("TreeEnsembleRegressor", x, **forest("SUM"))[0])
+    assert got.dtype == np.float32
+
+
 @pytest.mark.parametrize("counts", [(2, 3), (1, 2, 1, 3)])
 def test_probabilities(counts: tuple[int, ...], tmp_path: Path) -> None:
     """Against ONNX Runtime: onnx's reference couples more than two classes by another matrix than the paper's."""

@@ -19,7 +19,7 @@ from ..expr import F32, F64, I32, I64, DType, Expr, as_int, call, cast, const, s
 from ..graph import Node, TensorType, Value
 from .axes import constraints_of, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from .compose import apply
+from .compose import apply, as_type
 from .labels import named
 from .ml import DOMAIN, floats, post_transform
 from .source import SourceNode, Unsupported
@@ -107,11 +107,10 @@ class Trees(Op):
 
     family: ClassVar[str] = "nest"
     aggregate: str = "SUM"
-    dtype: DType = F32
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         leaves, weights = need(inputs[0], "the leaves of trees"), need(inputs[1], "the weights of trees")
-        return [TensorType(self.dtype, (leaves.shape[0], weights.shape[1]))]
+        return [TensorType(weights.dtype, (leaves.shape[0], weights.shape[1]))]
 
     def nest(self, node: Node, output: int) -> Nest:
         trees = node.operands[0].shape[1]
@@ -197,7 +196,8 @@ class _Forest:
         many = len(self.roots) >= LANES
         (reached,) = source.emit(Walk(depth, count, functions, flag, many), [x, *constants])
         reached = reached if many else apply(source.builder, "Transpose", reached, perm=(1, 0))
-        return source.emit(Trees(aggregate, dtype), [reached, source.builder.constant(weights)])[0]
+        (out,) = source.emit(Trees(aggregate), [reached, source.builder.constant(weights)])
+        return as_type(source.builder, out, dtype)
 
 
 def _table(source: SourceNode, name: str, default: Any = ()) -> list[Any]:
