@@ -5,7 +5,7 @@
 
 #define P (&t_the_program)
 
-enum { T_ROUNDS = 8 };
+enum { T_ROUNDS = 8, T_OMITTED = 8 };
 
 /* ---- steps ---- */
 
@@ -67,12 +67,13 @@ int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_
 int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
               const int64_t *n)
 {
-    const t_value *given[ins + 1];
-    t_value *made[outs + 1];
-    for (int32_t k = 0; k < ins; k++)
-        given[k] = in[k] < 0 ? NULL : &f->slot[in[k]];
-    for (int32_t k = 0; k < outs; k++) {
-        made[k] = out[k] < 0 ? NULL : &f->slot[out[k]];
+    /* Operands and results that a model leaves out at the end are absent, too. */
+    const t_value *given[ins + T_OMITTED];
+    t_value *made[outs + T_OMITTED];
+    for (int32_t k = 0; k < ins + T_OMITTED; k++)
+        given[k] = k >= ins || in[k] < 0 ? NULL : &f->slot[in[k]];
+    for (int32_t k = 0; k < outs + T_OMITTED; k++) {
+        made[k] = k >= outs || out[k] < 0 ? NULL : &f->slot[out[k]];
         if (made[k])
             t_drop(f, made[k]);
     }

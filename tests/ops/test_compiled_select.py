@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
@@ -109,3 +110,23 @@ def test_places_that_do_not_exist(
     with pytest.raises(RunError, match=message):
         lists[1].run({"x": some(7, 3), "p": np.array(sizes), "i": np.array(at)})
     same(*lists, {"x": some(7, 3), "p": np.array([4, 3]), "i": np.array(0)})  # and the next run is as ever
+
+
+@pytest.mark.parametrize("named", [1, 2, 3, 4])
+@pytest.mark.parametrize("axis", [None, 0])
+def test_unique_with_results_left_out(named: int, axis: int | None, tmp_path: Path) -> None:
+    names = ["y", "first", "inverse", "counts"][:named]
+    attributes = {} if axis is None else {"axis": axis}
+    node = helper.make_node("Unique", ["x"], names, **attributes)
+    outputs = [helper.make_tensor_value_info(n, TensorProto.INT64, None) for n in names]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, ["n", 2])]
+    model = helper.make_model(
+        helper.make_graph([node], "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    x = np.array([[1, 1], [0, 0], [1, 0], [1, 1]], np.int64)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        got = loaded.run({"x": x})
+    for name, wanted in zip(names, ReferenceEvaluator(model).run(None, {"x": x}), strict=True):
+        np.testing.assert_array_equal(got[name], wanted)

@@ -56,21 +56,6 @@ def test_features() -> None:
     np.testing.assert_array_equal(results("Binarizer", np.array([-2, 0, 1], I64), threshold=-0.5)[0], [0, 1, 1])
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
-def test_distances(metric: str) -> None:
-    a, b = numbers(5, 3), numbers(4, 3, seed=2)
-    wanted = ((a[:, None] - b) ** 2).sum(axis=2)
-    node = helper.make_node("CDist", ["a", "b"], ["y"], domain="com.microsoft", metric=metric)
-    inputs = [helper.make_tensor_value_info(n, 1, shape) for n, shape in (("a", ["n", 3]), ("b", [4, 3]))]
-    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("com.microsoft", 1)])
-    (got,) = run(import_model(model.SerializeToString()), {"a": a, "b": b})
-    np.testing.assert_allclose(got, np.sqrt(wanted) if metric == "euclidean" else wanted, rtol=1e-5)
-    model.graph.node[0].attribute[0].s = b"cosine"
-    with pytest.raises(ModelError, match="with metric 'cosine'"):
-        import_model(model.SerializeToString())
-
-
 def test_scalings() -> None:
     x = numbers(3, 4)
     check("Scaler", x, offset=[1.0, 2.0, 3.0, 4.0], scale=[0.5])

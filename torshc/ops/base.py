@@ -116,6 +116,8 @@ def operator(name: str = "", domain: str = "") -> Callable[[T], T]:
     def register(cls: T) -> T:
         cls.name = name or cls.__name__
         cls.domain = domain
+        if (domain, cls.name) in REGISTRY:
+            raise ValueError(f"there is an operator {cls.name} of domain {domain!r} already")
         REGISTRY[(domain, cls.name)] = cls
         return cls
 

@@ -259,20 +259,3 @@ class LinearClassifier(Op):
             chosen = apply(b, "Where", held, *(b.constant(np.asarray(v, np.int64)) for v in (labels[0], 0)))
         out = as_type(b, scores, F32)
         return [chosen, out][: max(source.outputs, 1)]
-
-
-@operator("CDist", "com.microsoft")
-@dataclass(frozen=True)
-class CDist(Op):
-    """Distances of the rows of a[M, C] from those of b[N, C]: [M, N]; "euclidean", or their squares; ONNX Runtime's."""
-
-    metric: str = "sqeuclidean"
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        build, a, b, metric = source.builder, source.required(0), source.required(1), cls(**source.fields(cls)).metric
-        if a.type.rank != 2 or b.type.rank != 2 or metric not in ("euclidean", "sqeuclidean") or not a.dtype.is_float:
-            raise ModelError(f"CDist of {a.type!r} and {b.type!r} with metric {metric!r}")
-        rows = build.one(Reshape((a.shape[0], const(1), a.shape[1])), a)
-        out = apply(build, "ReduceSumSquare", apply(build, "Sub", rows, b), axes=(2,), keepdims=False)
-        return [out if metric == "sqeuclidean" else apply(build, "Sqrt", out)]
