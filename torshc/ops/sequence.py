@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, as_int, call, const
+from ..expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, Expr, as_int, call, const
 from ..graph import Partial, Shape, Value, ints_of
 from .base import axis_of, operator
 from .compose import apply
@@ -262,7 +262,7 @@ class SplitToSequence(SequenceOp):
         sizes = _sizes(x.shape, axis, split)
         if sizes is not None and 0 < len(sizes) <= LONGEST and not x.dtype.is_object:
             return construct(source, tuple(_parts(source, x, axis, sizes, squeezed)))
-        middle = () if squeezed else (const(1) if split is None else None,)
+        middle = () if squeezed else (_each(split),)
         inner = Partial(x.dtype, (*x.shape[:axis], *middle, *x.shape[axis + 1 :]))
         count = x.shape[axis] if split is None else split.shape[0] if split.type.rank else None
         return emit(source, op, [x, split], Partial(SEQUENCE, (count,), inner))
@@ -284,6 +284,17 @@ def _sizes(shape: Shape, axis: int, split: Value | None) -> tuple[int, ...] | No
     if -(-length // known[0]) > LONGEST:
         return None
     return tuple(min(known[0], length - start) for start in range(0, length, known[0]))
+
+
+def _each(split: Value | None) -> Expr | None:
+    """The size that all parts have, when it is known though their number is not, as of a constant expanded."""
+    from .view import Expand
+
+    if split is None:
+        return const(1)
+    made = split.producer
+    filled = ints_of(made.operands[0].data) if made is not None and isinstance(made.op, Expand) else None
+    return const(filled[0]) if filled is not None and len(filled) == 1 and split.type.rank else None
 
 
 def _parts(source: SourceNode, x: Value, axis: int, sizes: tuple[int, ...], squeezed: bool) -> list[Value]:
