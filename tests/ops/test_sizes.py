@@ -42,6 +42,9 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Shape]]] = {
     "Slice": (
         [node("Slice", "x one far zero two", "a"), node("Slice", "a last first_ zero last", "y")], {"x": ["n", "m"]},
     ),
+    "Slice by the longest step": (
+        [node("Slice", "x zero far zero far", "a"), node("Slice", "a last first_ one first_", "y")], {"x": ["n", "m"]},
+    ),
     "Pad": ([node("Pad", "x pads", "y")], {"x": ["n", "m"]}),
     "Gather": ([node("Gather", "x i", "y", axis=1)], {"x": ["n", 7, "m"], "i": ["k"]}),
     "Transpose": ([node("Transpose", "x", "t", perm=[2, 0, 1]), node("Exp", "t", "y")], {"x": ["n", "m", "k"]}),
@@ -63,9 +66,9 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Shape]]] = {
     "ArgMax": ([node("ArgMax", "x", "y", axis=1, keepdims=0)], {"x": ["n", 7, "m"]}),
 }  # fmt: skip
 WEIGHTS = {
-    "zero": np.array([0]), "one": np.array([1]), "two": np.array([2]), "far": np.array([1 << 62]),
+    "zero": np.array([0]), "one": np.array([1]), "two": np.array([2]), "far": np.array([(1 << 63) - 1]),
     "last": np.array([-1]),
-    "first_": np.array([-(1 << 62)]), "zero_": np.array(0), "pads": np.array([0, 2, 1, 0]), "shape": np.array([-1, 2]),
+    "first_": np.array([-(1 << 63)]), "zero_": np.array(0), "pads": np.array([0, 2, 1, 0]), "shape": np.array([-1, 2]),
     "scales": np.array([1, 1, 2, 1.5], np.float32),
 }  # fmt: skip
 SIZES = (0, 1, 2, 7)

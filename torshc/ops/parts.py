@@ -67,13 +67,20 @@ class Slice(View):
             first, count = slice_extent(d, start, end, step)
             begin.append(first)
             size.append(count)
-            known = as_int(step)
+            known = as_int(_near(step))
             pace.append(step if known is None else known)
         return source.emit(cls(tuple(begin), tuple(size), tuple(pace)), [x])
 
 
+def _near(e: Expr) -> Expr:
+    """A number beyond all sizes as one that a size can be added to."""
+    far, known = 1 << 60, as_int(e)
+    return e if known is None else const(max(-far, min(known, far)))
+
+
 def slice_extent(size: Expr, start: Expr, end: Expr, step: Expr) -> tuple[Expr, Expr]:
     """First index and number of elements of a Python slice of a dimension, with ONNX's clamping."""
+    start, end, step = map(_near, (start, end, step))
 
     def place(e: Expr, low: Expr, high: Expr) -> Expr:
         e = select(call("lt", e, 0), e + size, e)
