@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..expr import BOOL, Expr, as_int, call, const, is_long
-from .data import LIMIT, indices
+from .data import FLOATS, LIMIT, indices
 from .graph import Graph, Node, Partial, Value
 
 if TYPE_CHECKING:
@@ -64,13 +64,15 @@ class Builder:
 
 
 def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
-    """The elements of a small integer output as expressions, from the elements of the inputs; None when unknown.
+    """The elements of a small output as expressions, from the elements of the inputs; None when unknown.
 
+    Those of floats are known as numbers or not at all, since sizes and their symbols are integers.
     It runs the operator's own loop nest on expressions, so an operator needs no second definition for shapes.
     """
     value = node.outputs[output]
     shape = value.type.static_shape
-    if not (value.dtype.is_int or value.dtype is BOOL) or shape is None or int(np.prod(shape, dtype=object)) > LIMIT:
+    followed = value.dtype.is_int or value.dtype is BOOL or value.dtype in FLOATS
+    if not followed or shape is None or int(np.prod(shape, dtype=object)) > LIMIT:
         return None
     exact = node.op.symbolic(node, output)
     if exact is not None:
@@ -85,7 +87,8 @@ def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
         found = tuple(_element(node, nest, index) for index in indices(shape))
     except LookupError:
         return None
-    return None if any(is_long(e) for e in found) else found  # the run computes them
+    unknown = (is_long(e) or (e.dtype.is_float and e.op != "const") for e in found)
+    return None if any(unknown) else found  # the run computes them
 
 
 def _element(node: Node, nest: Nest, index: tuple[int, ...]) -> Expr:

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import Expr, as_int, const, from_numpy
+from ..expr import F32, F64, Expr, as_int, const, from_numpy
 
 LIMIT = 64  # elements; shapes and their like are far smaller, and weights far larger
+FLOATS = (F32, F64)  # whose elements are followed where they are known: sizes are scaled, and rounded up or down
 
 
 def data_of(array: np.ndarray[Any, Any]) -> tuple[Expr, ...] | None:
-    """The elements of a small integer or bool array as constants, else None."""
-    if array.size > LIMIT or array.dtype.kind not in "iub":
-        return None
+    """The elements of a small array as constants, else None."""
     dtype = from_numpy(array.dtype)
+    if array.size > LIMIT or not (array.dtype.kind in "iub" or dtype in FLOATS):
+        return None
     return tuple(const(v, dtype) for v in array.reshape(-1).tolist())
 
 

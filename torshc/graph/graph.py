@@ -109,7 +109,7 @@ class Value:
         type: element type and shape.
         producer: the node that makes it, or None for inputs and constants.
         const: its contents when they are known (read only), else None.
-        data: the contents element by element as expressions, for small integer tensors such as shapes, else None.
+        data: the contents element by element as expressions, for small tensors such as shapes, else None.
         layout: permutation of the dimensions from outermost to innermost in memory, or None for row-major.
     """
 

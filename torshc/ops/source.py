@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ModelError, did_you_mean
 from ..expr import I64, Expr, cast
-from ..graph import Builder, Value, ints_of
+from ..graph import Builder, Value
 
 if TYPE_CHECKING:
     from .base import Op
@@ -105,11 +105,10 @@ class SourceNode:
             return None
         if value.const is not None:
             return value.const
-        known = ints_of(value.data)
-        if known is None:
+        if value.data is None or any(e.op != "const" for e in value.data):
             raise Unsupported(f"{what} is known only at run time")
         shape = value.type.static_shape
-        return np.asarray(known, dtype=value.dtype.numpy).reshape(shape or ())
+        return np.asarray([e.data for e in value.data], dtype=value.dtype.numpy).reshape(shape or ())
 
     def dims(self, k: int, what: str, clamped: bool = False) -> tuple[Expr, ...] | None:
         """The elements of input k as i64 expressions (a shape, starts, repeats), None when absent.
