@@ -261,7 +261,23 @@ def test_equal_expressions_are_one_object() -> None:
     assert call("lt", axis("i", n), n).dtype is BOOL
 
 
+def test_a_sum_divides_its_multiples() -> None:
+    b, h, w = dim("b"), dim("h"), dim("w")
+    d = b + b * h + b * h * w + 1
+    for q in (const(3), h, b * h + w * 3 - 1):
+        assert (d * q) // d is q
+        assert (d * q) % d is const(0)
+    assert as_int((d * h + b) // d) is None
+
+
 @given(pairs)
 def test_text_is_made_of_every_expression(pair: Pair) -> None:
     assume(pair.expr.op != "const")
     assert to_text(pair.expr)
+
+
+def test_bounds_of_shared_parts_take_no_longer_than_their_number() -> None:
+    e = dim("n")
+    for k in range(40):
+        e = call("select", call("eq", dim(f"m{k}"), 0), call("div", e * 12, e + 3), call("max", e, dim(f"m{k}")))
+    assert lower_bound(e) is None or lower_bound(e) == 0

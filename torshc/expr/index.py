@@ -41,10 +41,10 @@ def _spelt(e: Expr) -> str:
     return _TEXTS[e]
 
 
-def is_long(e: Expr) -> bool:
+def is_long(e: Expr, most: int = _LONG) -> bool:
     """Whether an expression takes more text than any use of it is worth: parts that it shares are written each time."""
     _spelt(e)
-    return _KNOWN[e][0] > _LONG
+    return _KNOWN[e][0] > most
 
 
 def poly_of(e: Expr) -> Poly:
@@ -98,6 +98,8 @@ def _rejoin(p: Poly) -> None:
         if c == 0 or len(k_poly) != 1:
             continue
         ((k_atoms, k_c),) = k_poly.items()
+        if not any(n == c * k_c and other is not atoms for other, n in p.items()):
+            continue
         other = _monomial((*rest, floordiv(x, k), *k_atoms))
         if other is None or p.get(other, 0) != c * k_c:
             continue
@@ -145,7 +147,8 @@ def _split(a: Expr, d: Expr) -> tuple[Expr, Expr]:
     """a = quotient * d + rest, term by term; the rest holds what d does not divide."""
     d_poly = poly_of(d)
     if len(d_poly) != 1:
-        return (const(1), const(0)) if a is d else (const(0), a)
+        exact = _quotient(poly_of(a), d_poly)
+        return (const(0), a) if exact is None else (exact, const(0))
     ((d_atoms, d_c),) = d_poly.items()
     quotient: Poly = {}
     rest: Poly = {}
@@ -165,6 +168,30 @@ def _split(a: Expr, d: Expr) -> tuple[Expr, Expr]:
             continue
         rest[atoms] = c
     return from_poly(quotient), from_poly(rest)
+
+
+def _quotient(a: Poly, d: Poly) -> Expr | None:
+    """a / d where a sum divides a sum and nothing is left, by long division from the greatest terms on."""
+
+    def leading(p: Poly) -> tuple[Expr, ...]:
+        return max(p, key=lambda atoms: (len(atoms), [_order(x) for x in atoms]))
+
+    quotient: Poly = {}
+    rest, lead = dict(a), leading(d)
+    while rest and len(quotient) < _TERMS:
+        left = list(leading(rest))
+        q, r = divmod(rest[tuple(left)], d[lead])
+        if r or any(left.count(x) < lead.count(x) for x in lead):
+            return None
+        for x in lead:
+            left.remove(x)
+        quotient[tuple(left)] = q
+        for atoms, c in d.items():
+            key = tuple(sorted((*atoms, *left), key=_order))
+            rest[key] = rest.get(key, 0) - q * c
+            if not rest[key]:
+                del rest[key]
+    return None if rest else from_poly(quotient)
 
 
 def _fits(r: Expr, d: Expr) -> bool:
@@ -263,8 +290,20 @@ def upper(e: Expr) -> Expr:
     return total + from_poly(p)
 
 
+_RANGES: weakref.WeakKeyDictionary[Expr, tuple[float, float]] = weakref.WeakKeyDictionary()
+_SIGNS: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
+
+
 def _range(e: Expr) -> tuple[float, float]:
-    """Inclusive bounds of an i64 expression, infinite where unknown."""
+    """Inclusive bounds of an i64 expression, infinite where unknown; kept, since expressions share parts."""
+    if e not in _RANGES:
+        for x in walk(e):
+            if x not in _RANGES and (x.dtype is I64 or x is e):
+                _RANGES[x] = _bounds(x)
+    return _RANGES[e]
+
+
+def _bounds(e: Expr) -> tuple[float, float]:
     if e.op == "const":
         value = int(e.data)  # type: ignore[call-overload]
         return value, value
@@ -318,8 +357,7 @@ def upper_bound(e: Expr) -> int | None:
 
 def is_nonnegative(e: Expr) -> bool:
     """Whether e >= 0 is certain. False means undecided or negative."""
-    if _range(e)[0] >= 0:
-        return True
-    # -1 * axis + extent - 1 and the like: put each axis at its worst end, then look again.
-    worst = -upper(-e)
-    return worst is not e and _range(worst)[0] >= 0
+    if e not in _SIGNS:
+        # -1 * axis + extent - 1 and the like: put each axis at its worst end, then look again.
+        _SIGNS[e] = _range(e)[0] >= 0 or ((worst := -upper(-e)) is not e and _range(worst)[0] >= 0)
+    return _SIGNS[e]
