@@ -331,13 +331,15 @@ class Graph:
         value = self.new_value(TensorType(partial.dtype, (), partial.inner), name)
         shape = []
         for k, d in enumerate(partial.dims):
-            if d is None:
-                symbol = self._fresh(f"{name or f'value{value.id}'}.{k}")
-                self.elements[symbol] = Element(value, k, "dim")
-                d = later(symbol)
-            shape.append(d)
+            shape.append(self.size(value, k) if d is None else d)
         value.type = TensorType(partial.dtype, tuple(shape), partial.inner)
         return value
+
+    def size(self, value: Value, k: int) -> Expr:
+        """A new symbol for a dimension of a value, which a run reads when it has made the value."""
+        symbol = self._fresh(f"{value.name or f'value{value.id}'}.{k}")
+        self.elements[symbol] = Element(value, k, "dim")
+        return later(symbol)
 
     def child(self, name: str = "") -> Graph:
         """An empty graph for the body of a branch or loop, whose numbers and symbols are this one's too."""

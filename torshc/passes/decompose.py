@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..errors import InternalError
-from ..graph import Graph, Patch
+from ..graph import Builder, Graph, Patch, Value
+from ..ops.compose import apply
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
@@ -35,4 +36,11 @@ def _rule(site: Site) -> Patch | None:
     if site.node.op.family != "composite":
         return None
     outputs = site.node.op.decompose(site.builder, site.node.inputs)
-    return None if outputs is None else site.replace(*outputs)
+    if outputs is None:
+        return None
+    return site.replace(*(_like(site.builder, v, old) for v, old in zip(outputs, site.node.outputs, strict=True)))
+
+
+def _like(b: Builder, v: Value, old: Value) -> Value:
+    """The value under the shape that the composite has, where a size that a run finds has met one that is known."""
+    return v if v.shape == old.shape or v.type.rank != old.type.rank else apply(b, "Reshape", v, shape=old.shape)
