@@ -64,6 +64,14 @@ def test_softmax_is_one_row_group_with_what_stands_around_it() -> None:
     assert [g.kind for g in plan.groups] == ["row"]
 
 
+def test_what_moves_rows_does_not_read_them_inside_their_kernel() -> None:
+    graph, b, (x,) = graph_of(("n", 33))
+    y = b.one(op("Mul"), x, b.one(op("ReduceSum", axes=(1,)), x))
+    moved = b.one(op("Pad", before=(const(1), const(0)), after=(const(-1), const(0))), y)
+    plan = finish(graph, b.one(op("Add"), y, moved))
+    assert shown(plan) == ["ReduceSum+Mul", "Pad+Add"]
+
+
 def test_reductions_over_other_axes_say_so() -> None:
     graph, b, (x,) = graph_of((4, 33))
     rows = b.one(op("Sub"), x, b.one(op("ReduceMax", axes=(1,)), x))

@@ -312,6 +312,8 @@ def _space(node: Node) -> Space:
 
 def _reads_in_place(node: Node, value: Value, space: Space | None, moved: bool, heavy: bool) -> bool:
     """Whether a node of a joint kernel reads a value of that kernel at the indices where the kernel computes it."""
+    if node.op.family not in ("pointwise", "reduce"):  # a Pad by 1 and -1 keeps the shape, and reads the row before
+        return False
     if moved:
         base, chain = behind_views(value)
         plain = all(n.op.name == "Reshape" for n in chain) and _row_major(base, value)
