@@ -132,7 +132,7 @@ BAD: dict[str, tuple[Callable[[], ModelProto], int, str]] = {
         lambda: text("g (float[4,5] x, float[4,5] z) => (float[4,5] y) { y = MatMul(x, z) }"), 2, "MatMul",
     ),
     "types": (lambda: text("g (float[4] x, int64[4] z) => (float[4] y) { y = Add(x, z) }"), 2, "Add"),
-    "declared shape": (lambda: text("g (float[4] x) => (float[5] y) { y = Neg(x) }"), 2, "'y'"),
+    "declared type": (lambda: text("g (float[4] x) => (double[4] y) { y = Neg(x) }"), 2, "'y'"),
     "axis": (lambda: text("g (float[4] x) => (float[4] y) { y = Softmax<axis=3>(x) }"), 2, "axis"),
     "complex numbers": (lambda: text("g (complex64[4] x) => (complex64[4] y) { y = Identity(x) }"), 3, "COMPLEX64"),
     "future opset": (

@@ -68,6 +68,8 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
         return  # the operator says so itself
     known = [as_int(s) for s in sizes]
     low, high = _least(sizes), _bounds(indices)
+    if _found_in(indices, sizes):
+        return
     if high is not None and low is not None and -low <= high[0] and high[1] < low:
         return
     if indices.const is not None and None not in known:
@@ -82,6 +84,13 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
         constraints_of(source).append((select(fault.data[0], const(1), const(0)), const(0)))
     else:
         source.builder.graph.demand(fault, source.op_type)
+
+
+def _found_in(indices: Value, sizes: Shape) -> bool:
+    """Whether the rows are places that NonZero found in a tensor of these sizes."""
+    turned = indices.producer
+    found = turned.operands[0].producer if turned is not None and turned.op.name == "Transpose" else None
+    return found is not None and found.op.name == "NonZero" and found.operands[0].shape == tuple(sizes)
 
 
 def _least(sizes: Shape) -> int | None:
