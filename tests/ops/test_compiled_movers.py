@@ -134,7 +134,7 @@ def test_hostile_places_are_harmless(tmp_path: Path) -> None:
     bundle = tmp_path / "m.tsc"
     graph = load_graph(tmp_path / "m.onnx")
     graph.drop_demands()  # as for targets that cannot refuse a run in its midst
-    compile_model(graph, bundle, CompileOptions(keep_intermediates=True, workers=1))
+    compile_model(graph, bundle, CompileOptions(keep_intermediates=True))
     with torshc.load(bundle) as compiled:
         plain = list(compiled.run(feeds).values())
     sanitize.rebuild(bundle, tmp_path / "work", found[0])
