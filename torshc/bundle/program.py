@@ -30,7 +30,7 @@ class Placed:
     Attributes:
         kernel: the kernel.
         symbol: its name in C.
-        dims: names of the symbolic dimensions that it wants, in order.
+        dims: the symbolic dimensions that it wants, by name, and long sizes, in order.
         comment: a line for the reader of the host program.
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
@@ -38,7 +38,7 @@ class Placed:
 
     kernel: Kernel
     symbol: str
-    dims: tuple[str, ...]
+    dims: tuple[str | Expr, ...]
     comment: str
     threads: int = 0
     fallback: bool = False
@@ -187,7 +187,7 @@ class Assembler:
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
         buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
-        dims = tuple(self.text_name(d) for d in p.dims)
+        dims = tuple(self.size(d) if isinstance(d, Expr) else self.text_name(d) for d in p.dims)
         known = p.kernel.buffers if p.fallback else ()
         demands = tuple(
             (place, self.graph.demands[self.faults[b.operand]])

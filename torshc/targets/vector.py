@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from ..expr import BOOL, I32, I64, DType, Expr, walk
 from ..expr.affine import lane_stride
@@ -33,7 +34,7 @@ class Names:
     """
 
     axes: Mapping[Expr, str]
-    dims: Mapping[str, str]
+    dims: Mapping[Any, str]
     buffers: Sequence[Buffer]
     accs: Mapping[str, str]
 
