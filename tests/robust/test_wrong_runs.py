@@ -183,12 +183,17 @@ def test_a_constant_index_out_of_range_is_refused_at_once(tmp_path: Path) -> Non
     [
         "i = ArgMax<axis=1, keepdims=0>(x) y = Gather(table, i)",
         "c = Less(x, x) i = Cast<to=7>(c) y = Gather(table, i)",
+        "k = Shape(x) n = Gather(k, zero) r = Range(zero, n, one) y = Gather(x, r)",
+        """k = Shape(x) n = Gather(k, zero) m = Gather(k, one) r = Range(zero, n, one) q = Range(zero, m, one)
+        minus = Constant<value_ints=[-1]>() u = Unsqueeze(r, minus) e = Expand(u, k) f = Expand(q, k)
+        i = Unsqueeze(e, minus) j = Unsqueeze(f, minus) both = Concat<axis=-1>(i, j) y = GatherND(x, both)""",
+        "z = Relu(x) n = NonZero(x) t = Transpose(n) y = GatherND(z, t)",
         "k = Shape<start=0, end=1>(x) s = Slice(places, none, k, none) i = Unsqueeze(s, none) y = Gather(table, i)",
     ],
 )
 def test_what_cannot_be_out_of_range_is_not_looked_at(steps: str, tmp_path: Path) -> None:
     text = f"""(float[N,3] x) => (y) <float[4,2] table = {{0, 1, 2, 3, 4, 5, 6, 7}}> {{
-        none = Constant<value_ints=[0]>()
+        none = Constant<value_ints=[0]>()  zero = Constant<value_int=0>()  one = Constant<value_int=1>()
         places = Constant<value_ints=[0, 1, 2, 3]>() {steps} }}"""
     onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), tmp_path / "m.onnx")
     assert not load_graph(tmp_path / "m.onnx").demands

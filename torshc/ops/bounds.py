@@ -12,12 +12,13 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ModelError
-from ..expr import BOOL, I64, Expr, as_int, call, cast, const, select
+from ..expr import BOOL, I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ..graph import Node, Shape, TensorType, Value
 from .axes import constraints_of, either, pick
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from .source import SourceNode
 
+_COUNT = (("start", 0), ("step", 1))
 # Operators that give elements of operand 0, unchanged, or several operands' (None), and nothing else.
 _MOVERS = {
     "Concat": None, "Expand": 1, "Flatten": 1, "Gather": 1, "GatherElements": 1, "GatherND": 1, "Identity": 1,
@@ -68,7 +69,9 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
         return  # the operator says so itself
     known = [as_int(s) for s in sizes]
     low, high = _least(sizes), _bounds(indices)
-    if _found_in(indices, sizes):
+    if _found_in(indices, sizes) or all(
+        _counts_below(v, s) for v, s in zip(_columns(indices, sizes), sizes, strict=True)
+    ):
         return
     if high is not None and low is not None and -low <= high[0] and high[1] < low:
         return
@@ -91,6 +94,28 @@ def _found_in(indices: Value, sizes: Shape) -> bool:
     turned = indices.producer
     found = turned.operands[0].producer if turned is not None and turned.op.name == "Transpose" else None
     return found is not None and found.op.name == "NonZero" and found.operands[0].shape == tuple(sizes)
+
+
+def _columns(indices: Value, sizes: Shape) -> list[Value]:
+    """For each size, what holds the indices that it bounds: a part of a concatenation along the last dimension."""
+    node = indices.producer
+    if len(sizes) > 1 and node is not None and node.op.name == "Concat" and len(node.operands) == len(sizes):
+        axis = node.op.attributes()["axis"] % indices.type.rank
+        if axis == indices.type.rank - 1 and all(as_int(v.shape[-1]) == 1 for v in node.operands):
+            return [*node.operands]
+    return [indices] * len(sizes)
+
+
+def _counts_below(v: Value, size: Expr) -> bool:
+    """Whether the elements are 0, 1, 2, ... up to less than a size, in any order and number."""
+    node = v.producer
+    while node is not None and _MOVERS.get(node.op.name) == 1:
+        node = node.operands[0].producer
+    if node is None or node.op.name != "Range" or node.operands:
+        return False
+    found = node.op.attributes()
+    whole = all(as_int(const(found[k], I64) if not isinstance(found[k], Expr) else found[k]) == n for k, n in _COUNT)
+    return whole and (found["count"] is size or is_nonnegative(size - found["count"]))
 
 
 def _least(sizes: Shape) -> int | None:
