@@ -39,7 +39,7 @@ class Printer(IndexPrinter):
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
-        for e in long_sizes(kernel.expressions()):
+        for e in long_sizes(e for e in kernel.expressions() if e is not kernel.tasks):
             self.dim_names[e] = f"s{len(self.dim_names)}"
         self.lanes = lanes
 
