@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, const, is_nonnegative, walk
+from ..expr import BOOL, STRING, Expr, as_int, const, is_long, is_nonnegative, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
@@ -21,6 +21,7 @@ from .host import SYMBOL_MAX, Buffer, HostProgram, Launch, Port, Size, Symbol
 from .weights import weight_offsets
 
 MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
+SIZE_MAX = 1 << 13  # steps; C of some hundreds of such sizes takes compilers minutes
 
 
 @dataclass(frozen=True)
@@ -267,6 +268,9 @@ class Assembler:
         known = as_int(e)
         if known is not None:
             return known
+        if is_long(e, SIZE_MAX):
+            problem = f"a size in this model takes more than {SIZE_MAX} steps to compute from the inputs"
+            raise UnsupportedError([problem], "pin the inputs' shapes with --shapes, or make shape operands constants")
         return scalar(e, {}, {n: f"s{k}" for k, n in enumerate(self.names)})
 
     def _extents(self) -> tuple[Size, ...]:
