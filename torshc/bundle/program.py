@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, const, is_long, is_nonnegative, walk
+from ..expr import BOOL, STRING, Expr, as_int, const, is_nonnegative, walk
 from ..graph import Graph, Value
 from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
@@ -21,7 +21,6 @@ from .host import SYMBOL_MAX, Buffer, HostProgram, Launch, Port, Size, Symbol
 from .weights import weight_offsets
 
 MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
-SIZE_MAX = 1 << 13  # steps; C of some hundreds of such sizes takes compilers minutes
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Placed:
     Attributes:
         kernel: the kernel.
         symbol: its name in C.
-        dims: the symbolic dimensions that it wants, by name, and long sizes, in order.
+        dims: names of the symbolic dimensions that it wants, in order.
         comment: a line for the reader of the host program.
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
@@ -39,7 +38,7 @@ class Placed:
 
     kernel: Kernel
     symbol: str
-    dims: tuple[str | Expr, ...]
+    dims: tuple[str, ...]
     comment: str
     threads: int = 0
     fallback: bool = False
@@ -188,7 +187,7 @@ class Assembler:
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
         buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
-        dims = tuple(self.size(d) if isinstance(d, Expr) else self.text_name(d) for d in p.dims)
+        dims = tuple(self.text_name(d) for d in p.dims)
         known = p.kernel.buffers if p.fallback else ()
         demands = tuple(
             (place, self.graph.demands[self.faults[b.operand]])
@@ -268,9 +267,6 @@ class Assembler:
         known = as_int(e)
         if known is not None:
             return known
-        if is_long(e, SIZE_MAX):
-            problem = f"a size in this model takes more than {SIZE_MAX} steps to compute from the inputs"
-            raise UnsupportedError([problem], "pin the inputs' shapes with --shapes, or make shape operands constants")
         return scalar(e, {}, {n: f"s{k}" for k, n in enumerate(self.names)})
 
     def _extents(self) -> tuple[Size, ...]:

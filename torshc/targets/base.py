@@ -32,12 +32,12 @@ class Rendered:
     Attributes:
         symbol: its external name, made from its text, so that equal kernels are one.
         source: its source.
-        dims: names of the symbolic dimensions, and long sizes, that it wants in ``dim``, in order.
+        dims: names of the symbolic dimensions that it wants in ``dim``, in order.
     """
 
     symbol: str
     source: str
-    dims: tuple[str | Expr, ...]
+    dims: tuple[str, ...]
 
 
 class Target(ABC):
@@ -151,7 +151,7 @@ class IndexPrinter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.name = PLACEHOLDER
-        self.dim_names: dict[str | Expr, str] = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
+        self.dim_names = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
         self._axes: dict[Expr, str] = {}
 
     @property

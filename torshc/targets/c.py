@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,15 +14,13 @@ from ..kernels.nest import Accumulator
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import IndexPrinter, Rendered, Target, indented, register, render_kernel
-from .index import CTYPES, literal, long_sizes
+from .index import CTYPES, literal
 from .vector import Block, Names, vector_type
 
 HEADERS = (
     "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
     "t_math_pow.h", "t_math_trig.h", "t_tile.h", "t_dot.h", "t_narrow.h", "t_scan.h", "t_topk.h",
 )  # fmt: skip
-_NAMED = re.compile(r"\bs\d+\b")
-_DECLARED = re.compile(r"^ *const int64_t (s\d+) = dim\[\d+\];\n", re.MULTILINE)
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
 _LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
@@ -39,14 +36,10 @@ class Printer(IndexPrinter):
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
-        for e in long_sizes(e for e in kernel.expressions() if e is not kernel.tasks):
-            self.dim_names[e] = f"s{len(self.dim_names)}"
         self.lanes = lanes
 
     def finish(self, text: str) -> str:
-        """Dimensions that only long sizes had are not declared; narrow types include their functions."""
-        counts = Counter(_NAMED.findall(text))
-        text = _DECLARED.sub(lambda m: m[0] if counts[m[1]] > 1 else "", text)
+        """Kernels with narrow types include their functions, which others need not compile."""
         if not re.search(r"\bt_\w+_(?:f8|f4|[iu][42])", text):
             return text
         return text.replace("#include", '#include "t_narrow.h"\n#include', 1)
@@ -164,7 +157,7 @@ def _combine(a: Accumulator, left: str, right: str) -> str:
     return f"t_{a.combine}_{a.term.dtype.compute}({left}, {right})"
 
 
-def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str | Expr]]:
+def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str]]:
     """The source of a kernel at a number of lanes: its name, its text, and its symbolic dimensions."""
     made = render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), L=lanes)
     return made.symbol, made.source, list(made.dims)

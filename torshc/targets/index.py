@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ..errors import InternalError
-from ..expr import BOOL, I64, NARROW, SYMBOLS, DType, Expr, is_long, walk
+from ..expr import BOOL, NARROW, SYMBOLS, DType, Expr
 from ..kernels.base import Buffer
 
 CTYPES = {
@@ -17,7 +16,6 @@ CTYPES = {
 }  # fmt: skip
 STORED = ("as_", "bits_", "from_bits_")  # functions that are named after a type of storage
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_LEAVES = ("const", *SYMBOLS)
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
@@ -63,39 +61,8 @@ def _element(text: str, dtype: DType) -> str:
     return f"((int8_t)(uint8_t)({text} << {rest}) >> {rest})"
 
 
-LONG = 48  # operands of a size, shared ones each time, from which on a kernel is given it instead of computing it
-
-
-def long_sizes(exprs: Iterable[Expr]) -> list[Expr]:
-    """The largest parts of expressions that hang on symbols alone and take long to write down, extents included."""
-    found: dict[Expr, None] = {}
-    seen: set[Expr] = set()
-    pending = [*exprs][::-1]
-    while pending:
-        e = pending.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if (
-            e.args
-            and e.dtype is I64
-            and is_long(e, LONG)
-            and all(x.op in _LEAVES or (x.args and x.op not in ("axis", "load")) for x in walk(e))
-        ):
-            found[e] = None
-        else:
-            pending += reversed(e.args)
-    return list(found)
-
-
-def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[Any, str], buffers: Sequence[Buffer] = ()) -> str:
-    """An i64 expression, or a condition on such, as C; loads in it are single elements.
-
-    Args:
-        dims: names of symbols, by theirs, and of sizes that are given, by their expressions.
-    """
-    if e in dims:
-        return dims[e]
+def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: Sequence[Buffer] = ()) -> str:
+    """An i64 expression, or a condition on such, as C; loads in it are single elements."""
     if e.op == "const":
         return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
     if e.op in SYMBOLS:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from ..expr import BOOL, I64, DType, Expr, walk
 from ..expr.affine import aligned, split_axis
@@ -33,7 +32,7 @@ class Names:
     """
 
     axes: Mapping[Expr, str]
-    dims: Mapping[Any, str]
+    dims: Mapping[str, str]
     accs: Mapping[str, str]
     buffers: Sequence[Buffer]
     wide: Mapping[Expr, str]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from ..expr import BOOL, I32, I64, DType, Expr, walk
 from ..expr.affine import lane_stride
@@ -34,7 +33,7 @@ class Names:
     """
 
     axes: Mapping[Expr, str]
-    dims: Mapping[Any, str]
+    dims: Mapping[str, str]
     buffers: Sequence[Buffer]
     accs: Mapping[str, str]
 
