@@ -105,17 +105,6 @@ def test_a_shape_that_is_computed(tmp_path: Path) -> None:
         compiled.run({"x": np.full(12, 5, np.float32)})
 
 
-def test_shapes_that_are_computed_of_each_other(tmp_path: Path) -> None:
-    """Each size is one of several in steps that grow with every Reshape; the run reads the long ones."""
-    steps = range(5)
-    nodes = [node("Reshape", [f"x{k}", f"s{k}"], [f"x{k + 1}"]) for k in steps]
-    inputs = {"x0": (F, ["a", "b", "c"]), **{f"s{k}": (INT, [3]) for k in steps}}
-    wanted = np.array([[2, -1, 3], [0, 6, -1], [-1, 0, 2], [4, -1, 0], [2, 0, -1]])
-    shapes = {f"s{k}": wanted[k] for k in steps}
-    model = model_of(nodes, inputs, [f"x{len(steps)}"])
-    agree(tmp_path, model, {"x0": floats(4, 3, 2), **shapes}, {"x0": floats(1, 6, 8), **shapes}, levels=(3,))
-
-
 def test_a_found_size_that_meets_a_known_one(tmp_path: Path) -> None:
     """The parts of the operator know that the last dimension is 2, which the operator itself does not."""
     nodes = [

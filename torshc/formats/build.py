@@ -8,17 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import MAP, OPTIONAL, Expr, as_int, is_later, is_long
+from ..expr import MAP, OPTIONAL, Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported, strings
-from ..ops.view import Reshape
 from . import control, flex, legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
 
 _DEPTH = 64  # calls of functions and branches inside each other
-_STEPS = 1024  # of computing a size from others that a run finds
 _UNFOLDED = 1 << 17  # nodes of all calls and bodies together; functions of ten calls each, a few deep, have no end
 
 
@@ -177,22 +175,9 @@ class _Importer:
                 continue
             value = made[k] if k < len(made) else self.guess(name, scope)
             if value is not None:
-                value = self.brief(value)
                 require_sizes(value.shape, f"{name!r}, the result of {op.describe()},")
                 value.name = value.name or name
             scope.values[name] = value
-
-    def brief(self, value: Value) -> Value:
-        """The value with symbols for sizes that take many steps to compute; a run reads them when it has made it."""
-
-        def settled(d: Expr) -> bool:
-            """A size of inputs' sizes alone may be longer, as it needs no script."""
-            return not is_long(d, _STEPS) or not (is_long(d) or is_later(d))
-
-        dims = tuple(d if settled(d) else self.graph.size(value, k) for k, d in enumerate(value.shape))
-        if value.dtype.is_object or dims == value.shape:
-            return value
-        return Builder(self.graph, name=value.name).one(Reshape(dims), value)
 
     def call(self, op: SourceOp, operands: list[Value | None], scope: _Scope, known: bool) -> Sequence[Value | None]:
         """The outputs of a node; none when an operand could not be imported."""
