@@ -107,7 +107,7 @@ def test_scan() -> None:
 def test_scans_that_are_not_known() -> None:
     weights = {"k": np.array([2], np.float32)}
     for shape in ([5000, 2], [0, 2], ["n", 2]):
-        assert looping(model_of(scan(), {"first": (F, [2]), "xs": (F, shape)}, weights))  # type: ignore[dict-item]
+        assert looping(model_of(scan(), {"first": (F, [2]), "xs": (F, shape)}, weights))
     model = model_of(scan(scan_input_axes=[0, 1]), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
     with pytest.raises(ModelError, match="scan_input_axes"):
         import_model(model.SerializeToString())

@@ -35,7 +35,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 @pytest.mark.skipif(COMPILER == "gcc", reason="the other tests use it")
 def test_gcc_compiles_them_without_warnings(tmp_path: object) -> None:
-    assert Harness(tmp_path, "gcc").close() == 0  # type: ignore[arg-type]
+    assert Harness(tmp_path, "gcc").close() == 0
 
 
 def some(kind: str, shape: tuple[int, ...]) -> Array:
@@ -48,7 +48,7 @@ def some(kind: str, shape: tuple[int, ...]) -> Array:
     if dtype.kind in "iu":
         ends = np.iinfo(dtype)
         return RNG.choice(np.array([0, 1, 2, ends.min, ends.max, ends.max - 1], dtype), shape)
-    big = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    big = float(ml_dtypes.finfo(dtype).max)
     nan = np.array([np.nan, -np.nan, 0.0, -0.0, 1.0, -1.0, 1.5, -1.5, big, -big, np.inf, -np.inf, 2.0**-14]).astype(
         dtype
     )
@@ -108,7 +108,7 @@ def unique(x: Array, axis: int | None, ascending: bool) -> list[Array]:
     def key(v: object) -> tuple[object, ...]:
         if isinstance(v, str):
             return (0, v)
-        return (1, 0.0) if v != v else (0, v if isinstance(v, int) else float(v) + 0.0)  # type: ignore[arg-type]
+        return (1, 0.0) if v != v else (0, v if isinstance(v, int) else float(v) + 0.0)
 
     keys = [tuple(key(v) for v in row) for row in rows.tolist()]
     first = {k: i for i, k in reversed(list(enumerate(keys)))}
@@ -143,7 +143,7 @@ def suppressed(*operands: Array | None, center: int = 0) -> Array:
     """onnx's reference."""
     boxes, scores, limit, ratio, least = operands
     limit, ratio = (np.zeros(0, k) if v is None else v for v, k in ((limit, "i8"), (ratio, "f4")))
-    found: Array = Reference._run(Reference.__new__(Reference), boxes, scores, limit, ratio, least, center)[0]  # type: ignore[no-untyped-call]
+    found: Array = Reference._run(Reference.__new__(Reference), boxes, scores, limit, ratio, least, center)[0]
     return found
 
 

@@ -194,7 +194,7 @@ def test_what_is_known_about_lengths() -> None:
     graph = imported(body + " z = Add(a, y)", "float[3] x, int64 p", "int64 z")
     length, add = (next(n for n in graph.nodes if n.op.name == name) for name in ("SequenceLength", "Add"))
     assert add.inputs[0] is not None and add.inputs[0].const is not None and add.inputs[0].const == 2
-    assert length.output.data == length.inputs[0].shape  # type: ignore[union-attr]
+    assert length.output.data == length.inputs[0].shape
     body = "n = Shape(x) p = ConstantOfShape<value = int64[1] {2}>(n) s = SplitToSequence(x, p) y = SequenceAt(s, i)"
     graph = imported(body, "float[N] x, int64 i", "float[M] y")
     assert graph.outputs[0].shape == (const(2),)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..expr import Expr, acc, as_int, axis, call, const, load
-from ..graph import Value
+from ..graph import Node, Value
 from ..ops.index import Cumulative
 from ..plan.group import Group
 from ..plan.storage import Storage
@@ -118,6 +118,16 @@ def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     ]
 
 
+def require_short(node: Node, length: Expr) -> None:
+    """Refuse an axis along which a device would do too much for each element.
+
+    Raises:
+        NoKernel: when it is symbolic or long.
+    """
+    if (as_int(length) or 0) > NEST or as_int(length) is None:
+        raise NoKernel(f"{node.op.name} along {length!r} elements; a device has it up to {NEST}")
+
+
 def lower_grid_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """On a device, a sum of its own for each element.
 
@@ -126,10 +136,8 @@ def lower_grid_scan(group: Group, storage: Mapping[Value, Storage], machine: Mac
     """
     node = group.anchor
     assert node is not None and isinstance(node.op, Cumulative)
-    length = node.output.shape[node.op.axis]
-    if (as_int(length) or 0) > NEST or as_int(length) is None:
-        raise NoKernel(f"{node.op.name} along {length!r} elements; a device has it up to {NEST}")
+    require_short(node, node.output.shape[node.op.axis])
     return lower_grid_generic(group, storage)
 
 
-__all__ = ["NEST", "ScanKernel", "lower_grid_scan", "lower_scan"]
+__all__ = ["ScanKernel", "lower_grid_scan", "lower_scan", "require_short"]

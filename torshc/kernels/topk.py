@@ -12,7 +12,7 @@ from ..ops.sort import TopK
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .axes import join_axes
-from .base import Kernel, NoKernel, Operand, Store, Temporary
+from .base import Kernel, Operand, Store, Temporary
 from .epilogue import lower_epilogue
 from .grid import lower_grid
 from .heavy import HeavyKernel, is_empty, traffic
@@ -20,7 +20,7 @@ from .lower import lowering
 from .machine import Machine
 from .nest import CHUNK, Buffers, product
 from .recurrent import apart, moved
-from .scan import NEST
+from .scan import require_short
 from .tiles import ceil_div
 
 FEW = 64  # so many are kept in a heap whatever the row's length
@@ -121,9 +121,7 @@ def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Mac
     """
     node = group.anchor
     assert node is not None and isinstance(node.op, TopK)
-    length = node.operands[0].shape[node.op.axis]
-    if (as_int(length) or 0) > NEST or as_int(length) is None:
-        raise NoKernel(f"TopK along {length!r} elements; a device has it up to {NEST}")
+    require_short(node, node.operands[0].shape[node.op.axis])
     op, x = node.op, node.operands[0]
     b = Builder(Graph())
     values, places = op.ranked(b, x)
