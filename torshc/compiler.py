@@ -32,7 +32,7 @@ from .bundle.program import Placed, Program, assemble
 from .bundle.script import ScriptProgram, assemble_script, script_files
 from .bundle.toolchains import build_script, find_archs, find_tools
 from .errors import UnsupportedError
-from .expr import Expr, as_int, dim, element, later, substitute, to_text
+from .expr import Expr, as_int, to_text
 from .formats import load_graph
 from .graph import Graph, Partial, Value
 from .kernels.base import Kernel
@@ -375,14 +375,13 @@ def _commented(compilation: Compilation) -> dict[str, str]:
 
     Dimensions are called as in the host program, as no name of a model may reach a source.
     """
-    counted = [(name, dim(f"s{k}")) for k, name in enumerate(compilation.program.all_symbols)]
-    dims = {leaf(name): number for name, number in counted for leaf in (dim, element, later)}
+    names = {name: f"s{k}" for k, name in enumerate(compilation.program.all_symbols)}
     notes: dict[str, list[str]] = {}
     for unit in compilation.units:
         for kernel, file in zip(unit.kernels, unit.files, strict=True):
             lines = notes.setdefault(file, [])
             numbers = ", ".join(map(str, unit.group.numbers))
-            flops, nbytes = (to_text(substitute(e, dims)) for e in (kernel.flops, kernel.nbytes))
+            flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
             lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
     return {
         file: "/*\n" + "\n".join(lines) + "\n */\n" + compilation.sources[file].lstrip()

@@ -27,12 +27,14 @@ enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_SYMBOLS_MAX = 256, T_ALIGN = 64, 
 /* Sizes of symbolic models are first computed in 128 bits, so that an overflow is seen instead of happening. */
 typedef __int128 t_wide;
 
-/* Integer functions of host expressions. Division rounds down and by zero gives 0, as when the model was compiled. */
+/* Integer functions of host expressions. Division rounds down and by zero gives 0, as when the model was compiled; it is
+ * no part of its callers, of which models with many run-time sizes have thousands. */
+#define T_APART __attribute__((noinline, unused)) static
 static inline t_wide t_imin(t_wide a, t_wide b) { return a < b ? a : b; }
 static inline t_wide t_imax(t_wide a, t_wide b) { return a > b ? a : b; }
-static inline t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0; }
-static inline t_wide t_iquot(t_wide a, t_wide b) { return b ? a / b : 0; }
-static inline t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
+T_APART t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0; }
+T_APART t_wide t_iquot(t_wide a, t_wide b) { return b ? a / b : 0; }
+T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
 
 typedef struct t_port {
     torshc_dtype dtype;

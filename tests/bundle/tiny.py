@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from torshc.bundle import build, host, isa, manifest, package, toolchain
 from torshc.bundle.cache import Cache
+from torshc.bundle.sizes import Size
 
 WIDTH = 16
 # Compilers to build with: whatever is found, and gcc beside it where there is one.
@@ -59,7 +60,7 @@ def program(
     batch: int | None = None, weights_id: int = 0, embed: bool = False, mcpu: str | None = None
 ) -> host.HostProgram:
     """The host program; symbolic when ``batch`` is None."""
-    rows: host.Size = "s0" if batch is None else batch
+    rows: Size = "s0" if batch is None else batch
     port = host.Port("f32", (rows, WIDTH))
     buffer = host.Buffer
     relu = host.Launch(
@@ -72,7 +73,7 @@ def program(
         rows,
         comment="nodes 1, 2 (add, mul)",
     )
-    arena: host.Size = "64 + s0 * 64" if batch is None else 64 + batch * 64
+    arena: Size = "64 + s0 * 64" if batch is None else 64 + batch * 64
     return host.HostProgram(
         inputs=(port,),
         outputs=(port, port),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from torshc.bundle import build, host, isa, nvcc, package
 from torshc.bundle.cache import Cache
+from torshc.bundle.sizes import Size
 
 from . import tiny
 
@@ -79,7 +80,7 @@ def program(
     made = tiny.program(batch, weights_id, embed)
     relu, add = made.steps
     assert isinstance(relu, host.Launch) and isinstance(add, host.Launch)
-    rows: host.Size = "s0 * 64" if batch is None else batch * 64
+    rows: Size = "s0 * 64" if batch is None else batch * 64
     if fallback:
         relu = dataclasses.replace(relu, fallback=True, bytes=(rows, rows), written=(False, True))
     else:

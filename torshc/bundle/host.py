@@ -4,8 +4,9 @@ A :class:`HostProgram` says what a run does: which input dimension each symbol i
 the steps in order. ``templates/c/host.c.j2`` renders it, with ``launch.j2`` of the target's folders for what differs;
 the checks, the memory and the threads that every model shares stand in plain C beside it, by :class:`HostFiles`.
 
-Sizes are integers or C expressions over the symbols ``s0``, ``s1``, ... made of integers, ``+ - * / %``, brackets,
-comparisons, ``?:`` and the functions ``t_imin t_imax t_idiv t_imod t_iquot`` (division rounds down, but for the last).
+Sizes are integers or C expressions over the symbols ``s0``, ``s1``, ... and named parts of sizes ``z0``, ``z1``, ...,
+made of integers, ``+ - * / %``, brackets, comparisons, ``?:`` and the functions ``t_imin t_imax t_idiv t_imod t_iquot``
+(division rounds down, but for the last).
 No text of a model is ever part of a program: tensors are known by their index, and comments are checked.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -21,10 +22,10 @@ from torshc import resources
 from torshc.errors import InternalError
 from torshc.targets.base import environment
 
+from .sizes import Size, names_in
+
 if TYPE_CHECKING:
     from .script import ScriptProgram
-
-Size = int | str
 
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
@@ -41,7 +42,7 @@ _DLPACK = {
 }  # fmt: skip
 
 _TOKEN = re.compile(
-    r"\s+|\d+|s(?P<symbol>\d+)(?!\w)|t_(?:imin|imax|idiv|imod|iquot)(?=\()|&&|\|\||[<>=!]=|[-+*/%()<>?:,!]"
+    r"\s+|\d+|s(?P<symbol>\d+)(?!\w)|z(?P<part>\d+)(?!\w)|t_(?:imin|imax|idiv|imod|iquot)(?=\()|&&|\|\||[<>=!]=|[-+*/%()<>?:,!]"
 )
 _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
@@ -200,6 +201,7 @@ class HostProgram:
     Attributes:
         inputs, outputs: in the model's order.
         symbols: symbol ``s<k>`` is ``symbols[k]``.
+        parts: named parts of sizes; part ``z<k>`` is ``parts[k]``, of symbols and of parts before it.
         constraints: conditions on the symbols, C expressions that are non-zero when they hold.
         extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
@@ -217,6 +219,7 @@ class HostProgram:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     symbols: tuple[Symbol, ...] = ()
+    parts: tuple[Size, ...] = ()
     constraints: tuple[str, ...] = ()
     extents: tuple[Size, ...] = ()
     arena_bytes: Size = 0
@@ -241,15 +244,6 @@ class HostProgram:
         return sum(isinstance(step, Launch) and step.fallback for step in self.steps)
 
 
-def symbols_used(sizes: Iterable[Size]) -> list[int]:
-    """The numbers of the symbols in these sizes, ascending.
-
-    >>> symbols_used([3, "s10 * 4 + s2"])
-    [2, 10]
-    """
-    return sorted({int(k) for size in sizes if isinstance(size, str) for k in re.findall(r"\bs(\d+)\b", size)})
-
-
 def _step_sizes(step: Step) -> list[Size]:
     if isinstance(step, Copy):
         return [step.source.offset, step.target.offset, step.bytes]
@@ -269,7 +263,7 @@ def _bad(what: str) -> InternalError:
     return InternalError(f"host program: {what}")
 
 
-def _check_size(size: Size, symbols: int) -> None:
+def _check_size(size: Size, symbols: int, parts: int) -> None:
     if isinstance(size, int):
         if not 0 <= size <= BYTES_MAX:
             raise _bad(f"size {size} is not in 0 .. 2^47")
@@ -281,6 +275,8 @@ def _check_size(size: Size, symbols: int) -> None:
             raise _bad(f"{size[:200]!r} is not an expression over s0..: {size[at : at + 20]!r}")
         if match["symbol"] and int(match["symbol"]) >= symbols:
             raise _bad(f"{size[:200]!r} uses s{match['symbol']} of {symbols} symbols")
+        if match["part"] and int(match["part"]) >= parts:
+            raise _bad(f"{size[:200]!r} uses z{match['part']} of {parts} parts before it")
         at = match.end()
     if not size.strip() or re.search(r"/[/*]|\*/", size):
         raise _bad(f"{size[:200]!r} is empty or a comment")
@@ -318,8 +314,11 @@ def _check(program: HostProgram) -> None:
         if port.dtype not in _DLPACK or len(port.dims) > 64:
             raise _bad(f"dtype {port.dtype!r} with {len(port.dims)} dimensions")
     dims = [d for step in program.steps for d in _step_dims(step)]
+    symbols = program.scope or len(program.symbols)
+    for k, part in enumerate(program.parts):
+        _check_size(part, symbols, k)
     for size in _all_sizes(program) + dims + list(program.constraints):
-        _check_size(size, program.scope or len(program.symbols))
+        _check_size(size, symbols, len(program.parts))
     for step in program.steps:
         if not _COMMENT.match(step.comment):
             raise _bad(f"comment {step.comment[:200]!r}")
@@ -424,7 +423,7 @@ def render_host(program: HostProgram, files: HostFiles = C_FILES, script: Script
             kernels=tuple(dict.fromkeys(k for q in parts for k in q.p.kernels)),
             device=_DEVICES[program.device],
             launchers=files.launchers,
-            used=symbols_used,
+            names_in=names_in,
         )
     )
 

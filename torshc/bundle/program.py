@@ -16,8 +16,8 @@ from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
-from ..targets.index import scalar
-from .host import SYMBOL_MAX, Buffer, HostProgram, Launch, Port, Size, Symbol
+from .host import SYMBOL_MAX, Buffer, HostProgram, Launch, Port, Symbol
+from .sizes import Size, Sizes
 from .weights import weight_offsets
 
 MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
@@ -30,7 +30,7 @@ class Placed:
     Attributes:
         kernel: the kernel.
         symbol: its name in C.
-        dims: names of the symbolic dimensions that it wants, in order.
+        dims: the symbolic dimensions that it wants, by name, and long sizes, in order.
         comment: a line for the reader of the host program.
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
@@ -38,7 +38,7 @@ class Placed:
 
     kernel: Kernel
     symbol: str
-    dims: tuple[str, ...]
+    dims: tuple[str | Expr, ...]
     comment: str
     threads: int = 0
     fallback: bool = False
@@ -91,6 +91,7 @@ class Program:
     outputs: tuple[Port, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     symbol_names: tuple[str, ...] = ()
+    parts: tuple[Size, ...] = ()
     constraints: tuple[str, ...] = ()
     extents: tuple[Size, ...] = ()
 
@@ -105,6 +106,7 @@ class Program:
             inputs=self.inputs,
             outputs=self.outputs,
             symbols=self.symbols,
+            parts=self.parts,
             constraints=self.constraints,
             extents=self.extents,
             arena_bytes=self.arena_size,
@@ -140,7 +142,8 @@ class Assembler:
         self.plan = plan
         self.graph: Graph = plan.graph
         self.placed = placed
-        self.names = names
+        self.names = {n: f"s{k}" for k, n in enumerate(names)}
+        self._sizes = Sizes(self.names)
         self.inputs = {v: k for k, v in enumerate(self.graph.inputs)}
         self.outputs = self._roots(self.graph.results)
         self.faults = self._roots(self.graph.outputs[len(self.graph.results) :])
@@ -180,14 +183,15 @@ class Assembler:
             tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.inputs),
             tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.results),
             symbols,
-            self.names,
-            self._constraints(),
-            self._extents(),
+            tuple(self.names),
+            constraints=self._constraints(),
+            extents=self._extents(),
+            parts=tuple(self._sizes.parts),  # last, as the others name them
         )
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
         buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
-        dims = tuple(self.text_name(d) for d in p.dims)
+        dims = tuple(self.size(d) if isinstance(d, Expr) else self.names[d] for d in p.dims)
         known = p.kernel.buffers if p.fallback else ()
         demands = tuple(
             (place, self.graph.demands[self.faults[b.operand]])
@@ -260,14 +264,8 @@ class Assembler:
                 return Buffer("output", self.outputs[o])
         return Buffer("arena", 0, self.size(offsets[self.home.get(o, o)]))
 
-    def text_name(self, dim: str) -> str:
-        return f"s{self.names.index(dim)}"
-
     def size(self, e: Expr) -> Size:
-        known = as_int(e)
-        if known is not None:
-            return known
-        return scalar(e, {}, {n: f"s{k}" for k, n in enumerate(self.names)})
+        return self._sizes.text(e)
 
     def _extents(self) -> tuple[Size, ...]:
         """Dimensions that hang on elements: no kernel may see a negative one."""

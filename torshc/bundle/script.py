@@ -12,9 +12,9 @@ from ..expr import Expr, as_int, call, const, dims_of
 from ..graph import Graph, Partial, Value
 from ..plan.place import Plan
 from ..plan.script import Repeat, Script, Step, flat
-from ..targets.index import scalar
 from .host import UNKNOWN, HostFiles, HostProgram, Port, Symbol
 from .program import Assembler, Placed, Program, Weight, bind_symbols
+from .sizes import Size, Sizes
 from .weights import weight_offsets
 
 RANK_MAX = 16  # T_VALUE_RANK
@@ -54,6 +54,7 @@ class ScriptProgram:
     outputs: tuple[Port, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     weights: list[Weight] = field(default_factory=list)
+    parts: tuple[Size, ...] = ()
     programs: tuple[HostProgram, ...] = ()
     places: dict[Value, int] = field(default_factory=dict)
 
@@ -61,22 +62,19 @@ class ScriptProgram:
         """The number of a symbol."""
         return self.script.symbols.index(symbol)
 
-    def size(self, e: Expr) -> str:
-        """An expression over the symbols, in 128 bits."""
-        known = as_int(e)
-        if known is not None:
-            return str(known)
-        return scalar(e, {}, {n: f"(t_wide)s[{k}]" for k, n in enumerate(self.script.symbols)})
+    def sizes(self, *exprs: Expr) -> tuple[list[Size], list[str]]:
+        """Expressions over the symbols, in 128 bits, and their named parts."""
+        writer = Sizes({n: f"(t_wide)s[{k}]" for k, n in enumerate(self.script.symbols)})
+        return [writer.text(e) for e in exprs], writer.parts
 
     def port_name(self, v: Value) -> str:
         """The name in C of a stacked result's port."""
         return f"stacked_{self.places[v]}"
 
-    def dims(self, v: Value) -> str:
-        """A stacked result's dimensions in C when there was no round; one that only rounds tell is still 0 then."""
+    def dims(self, v: Value) -> list[Expr]:
+        """A stacked result's dimensions when there was no round; one that only rounds tell is still 0 then."""
         bound = set(self.script.symbols)
-        sizes = ", ".join(f"(int64_t)({self.size(d)})" if set(dims_of(d)) <= bound else "0" for d in v.shape[1:])
-        return f"(const int64_t[]){{0{', ' if sizes else ''}{sizes}}}"
+        return [const(0), *(d if set(dims_of(d)) <= bound else const(0) for d in v.shape[1:])]
 
     @property
     def symbol_names(self) -> tuple[str, ...]:
@@ -109,7 +107,7 @@ class ScriptProgram:
         scope = max(len(self.script.symbols), 1)
         shared = {"device": more["device"], "weights_bytes": more["weights_bytes"], "scope": scope}
         self.programs = tuple(p.host(**shared) for p in self.segments)
-        return HostProgram(inputs=self.inputs, outputs=self.outputs, symbols=self.symbols, **more)
+        return HostProgram(inputs=self.inputs, outputs=self.outputs, symbols=self.symbols, parts=self.parts, **more)
 
 
 def assemble_script(
@@ -134,22 +132,24 @@ def assemble_script(
     for slot, v in script.constants.items():
         dims = tuple(int(d) for d in v.type.static_shape or ())
         out.constants.append(Constant(slot, Port(v.dtype.name).dlpack, dims, starts[first.weights[v, ""]]))
-    out.inputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.inputs)
-    out.outputs = tuple(port(v, names[: len(script.bound)], first) for v in graph.results)
+    sizes = Sizes({n: f"s{k}" for k, n in enumerate(script.bound)})
+    out.inputs = tuple(port(v, script.bound, sizes) for v in graph.inputs)
+    out.outputs = tuple(port(v, script.bound, sizes) for v in graph.results)
     out.symbols = bind_symbols(graph, script.bound)
+    out.parts = tuple(sizes.parts)
     for step in flat(script.steps):
         for stack in step.stacks if isinstance(step, Repeat) else ():
             out.places[stack.value] = len(out.stacked)
-            out.stacked.append((len(out.stacked), port(stack.value, (), first)))
+            out.stacked.append((len(out.stacked), port(stack.value, (), sizes)))
     deep = [v for v in _values(graph, script) if v.type.rank > RANK_MAX]
     if deep:
         raise UnsupportedError([f"{deep[0].name!r} has {deep[0].type.rank} dimensions; at most {RANK_MAX} here"])
     return out
 
 
-def port(v: Value, names: Sequence[str], by: Assembler) -> Port:
+def port(v: Value, names: Sequence[str], sizes: Sizes) -> Port:
     """A value as a port; dimensions that hang on other symbols than these are unknown."""
-    dims = tuple(by.size(d) if set(dims_of(d)) <= set(names) else UNKNOWN for d in v.shape)
+    dims = tuple(sizes.text(d) if set(dims_of(d)) <= set(names) else UNKNOWN for d in v.shape)
     return Port(v.dtype.name, dims, _inner(v.type.inner))
 
 

@@ -49,13 +49,15 @@ from .expr import (
     is_later,
     later,
     load,
+    locals_of,
     make,
     rebuild,
     substitute,
     walk,
+    walk_new,
 )
 from .functions import FUNCTIONS, Function, call, cast, cost, select
-from .index import is_long, is_nonnegative, lower_bound, upper_bound
+from .index import is_long, is_nonnegative, length, lower_bound, upper_bound
 from .text import parse_dim, to_text
 
 __all__ = [
@@ -111,7 +113,9 @@ __all__ = [
     "is_long",
     "is_nonnegative",
     "later",
+    "length",
     "load",
+    "locals_of",
     "lower_bound",
     "make",
     "parse_dim",
@@ -121,4 +125,5 @@ __all__ = [
     "to_text",
     "upper_bound",
     "walk",
+    "walk_new",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .dtype import I64
-from .expr import Expr, as_int, const, substitute, walk
+from .expr import Expr, as_int, const, locals_of, substitute
 from .index import Poly, from_poly, poly_of
 
 
@@ -41,8 +41,8 @@ def strides_along(e: Expr, axes: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr
 
 
 def contains(e: Expr, leaf: Expr) -> bool:
-    """Whether an expression holds a leaf."""
-    return e is leaf or any(x is leaf for x in walk(e))
+    """Whether an expression holds an axis, a load or a provided value."""
+    return leaf in locals_of(e)
 
 
 def index_roots(e: Expr) -> Iterable[Expr]:
@@ -54,7 +54,7 @@ def index_roots(e: Expr) -> Iterable[Expr]:
         if x in seen:
             continue
         seen.add(x)
-        if x.dtype is I64 and not any(n.op in ("load", "acc") for n in walk(x)):
+        if x.dtype is I64 and all(n.op == "axis" for n in locals_of(x)):
             yield x
         else:
             pending.extend(x.args)

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 from typing import Union
 
 from .dtype import BOOL, F32, I64, DType
 
 Scalar = Union["Expr", int, float, bool]
 SYMBOLS = ("dim", "element")  # the leaves that a run gives values to
+LOCAL = ("axis", "load", "acc")  # what a kernel alone knows
 
 
 class Expr:
@@ -187,6 +188,39 @@ def walk(*roots: Expr) -> Iterator[Expr]:
                 stack.extend((a, False) for a in reversed(node.args) if a not in seen)
 
 
+def walk_new(root: Expr, known: Container[Expr]) -> Iterator[Expr]:
+    """As :func:`walk`, without what is known already and what is below it; each node is known when the next is asked.
+
+    So what is kept for every node of expressions that share parts is found in one visit to each.
+    """
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        fresh = [] if node in known or node.op == "axis" else [a for a in node.args if a not in known]
+        if fresh:
+            stack += fresh
+            continue
+        stack.pop()
+        if node not in known:
+            yield node
+
+
+_NONE: frozenset[Expr] = frozenset()
+_LOCALS: weakref.WeakKeyDictionary[Expr, frozenset[Expr]] = weakref.WeakKeyDictionary()
+
+
+def locals_of(e: Expr) -> frozenset[Expr]:
+    """What of an expression only a kernel knows: the axes, loads and provided values in it, itself included.
+
+    Kept for each expression, since sizes in one may be long and hold none.
+    """
+    for x in walk_new(e, _LOCALS):
+        parts = [] if x.op == "axis" else [part for a in x.args if (part := _LOCALS[a])]
+        found = parts[0] if len(parts) == 1 else _NONE.union(*parts)
+        _LOCALS[x] = found | {x} if x.op in LOCAL else found
+    return _LOCALS[e]
+
+
 def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrite an expression bottom up.
 
@@ -196,32 +230,33 @@ def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
     from .functions import call
 
     memo: dict[Expr, Expr] = {}
-
-    def visit(e: Expr) -> Expr:
-        if (known := memo.get(e)) is not None:
-            return known
-        new = leaf(e)
-        if new is None:
-            if not e.args or e.op == "axis":
-                new = e
+    stack = [(expr, False)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            args = tuple(memo[a] for a in e.args)
+            if args == e.args:
+                memo[e] = e
             else:
-                args = tuple(visit(a) for a in e.args)
-                new = (
-                    e
-                    if args == e.args
-                    else make(e.op, args, e.dtype, e.data)
-                    if e.op == "load"
-                    else call(e.op, *args, dtype=e.dtype)
-                )
-        memo[e] = new
-        return new
-
-    return visit(expr)
+                memo[e] = make("load", args, e.dtype, e.data) if e.op == "load" else call(e.op, *args, dtype=e.dtype)
+        elif e not in memo:
+            if (new := leaf(e)) is not None:
+                memo[e] = new
+            elif not e.args or e.op == "axis":
+                memo[e] = e
+            else:
+                stack.append((e, True))
+                stack.extend((a, False) for a in e.args if a not in memo)
+    return memo[expr]
 
 
 def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
     """Replace whole sub-expressions (mostly leaves) and simplify again."""
-    return rebuild(expr, mapping.get) if mapping else expr
+    if not mapping:
+        return expr
+    if any(old.op not in LOCAL for old in mapping):
+        return rebuild(expr, mapping.get)
+    return rebuild(expr, lambda e: mapping.get(e, e if locals_of(e).isdisjoint(mapping) else None))
 
 
 def dims_of(*exprs: Expr) -> list[str]:
@@ -229,10 +264,11 @@ def dims_of(*exprs: Expr) -> list[str]:
     names: dict[str, None] = {}
     pending = list(exprs)
     while pending:
-        for e in walk(*pending[:]):
+        extents: dict[Expr, None] = {}
+        for e in walk(*pending):
             if e.op in SYMBOLS:
                 names[str(e.data)] = None
-        extents = {e.args[0] for e in walk(*pending) if e.op == "axis"}
-        pending = [x for x in extents if any(n.op in (*SYMBOLS, "axis") for n in walk(x))]
-        pending.sort(key=repr)
+            elif e.op == "axis":
+                extents[e.args[0]] = None
+        pending = list(extents)
     return list(names)

@@ -11,7 +11,7 @@ import math
 import weakref
 
 from .dtype import BOOL, I64
-from .expr import Expr, as_int, const, make, walk
+from .expr import Expr, as_int, const, make, walk, walk_new
 
 Poly = dict[tuple[Expr, ...], int]
 
@@ -22,8 +22,9 @@ def _order(e: Expr) -> tuple[str, str, tuple[tuple[str, str], ...]]:
 
 
 _LONGEST = 256  # nodes of an expression that is ordered by its text
-_LONG = 1 << 12
+_LONG = 1 << 12  # steps of an expression
 _KNOWN: weakref.WeakKeyDictionary[Expr, tuple[int, str]] = weakref.WeakKeyDictionary()
+_LONG_ONES: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
 _TEXTS: weakref.WeakKeyDictionary[Expr, str] = weakref.WeakKeyDictionary()  # of those that are not too long
 
 
@@ -31,20 +32,29 @@ def _spelt(e: Expr) -> str:
     """A text that orders expressions: its own, or a digest where shared parts would make that grow without bound."""
     if e in _TEXTS:
         return _TEXTS[e]
-    for x in () if e in _KNOWN else walk(e):
-        if x not in _KNOWN:
-            size = 1 + sum(_KNOWN[a][0] if a in _KNOWN else 1 for a in x.args)
-            parts = (x.op, x.dtype.name, str(x.data), *(_KNOWN[a][1] if a in _KNOWN else repr(a) for a in x.args))
-            _KNOWN[x] = size, hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    for x in walk_new(e, _KNOWN):
+        size = 1 + sum(_KNOWN[a][0] if a in _KNOWN else 1 for a in x.args)
+        parts = (x.op, x.dtype.name, str(x.data), *(_KNOWN[a][1] if a in _KNOWN else repr(a) for a in x.args))
+        _KNOWN[x] = size, hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
     size, digest = _KNOWN[e]
     _TEXTS[e] = repr(e) if size <= _LONGEST else digest
     return _TEXTS[e]
 
 
-def is_long(e: Expr, most: int = _LONG) -> bool:
-    """Whether an expression takes more text than any use of it is worth: parts that it shares are written each time."""
-    _spelt(e)
-    return _KNOWN[e][0] > most
+def length(e: Expr) -> int:
+    """How many nodes an expression has when it is written down, parts that it shares each time."""
+    if e not in _KNOWN:
+        _spelt(e)
+    return _KNOWN[e][0]
+
+
+def is_long(e: Expr) -> bool:
+    """Whether an expression takes more steps to compute than any use of it is worth."""
+    if length(e) <= _LONG:
+        return False
+    if e not in _LONG_ONES:
+        _LONG_ONES[e] = sum(1 for _ in walk(e)) > _LONG
+    return _LONG_ONES[e]
 
 
 def poly_of(e: Expr) -> Poly:
@@ -296,10 +306,8 @@ _SIGNS: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
 
 def _range(e: Expr) -> tuple[float, float]:
     """Inclusive bounds of an i64 expression, infinite where unknown; kept, since expressions share parts."""
-    if e not in _RANGES:
-        for x in walk(e):
-            if x not in _RANGES and (x.dtype is I64 or x is e):
-                _RANGES[x] = _bounds(x)
+    for x in walk_new(e, _RANGES):
+        _RANGES[x] = _bounds(x)
     return _RANGES[e]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
-from .expr import Expr, const, dim
+from .expr import SYMBOLS, Expr, const, dim
+from .index import length
 
 _INFIX = {
     "add": "+",
@@ -20,30 +22,40 @@ _INFIX = {
 }
 
 
-def to_text(e: Expr) -> str:
+ROOM = 1 << 10  # nodes that are written down
+
+
+def to_text(e: Expr, room: int = ROOM, names: Mapping[str, str] | None = None) -> str:
     """Readable text, e.g. ``4*batch + 1``.
+
+    Args:
+        room: so many nodes are written; of a longer expression, ``...`` stands for parts.
+        names: what symbols are called, where not by their own names.
 
     >>> to_text(dim("batch") * 4 + 1)
     '4*batch + 1'
+    >>> to_text((dim("a") * dim("b") + 3) // (dim("c") + 1) + 1, room=6)
+    '... // ... + 1'
     """
-    if e.op == "const":
-        return str(e.data)
-    if e.op in ("dim", "element"):
-        return str(e.data)
-    if e.op == "axis":
+    if names and e.op in SYMBOLS:
+        return names.get(str(e.data), str(e.data))
+    if not e.args or e.op == "axis":
         return str(e.data[0]) if isinstance(e.data, tuple) else str(e.data)
-    if e.op == "acc":
-        return str(e.data)
+    if length(e) > room:
+        room = room // len(e.args)
+        if room < 2:
+            return "..."
+    parts = [to_text(a, room, names) for a in e.args]
     if e.op == "load":
-        return f"{e.data}[{', '.join(map(to_text, e.args))}]"
+        return f"{e.data}[{', '.join(parts)}]"
     if e.op == "add":
-        return " + ".join(map(to_text, e.args))
+        return " + ".join(parts)
     if e.op in _INFIX:
         glue = _INFIX[e.op] if e.op == "mul" else f" {_INFIX[e.op]} "
-        return glue.join(f"({to_text(a)})" if a.op in _INFIX else to_text(a) for a in e.args)
+        return glue.join(f"({text})" if a.op in _INFIX else text for a, text in zip(e.args, parts, strict=True))
     if e.op == "cast":
-        return f"{e.dtype.name}({to_text(e.args[0])})"
-    return f"{e.op}({', '.join(map(to_text, e.args))})"
+        return f"{e.dtype.name}({parts[0]})"
+    return f"{e.op}({', '.join(parts)})"
 
 
 def parse_dim(text: str) -> Expr:

@@ -32,12 +32,12 @@ class Rendered:
     Attributes:
         symbol: its external name, made from its text, so that equal kernels are one.
         source: its source.
-        dims: names of the symbolic dimensions that it wants in ``dim``, in order.
+        dims: the symbolic dimensions that it wants in ``dim``, by name, and long sizes, in order.
     """
 
     symbol: str
     source: str
-    dims: tuple[str, ...]
+    dims: tuple[str | Expr, ...]
 
 
 class Target(ABC):
@@ -151,7 +151,7 @@ class IndexPrinter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.name = PLACEHOLDER
-        self.dim_names = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
+        self.dim_names: dict[Any, str] = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
         self._axes: dict[Expr, str] = {}
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,13 +15,16 @@ from ..kernels.nest import Accumulator
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import IndexPrinter, Rendered, Target, indented, register, render_kernel
-from .index import CTYPES, literal
+from .index import CTYPES, literal, long_sizes
 from .vector import Block, Names, vector_type
 
 HEADERS = (
     "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
     "t_math_pow.h", "t_math_trig.h", "t_tile.h", "t_dot.h", "t_narrow.h", "t_scan.h", "t_topk.h",
 )  # fmt: skip
+_NAMED = re.compile(r"\bs\d+\b")
+_DECLARED = re.compile(r"^ *const int64_t (s\d+) = dim\[\d+\];\n", re.MULTILINE)
+_ARGUMENT = re.compile(r"\bdim\[(\d+)\]")
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
 _LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
@@ -36,13 +40,24 @@ class Printer(IndexPrinter):
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
+        for e in long_sizes(kernel.expressions()):
+            self.dim_names[e] = f"s{len(self.dim_names)}"
         self.lanes = lanes
 
     def finish(self, text: str) -> str:
-        """Kernels with narrow types include their functions, which others need not compile."""
+        """Only what is used is declared; kernels with narrow types include their functions, which others need not."""
+        text = self._drop_unused(text)
         if not re.search(r"\bt_\w+_(?:f8|f4|[iu][42])", text):
             return text
         return text.replace("#include", '#include "t_narrow.h"\n#include', 1)
+
+    def _drop_unused(self, text: str) -> str:
+        """Leave out the arguments that only sizes have which are given as a whole, and number the others anew."""
+        counts = Counter(_NAMED.findall(text))
+        text = _DECLARED.sub(lambda m: m[0] if counts[m[1]] > 1 else "", text)
+        used = sorted({int(k) for k in _ARGUMENT.findall(text)})
+        self.dim_names = {d: name for k, (d, name) in enumerate(self.dim_names.items()) if k in used}
+        return _ARGUMENT.sub(lambda m: f"dim[{used.index(int(m[1]))}]", text)
 
     def pointer(self, k: int) -> str:
         """Declaration of argument k."""
@@ -157,7 +172,7 @@ def _combine(a: Accumulator, left: str, right: str) -> str:
     return f"t_{a.combine}_{a.term.dtype.compute}({left}, {right})"
 
 
-def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str]]:
+def render(kernel: Kernel, lanes: int) -> tuple[str, str, list[str | Expr]]:
     """The source of a kernel at a number of lanes: its name, its text, and its symbolic dimensions."""
     made = render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), L=lanes)
     return made.symbol, made.source, list(made.dims)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ..errors import InternalError
-from ..expr import BOOL, NARROW, SYMBOLS, DType, Expr
+from ..expr import BOOL, I64, NARROW, SYMBOLS, DType, Expr, length, locals_of
 from ..kernels.base import Buffer
 
 CTYPES = {
@@ -61,8 +62,37 @@ def _element(text: str, dtype: DType) -> str:
     return f"((int8_t)(uint8_t)({text} << {rest}) >> {rest})"
 
 
-def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: Sequence[Buffer] = ()) -> str:
-    """An i64 expression, or a condition on such, as C; loads in it are single elements."""
+LONG = 48  # nodes from which on a kernel is given a size instead of computing it at each use
+
+
+def long_sizes(exprs: Iterable[Expr]) -> list[Expr]:
+    """The largest parts of expressions that hang on symbols alone and are long, extents of axes included.
+
+    None is a sum or a product: what is made of them, such as a number of rows, multiplies these out.
+    """
+    found: dict[Expr, None] = {}
+    seen: set[Expr] = set()
+    pending = [*exprs][::-1]
+    while pending:
+        e = pending.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e.args and e.dtype is I64 and e.op not in ("add", "mul") and length(e) > LONG and not locals_of(e):
+            found[e] = None
+        else:
+            pending += reversed(e.args)
+    return list(found)
+
+
+def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[Any, str], buffers: Sequence[Buffer] = ()) -> str:
+    """An i64 expression, or a condition on such, as C; loads in it are single elements.
+
+    Args:
+        dims: names of symbols, by theirs, and of sizes that are given, by their expressions.
+    """
+    if e in dims:
+        return dims[e]
     if e.op == "const":
         return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
     if e.op in SYMBOLS:
@@ -73,7 +103,7 @@ def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[str, str], buffers: 
     if e.op == "load":
         return _element(f"b{e.data}[{inner[0]}]", buffers[int(e.data)].dtype)  # type: ignore[call-overload]
     if e.op == "add":
-        inner = [x[1:-1] if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
+        inner = [x[1:-1] if a.op == "mul" and a not in dims else x for a, x in zip(e.args, inner, strict=True)]
     if e.op in ("add", "mul"):
         return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
     if e.op in COMPARE:

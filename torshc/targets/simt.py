@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from ..expr import BOOL, I64, DType, Expr, walk
 from ..expr.affine import aligned, split_axis
@@ -32,7 +33,7 @@ class Names:
     """
 
     axes: Mapping[Expr, str]
-    dims: Mapping[str, str]
+    dims: Mapping[Any, str]
     accs: Mapping[str, str]
     buffers: Sequence[Buffer]
     wide: Mapping[Expr, str]

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from ..expr import BOOL, I32, I64, DType, Expr, walk
+from ..expr import BOOL, I32, I64, DType, Expr, locals_of, walk
 from ..expr.affine import lane_stride
 from ..kernels.base import Buffer, Store
 from .index import OPERATORS, STORED, literal, scalar
@@ -33,7 +34,7 @@ class Names:
     """
 
     axes: Mapping[Expr, str]
-    dims: Mapping[str, str]
+    dims: Mapping[Any, str]
     buffers: Sequence[Buffer]
     accs: Mapping[str, str]
 
@@ -170,7 +171,7 @@ class Block:
 
     def _index_step(self, e: Expr) -> int | None:
         """Step of an index along the lanes, None when it has none or depends on data in a vector."""
-        if any(x.op in ("acc",) or (x.op == "load" and self._step(x.args[0]) != 0) for x in walk(e)):
+        if any(x.op == "acc" or (x.op == "load" and self._step(x.args[0]) != 0) for x in locals_of(e)):
             return None
         # A row that a table of indices names is one for all lanes; behind a mask, the index may not be looked at.
         return self._step(e) if _is_index(e, loads=not self._masks) else None

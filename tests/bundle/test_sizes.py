@@ -1,0 +1,45 @@
+"""Sizes as C of the host program."""
+
+from __future__ import annotations
+
+import pytest
+
+from torshc.bundle.sizes import LONG, Sizes, names_in
+from torshc.expr import Expr, call, const, dim, length, select
+
+SYMBOLS = {"a": "s0", "b": "s1", "c": "s2"}
+
+
+def winding(steps: int) -> Expr:
+    """A size of which every step holds the one before three times."""
+    e = dim("a")
+    for k in range(steps):
+        e = select(call("eq", e, k), call("max", dim("b"), e), call("min", dim("c") * 2, e + k)) // 3
+    return e
+
+
+@pytest.mark.parametrize("steps", [1, 4, 60])
+def test_long_sizes_are_written_in_parts(steps: int) -> None:
+    sizes = Sizes(SYMBOLS)
+    text = str(sizes.text(winding(steps)))
+    assert bool(sizes.parts) == (length(winding(steps)) > LONG)
+    assert max(len(t) for t in (text, *sizes.parts)) < 20 * LONG
+    for k, part in enumerate(sizes.parts):
+        assert max(names_in([part], sizes.parts)[1], default=-1) < k
+    assert names_in([text], sizes.parts)[0] == [0, 1, 2]
+
+
+def test_a_part_is_named_once() -> None:
+    sizes = Sizes(SYMBOLS)
+    one = sizes.text(winding(9))
+    many = len(sizes.parts)
+    assert sizes.text(winding(9)) == one
+    assert sizes.text(winding(9) + 1) == f"({one} + 1)"
+    assert len(sizes.parts) == many
+
+
+def test_short_sizes_stand_where_they_are_used() -> None:
+    sizes = Sizes(SYMBOLS)
+    assert sizes.text(const(7)) == 7
+    assert sizes.text(dim("a") * 4 + dim("b")) == "(4 * s0 + s1)"
+    assert not sizes.parts
