@@ -40,7 +40,7 @@ demo: $(call stamp,peer) ## compile the sample model, explain it, run it, measur
 	@$(py) samples/demo.py
 
 test: $(call stamp,test) ## the tests
-	$(py) -m pytest -n $(JOBS) $(ARGS)
+	$(py) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
 

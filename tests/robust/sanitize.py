@@ -54,11 +54,11 @@ def usable() -> tuple[Compiler, str] | None:
     return None
 
 
-def rebuild(bundle: Path, workdir: Path, compiler: Compiler, mcpu: str = "native") -> None:
+def rebuild(bundle: Path, workdir: Path, compiler: Compiler) -> None:
     """Replaces the library of a bundle that holds its sources by one with sanitizers."""
     sources = {p.name: p.read_text() for p in (bundle / "src").glob("*.c")}
     headers = {p.name: p.read_text() for p in (bundle / "src").glob("*.h")}
-    flags = [*compiler.base_flags(1, SANITIZERS), *compiler.isa_flags(resolve(mcpu)), "-Wno-psabi"]
+    flags = [*compiler.base_flags(1, SANITIZERS), *compiler.isa_flags(resolve("native")), "-Wno-psabi"]
     if compiler.kind == "clang":
         flags += [*_FLAGS, "-shared-libasan"]
     workdir.mkdir(parents=True, exist_ok=True)

@@ -16,23 +16,21 @@ from .zoo import zoo
 ZOO = zoo()
 
 
-@pytest.mark.parametrize("mcpu", ["native", "x86-64"])
 @pytest.mark.parametrize("name", ZOO)
-def test_clean_under_sanitizers(name: str, mcpu: str, tmp_path: Path) -> None:
+def test_clean_under_sanitizers(name: str, tmp_path: Path) -> None:
+    """For this processor; of other widths of vectors, the tests of kernels see each read past an end."""
     found = sanitize.usable()
     if found is None:
         pytest.skip("no compiler with the sanitizers' runtime is here")
-    if mcpu == "x86-64" and "x86-64" not in _names():
-        pytest.skip("another architecture")
     compiler, runtime = found
     specimen = ZOO[name]
     onnx.save(specimen.model, tmp_path / "m.onnx")
     bundle = tmp_path / "m.tsc"
-    torshc.compile(tmp_path / "m.onnx", bundle, mcpu=mcpu, keep_intermediates=True, threads=2)
+    torshc.compile(tmp_path / "m.onnx", bundle, keep_intermediates=True, threads=2)
     feeds = [specimen.feeds(k) for k in range(len(specimen.shapes))]
     with torshc.load(bundle) as model:
         plain = [list(model.run(f).values()) for f in feeds]
-    sanitize.rebuild(bundle, tmp_path / "work", compiler, mcpu)
+    sanitize.rebuild(bundle, tmp_path / "work", compiler)
     for got, wanted in zip(sanitize.run(bundle, feeds, tmp_path, runtime), plain, strict=True):
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -51,9 +49,3 @@ def test_the_sanitizer_would_find_it(tmp_path: Path) -> None:
     sanitize.rebuild(bundle, tmp_path / "work", found[0])
     with pytest.raises(AssertionError, match="AddressSanitizer"):
         sanitize.run(bundle, [specimen.feeds(2)], tmp_path, found[1])
-
-
-def _names() -> str:
-    import platform
-
-    return "x86-64" if platform.machine().lower() in ("x86_64", "amd64") else platform.machine()

@@ -92,6 +92,20 @@ def zoo() -> dict[str, Specimen]:
                 "axes": np.array([2]), "steps": np.array([-2]),
             },
         ),
+        "sizes of many steps": _make(
+            [
+                n
+                for k in range(7)
+                for n in (
+                    node("MaxPool", f"x{k}", f"p{k}", kernel_shape=[2], strides=[2], pads=[1, 1]),
+                    node("Concat", f"x{k} p{k}", f"c{k}", axis=2),
+                    node("Cos", f"c{k}", f"x{k + 1}"),
+                )
+            ],
+            {"x0": [1, 3, "n"]},
+            "x7",
+            *({"x0": (1, 3, n)} for n in (1, 6)),
+        ),
         "gather": _make(
             [node("Gather", "x i", "g", axis=1), node("GatherElements", "x i2", "h", axis=0), node("Relu", "g", "y")],
             {"x": [6, 11], "i": [3], "i2": [4, 11]},

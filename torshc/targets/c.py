@@ -15,7 +15,7 @@ from ..kernels.nest import Accumulator
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import IndexPrinter, Rendered, Target, indented, register, render_kernel
-from .index import CTYPES, literal, long_sizes
+from .index import CTYPES, literal
 from .vector import Block, Names, vector_type
 
 HEADERS = (
@@ -40,8 +40,6 @@ class Printer(IndexPrinter):
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
-        for e in long_sizes(kernel.expressions()):
-            self.dim_names[e] = f"s{len(self.dim_names)}"
         self.lanes = lanes
 
     def finish(self, text: str) -> str:
