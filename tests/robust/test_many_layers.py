@@ -1,0 +1,58 @@
+"""Sizes that share parts: written whole at each use, each would double with every layer of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import torshc
+
+LAYERS = 12
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def layers(counted: bool) -> onnx.ModelProto:
+    """Each layer appends a part of what it has; the last bound is an input, or a number that the run counts."""
+    info = helper.make_tensor_value_info
+    inputs = [info("x", FLOAT, ["n"]), info("from", INT, [1]), info("to", INT, [1])]
+    nodes = []
+    if counted:
+        inputs[2] = info("marks", FLOAT, ["m"])
+        nodes += [
+            helper.make_node("NonZero", ["marks"], ["places"]),
+            helper.make_node("Shape", ["places"], ["to"], start=1, end=2),
+        ]
+    last = "x"
+    for k in range(LAYERS):
+        nodes.append(helper.make_node("Slice", [last, "from", "to"], [f"part{k}"]))
+        nodes.append(helper.make_node("Concat", [last, f"part{k}"], [f"long{k}"], axis=0))
+        nodes.append(helper.make_node("Sin", [f"long{k}"], [f"y{k}"]))
+        last = f"y{k}"
+    graph = helper.make_graph(nodes, "layers", inputs, [info(last, FLOAT, ["out"])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("counted", [False, True], ids=["input", "counted"])
+@pytest.mark.parametrize("level", [0, 3])
+def test_many_layers(counted: bool, level: int, tmp_path: Path) -> None:
+    model = layers(counted)
+    onnx.save(model, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", opt_level=level, threads=1, keep_intermediates=True)
+    assert max(f.stat().st_size for f in (tmp_path / "m.tsc" / "src").iterdir()) < 1 << 20
+    reference = ReferenceEvaluator(model)
+    random = np.random.default_rng(level)
+    with torshc.load(tmp_path / "m.tsc", threads=1) as loaded:
+        for n, start, end in ((5, 0, 2), (3, -2, 2), (1, 4, 3), (7, 1, 1)):
+            feeds = {"x": random.standard_normal(n).astype(np.float32), "from": np.array([start], np.int64)}
+            if counted:
+                feeds["marks"] = np.array([0.0] + [1.0] * end, np.float32)
+            else:
+                feeds["to"] = np.array([end], np.int64)
+            (wanted,) = reference.run(None, feeds)
+            (got,) = loaded.run(feeds).values()
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)  # an ulp or two for each of 12 sines
