@@ -36,6 +36,23 @@ crossed (float[32,64] x) => (float[32,64] y) {
 }
 """
 
+# Eight symbols, and an output of a long size.
+MANY = """
+<ir_version: 8, opset_import: ["" : 18]>
+many (float[a,b,c,d] x, float[e,f,g,h] z) => (float[n] y) {
+  one = Constant<value = int64[1] {-1}>()
+  u = Reshape(x, one)
+  v = Reshape(z, one)
+  p = Concat<axis=0>(u, v)
+  even = Constant<value = int64[1] {2}>()
+  none = Constant<value = int64[1] {0}>()
+  far = Constant<value = int64[1] {1000000}>()
+  q = Slice(p, none, far, none, even)
+  r = Concat<axis=0>(q, u)
+  y = Slice(r, none, far, none, even)
+}
+"""
+
 HOSTILE = 'x"\n*/ {{ 7*7 }} \x1b[31m \\ </b>\u202e'
 
 
@@ -97,12 +114,19 @@ def test_the_size_limit_is_a_reason() -> None:
     assert [s.reason for s in e.stops] == ["size"] and "size limit" in to_text(e)
 
 
+def test_many_symbols_and_long_sizes_are_summed_up() -> None:
+    assert "(numbers at 8 sizes=1)" in to_text(explained(MANY))
+    assert "(numbers at b=5, 7 others=1)" in to_text(explained(MANY, {"b": 5}))
+    (result,) = explained(MANY).outputs
+    assert "..." in result.type and len(result.type) < 200
+
+
 def test_without_fusion_every_node_is_a_launch() -> None:
     e = explained(CHAIN, opt_level=0)
     assert e.launches == 3 and e.stops == () and "Fusion is off" in to_text(e)
 
 
-@pytest.mark.parametrize("model", [CHAIN, CROSSED, hostile()], ids=["chain", "crossed", "hostile"])
+@pytest.mark.parametrize("model", [CHAIN, CROSSED, MANY, hostile()], ids=["chain", "crossed", "many", "hostile"])
 @pytest.mark.parametrize("everything", [False, True])
 def test_text_fits_80_columns_and_has_no_control_characters(model: ModelProto | str, everything: bool) -> None:
     e = explained(model)

@@ -23,6 +23,9 @@ def bind(symbols: Sequence[str], dims: Mapping[str, int], default: int = 1) -> d
     return {name: dims.get(name, default) for name in symbols}
 
 
+_ROOM = 16  # nodes of a size that people are shown
+
+
 class Evaluator:
     """Evaluates sizes at given values of the symbols; the rest of a size that has none stays text."""
 
@@ -46,13 +49,13 @@ def plain(size: Expr) -> int | str:
 
 
 def type_text(type: TensorType) -> str:
-    """Element type and shape without spaces.
+    """Element type and shape, mostly without spaces; of long sizes, ``...`` stands for parts.
 
     >>> from ..expr import F32
     >>> type_text(TensorType(F32, (dim("batch"), const(10))))
     'f32[batch,10]'
     """
-    return f"{type.dtype.name}[{','.join(to_text(d) for d in type.shape)}]"
+    return f"{type.dtype.name}[{','.join(to_text(d, _ROOM) for d in type.shape)}]"
 
 
 def short(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from .columns import Column, paragraph, table
+from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, PassInfo, Stop
 from .safe import printable, shortened
 from .sizes import bytes_text, flops_text, short
@@ -26,6 +26,7 @@ _PASSES = (
     Column("ms", 9, right=True),
 )
 _SHOWN = 3  # places shown for each reason
+_SYMBOLS = 4  # symbols up to which the value of each is shown
 _OPERATORS = 66  # characters of a group's operators in the table: three lines
 
 
@@ -70,7 +71,7 @@ def _nodes(p: PassInfo) -> str:
 
 
 def _groups(e: Explanation) -> Iterator[str]:
-    yield "Launch groups" + _at(e)
+    yield from broken("Launch groups" + _at(e), WIDTH)
     yield from table(_GROUPS, map(_row, e.groups))
 
 
@@ -86,7 +87,12 @@ def _at(e: Explanation) -> str:
     """At which sizes the numbers hold."""
     if not e.dims:
         return ""
-    return f" (numbers at {', '.join(f'{printable(name)}={value}' for name, value in e.dims.items())})"
+    ((usual, many),) = Counter(e.dims.values()).most_common(1)
+    shown = [n for n, value in e.dims.items() if value != usual or len(e.dims) <= _SYMBOLS]
+    texts = [f"{printable(n)}={e.dims[n]}" for n in shown]
+    if len(shown) < len(e.dims):
+        texts.append(f"{many} {'others' if shown else 'sizes'}={usual}")
+    return f" (numbers at {', '.join(texts)})"
 
 
 def _row(g: GroupInfo) -> list[str]:
@@ -152,7 +158,7 @@ def _group(source: int | None) -> str:
 
 
 def _totals(e: Explanation) -> Iterator[str]:
-    yield "Totals" + _at(e)
+    yield from broken("Totals" + _at(e), WIDTH)
     yield from paragraph("work", f"{flops_text(e.flops)}, {bytes_text(e.bytes)} moved, {_ratio(e)} flop/byte")
     arena = bytes_text(e.arena_bytes)
     yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}")
