@@ -17,6 +17,9 @@ t_operator t_op_concat_from_sequence, t_op_optional, t_op_optional_get, t_op_opt
 t_operator t_op_sequence_construct, t_op_sequence_erase, t_op_sequence_insert, t_op_sequence_length;
 t_operator t_op_split_to_sequence;
 
+/* t_op_matrix.c */
+t_operator t_op_determinant, t_op_inverse;
+
 /* t_op_ml.c */
 t_operator t_op_couple, t_op_zip_map;
 

@@ -94,6 +94,7 @@ def some_bytes(*shape: int, seed: int = 0, dtype: Any = np.uint8) -> Array:
 
 def compiled(model: onnx.ModelProto, feeds: dict[str, Array], folder: Path, level: int = 1) -> list[Array]:
     """The results of the compiled model."""
+    folder.mkdir(exist_ok=True)
     (folder / "m.onnx").write_bytes(model.SerializeToString())
     torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, opt_level=level)
     with torshc.load(folder / "m.tsc", threads=1) as loaded:

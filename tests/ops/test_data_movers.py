@@ -205,12 +205,10 @@ def test_stft_refuses_what_contradicts() -> None:
     refused("STFT", x, step, numbers(8), np.asarray(9, I64), fixed=(1, 3), match="window of 8")
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 5])
+@pytest.mark.parametrize("size", [0, 1, 2, 4])
 def test_determinants(size: int) -> None:
-    x = numbers(3, size, size) if size < 5 else numbers(5, 5)
-    if size == 5:
-        refused("Det", x, match="more than 4 rows")
-        return
+    """Larger ones are found by elimination."""
+    x = numbers(3, size, size)
     (out,) = given("Det", x)
     np.testing.assert_allclose(out, np.linalg.det(x), rtol=1e-5)
 

@@ -16,6 +16,7 @@ from ..graph import Builder, Value
 from .base import REGISTRY, Op, axis_of, operator
 from .bounds import demand_in_range
 from .compose import apply, as_type
+from .elimination import Elimination, eliminated
 from .norm import LayerNormalization, RMSNormalization
 from .parts import Slice, Split
 from .source import SourceNode, Unsupported
@@ -458,3 +459,15 @@ class Irfft(Rfft):
     def make(self, source: SourceNode) -> list[Value]:
         (y,) = super().make(source)
         return [source.builder.one(Reshape(y.shape[:-1]), y)]
+
+
+@operator("Inverse", DOMAIN)
+@dataclass(frozen=True)
+class Inverse(Elimination):
+    """The inverses of x[..., N, N]. A matrix without one is an error of the run."""
+
+    function: ClassVar[str] = "t_op_inverse"
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return [eliminated(source, cls(**source.fields(cls)), source.required(0).shape)]

@@ -22,8 +22,9 @@ from .base import (
     same_dim,
 )
 from .compose import apply
+from .elimination import Determinant, eliminated
 from .pointwise import compute
-from .source import SourceNode, Unsupported
+from .source import SourceNode
 from .view import Transpose
 
 
@@ -143,7 +144,7 @@ _LARGEST_DET = 4  # rows; the sum has n! terms
 @operator()
 @dataclass(frozen=True)
 class Det(Op):
-    """Determinant of the last two dimensions, by Laplace's expansion; for matrices of up to 4 rows.
+    """Determinant of the last two dimensions: of up to 4 rows by Laplace's expansion, which fuses, else by elimination.
 
     The determinant of a matrix without elements is 1.
     """
@@ -180,5 +181,5 @@ class Det(Op):
         x = source.required(0)
         size = as_int(x.shape[-1]) if x.type.rank else None
         if size is None or size > _LARGEST_DET:
-            raise Unsupported(f"Det of {x.type!r}, which has more than {_LARGEST_DET} rows or a symbolic number")
+            return [eliminated(source, Determinant(), x.shape[:-2])]
         return source.emit(cls(), [x])

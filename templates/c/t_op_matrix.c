@@ -1,0 +1,127 @@
+/* Operators of the host that eliminate the rows of a matrix. */
+#include "t_ops.h"
+
+#include <math.h>
+
+/* Makes the first n columns of a[n, width] upper triangular by subtracting rows, the largest pivot of each column
+ * first. Gives 0 where a column has no pivot, else 1; the determinant of the columns in any case. */
+static int eliminate(double *a, int64_t n, int64_t width, double *determinant)
+{
+    *determinant = 1;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t top = k;
+        for (int64_t i = k; i < n && !isnan(a[top * width + k]); i++)
+            if (!(fabs(a[i * width + k]) <= fabs(a[top * width + k])))
+                top = i;
+        for (int64_t j = 0; top != k && j < width; j++) {
+            const double other = a[top * width + j];
+            a[top * width + j] = a[k * width + j];
+            a[k * width + j] = other;
+        }
+        const double pivot = a[k * width + k];
+        *determinant *= top == k ? pivot : -pivot;
+        if (pivot == 0)
+            return 0;
+        for (int64_t i = k + 1; i < n; i++) {
+            const double times = a[i * width + k] / pivot;
+            for (int64_t j = k; j < width; j++)
+                a[i * width + j] -= times * a[k * width + j];
+        }
+    }
+    return 1;
+}
+
+/* Element i of floats of 32 or 64 bits. */
+static double number(const t_value *x, int64_t i)
+{
+    return x->dtype.bits == 64 ? ((const double *)x->data)[i] : (double)((const float *)x->data)[i];
+}
+
+static void put(t_value *x, int64_t i, double value)
+{
+    if (x->dtype.bits == 64)
+        ((double *)x->data)[i] = value;
+    else
+        ((float *)x->data)[i] = (float)value;
+}
+
+/* Finds the number of matrices in x[..., n, n]; a status. */
+static int count(const t_value *x, int64_t *many)
+{
+    const int64_t rows = x->shape[x->ndim - 2], columns = x->shape[x->ndim - 1];
+    *many = 1;
+    for (int32_t d = 0; d < x->ndim - 2; d++)
+        *many *= x->shape[d];
+    if (rows == columns)
+        return TORSHC_OK;
+    return t_fail(TORSHC_E_SHAPE, "a matrix of %lld rows and %lld columns", (long long)rows, (long long)columns);
+}
+
+/* x[..., n, n] of f32 or f64 -> the determinants [...]. */
+int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers)
+{
+    const t_value *x = in[0];
+    const int64_t n = x->shape[x->ndim - 1];
+    int64_t many;
+    int status;
+    double *a, determinant;
+    (void)integers;
+    if ((status = count(x, &many)))
+        return status;
+    if ((status = t_make(f, out[0], x->dtype, x->ndim - 2, x->shape)))
+        return status;
+    if (!(a = t_scratch(f, n * n * (int64_t)sizeof *a)))
+        return TORSHC_E_MEMORY;
+    for (int64_t m = 0; m < many; m++) {
+        for (int64_t i = 0; i < n * n; i++)
+            a[i] = number(x, m * n * n + i);
+        eliminate(a, n, n, &determinant);
+        put(out[0], m, determinant);
+    }
+    t_scratch_free(a);
+    return TORSHC_OK;
+}
+
+/* From [u | b] with u[n, n] upper triangular to [. | inverse of u times b]. */
+static void substitute(double *a, int64_t n)
+{
+    for (int64_t i = n; i-- > 0;)
+        for (int64_t j = n; j < 2 * n; j++) {
+            double sum = a[i * 2 * n + j];
+            for (int64_t k = i + 1; k < n; k++)
+                sum -= a[i * 2 * n + k] * a[k * 2 * n + j];
+            a[i * 2 * n + j] = sum / a[i * 2 * n + i];
+        }
+}
+
+/* x[..., n, n] of f32 or f64 -> the inverses. */
+int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers)
+{
+    const t_value *x = in[0];
+    const int64_t n = x->shape[x->ndim - 1];
+    int64_t many;
+    int status;
+    double *a, determinant; /* each matrix with the unit matrix beside it */
+    (void)integers;
+    if ((status = count(x, &many)))
+        return status;
+    if ((status = t_make(f, out[0], x->dtype, x->ndim, x->shape)))
+        return status;
+    if (!(a = t_scratch(f, 2 * n * n * (int64_t)sizeof *a)))
+        return TORSHC_E_MEMORY;
+    for (int64_t m = 0; m < many && !status; m++) {
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++) {
+                a[i * 2 * n + j] = number(x, (m * n + i) * n + j);
+                a[i * 2 * n + n + j] = i == j;
+            }
+        if (!eliminate(a, n, 2 * n, &determinant))
+            status = t_fail(TORSHC_E_VALUE, "matrix %lld has no inverse", (long long)m);
+        else
+            substitute(a, n);
+        for (int64_t i = 0; i < n * n; i++)
+            put(out[0], m * n * n + i, a[i / n * 2 * n + n + i % n]);
+    }
+    t_scratch_free(a);
+    return status;
+}
