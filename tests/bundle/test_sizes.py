@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torshc.bundle.sizes import LONG, Sizes, names_in
+from torshc.bundle.sizes import ATOM, LONG, Sizes, names_in
 from torshc.expr import Expr, call, const, dim, length, select
 
 SYMBOLS = {"a": "s0", "b": "s1", "c": "s2"}
@@ -22,7 +22,7 @@ def winding(steps: int) -> Expr:
 def test_long_sizes_are_written_in_parts(steps: int) -> None:
     sizes = Sizes(SYMBOLS)
     text = str(sizes.text(winding(steps)))
-    assert bool(sizes.parts) == (length(winding(steps)) > LONG)
+    assert bool(sizes.parts) == (length(winding(steps)) > ATOM)
     assert max(len(t) for t in (text, *sizes.parts)) < 20 * LONG
     for k, part in enumerate(sizes.parts):
         assert max(names_in([part], sizes.parts)[1], default=-1) < k

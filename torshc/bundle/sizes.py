@@ -15,6 +15,7 @@ from ..targets.index import scalar
 
 Size = int | str
 LONG = 24  # nodes that are written in one place
+ATOM = 10  # the same for what is no sum or product, which sums share most
 _NAMES = re.compile(r"\b([sz])(\d+)\b")
 
 
@@ -40,7 +41,8 @@ class Sizes:
             return known
         for x in walk_new(e, self._written):
             self._written[x] = 1 + sum(self._written[a] for a in x.args)
-            if self._written[x] > LONG and x.dtype is I64:
+            most = LONG if x.op in ("add", "mul") else ATOM
+            if self._written[x] > most and x.dtype is I64:
                 self.parts.append(scalar(x, {}, self._names))
                 self._names[x], self._written[x] = f"z{len(self.parts) - 1}", 1
         return scalar(e, {}, self._names)

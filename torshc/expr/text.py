@@ -35,7 +35,7 @@ def to_text(e: Expr, room: int = ROOM, names: Mapping[str, str] | None = None) -
     >>> to_text(dim("batch") * 4 + 1)
     '4*batch + 1'
     >>> to_text((dim("a") * dim("b") + 3) // (dim("c") + 1) + 1, room=6)
-    '... // ... + 1'
+    '... + 1'
     """
     if names and e.op in SYMBOLS:
         return names.get(str(e.data), str(e.data))

@@ -62,7 +62,7 @@ def _element(text: str, dtype: DType) -> str:
     return f"((int8_t)(uint8_t)({text} << {rest}) >> {rest})"
 
 
-LONG = 48  # nodes from which on a kernel is given a size instead of computing it at each use
+LONG = 16  # nodes from which on a kernel is given a size instead of computing it at each use
 
 
 def long_sizes(exprs: Iterable[Expr]) -> list[Expr]:
