@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from tests.emulation.emulated import BIN, missing
-from torshc.expr import DType
+from torshc.expr import DType, dim
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
@@ -162,7 +162,7 @@ class GridProgram:
     def _prepare(self, kernel: Kernel) -> Launch:
         made = self.target.render(kernel)
         buffers = [self._memory(b.operand, b.dtype).array.ctypes.data for b in kernel.buffers]
-        sizes = [self.dims_of[d] for d in made.dims]
+        sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
         return Launch(
             kernel,
             made.source,

@@ -205,7 +205,7 @@ class Program:
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
         function.restype = None
         buffers = [self._memory(b.operand, b.dtype).array.ctypes.data for b in kernel.buffers]
-        sizes = [number(d, self.dims_of) if isinstance(d, Expr) else self.dims_of[d] for d in dims]
+        sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in dims]
         return Launch(
             kernel,
             source,
