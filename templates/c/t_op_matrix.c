@@ -85,13 +85,14 @@ int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, 
 /* From [u | b] with u[n, n] upper triangular to [. | inverse of u times b]. */
 static void substitute(double *a, int64_t n)
 {
-    for (int64_t i = n; i-- > 0;)
-        for (int64_t j = n; j < 2 * n; j++) {
-            double sum = a[i * 2 * n + j];
-            for (int64_t k = i + 1; k < n; k++)
-                sum -= a[i * 2 * n + k] * a[k * 2 * n + j];
-            a[i * 2 * n + j] = sum / a[i * 2 * n + i];
-        }
+    for (int64_t i = n; i-- > 0;) {
+        double *row = a + i * 2 * n;
+        for (int64_t k = i + 1; k < n; k++)
+            for (int64_t j = n; j < 2 * n; j++)
+                row[j] -= row[k] * a[k * 2 * n + j];
+        for (int64_t j = n; j < 2 * n; j++)
+            row[j] /= row[i];
+    }
 }
 
 /* x[..., n, n] of f32 or f64 -> the inverses. */
@@ -109,16 +110,17 @@ int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, cons
         return status;
     if (!(a = t_scratch(f, 2 * n * n * (int64_t)sizeof *a)))
         return TORSHC_E_MEMORY;
-    for (int64_t m = 0; m < many && !status; m++) {
+    for (int64_t m = 0; m < many; m++) {
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++) {
                 a[i * 2 * n + j] = number(x, (m * n + i) * n + j);
                 a[i * 2 * n + n + j] = i == j;
             }
-        if (!eliminate(a, n, 2 * n, &determinant))
+        if (!eliminate(a, n, 2 * n, &determinant)) {
             status = t_fail(TORSHC_E_VALUE, "matrix %lld has no inverse", (long long)m);
-        else
-            substitute(a, n);
+            break;
+        }
+        substitute(a, n);
         for (int64_t i = 0; i < n * n; i++)
             put(out[0], m * n * n + i, a[i / n * 2 * n + n + i % n]);
     }

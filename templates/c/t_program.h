@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_SYMBOLS_MAX = 256, T_ALIGN = 64, T_THREADS_MAX = 1024 };
+enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_SYMBOLS_MAX = 4096, T_ALIGN = 64, T_THREADS_MAX = 1024 };
 
 /* No buffer is larger: the address space of today's processors. */
 #define T_BYTES_MAX (INT64_C(1) << 47)

@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from torshc.bundle import program
+from torshc.errors import UnsupportedError
 
 LAYERS = 12
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
@@ -56,3 +58,29 @@ def test_many_layers(counted: bool, level: int, tmp_path: Path) -> None:
             (wanted,) = reference.run(None, feeds)
             (got,) = loaded.run(feeds).values()
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)  # an ulp or two for each of 12 sines
+
+
+def dims(many: int) -> onnx.ModelProto:
+    """As many inputs, each of a length of its own."""
+    info = helper.make_tensor_value_info
+    inputs = [info(f"x{k}", FLOAT, [f"n{k}"]) for k in range(many)]
+    outputs = [info(f"y{k}", FLOAT, [f"n{k}"]) for k in range(many)]
+    nodes = [helper.make_node("Neg", [f"x{k}"], [f"y{k}"]) for k in range(many)]
+    graph = helper.make_graph(nodes, "dims", inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_hundreds_of_dimensions(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(dims(300).SerializeToString())
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", opt_level=0, threads=1)
+    feeds = {f"x{k}": np.full(k % 3, k, np.float32) for k in range(300)}
+    with torshc.load(tmp_path / "m.tsc", threads=1) as loaded:
+        for k, got in enumerate(loaded.run(feeds).values()):
+            np.testing.assert_array_equal(got, -feeds[f"x{k}"])
+
+
+def test_too_many_dimensions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "SYMBOLS_MAX", 3)
+    (tmp_path / "m.onnx").write_bytes(dims(4).SerializeToString())
+    with pytest.raises(UnsupportedError, match=r"have 4 symbolic dimensions.*at most 3"):
+        torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", emit="source")

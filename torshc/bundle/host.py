@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
+SYMBOLS_MAX = 4096  # T_SYMBOLS_MAX
 UNKNOWN = "(0 - 1)"
 BYTES_MAX = 2**47
 
@@ -306,8 +307,8 @@ def _check(program: HostProgram) -> None:
     """Raises InternalError for what would not be correct, or not be safe, as C."""
     if program.device not in _DEVICES or set(program.kernels) & set(program.fallbacks):
         raise _bad(f"device {program.device}, or a kernel that is a fallback too")
-    if len(program.symbols) > 256:
-        raise _bad(f"{len(program.symbols)} symbols; at most 256")
+    if len(program.symbols) > SYMBOLS_MAX:
+        raise _bad(f"{len(program.symbols)} symbols; at most {SYMBOLS_MAX}")
     for k, symbol in enumerate(program.symbols):
         _check_symbol(k, symbol, program)
     for port in (*program.inputs, *program.outputs):

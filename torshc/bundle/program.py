@@ -16,7 +16,7 @@ from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
-from .host import SYMBOL_MAX, Buffer, HostProgram, Launch, Port, Symbol
+from .host import SYMBOL_MAX, SYMBOLS_MAX, Buffer, HostProgram, Launch, Port, Symbol
 from .sizes import Size, Sizes
 from .weights import weight_offsets
 
@@ -314,7 +314,7 @@ def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
     """Where the inputs of a graph tell each of these symbols: as a dimension, or as an element of their contents.
 
     Raises:
-        UnsupportedError: when a dimension stands in no input by itself.
+        UnsupportedError: when a dimension stands in no input by itself, or there are too many.
     """
     dims = {
         str(e.data): Symbol(i, d)
@@ -333,4 +333,9 @@ def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
     if lost:
         why = "of the inputs stands only in expressions, so its value cannot be read"
         raise UnsupportedError([f"dimension {name!r} {why}" for name in lost], "pin the inputs' shapes with --shapes")
+    if len(found) > SYMBOLS_MAX:
+        problem = (
+            f"the inputs have {len(found)} symbolic dimensions and elements that tell sizes; at most {SYMBOLS_MAX}"
+        )
+        raise UnsupportedError([problem], "pin the inputs' shapes with --shapes")
     return tuple(symbol for symbol in found.values() if symbol is not None)
