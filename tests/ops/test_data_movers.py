@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
+from . import contrib
 from .evaluate import Array, run
 from .test_operators import F32, F64, I64, check, model_of, numbers
 
@@ -202,7 +203,22 @@ def test_dft(inverse: int, onesided: int, length: int | None) -> None:
 def test_stft_refuses_what_contradicts() -> None:
     x, step = numbers(1, 32, 1), np.asarray(4, I64)
     check("STFT", x, step, numbers(8), fixed=(1,), onesided=0)
+    refused("STFT", numbers(32), step, numbers(8), fixed=(1,), match="STFT of f32.32. in steps")
     refused("STFT", x, step, numbers(8), np.asarray(9, I64), fixed=(1, 3), match="window of 8")
+
+
+@pytest.mark.parametrize("shape", [(2, 32), (1, 8), (3, 11)])
+def test_stft_of_signals_without_a_dimension_of_parts(shape: tuple[int, ...]) -> None:
+    """As some exporters write them; their last dimension may look like one of parts."""
+    x, others = numbers(*shape), (np.asarray(4, I64), numbers(2), np.asarray(2, I64))
+    for signal in (x, x[:, :2]):
+        (wanted,) = given("STFT", signal[..., None], *others)
+        (got,) = given("STFT", signal, *others)
+        np.testing.assert_array_equal(got, wanted)
+    made = contrib.model_of("STFT", (x, *others), (1, 3), domain="")
+    (wanted,) = contrib.expected(made, {"x0": x, "x2": others[1]})
+    (got,) = run(import_model(made.SerializeToString()), {"x0": x, "x2": others[1]})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 4])

@@ -130,7 +130,8 @@ class DFT(Op):
 class STFT(Op):
     """Transforms of overlapping frames of signal[B, L, parts], perhaps weighed by a window: [B, frames, bins, 2].
 
-    There are (L - length) // step + 1 frames; at import, a Gather, a Mul and a product with a constant matrix.
+    There are (L - length) // step + 1 frames; at import, a Gather, a Mul and a product with a constant matrix. A signal
+    [B, L], as some exporters write it, is one of real numbers.
     """
 
     @classmethod
@@ -139,6 +140,8 @@ class STFT(Op):
         steps, lengths = source.dims(1, "the frame step of STFT"), source.dims(3, "the frame length of STFT")
         onesided = bool(source.attribute("onesided", 1))
         source.fields(cls)
+        if x.type.rank == 2:
+            x = b.one(Reshape((*x.shape, const(1))), x)
         if x.type.rank != 3 or not steps:
             raise ModelError(f"STFT of {x.type!r} in steps of {steps}")
         step = as_int(steps[0])
