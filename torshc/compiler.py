@@ -99,6 +99,7 @@ class Compilation:
         compiled: sources that a compiler had to compile; the others came from the cache.
         script: what the host does between segments, when only a run knows sizes or steps.
         spans: the groups of each segment of a script.
+        warnings: what the import passed over in the model.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Compilation:
     compiled: int = 0
     script: Script | None = None
     spans: tuple[range, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -208,7 +210,7 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     whole, spans = _joined(graph, plans) if script is not None else (plans[0], ())
     return Compilation(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
-        clock.seconds, script=script, spans=spans,
+        clock.seconds, script=script, spans=spans, warnings=tuple(graph.warnings),
     )  # fmt: skip
 
 
@@ -458,10 +460,23 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
     )
 
 
-def check(source: str | Path, options: CompileOptions) -> list[str]:
-    """Everything in a model that torshc cannot do, a line each; empty when it can be compiled."""
+@dataclass(frozen=True)
+class Findings:
+    """What a look at a model finds, a line each: what torshc cannot do, and what it passes over."""
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def check(source: str | Path, options: CompileOptions) -> Findings:
+    """Everything in a model that torshc cannot do; no problems when it can be compiled."""
     try:
-        prepare(source, options)
+        graph = load_graph(source, shapes=options.shapes or None)
     except UnsupportedError as error:
-        return list(error.problems)
-    return []
+        return Findings(error.problems, error.warnings)
+    warnings = tuple(graph.warnings)
+    try:
+        prepare(graph, options)
+    except UnsupportedError as error:
+        return Findings(error.problems, warnings)
+    return Findings(warnings=warnings)

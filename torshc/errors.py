@@ -39,12 +39,14 @@ class UnsupportedError(TorshcError):
 
     Args:
         problems: one line each, naming node, operator and cause.
+        warnings: what was passed over in the model until then, a line each.
     """
 
     exit_code = 3
 
-    def __init__(self, problems: Sequence[str], remedy: str = "") -> None:
+    def __init__(self, problems: Sequence[str], remedy: str = "", warnings: Sequence[str] = ()) -> None:
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
         count = f"{len(self.problems)} unsupported thing" + ("s" if len(self.problems) != 1 else "")
         super().__init__("\n".join([f"{count} in this model:", *(f"  - {p}" for p in self.problems)]), remedy)
 

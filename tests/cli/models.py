@@ -36,6 +36,13 @@ static (float[2,8] x) => (float[2,8] y) {
 }
 """
 
+ODD = """
+<ir_version: 8, opset_import: ["" : 18]>
+odd (float[2,8] x) => (float[2,8] y) {
+  y = Relu<legacy=1>(x)
+}
+"""
+
 UNKNOWN = """
 <ir_version: 8, opset_import: ["" : 18, "com.example" : 1]>
 unknown (float[2,8] x) => (float[2,8] y) {

@@ -12,7 +12,7 @@ import pytest
 from torshc.runtime import load
 
 from .conftest import Torshc
-from .models import LABELS, UNKNOWN, hostile, save
+from .models import LABELS, ODD, UNKNOWN, hostile, save
 
 
 def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:
@@ -132,7 +132,21 @@ def test_check(torshc: Torshc, chain: Path, tmp_path: Path) -> None:
     text = torshc("check", unknown, code=3).output
     assert "Mystery" in text and "Riddle" in text and "2 unsupported" in text
     found = json.loads(torshc("check", unknown, "--json", code=3).stdout)
-    assert not found["ok"] and len(found["problems"]) == 2
+    assert not found["ok"] and len(found["problems"]) == 2 and not found["warnings"]
+
+
+def test_warnings(torshc: Torshc, tmp_path: Path) -> None:
+    """On stderr, or in the document that a machine reads."""
+    odd = save(ODD, tmp_path / "odd.onnx")
+    line = "warning: node 'y' (Relu): Relu of opset 14 has no attribute 'legacy', which is ignored"
+    for verb in ("check", "compile"):
+        assert line in torshc(verb, odd).stderr
+        shown = torshc(verb, odd, "--json")
+        assert json.loads(shown.stdout)["warnings"] == [line.removeprefix("warning: ")] and not shown.stderr
+    many = save(ODD.replace("legacy=1", ", ".join(f"a{k}=1" for k in range(25))), tmp_path / "many.onnx")
+    assert "5 more warnings; --json shows all" in torshc("check", many).stderr
+    both = save(ODD.replace("y = Relu", "z = Riddle(x)\n  y = Relu"), tmp_path / "both.onnx")
+    assert line in torshc("compile", both, code=3).stderr
 
 
 def test_bench(torshc: Torshc, chain: Path) -> None:

@@ -380,8 +380,6 @@ def test_damaged_models(change: Callable[[Model], None], words: str) -> None:
         (model([node("Neg", "x")], outputs=[info("y", 2, 3, dtype=7)]), "declared as i64"),
         (model([node("Add", "x,w")], weights={"w": np.zeros((2, 4), np.float32)}), "the_Add.*do not broadcast"),
         (model([node("Add", "x,w")], weights={"w": np.zeros((2, 3), np.int64)}), "the_Add.*different types"),
-        (model([node("Neg", "x", alpha=1.0)]), "the_Neg.*no attribute 'alpha'"),
-        (model([node("LeakyRelu", "x", alpa=1.0)]), "no attribute 'alpa'.*did you mean 'alpha'"),
         (model([node("LeakyRelu", "x", alpha=1)]), "'alpha' of LeakyRelu must be float"),
         (model([node("Cast", "x")]), "lacks its attribute 'to'"),
         (model([node("Add", "x")]), "Add takes 2 inputs, and 1 are given"),
@@ -420,7 +418,7 @@ def test_everything_unsupported_is_listed_at_once() -> None:
     ]
     m = model(nodes, [info("x", 2, 3), info("s", "n", dtype=7), info("pixels", 9, dtype=2)])
     m.opset_import.append(helper.make_opsetid("elsewhere", 1))
-    m.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4]))
+    m.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [1 << 27]))
     with pytest.raises(UnsupportedError) as e:
         graph_of(m)
     text = "\n".join(e.value.problems)
@@ -429,7 +427,7 @@ def test_everything_unsupported_is_listed_at_once() -> None:
         "no operator Sofmax in ONNX's own domain; did you mean 'Softmax'?",
         "'far' (Gemmm): no operator Gemmm in domain elsewhere",
         "the_ImageDecoder",
-        "initializer 'thin': a sparse initializer",
+        "initializer 'thin': a sparse tensor of shape [134217728], which would take more than 256 MiB",
     ):
         assert words in text
     assert len(e.value.problems) == 5

@@ -9,23 +9,26 @@ import click
 
 from ..errors import UnsupportedError
 from . import flags
-from .console import echo_json
+from .console import echo_json, show_warnings
 
 
 @click.command()
 @click.argument("model", type=flags.FILE)
 @flags.add(*flags.MODEL, flags.JSON)
 def check(model: Path, as_json: bool, **given: Any) -> None:
-    """List all that is unsupported in MODEL.
+    """List all that is unsupported in MODEL, and warn of what is ignored in it.
 
-    Exit code 0: nothing, 3: something.
+    Exit code 0: nothing is unsupported, 3: something.
     """
-    from ..compiler import check as problems_of
+    from ..compiler import check as look
     from ..explain import printable
 
-    problems = problems_of(model, flags.compile_options(given))
+    found = look(model, flags.compile_options(given))
+    problems = found.problems
+    if not as_json:
+        show_warnings(found.warnings)
     if as_json:
-        echo_json({"ok": not problems, "problems": problems})
+        echo_json({"ok": not problems, "problems": list(problems), "warnings": list(found.warnings)})
     elif problems:
         for problem in problems:
             click.echo(printable(problem, keep="\n"))

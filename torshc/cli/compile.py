@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import flags
-from .console import Progress, echo_json, style
+from .console import Progress, echo_json, show_warnings, style
 
 if TYPE_CHECKING:
     from ..compiler import Compilation
@@ -53,8 +53,7 @@ def compile(
         echo_json(_summary(done, out, seconds))
     else:
         click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
-        for line in done.refusals:
-            click.echo(f"{style('warning', fg='yellow')}: {printable(line)}", err=True)
+        show_warnings((*done.warnings, *done.refusals))
     if timed:
         _show_times(done)
     if verified:
@@ -69,6 +68,7 @@ def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
         "kernels": len(set(symbols)),
         "compiled": done.compiled,
         "on_the_processor": list(done.refusals),
+        "warnings": list(done.warnings),
         "weights_bytes": done.weights_bytes,
         "seconds": seconds,
         "stages": dict(done.seconds),

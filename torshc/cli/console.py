@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 
 PLAIN_SECONDS = 2.0  # a plain line tells of progress at most so often
 _COLUMNS = 79
+_SHOWN = 20  # warnings
 _CLEAR = "\r\x1b[2K"
 
 
@@ -29,6 +31,16 @@ def style(text: str, err: bool = False, **how: Any) -> str:
 def echo_json(value: Any) -> None:
     """A value as one JSON document on stdout."""
     click.echo(json.dumps(value, indent=1, ensure_ascii=True))
+
+
+def show_warnings(lines: Sequence[str]) -> None:
+    """Warnings on stderr, a line each; of many only the first."""
+    from ..explain import printable
+
+    for line in lines[:_SHOWN]:
+        click.echo(f"{style('warning', err=True, fg='yellow')}: {printable(line)}", err=True)
+    if len(lines) > _SHOWN:
+        click.echo(f"{len(lines) - _SHOWN} more warnings; --json shows all", err=True)
 
 
 class Progress:

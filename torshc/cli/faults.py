@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..errors import InternalError, TorshcError
+from ..errors import InternalError, TorshcError, UnsupportedError
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells use
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -95,8 +95,10 @@ def debugging(environment: MutableMapping[str, str] = os.environ) -> bool:
 def show(error: TorshcError) -> None:
     """An error on stderr: message, notes, remedy; the traceback too when TORSHC_DEBUG is set."""
     from ..explain.safe import printable
-    from .console import style
+    from .console import show_warnings, style
 
+    if isinstance(error, UnsupportedError):
+        show_warnings(error.warnings)
     if debugging():
         traceback.print_exc()
     notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))

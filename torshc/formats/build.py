@@ -15,6 +15,7 @@ from . import control, flex, legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
+from .repeats import without_repeats
 
 _DEPTH = 64  # calls of functions and branches inside each other
 _UNFOLDED = 1 << 17  # nodes of all calls and bodies together; functions of ten calls each, a few deep, have no end
@@ -56,6 +57,13 @@ def _forced(graph: Graph, pins: Pins) -> Pins | None:
     return more if more != dict(pins) else None
 
 
+def _undeclared(name: str, t: TypeDecl) -> str:
+    """What the model does not say about an input, and what to do."""
+    if t.dtype is None:
+        return "the model does not state its element type"
+    return f"the model does not state its rank; give its shape, such as --shapes {name}:1x3x224x224"
+
+
 class _Placed(Misfit):
     """A fault whose place is already in the message."""
 
@@ -77,6 +85,7 @@ class _Importer:
         self.lenient = lenient
         self.graph = Graph(name=model.graph.name)
         self.problems: dict[str, None] = {}
+        self.warnings: dict[str, str] = {}  # by what they say of a node, which may be imported often
         self._stated: Mapping[str, TypeDecl] | None = None
         self.unfolded = 0
 
@@ -92,11 +101,16 @@ class _Importer:
         except Misfit as e:
             raise ModelError(f"{self.model.file}: {e.message}", e.remedy) from e
         if self.problems:
-            raise UnsupportedError(list(self.problems))
+            raise UnsupportedError(list(self.problems), warnings=[*self.warnings.values()])
+        self.graph.warnings = [*self.warnings.values()]
         return self.graph
 
     def problem(self, text: str) -> None:
         self.problems[text] = None
+
+    def warn(self, op: SourceOp, scope: _Scope, text: str) -> None:
+        line = f"{op.describe()}: {text}"
+        self.warnings.setdefault(line, scope.prefix + line)
 
     def check_opsets(self, opsets: Mapping[str, int]) -> None:
         version = opsets.get("")
@@ -121,9 +135,7 @@ class _Importer:
                 scope.values[name] = None
                 continue
             if t.problem or t.dtype is None or name not in shapes:
-                self.problem(
-                    f"input {name!r}: {t.problem or ('its rank' if t.dtype else 'its type') + ' is not given'}"
-                )
+                self.problem(f"input {name!r}: {t.problem or _undeclared(name, t)}")
                 scope.values[name] = None
                 continue
             require_sizes(shapes[name], f"input {name!r}")
@@ -136,7 +148,7 @@ class _Importer:
         """Import the constants and nodes of a graph into a scope."""
         for name, array in graph.constants.items():
             scope.values[name] = self.constant(array, name)
-        for op in sort_nodes(graph.nodes, set(scope.values)):
+        for op in sort_nodes(without_repeats(graph), set(scope.values)):
             self.node(op, scope)
 
     def constant(self, array: Array | Unusable, name: str) -> Value | None:
@@ -193,8 +205,11 @@ class _Importer:
             return self.repeat(op, version or 0, operands, scope) if known else ()
         version = max(version, schemas.EARLY.get((op.domain, op.op_type), 0))
         schema = schemas.schema_of(op.op_type, op.domain, version)
-        attributes = schemas.check(op, schema, self.lenient) if schema is not None else op.attributes
+        attributes = op.attributes
         if schema is not None:
+            attributes, unknown = schemas.check(op, schema, self.lenient)
+            for text in unknown:
+                self.warn(op, scope, text)
             schemas.check_types(op, schema, operands)
         if (op.domain, op.op_type) == ("ai.onnx.preview", "FlexAttention"):
             builder = Builder(self.graph, name=scope.prefix + op.name)

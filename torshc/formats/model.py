@@ -56,15 +56,6 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Sparse:
-    """A sparse tensor, as index and value arrays of its non-zero elements."""
-
-    values: Array
-    indices: Array
-    dims: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Unusable:
     """A constant or an attribute of a kind that torshc lacks; the reason becomes a problem where it is used."""
 

@@ -27,6 +27,7 @@ from .model import (
 )
 from .onnx_tensor import Tensors, declared
 from .onnx_wire import strip
+from .repeats import difference
 
 
 def read_model(path: str | Path | bytes) -> SourceModel:
@@ -109,7 +110,7 @@ class _Reader:
         for t in g.initializer:
             self._initializer(constants, t.name, lambda t=t: self.tensors.array(t))
         for s in g.sparse_initializer:
-            self._initializer(constants, s.values.name, lambda: Unusable("a sparse initializer"))
+            self._initializer(constants, s.values.name, lambda s=s: self.tensors.sparse(s))
         return SourceGraph(
             g.name,
             [(v.name, declared(v.type)) for v in g.input],
@@ -119,12 +120,13 @@ class _Reader:
         )
 
     def _initializer(self, constants: dict[str, Array | Unusable], name: str, make: Any) -> None:
-        if name in constants:
-            raise Misfit(f"two initializers are named {name!r}")
         try:
-            constants[name] = make()
+            array = make()
         except Misfit as e:
             raise Misfit(f"initializer {name!r}: {e.message}") from e
+        if name in constants and (how := difference(constants[name], array)):
+            raise Misfit(f"two initializers are named {name!r}, {how}")
+        constants[name] = array
 
     def node(self, n: NodeProto, k: int) -> SourceOp:
         op = SourceOp(n.op_type, _domain(n.domain), n.name, tuple(n.input), tuple(n.output), {}, f"node[{k}]")

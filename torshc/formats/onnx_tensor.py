@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +12,10 @@ from onnx import TensorProto, numpy_helper
 
 from ..expr import MAP, OPTIONAL, SEQUENCE, STRING, DType, from_onnx
 from .external import Folder
-from .model import Array, Misfit, Sparse, TypeDecl, Unusable
+from .model import Array, Misfit, TypeDecl, Unusable
 
 _MAX_BYTES = 1 << 62
+_DENSE = 256 << 20  # bytes that a sparse tensor may take with its zeros: what constant folding may make
 _KNOWN = set(TensorProto.DataType.values())
 
 
@@ -84,16 +86,35 @@ class Tensors:
             raise Misfit(f"external data of {length} bytes for a tensor of {count}")
         return self.folder.bytes(entries["location"], offset, length)
 
-    def sparse(self, t: onnx.SparseTensorProto) -> Sparse | Unusable:
-        """A sparse tensor."""
-        values, indices = self.array(t.values), self.array(t.indices)
-        if isinstance(values, Unusable):
-            return values
-        if isinstance(indices, Unusable):
-            return indices
-        dims = tuple(int(d) for d in t.dims)
-        checked_size(dims)
-        return Sparse(values, indices, dims)
+    def sparse(self, t: onnx.SparseTensorProto) -> Array | Unusable:
+        """A sparse tensor with its zeros, within the budget of constant folding.
+
+        Raises:
+            Misfit: when values, places and shape do not fit each other.
+        """
+        values, places = self.array(t.values), self.array(t.indices)
+        if isinstance(values, Unusable) or isinstance(places, Unusable):
+            return values if isinstance(values, Unusable) else places
+        shape = tuple(int(d) for d in t.dims)
+        size = checked_size(shape)
+        if size * values.itemsize > _DENSE:
+            return Unusable(f"a sparse tensor of shape {list(shape)}, which would take more than {_DENSE >> 20} MiB")
+        array = np.full(size, "" if values.dtype == object else 0, values.dtype)
+        array[_flat(places, values, shape)] = values
+        return array.reshape(shape)
+
+
+def _flat(places: Array, values: Array, shape: tuple[int, ...]) -> Array:
+    """The places of a sparse tensor's elements, counted through; given so [n], or by dimension [n, rank]."""
+    if values.ndim != 1 or places.shape not in (values.shape, (len(values), len(shape))):
+        raise Misfit(
+            f"a sparse tensor of rank {len(shape)} with values {list(values.shape)} and indices {list(places.shape)}"
+        )
+    sizes = np.asarray(shape if places.ndim == 2 else [math.prod(shape)])
+    columns = places.reshape(len(values), -1) if places.size else np.zeros((0, len(sizes)), np.int64)
+    if ((columns < 0) | (columns >= sizes)).any():
+        raise Misfit(f"a sparse tensor of shape {list(shape)} with an index out of range")
+    return np.ravel_multi_index(tuple(columns.T), tuple(sizes)) if len(sizes) else np.zeros(len(values), np.int64)
 
 
 def _unpacked(packed: Array, dtype: DType, size: int) -> Array:

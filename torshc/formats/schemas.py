@@ -17,7 +17,7 @@ from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
 from ..graph import Partial, Value
 from ..ops import REGISTRY, Op, Unsupported
 from . import legacy
-from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Sparse, TypeDecl, Unusable
+from .model import Misfit, SourceFunction, SourceGraph, SourceOp, TypeDecl, Unusable
 from .onnx_reader import read_attribute, read_function
 
 NEWEST = onnx_opset_version()
@@ -27,7 +27,7 @@ EARLY = {("", "LayerNormalization"): 17}
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
-    "SPARSE_TENSOR": (Sparse, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
+    "SPARSE_TENSOR": (np.ndarray, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
 }  # fmt: skip
 
 
@@ -40,21 +40,27 @@ def schema_of(op_type: str, domain: str, version: int) -> OpSchema | None:
         return None
 
 
-def check(op: SourceOp, schema: OpSchema, lenient: bool) -> dict[str, Any]:
-    """The attributes of a node, checked against its schema.
+def check(op: SourceOp, schema: OpSchema, lenient: bool) -> tuple[dict[str, Any], list[str]]:
+    """The attributes of a node that its schema knows, and what is to be said about the others.
 
     Args:
-        lenient: take an int for a float and a list for an array, as JSON cannot tell them apart.
+        lenient: the node comes from JSON, which is written for us: take an int for a float and a list for an array,
+            as JSON cannot tell them apart, and refuse an unknown attribute, which is a misspelt one.
 
     Raises:
-        Misfit: for an attribute that is unknown, missing or of the wrong kind, or a wrong number of operands.
+        Misfit: for an attribute that is missing or of the wrong kind, or a wrong number of operands.
     """
     out: dict[str, Any] = {}
+    unknown: list[str] = []
     specs: Any = schema.attributes  # onnx's stubs lack the members of AttrType
     for name, value in op.attributes.items():
         if name not in specs:
             hint = did_you_mean(name, sorted(specs))
-            raise Misfit(f"{op.op_type} of opset {schema.since_version} has no attribute {name!r}{hint}")
+            text = f"{op.op_type} of opset {schema.since_version} has no attribute {name!r}"
+            if lenient:
+                raise Misfit(text + hint)
+            unknown.append(f"{text}, which is ignored{hint}")
+            continue
         kind = specs[name].type.name
         out[name] = _coerce(value, kind) if lenient else value
         if not _fits(out[name], kind):
@@ -74,7 +80,7 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> dict[str, Any]:
         spec = formal[min(k, len(formal) - 1)]
         if not operand and spec.option.name != "Optional":
             raise Misfit(f"{op.op_type} needs its input {k}, {spec.name!r}")
-    return out
+    return out, unknown
 
 
 _ONNX_TYPES = {
@@ -181,7 +187,7 @@ def expansion(op: SourceOp, version: int, operands: Sequence[Value | None]) -> S
 
 def _in_context(schema: Any, op: SourceOp, version: int, operands: Sequence[Value | None]) -> FunctionProto:
     """The function for these attributes and types of operands."""
-    if any(isinstance(v, (SourceGraph, Sparse, Unusable)) for v in op.attributes.values()):
+    if any(isinstance(v, (SourceGraph, Unusable)) for v in op.attributes.values()):
         raise Unsupported(f"{op.op_type} with a graph as an attribute")
     attributes: dict[str, Any] = {
         k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v

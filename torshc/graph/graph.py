@@ -220,6 +220,7 @@ class Graph:
         elements: the symbols that are no dimensions of inputs, by name; shared with the bodies of control flow.
         demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
             tells that the run must be refused (an index is out of range).
+        warnings: what the import passed over in the model, a line each.
     """
 
     name: str = ""
@@ -230,6 +231,7 @@ class Graph:
     constraints: list[tuple[Expr, Expr]] = field(default_factory=list)
     elements: dict[str, Element] = field(default_factory=dict)
     demands: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     numbers: Numbers = field(default_factory=lambda: Numbers())

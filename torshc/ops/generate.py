@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,39 +27,30 @@ class Constant(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        if len(source.attributes) != 1:
-            raise ModelError("Constant needs exactly one of its attributes")
-        ((name, value),) = source.attributes.items()
-        if name in ("value_int", "value_ints"):
-            array = np.asarray(value, dtype=np.int64)
-        elif name in ("value_float", "value_floats"):
-            array = np.asarray(value, dtype=np.float32)
-        elif name == "value":
-            array = value
-        elif name == "sparse_value":
-            array = _dense(value)
-        elif name == "value_string":
-            array = np.array(text_of(value, "the text of Constant"), object)
-        elif name == "value_strings":
-            array = np.array([text_of(v, "the text of Constant") for v in value], object)
-        else:
-            raise ModelError(f"Constant has no attribute {name!r}")
-        return [source.builder.graph.constant(array)]
+        return [source.builder.graph.constant(array_of(source.attributes))]
 
 
-def _dense(sparse: Any) -> np.ndarray[Any, Any]:
-    """A sparse tensor, given by values, indices and dims, with its zeros."""
-    if math.prod(sparse.dims) > 1 << 24:
-        raise Unsupported(f"a sparse constant of shape {list(sparse.dims)}")
-    array = np.zeros(sparse.dims, dtype=sparse.values.dtype)
-    try:
-        if sparse.indices.ndim == 2:
-            array[tuple(sparse.indices.T)] = sparse.values
-        else:
-            array.reshape(-1)[sparse.indices] = sparse.values
-    except (IndexError, ValueError) as e:
-        raise ModelError(f"a sparse constant contradicts itself: {e}") from e
-    return array
+def array_of(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """What a Constant with these attributes makes.
+
+    Raises:
+        ModelError: when it has none of its attributes, or more than one.
+    """
+    if len(attributes) != 1:
+        raise ModelError("Constant needs exactly one of its attributes")
+    ((name, value),) = attributes.items()
+    if name in ("value_int", "value_ints"):
+        return np.asarray(value, dtype=np.int64)
+    if name in ("value_float", "value_floats"):
+        return np.asarray(value, dtype=np.float32)
+    if name == "value_string":
+        return np.array(text_of(value, "the text of Constant"), object)
+    if name == "value_strings":
+        return np.array([text_of(v, "the text of Constant") for v in value], object)
+    if name not in ("value", "sparse_value"):
+        raise ModelError(f"Constant has no attribute {name!r}")
+    found: np.ndarray[Any, Any] = value
+    return found
 
 
 @operator()
