@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
-from tests.robust import sanitize
+from tests.support import sanitize
 
 from .test_abi import COMPILERS, needs_compiler, run
 

@@ -14,8 +14,8 @@ import onnx
 import pytest
 
 import torshc
-from tests.compiler.models import model, node
 from tests.emulation.emulated import emulated_tools, missing
+from tests.support.compiler_models import model, node
 from torshc.bundle import isa, xcrun
 from torshc.bundle.build import build_objects, link_library
 from torshc.bundle.cache import Cache

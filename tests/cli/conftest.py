@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from torshc.cli import cli
 
-from .models import CHAIN, STATIC, save
+from ..support.cli_models import CHAIN, STATIC, save
 
 Torshc = Callable[..., Result]
 

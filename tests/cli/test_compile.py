@@ -14,8 +14,8 @@ import torshc as package
 from torshc.depfile import rule
 from torshc.errors import ConfigError
 
+from ..support.cli_models import CHAIN, HOSTILE, UNKNOWN, hostile, model, save
 from .conftest import Torshc
-from .models import CHAIN, HOSTILE, UNKNOWN, hostile, model, save
 
 
 def test_compile_writes_a_bundle_and_says_so(torshc: Torshc, chain: Path) -> None:

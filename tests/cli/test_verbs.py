@@ -11,8 +11,8 @@ import pytest
 
 from torshc.runtime import load
 
+from ..support.cli_models import LABELS, ODD, UNKNOWN, hostile, save
 from .conftest import Torshc
-from .models import LABELS, ODD, UNKNOWN, hostile, save
 
 
 def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .models import check, model, node
+from ..support.compiler_models import check, model, node
 
 RNG = np.random.default_rng(0)
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.robust.sanitize import usable
+from tests.support.sanitize import usable
 from torshc.bundle.cache import cache_folder
 
 # -O1 keeps the compiler quick; the last -O counts. The function sanitizer of clang takes C's compatible types as

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulation.emulated import emulated_tools
-from tests.robust import sanitize
+from tests.support import sanitize
 from torshc.ops import REGISTRY
 
 from . import record

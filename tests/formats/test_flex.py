@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.ops.evaluate import Array, run
+from tests.support.evaluate import Array, run
 from torshc.errors import ModelError
 from torshc.formats import import_model
 

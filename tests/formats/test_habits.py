@@ -14,7 +14,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.ops.evaluate import Array
+from tests.support.evaluate import Array
 from torshc.errors import TorshcError
 
 F, H, INT, B = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL

@@ -10,7 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from tests.ops.evaluate import run
+from tests.support.evaluate import run
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import load_graph
 from torshc.formats.json_schema import schema

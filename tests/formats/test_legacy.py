@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.ops.evaluate import Array, run
+from tests.support.evaluate import Array, run
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf import json_format
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.ops.evaluate import run
+from tests.support.evaluate import run
 from torshc.errors import ConfigError, ModelError, UnsupportedError
 from torshc.expr import as_int
 from torshc.formats import import_model, load_graph

@@ -9,7 +9,7 @@ import pytest
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.ops.evaluate import Array, run
+from tests.support.evaluate import Array, run
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 

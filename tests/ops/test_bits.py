@@ -15,7 +15,7 @@ import torshc
 from torshc.errors import ModelError
 from torshc.formats import import_model
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 
 TYPES: dict[int, Any] = {
     TensorProto.DOUBLE: np.float64, TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16,

@@ -12,12 +12,12 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.robust import sanitize
+from tests.support import sanitize
 from torshc.compiler import compile_model
 from torshc.formats import load_graph
 from torshc.options import CompileOptions
 
-from .evaluate import Array
+from ..support.evaluate import Array
 from .test_operators import F32, I64, numbers
 
 node = helper.make_node

@@ -16,7 +16,7 @@ import torshc
 from torshc.errors import RunError
 from torshc.runtime.model import Model
 
-from .evaluate import Array
+from ..support.evaluate import Array
 
 RNG = np.random.default_rng(8)
 

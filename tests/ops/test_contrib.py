@@ -12,8 +12,8 @@ from onnx import helper
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-from .contrib import check, compiled, expected, model_of, numbers
-from .evaluate import run
+from ..support.contrib import check, compiled, expected, model_of, numbers
+from ..support.evaluate import run
 
 F16, I64, I32 = np.float16, np.int64, np.int32
 

@@ -11,8 +11,8 @@ import pytest
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-from .contrib import Array, check, compiled, expected, model_of, numbers, some_bytes
-from .evaluate import run
+from ..support.contrib import Array, check, compiled, expected, model_of, numbers, some_bytes
+from ..support.evaluate import run
 
 F32, I32, I64 = np.float32, np.int32, np.int64
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}  # exponentials of other digits, a sum of products each

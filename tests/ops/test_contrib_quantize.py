@@ -14,8 +14,8 @@ import pytest
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-from .contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
-from .evaluate import run
+from ..support.contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
+from ..support.evaluate import run
 
 BYTES = [np.uint8, np.int8]
 F32, U8, I8, I64 = np.float32, np.uint8, np.int8, np.int64

@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-from . import contrib
-from .evaluate import Array, run
+from ..support import contrib
+from ..support.evaluate import Array, run
 from .test_operators import F32, F64, I64, check, model_of, numbers
 
 

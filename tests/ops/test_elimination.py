@@ -11,7 +11,7 @@ import torshc
 from torshc.errors import ModelError, TorshcError
 from torshc.formats import import_model
 
-from .contrib import DOMAIN, Array, compiled, expected, model_of, numbers
+from ..support.contrib import DOMAIN, Array, compiled, expected, model_of, numbers
 
 SHAPES = [(5, 5), (3, 7, 7), (2, 0, 6, 6), (40, 40)]
 

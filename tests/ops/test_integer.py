@@ -12,7 +12,7 @@ from onnx import helper
 
 import torshc
 
-from .evaluate import Array
+from ..support.evaluate import Array
 from .test_compiled_movers import model_of
 
 node = helper.make_node

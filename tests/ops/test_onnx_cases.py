@@ -17,7 +17,7 @@ from torshc.errors import UnsupportedError
 from torshc.formats import import_model
 from torshc.ops import REGISTRY
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 
 # What a registered operator may still refuse.
 REFUSALS = re.compile(

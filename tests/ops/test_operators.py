@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from torshc.errors import ModelError
 from torshc.formats import import_model
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 
 F32, F64, I64, BOOL = np.float32, np.float64, np.int64, np.bool_
 

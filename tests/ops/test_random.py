@@ -16,7 +16,7 @@ from torshc.expr import U32, as_int, const
 from torshc.formats import import_model
 from torshc.ops.random import below, threefry
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 
 F32, F64 = np.float32, np.float64
 node = helper.make_node

@@ -16,7 +16,7 @@ from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.runtime import Model
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 from .test_operators import F32, I64, check, model_of, numbers
 
 RNG = np.random.default_rng(7)

@@ -16,7 +16,7 @@ from torshc.graph import Graph
 from torshc.options import CompileOptions
 from torshc.passes.dead_code import dead_code
 
-from .evaluate import run
+from ..support.evaluate import run
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 RNG = np.random.default_rng(6)

@@ -12,9 +12,9 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.compiler.models import Shape, model, node
+from tests.support.compiler_models import Shape, model, node
 
-from .evaluate import Array
+from ..support.evaluate import Array
 
 # Nodes, the shapes of the inputs; inputs whose names begin with i are indices below the smallest size, 1.
 CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Shape]]] = {

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.ops.evaluate import run_nodes
+from tests.support.evaluate import run_nodes
 from tests.templates.host_harness import Array, Failed, Harness
 from torshc import backend
 from torshc.errors import ModelError, UnsupportedError

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from torshc.formats import import_model
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 from .test_operators import F32, I64, model_of, numbers
 
 

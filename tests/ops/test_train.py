@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
-from .evaluate import Array, run
+from ..support.evaluate import Array, run
 from .test_operators import F32, F64, numbers
 
 DOMAIN = "ai.onnx.preview.training"

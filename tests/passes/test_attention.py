@@ -10,7 +10,7 @@ from torshc.graph.verify import verify
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from .graphs import OPTIONS, Model, dims, names, random_inputs
+from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs
 
 B, H, S, D = 1, 4, 5, 8
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compiler.models import model, node, run
+from tests.support.compiler_models import model, node, run
 from torshc.compiler import Compilation, prepare
 from torshc.errors import ConfigError, ModelError
 from torshc.expr import DTYPES
@@ -19,7 +19,7 @@ from torshc.options import CompileOptions
 from torshc.passes import PASSES, pipeline_of
 from torshc.passes.interpret import run_graph
 
-from .graphs import Model, dims, lines, names, random_inputs, text
+from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)

@@ -10,7 +10,7 @@ import pytest
 from onnx import NodeProto
 from onnx.reference import ReferenceEvaluator
 
-from tests.compiler.models import model, node, run
+from tests.support.compiler_models import model, node, run
 from torshc.compiler import Compilation, prepare
 from torshc.graph import Graph
 from torshc.graph.verify import verify
@@ -18,7 +18,7 @@ from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from .graphs import OPTIONS, Model, dims, lines, names, text
+from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, text
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)

@@ -9,7 +9,7 @@ from torshc.errors import UnsupportedError
 from torshc.expr import I8, I32
 from torshc.passes.interpret import run_graph
 
-from .graphs import Model, dims
+from ..support.pass_graphs import Model, dims
 
 
 def test_views_are_not_copied() -> None:

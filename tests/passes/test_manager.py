@@ -12,7 +12,7 @@ from torshc.options import CompileOptions
 from torshc.passes import PASSES, optimise, pipeline_of, read_pipeline, run_pipeline
 from torshc.passes.manager import Pipeline, Repeat, Step, graph_pass
 
-from .graphs import OPTIONS, Model, names
+from ..support.pass_graphs import OPTIONS, Model, names
 
 
 def model() -> Model:

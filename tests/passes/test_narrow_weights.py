@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compiler.models import model, node, run
+from tests.support.compiler_models import model, node, run
 from torshc.graph import Graph
 from torshc.graph.verify import verify
 from torshc.options import CompileOptions
 from torshc.passes import PASSES
 
-from .graphs import OPTIONS, Model, lines, names, text
+from ..support.pass_graphs import OPTIONS, Model, lines, names, text
 
 RNG = np.random.default_rng(3)
 F32 = np.float32

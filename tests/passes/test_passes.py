@@ -12,7 +12,7 @@ from torshc.graph.verify import verify
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from .graphs import OPTIONS, Model, dims, lines, names, random_inputs, text
+from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, random_inputs, text
 
 
 def run(name: str, graph: Graph, times: int = 1, clean: bool = True) -> str:

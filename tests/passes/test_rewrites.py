@@ -19,7 +19,7 @@ from torshc.passes.match import Match, build
 from torshc.passes.pattern import Apply, Capture, Constant, Variable
 from torshc.passes.rewrite import Rewrite, read_rewrites
 
-from .graphs import OPTIONS, Model, names
+from ..support.pass_graphs import OPTIONS, Model, names
 
 RULES = [rule for file in resources.rule_files("rewrites") for rule in read_rewrites(file)]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e-40, 3e38]

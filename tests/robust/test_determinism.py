@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from .zoo import zoo
+from ..support.zoo import zoo
 
 ZOO = zoo()
 NAMES = ("convolutions", "layer norm", "reductions", "lstm", "attention", "results over operands")

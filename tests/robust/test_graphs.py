@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 
-from .graphs import random_graph
+from ..support.random_graphs import random_graph
 from .test_zoo import OPTIONS, guarded_run
 
 SEEDS = range(8)

@@ -10,8 +10,8 @@ import pytest
 
 import torshc
 
-from . import sanitize
-from .zoo import zoo
+from ..support import sanitize
+from ..support.zoo import zoo
 
 ZOO = zoo()
 

@@ -10,7 +10,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from tests.compiler.models import model, node
+from tests.support.compiler_models import model, node
 
 TINY = np.float32(1e-45)
 VALUES = np.array(

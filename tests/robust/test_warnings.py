@@ -13,7 +13,7 @@ from torshc.bundle.toolchain import CLANGS, execute, find_compiler
 from torshc.compiler import _commented, kernel_headers, prepare
 from torshc.options import CompileOptions
 
-from .zoo import zoo
+from ..support.zoo import zoo
 
 ZOO = zoo()
 COMPILERS = [next((c for c in (*CLANGS, "clang") if shutil.which(c)), "clang"), "gcc"]

@@ -19,8 +19,8 @@ from torshc.formats import load_graph
 from torshc.options import CompileOptions
 from torshc.runtime.model import Model
 
-from . import sanitize
-from .zoo import Array
+from ..support import sanitize
+from ..support.zoo import Array
 
 F32 = np.float32
 X = np.arange(6, dtype=F32).reshape(2, 3)

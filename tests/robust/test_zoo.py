@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 
-from .zoo import Array, Specimen, zoo
+from ..support.zoo import Array, Specimen, zoo
 
 ZOO = zoo()
 GUARD = 256

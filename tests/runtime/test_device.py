@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundle import tiny, tiny_cuda
 
+from tests.bundle import tiny, tiny_cuda
 from tests.emulation.emulated import emulated_tools
 from torshc.bundle.nvcc import find_cards, find_nvcc
 from torshc.errors import BundleError, RunError, ToolchainError

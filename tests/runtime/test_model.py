@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundle import tiny
 
+from tests.bundle import tiny
 from torshc.bundle.manifest import manifest_hash
 from torshc.errors import BundleError, RunError
 from torshc.runtime import Model, load

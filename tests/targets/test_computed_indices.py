@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from tests.compiler.models import Shape, model, node, run
 from tests.emulation.emulated import emulated_tools
+from tests.support.compiler_models import Shape, model, node, run
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)

@@ -16,9 +16,9 @@ import pytest
 import torshc
 from tests.emulation.emulated import emulated_tools
 from tests.robust.test_zoo import OPTIONS, agrees, guarded_run
-from tests.robust.zoo import zoo
+from tests.support.zoo import zoo
 
-from .networks import mobilenet_v2, squeezenet, transformer
+from ..support.networks import mobilenet_v2, squeezenet, transformer
 
 ZOO = zoo()
 TARGETS = ("cuda", "metal")

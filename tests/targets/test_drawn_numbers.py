@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.compiler.models import model, node, run
 from tests.emulation.emulated import emulated_tools
+from tests.support.compiler_models import model, node, run
 
 
 @pytest.mark.parametrize("target", ["cuda", "metal"])

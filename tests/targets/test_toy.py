@@ -10,7 +10,7 @@ import pytest
 
 import torshc
 from tests.robust.test_zoo import agrees, guarded_run
-from tests.robust.zoo import zoo
+from tests.support.zoo import zoo
 from torshc.errors import UnsupportedError
 from torshc.targets import TARGETS
 

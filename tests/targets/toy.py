@@ -6,16 +6,18 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from torshc.graph import Graph, Value
+from torshc.graph import Value
+from torshc.kernels.axes import product
 from torshc.kernels.base import Kernel
 from torshc.kernels.generic import lower_generic
-from torshc.kernels.grid import GridMap, GridRow
-from torshc.kernels.lower import expanded, idle_when_empty
-from torshc.kernels.nest import MapKernel, RowKernel, lower_nest, product
+from torshc.kernels.lower import idle_when_empty
+from torshc.kernels.machine import Machine
+from torshc.kernels.nest import MapKernel, RowKernel, lower_nest
 from torshc.plan.group import Group
 from torshc.plan.storage import Storage
 from torshc.targets import NoKernel, register
-from torshc.targets.gpu import GridTarget, Words
+from torshc.targets.gpu.base import GridTarget, Words
+from torshc.targets.gpu.grid import GridMap, GridRow
 
 
 @register
@@ -28,15 +30,21 @@ class ToyTarget(GridTarget):
     headers = ("t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h")
     words = Words(shared="", barrier="")
 
-    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
-        group = expanded(graph, group)
-        if group.anchor is not None and group.anchor.op.family not in self.generic:
-            raise NoKernel(f"no kernel of family {group.anchor.op.family}")
-        make = lower_nest if group.anchor is None else lower_generic
-        return [idle_when_empty(_serial(k)) for k in make(group, storage, keep=None)]
-
     def threads(self, kernel: Kernel) -> int:
         return 0
+
+
+@ToyTarget.lowers("nest", "gemm", "conv", "conv_transpose")
+def lower_toy(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The group as plain loops."""
+    make = lower_nest if group.anchor is None else lower_generic
+    return [idle_when_empty(_serial(k)) for k in make(group, storage, keep=None)]
+
+
+@ToyTarget.lowers("attention", "recurrent", "scan", "topk")
+def refuse(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """What blocks of one thread cannot compute."""
+    raise NoKernel(f"no kernel of family {group.kind}")
 
 
 def _serial(kernel: Kernel) -> Kernel:

@@ -1,4 +1,4 @@
-"""Lowering of attention: softmax(scale * q k' + mask) v in one kernel, the scores never leaving the cache."""
+"""What kernels of attention share: softmax(scale * q k' + mask) v in one kernel, the scores never in memory."""
 
 from __future__ import annotations
 
@@ -7,38 +7,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import InternalError, UnsupportedError
-from ..expr import F32, Expr, acc, as_int, axis, const, load, walk
+from ..expr import F32, Expr, acc, as_int, axis, const, load
 from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.attention import Attention
 from ..ops.base import Index, broadcast_index
-from ..ops.view import linear
 from ..plan.fusion import behind_views
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
-from .axes import make_axes
-from .base import Kernel, Temporary
+from .axes import make_axes, product
 from .heavy import (
     HeavyKernel,
     Strided,
-    add_buffer,
-    copy_kernel,
     epilogue_flops,
     finish,
-    is_empty,
     read_through,
     strided_operand,
-    temporary,
     traffic,
 )
-from .lower import lowering
-from .machine import Machine
-from .nest import Buffers, product
-from .tiles import ceil_div
-
-KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
-WIDE = 32  # so many points of the batch keep every thread busy, and tasks may take more rows each
+from .nest import Buffers
 
 Operand = Callable[[Value, Index, str, Buffers], Strided]
 """Makes an operand of its value, the index over the batch, and its name, adding what it reads to an argument list."""
@@ -82,90 +70,6 @@ class AttentionBase(HeavyKernel):
     def mask_of_row(self) -> bool:
         """Whether each query has a mask of its own."""
         return self.mask is not None and contains(self.mask, self.row)
-
-
-@dataclass(frozen=True)
-class AttentionKernel(AttentionBase):
-    """Online softmax over blocks of keys, for a block of queries a task.
-
-    Attributes:
-        tile: rows and vectors of a register tile.
-        panel: queries in a panel, as many as a tile has columns.
-        rows, keys: queries a task, keys a block.
-    """
-
-    template: ClassVar[str] = "attention.c.j2"
-
-    tile: tuple[int, int]
-    panel: int
-    rows: int
-    keys: int
-
-    @property
-    def wide(self) -> int:
-        """Columns of the values, rounded up to whole panels."""
-        return _round_up(self.width, self.panel)
-
-    @property
-    def mask_buffers(self) -> list[int]:
-        """Buffers that the mask is read from."""
-        return sorted(
-            {
-                x.data
-                for x in walk(const(0) if self.mask is None else self.mask)
-                if x.op == "load" and isinstance(x.data, int)
-            }
-        )
-
-    @property
-    def parts(self) -> dict[str, int]:
-        """Floats of each part of the scratch."""
-        sizes = {
-            "queries": self.rows * self.depth,
-            "weights": self.keys * self.panel,
-            "values": self.keys * self.wide,
-            "sums": self.rows * self.wide,
-            "top": self.rows,
-            "total": self.rows,
-            "factor": self.panel,
-            "inverse": self.panel,
-        }
-        if as_int(self.k.steps[1]) != 1:
-            sizes["keys"] = self.keys * self.depth
-        if self.mask is not None:
-            sizes["bias"] = self.keys * (self.panel if self.mask_of_row else 1)
-        if self.mask_of_row:
-            sizes["mask"] = self.keys * self.panel
-        return {name: _round_up(size, 16) for name, size in sizes.items()}
-
-    @property
-    def scratch(self) -> Expr:
-        return const(4 * sum(self.parts.values()))
-
-
-@lowering("attention")
-def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The kernel of an attention group, after those that widen operands of f16 or bf16.
-
-    Raises:
-        UnsupportedError: for elements that are summed in another type than f32, or a depth or width known only at run
-            time.
-    """
-    if any(is_empty(v) for v in group.outputs):
-        return []
-    before: list[Kernel] = []
-
-    def operand(value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
-        if value.dtype is F32:
-            return walked_operand(group, value, batch, name, buffers)
-        return _widened(group, value, batch, name, buffers, before)
-
-    base = attention_base(group, storage, operand)
-    tile = (6, 4) if machine.lanes >= 16 else (6, 2)
-    panel = tile[1] * machine.lanes
-    rows = _block(base.points, base.row.args[0], panel)
-    fields = vars(base) | {"tasks": base.points * ceil_div(base.row.args[0], rows)}
-    return [*before, AttentionKernel(**fields, tile=tile, panel=panel, rows=rows, keys=KEYS)]
 
 
 def attention_base(group: Group, storage: Mapping[Value, Storage], operand: Operand) -> AttentionBase:
@@ -220,24 +124,13 @@ def _sizes(node: Node) -> tuple[int, int]:
     return depth, width
 
 
-def _round_up(size: int, to: int) -> int:
-    return -(-size // to) * to
-
-
-def _block(points: Expr, rows: Expr, panel: int) -> int:
-    """Queries a task: enough to make up for copying the values, few enough for every thread to have work."""
-    count, most = as_int(points), as_int(rows)
-    size = _round_up(128 if count is not None and count >= WIDE else 64, panel)
-    return size if most is None else min(size, _round_up(most, panel))
-
-
 def _mask(group: Group, node: Node, scores: Index, buffers: Buffers) -> Expr | None:
     """What is added to the score at an index, an expression over the kernel's buffers."""
     mask = node.inputs[3] if len(node.inputs) > 3 else None
     return None if mask is None else buffers.resolve(read_through(group, mask, broadcast_index(scores, mask.shape)))
 
 
-def _index(value: Value, batch: Index, name: str) -> tuple[Index, tuple[Expr, Expr]]:
+def operand_index(value: Value, batch: Index, name: str) -> tuple[Index, tuple[Expr, Expr]]:
     """Index into an operand, and its axes along rows and columns, called after the operand."""
     along = axis(f"{name}_row", value.shape[-2]), axis(f"{name}_col", value.shape[-1])
     return (*broadcast_index(batch, value.shape[:-2]), *along), along
@@ -245,7 +138,7 @@ def _index(value: Value, batch: Index, name: str) -> tuple[Index, tuple[Expr, Ex
 
 def walked_operand(group: Group, value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
     """An operand as strided rows, read through as many of the views before it as leave it so."""
-    index, along = _index(value, batch, name)
+    index, along = operand_index(value, batch, name)
     chain: list[Node] = []
     for view in behind_views(value)[1]:
         if view not in group.folded:
@@ -261,19 +154,3 @@ def walked_operand(group: Group, value: Value, batch: Index, name: str, buffers:
     if found is None:
         raise InternalError(f"{value!r} has no strides in memory")
     return found
-
-
-def _widened(group: Group, value: Value, batch: Index, name: str, buffers: Buffers, before: list[Kernel]) -> Strided:
-    """An operand of halves as f32 in a temporary, by a kernel that is added to `before`."""
-    index, along = _index(value, batch, name)
-    source, axes = make_axes(value.shape, None, "i")
-    to = Temporary(f"wide_{name}", group.id, value.type.size * 4)
-    axes = axes or [axis("i0", 1)]
-    read = copy_kernel(lambda own: own.resolve(read_through(group, value, source)), axes, buffers.storage, to)
-    before.append(read)
-    found = strided_operand(temporary(add_buffer(buffers, to), linear(index, value.shape)), along)
-    assert found is not None  # rows that follow each other
-    return found
-
-
-__all__ = ["AttentionBase", "AttentionKernel", "attention_base", "lower_attention", "walked_operand"]

@@ -13,10 +13,10 @@ from ..ops.base import Index
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
-from .axes import join_axes
+from .axes import join_axes, product
 from .base import Buffer, Kernel, Operand, Store, Temporary
 from .epilogue import lower_epilogue
-from .nest import Buffers, MapKernel, product
+from .nest import Buffers, MapKernel
 
 INLINE_COST = 12  # an epilogue up to this dear is written out for every register of a tile
 COPY_CHUNK = 16384

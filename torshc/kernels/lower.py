@@ -1,39 +1,14 @@
-"""From a group to its kernels: the choice of template."""
+"""What lowerings of all targets share: groups without composite nodes, kernels without tasks where nothing is made."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 
 from ..expr import call, const
 from ..graph import Graph, Value
 from ..plan.fusion import HEAVY
 from ..plan.group import Group, expand
-from ..plan.storage import Storage
 from .base import Kernel
-from .machine import Machine
-from .nest import lower_nest
-
-Lowering = Callable[[Group, Mapping[Value, Storage], Machine], list[Kernel]]
-LOWERINGS: dict[str, Lowering] = {}
-
-
-def lowering(family: str) -> Callable[[Lowering], Lowering]:
-    """Decorator: register how groups of a heavy family become kernels."""
-
-    def register(function: Lowering) -> Lowering:
-        LOWERINGS[family] = function
-        return function
-
-    return register
-
-
-def lower(graph: Graph, group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The kernels of a group, in launch order: one, or a packing kernel before the one that needs it."""
-    group = expanded(graph, group)
-    if group.anchor is None:
-        return lower_nest(group, storage)
-    return [idle_when_empty(k) for k in LOWERINGS[group.anchor.op.family](group, storage, machine)]
 
 
 def idle_when_empty(kernel: Kernel) -> Kernel:

@@ -6,8 +6,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Device:
+    """What a device of blocks of threads has; by default what any of them has.
+
+    Attributes:
+        units: multiprocessors.
+        shared: bytes of shared memory of a block.
+        tensor: whether there are tensor cores for f16 and bf16.
+        together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
+    """
+
+    units: int = 32
+    shared: int = 32 * 1024
+    tensor: bool = False
+    together: int = 0
+
+
+@dataclass(frozen=True)
 class Machine:
-    """The processor that is compiled for.
+    """The processor that is compiled for, and the device beside it.
 
     Attributes:
         lanes: f32 elements of a vector register (16, 8, 4 or 1).
@@ -15,6 +32,7 @@ class Machine:
         threads: threads to spread tasks over at the least.
         winograd: whether 3x3 convolutions may be computed by Winograd's method, with errors of about 1e-5.
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
+        device: what these devices have in common.
     """
 
     lanes: int = 8
@@ -22,3 +40,4 @@ class Machine:
     threads: int = 8
     winograd: bool = False
     archs: tuple[str, ...] = ()
+    device: Device = Device()

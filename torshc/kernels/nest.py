@@ -14,7 +14,7 @@ from ..ops.base import Index, Nest
 from ..plan.group import Group
 from ..plan.inline import Inliner, address, register_type
 from ..plan.storage import Storage
-from .axes import join_axes, make_axes
+from .axes import join_axes, make_axes, product
 from .base import Buffer, Kernel, Store
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
@@ -106,13 +106,6 @@ class RowKernel(Kernel):
     @property
     def scratch(self) -> Expr:
         return self.row_size * 4 * self.kept
-
-
-def product(extents: Sequence[Expr]) -> Expr:
-    total = const(1)
-    for e in extents:
-        total = total * e
-    return total
 
 
 def lower_nest(group: Group, storage: Mapping[Value, Storage], keep: int | None = KEEP_COST) -> list[Kernel]:
@@ -435,9 +428,3 @@ def _shared(roots: list[Expr], here: set[Expr], dear: int) -> list[Expr]:
         elif x.op != "load":
             pending.extend(x.args)
     return list(out)
-
-
-__all__ = [
-    "KEEP_ALL", "KEEP_COST", "Accumulator", "Buffers", "Keep", "MapKernel", "RowKernel", "Rows", "Stage", "accumulate",
-    "finish_row", "lower_nest", "product",
-]  # fmt: skip

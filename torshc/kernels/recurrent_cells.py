@@ -156,6 +156,3 @@ def activate(activation: Activation, x: Expr) -> Expr:
     function = REGISTRY["", name](**({} if plain else fields))
     assert isinstance(function, Pointwise)
     return function.body(x)
-
-
-__all__ = ["Phase", "Result", "Weights", "activate", "cell_phases"]

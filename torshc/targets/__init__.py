@@ -1,12 +1,16 @@
-"""Targets: how kernels are lowered and spelled for each kind of machine."""
+"""Targets, a package a family: how kernels are lowered and spelled for each kind of machine.
+
+Importing this finds every module of the families, so that a target or a lowering is known once its file is there.
+"""
 
 from __future__ import annotations
 
-from .base import TARGETS, NoKernel, Rendered, Target, find_target, register
-from .c import CTarget
-from .cuda import CudaTarget
-from .metal import MetalTarget
+import pkgutil
+from importlib import import_module
 
-__all__ = [
-    "TARGETS", "CTarget", "CudaTarget", "MetalTarget", "NoKernel", "Rendered", "Target", "find_target", "register",
-]  # fmt: skip
+from .base import TARGETS, NoKernel, Rendered, Target, find_target, register
+
+for _found in pkgutil.walk_packages(__path__, f"{__name__}."):
+    import_module(_found.name)
+
+__all__ = ["TARGETS", "NoKernel", "Rendered", "Target", "find_target", "register"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +15,9 @@ from .. import resources
 from ..errors import ConfigError, did_you_mean
 from ..expr import Expr, as_int, const, dims_of
 from ..graph import Graph, Value
-from ..kernels.base import Kernel, NoKernel
+from ..kernels.base import Kernel
+from ..kernels.base import NoKernel as NoKernel
+from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..plan.group import Group
 from ..plan.storage import Storage
@@ -40,6 +42,10 @@ class Rendered:
     dims: tuple[str | Expr, ...]
 
 
+Lowering = Callable[[Group, Mapping[Value, Storage], Machine], list[Kernel]]
+NEST = "nest"  # the family of groups without a heavy node
+
+
 class Target(ABC):
     """A kind of machine to compile for.
 
@@ -58,6 +64,7 @@ class Target(ABC):
         machine: the processor that is compiled for.
     """
 
+    _lowerings: ClassVar[dict[str, Lowering]] = {}
     name: ClassVar[str]
     title: ClassVar[str]
     suffix: ClassVar[str] = ".c"
@@ -71,7 +78,25 @@ class Target(ABC):
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
 
-    @abstractmethod
+    def __init_subclass__(cls) -> None:
+        cls._lowerings = {}
+
+    @classmethod
+    def lowers(cls, *families: str) -> Callable[[Lowering], Lowering]:
+        """Decorator: how groups whose anchor is of these families become kernels, here and in subclasses."""
+
+        def register(lowering: Lowering) -> Lowering:
+            cls._lowerings |= dict.fromkeys(families, lowering)
+            return lowering
+
+        return register
+
+    @classmethod
+    def lowering(cls, family: str) -> Lowering | None:
+        """The lowering of a family, its own or inherited."""
+        tables = (c._lowerings for c in cls.__mro__ if issubclass(c, Target))
+        return next((table[family] for table in tables if family in table), None)
+
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         """The kernels of a group, in launch order.
 
@@ -79,6 +104,12 @@ class Target(ABC):
             NoKernel: when this target cannot compute the group.
             UnsupportedError: when no target can.
         """
+        group = expanded(graph, group)
+        family = NEST if group.anchor is None else group.anchor.op.family
+        if (lowering := self.lowering(family)) is None:
+            raise NoKernel(f"{self.name} has no kernel of family {family}")
+        kernels = lowering(group, storage, self.machine)
+        return kernels if group.anchor is None else [idle_when_empty(k) for k in kernels]
 
     @abstractmethod
     def render(self, kernel: Kernel) -> Rendered:
@@ -214,9 +245,3 @@ def _matched(text: str) -> bool:
         if depth == 0:
             return k == len(text) - 1
     return False
-
-
-__all__ = [
-    "TARGETS", "IndexPrinter", "NoKernel", "Rendered", "Target", "find_target", "find_template", "indented", "register",
-    "render_kernel",
-]  # fmt: skip

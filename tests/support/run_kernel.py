@@ -1,0 +1,273 @@
+"""Runs kernels in tests: renders and compiles them, lays out their memory, calls them through ctypes.
+
+Every buffer ends at a page that must not be touched, outputs and scratch start out as NaN, and the tasks of a kernel
+are run one by one in a shuffled order, so that reads and writes beyond an end, reads of what nobody wrote, and results
+that depend on how tasks are split do not pass unseen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torshc import resources
+from torshc.bundle.toolchain import clean_environment, find_compiler
+from torshc.expr import DType, Expr, as_int, const, dim, substitute
+from torshc.graph import Graph, Value
+from torshc.kernels.base import Kernel, Packed, Temporary
+from torshc.kernels.machine import Machine
+from torshc.plan.fusion import Limits
+from torshc.plan.place import Plan, make_plan
+from torshc.targets.cpu.c import HEADERS, CTarget
+
+Array = np.ndarray[Any, Any]
+FLAGS = [
+    "-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror",
+]  # fmt: skip
+ISA = {16: ["-march=x86-64-v4"], 8: ["-march=x86-64-v3"], 4: ["-march=x86-64-v2"]}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@lru_cache(maxsize=1)
+def compilers() -> tuple[str, ...]:
+    """Compilers that are here: the newest clang and gcc; where there is neither, the clang of the ziglang package."""
+    clangs = [c for c in ("clang", *(f"clang-{v}" for v in range(22, 13, -1))) if shutil.which(c)]
+    found = (*clangs[:1], *(["gcc"] if shutil.which("gcc") else []))
+    return found or ("zig",)
+
+
+def native_lanes() -> int:
+    """Lanes that this processor and the compilers' flags above can run."""
+    if platform.machine() == "aarch64":
+        return 4
+    info = Path("/proc/cpuinfo")
+    flags = info.read_text().split() if info.exists() else []
+    return 8 if "avx2" in flags and "fma" in flags else 4 if "sse4_2" in flags else 1
+
+
+def kind_of(compiler: str) -> str:
+    return "gcc" if "gcc" in compiler else "clang"
+
+
+@lru_cache(maxsize=1)
+def _work() -> Path:
+    place = Path(tempfile.mkdtemp(prefix="torshc-kernels-"))
+    for name in HEADERS:
+        (place / name).write_text((resources.templates("c") / name).read_text())
+    return place
+
+
+@lru_cache(maxsize=512)
+def compile_source(source: str, lanes: int, compiler: str, extra: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """A shared library of one kernel; warnings are errors."""
+    number = compile_source.cache_info().misses
+    path = _work() / f"k{number}.c"
+    path.write_text(source)
+    target = path.with_suffix(".so")
+    isa = ISA.get(lanes, []) if platform.machine() == "x86_64" else []
+    program, environment = [compiler], None
+    if compiler == "zig":
+        tool = find_compiler("zig")
+        program, environment = [*tool.command, "-fno-sanitize=undefined"], clean_environment(dict(tool.env))
+        isa = [flag.replace("x86-64-v", "x86_64_v") for flag in isa]
+    command = [*program, *FLAGS, *isa, f"-DTORSHC_LANES={lanes}", *extra, "-o", str(target), str(path), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        pytest.fail(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+    return ctypes.CDLL(str(target))
+
+
+@dataclass
+class Memory:
+    """A flat array that ends at a page nobody may touch."""
+
+    array: Array
+    page: Any = field(repr=False)
+
+
+def guarded(count: int, dtype: np.dtype[Any]) -> Memory:
+    """Memory of `count` elements, filled with NaN (or the largest number)."""
+    size = max(count * dtype.itemsize, 1)
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    area = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    if _LIBC.mprotect(ctypes.c_void_p(start + pages), mmap.PAGESIZE, 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    array = np.frombuffer(area, dtype, count, pages - count * dtype.itemsize)
+    array.view(np.uint8)[...] = 255 if dtype != np.bool_ else 1
+    return Memory(array, area)
+
+
+def number(e: Expr | int, dims: Mapping[str, int]) -> int:
+    """The value of a size."""
+    value = as_int(substitute(e, {dim(k): const(v) for k, v in dims.items()}) if isinstance(e, Expr) else e)
+    assert value is not None, f"{e!r} with {dims}"
+    return value
+
+
+def to_memory(array: Array, value: Value) -> Array:
+    """The elements of a value in the order of its layout."""
+    return np.ascontiguousarray(array if value.layout is None else array.transpose(value.layout)).reshape(-1)
+
+
+@dataclass
+class Launch:
+    """A kernel that is ready to be called."""
+
+    kernel: Kernel
+    source: str
+    function: Any
+    pointers: Any
+    dims: Any
+    scratch: Memory
+    tasks: int
+
+    def run(self, begin: int = 0, end: int | None = None) -> None:
+        where = self.scratch.array.ctypes.data if self.scratch.array.size else None
+        self.function(self.pointers, self.dims, where, begin, self.tasks if end is None else end)
+
+    def run_shuffled(self, seed: int = 0) -> None:
+        """Each task on its own, in another order, with spoilt scratch."""
+        order = list(range(self.tasks))
+        random.Random(seed).shuffle(order)
+        for task in order if len(order) <= 500 else [None]:
+            self.scratch.array.view(np.uint8)[...] = 255
+            self.run(*((task, task + 1) if task is not None else (0, self.tasks)))
+
+    def seconds(self, repeats: int = 9, budget: float = 0.2) -> float:
+        """Median time of a call over all tasks on one thread."""
+        self.run()
+        start = time.perf_counter()
+        self.run()
+        inner = max(1, int(budget / repeats / max(time.perf_counter() - start, 1e-6)))
+        times = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            for _ in range(inner):
+                self.run()
+            times.append((time.perf_counter() - start) / inner)
+        return float(np.median(times))
+
+
+class Program:
+    """A planned graph with its kernels compiled and its memory laid out.
+
+    Args:
+        graph: the graph; its plan is made here unless `plan` is given.
+        dims: values of the symbolic dimensions.
+        machine: lanes and compiler to lower for.
+        compiler: the compiler to run.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        dims: Mapping[str, int] | None = None,
+        machine: Machine | None = None,
+        compiler: str | None = None,
+        limits: Limits | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        self.graph, self.dims_of = graph, dict(dims or {})
+        self.compiler = compiler or compilers()[0]
+        self.machine = machine or Machine(lanes=native_lanes(), compiler=kind_of(self.compiler))
+        self.target = CTarget(self.machine)
+        self.plan = plan or make_plan(graph, limits or Limits())
+        self.memory: dict[object, Memory] = {}
+        self.launches: list[Launch] = []
+        for group in self.plan.groups:
+            for kernel in self.target.lower(graph, group, self.plan.storage):
+                self.launches.append(self._prepare(kernel))
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [x.kernel for x in self.launches]
+
+    def _prepare(self, kernel: Kernel) -> Launch:
+        made = self.target.render(kernel)
+        library = compile_source(made.source, self.machine.lanes, self.compiler)
+        function = library[made.symbol]
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        function.restype = None
+        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data for b in kernel.buffers]
+        sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
+        return Launch(
+            kernel,
+            made.source,
+            function,
+            (ctypes.c_void_p * max(len(buffers), 1))(*buffers),
+            (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
+            guarded(number(kernel.scratch, self.dims_of) // 4, np.dtype(np.float32)),
+            number(kernel.tasks, self.dims_of),
+        )
+
+    def _memory(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
+        if operand not in self.memory:
+            self.memory[operand] = self._fill(operand, dtype)
+        return self.memory[operand]
+
+    def _fill(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
+        if isinstance(operand, Temporary):
+            return guarded(number(operand.nbytes, self.dims_of) // dtype.size, dtype.numpy)
+        if isinstance(operand, Packed):
+            assert operand.source.const is not None
+            flat = np.ascontiguousarray(operand.make(operand.source.const)).reshape(-1)
+            assert flat.nbytes == operand.nbytes, operand.how
+        elif operand.const is not None:
+            flat = to_memory(operand.const, operand)
+        else:
+            return guarded(number(operand.type.size, self.dims_of), dtype.numpy)
+        out = guarded(flat.size, flat.dtype)
+        out.array[...] = flat
+        return out
+
+    def run(self, *inputs: Array, shuffled: bool = True) -> list[Array]:
+        """Values of the graph's outputs for values of its inputs."""
+        for value, array in zip(self.graph.inputs, inputs, strict=True):
+            self._memory(value, value.dtype).array[...] = to_memory(array.astype(value.dtype.numpy), value)
+        for launch in self.launches:
+            launch.run_shuffled() if shuffled else launch.run()
+        return [self.read(v) for v in self.graph.outputs]
+
+    def read(self, value: Value) -> Array:
+        """The contents of a value in memory, as a logical array."""
+        shape = [number(d, self.dims_of) for d in value.shape]
+        place = self.plan.storage.get(value)
+        root = place.root if place else value
+        start = number(place.offset, self.dims_of) if place else 0
+        strides = [number(s, self.dims_of) for s in (place.strides if place else value.strides)]
+        flat = self._memory(root, root.dtype).array[start:]
+        return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides]).copy()
+
+
+def kinds(program: Program) -> list[str]:
+    """The template of each kernel."""
+    return [k.template.removesuffix(".c.j2") for k in program.kernels]
+
+
+def close(actual: Array, expected: Array, tolerance: float = 1e-4) -> None:
+    """Fails when max|a-b| / max|b| is larger."""
+    assert actual.shape == expected.shape
+    if actual.size:
+        scale = max(float(np.abs(expected).max()), 1e-30)
+        error = float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())
+        assert error / scale <= tolerance, error / scale
+
+
+def sources(program: Program) -> Sequence[str]:
+    return [x.source for x in program.launches]

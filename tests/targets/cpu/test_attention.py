@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torshc.errors import UnsupportedError
+from torshc.expr import F64, const, dim
+from torshc.graph import Graph, Value
+from torshc.kernels.machine import Machine
+
+from ...support.kernels import Maker, Shape, op, random, sizes
+from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
+
+RNG = np.random.default_rng(11)
+LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
+DIMS = {"b": 2, "s": 37, "t": 300, "h": 3}
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def expected(q: Array, k: Array, v: Array, mask: Array | None = None, **form: Any) -> Array:
+    """Attention in float64, as its decomposition says it."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = q @ np.swapaxes(k, -1, -2) * form.get("scale", 1.0)
+    if mask is not None:
+        scores = scores + mask.astype(np.float64)
+    if form.get("causal"):
+        seen = np.arange(scores.shape[-1]) <= np.arange(scores.shape[-2])[:, None]
+        scores = np.where(seen, scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
+        weights = e / e.sum(-1, keepdims=True)
+    if form.get("safe"):
+        weights = np.where(np.isnan(weights), 0, weights)
+    return weights @ v
+
+
+def attention(m: Maker, *inputs: Value | None, **form: Any) -> Value:
+    return m.builder.add(op("Attention", "torshc", **form), list(inputs))[0]
+
+
+def check(shapes: list[Shape], arrays: dict[int, Array] | None = None, compiler: str = "", **form: Any) -> Program:
+    """Runs attention over operands of these shapes (given arrays or random ones) and compares."""
+    m = Maker()
+    values = [random(RNG, sizes(s, DIMS)) for s in shapes]
+    for k, array in (arrays or {}).items():
+        values[k] = array.astype(np.float32)
+    graph = m.output(attention(m, *[m.input(*s) for s in shapes], **form))
+    program = Program(graph, DIMS, compiler=compiler or None)
+    (got,) = program.run(*values)
+    close_or_nan(got, expected(*values, **form))
+    return program
+
+
+def close_or_nan(got: Array, wanted: Array) -> None:
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+    close(np.nan_to_num(got), np.nan_to_num(wanted), 1e-5)
+
+
+SHAPES: list[list[Shape]] = [
+    [(2, 3, 128, 64), (2, 3, 128, 64), (2, 3, 128, 64)],
+    [(2, 3, 37, 20), (2, 3, 53, 20), (2, 3, 53, 13)],
+    [(5, 7), (9, 7), (9, 3)],
+    [(3, 1, 64), (3, 300, 64), (3, 300, 64)],
+    [(3, 4, 1), (3, 6, 1), (3, 6, 1)],
+    [(1, 1), (1, 1), (1, 1)],
+    [(2, 70, 8), (2, 1, 8), (2, 1, 40)],
+    [(4, 1, 30, 8), (1, 5, 270, 8), (270, 16)],
+    [(2, 3, 4, 9, 8), (2, 3, 1, 11, 8), (2, 3, 1, 11, 8)],
+    [(40, 3, 197, 16), (40, 3, 197, 16), (40, 3, 197, 24)],
+    [("b", "h", "s", 20), ("b", "h", "t", 20), ("b", "h", "t", 33)],
+    [("b", "h", "s", 16), ("h", "t", 16), ("t", 16)],
+    [(2, 3, 0), (2, 4, 0), (2, 4, 5)],
+    [(2, 3, 5), (2, 0, 5), (2, 0, 5)],
+    [(2, 0, 5), (2, 3, 5), (2, 3, 5)],
+    [(0, 3, 5), (0, 3, 5), (0, 3, 5)],
+]
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_shapes(compiler: str, shapes: list[Shape]) -> None:
+    check(shapes, compiler=compiler, scale=0.3)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_vector_width(lanes: int, causal: bool) -> None:
+    m, form = Maker(), {"scale": 0.25, "causal": causal}
+    shapes = [(2, 3, 45, 19), (2, 3, 290, 19), (2, 3, 290, 21), (2, 1, 45, 290)]
+    values = [random(RNG, s) for s in shapes]
+    graph = m.output(attention(m, *[m.input(*s) for s in shapes], **form))
+    compiler = compilers()[0]
+    program = Program(graph, DIMS, Machine(lanes, kind_of(compiler)), compiler)
+    close(program.run(*values)[0], expected(*values, **form), 1e-5)
+
+
+MASKS: list[Shape] = [
+    (), (1,), ("t",), (1, "t"), ("s", 1), ("s", "t"), ("b", 1, 1, "t"), ("b", 1, "s", "t"), ("b", "h", "s", "t"),
+    (1, "h", 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_masks(mask: Shape) -> None:
+    check([("b", "h", "s", 20), ("b", "h", "t", 20), ("b", "h", "t", 8), mask], scale=0.2)
+
+
+@pytest.mark.parametrize(("s", "t"), [(1, 1), (300, 300), (64, 64), (40, 300), (300, 40), (5, 0), (17, 1)])
+def test_causal(s: int, t: int) -> None:
+    check([(3, s, 8), (3, t, 8), (3, t, 16)], causal=True, scale=0.5)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("own_rows", [False, True])
+def test_rows_that_see_nothing(safe: bool, own_rows: bool) -> None:
+    mask = np.where(RNG.random((2, 1, 37 if own_rows else 1, 300)) < 0.5, -np.inf, 0.0)
+    mask[1, :, ::3] = -np.inf
+    mask[:, :, :, :270] = -np.inf
+    check([(2, 3, 37, 8), (2, 3, 300, 8), (2, 3, 300, 8), mask.shape], {3: mask}, safe=safe)
+
+
+@pytest.mark.parametrize("low", [LOWEST, -10000.0])
+def test_rows_hidden_by_a_low_number_are_averages(low: float) -> None:
+    mask = np.where(RNG.random((2, 1, 1, 300)) < 0.5, low, 0.0)
+    mask[1] = LOWEST
+    check([(2, 3, 37, 8), (2, 3, 300, 8), (2, 3, 300, 8), mask.shape], {3: mask})
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_scores_that_are_no_numbers(safe: bool) -> None:
+    mask = np.zeros((37, 300))
+    mask[3, 7], mask[4, 280], mask[5, 1] = np.nan, np.nan, np.inf
+    check([(3, 37, 8), (3, 300, 8), (3, 300, 8), mask.shape], {3: mask}, safe=safe)
+
+
+@pytest.mark.parametrize("scale", [1000.0, -30.0])
+def test_large_scores(scale: float) -> None:
+    shapes: list[Shape] = [(3, 37, 8), (3, 300, 8), (3, 300, 8)]
+    whole = {k: np.rint(2 * random(RNG, sizes(shapes[k], DIMS))) for k in range(2)}  # so that scores are exact
+    check(shapes, whole, scale=scale)
+
+
+def heads(m: Maker, x: Value, count: int) -> Value:
+    """[B, S, H * D] as [B, H, S, D]."""
+    b, s, width = x.shape
+    split = m.add("Reshape", x, shape=(b, s, const(count), width // count))
+    return m.add("Transpose", split, perm=(0, 2, 1, 3))
+
+
+def from_packed(symbolic: bool) -> tuple[Graph, int]:
+    """q, k and v are parts of one projection, and heads are joined again: nothing is copied."""
+    m = Maker()
+    x = m.input("b", "s", 3 * 4 * 10) if symbolic else m.input(2, 37, 3 * 4 * 10)
+    parts = m.builder.add(op("Split", axis=2, sizes=(const(40),) * 3), [x])
+    out = attention(m, *[heads(m, v, 4) for v in parts], scale=0.3)
+    turned = m.add("Transpose", out, perm=(0, 2, 1, 3))
+    batch, rows = x.shape[:2]
+    return m.output(m.add("Reshape", turned, shape=(batch, rows, const(40)))), 1
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_views_before_and_behind_are_read_and_stored_through(symbolic: bool) -> None:
+    graph, launches = from_packed(symbolic)
+    program = Program(graph, DIMS)
+    x = random(RNG, (2, 37, 120))
+    (got,) = program.run(x)
+    q, k, v = (p.reshape(2, 37, 4, 10).transpose(0, 2, 1, 3) for p in np.split(x, 3, axis=2))
+    wanted = expected(q, k, v, scale=0.3).transpose(0, 2, 1, 3).reshape(2, 37, 40)
+    close(got, wanted, 1e-5)
+    assert kinds(program) == ["attention"] * launches
+
+
+def test_repeated_heads_are_not_copied() -> None:
+    m = Maker()
+    q, k, v = m.input(2, 6, 9, 8), m.input(2, 3, 11, 8), m.input(2, 3, 11, 8)
+    dims = tuple(const(d) for d in (2, 3, 2, 11, 8))
+    wide = []
+    for x in (k, v):
+        one = m.add("Reshape", x, shape=(*x.shape[:2], const(1), *x.shape[2:]))
+        wide.append(m.add("Reshape", m.add("Expand", one, shape=dims), shape=tuple(const(d) for d in (2, 6, 11, 8))))
+    program = Program(m.output(attention(m, q, *wide)), DIMS)
+    arrays = [random(RNG, s) for s in ((2, 6, 9, 8), (2, 3, 11, 8), (2, 3, 11, 8))]
+    close(program.run(*arrays)[0], expected(arrays[0], *(np.repeat(a, 2, axis=1) for a in arrays[1:])), 1e-5)
+    assert kinds(program)[-1] == "attention"
+
+
+def test_operands_in_any_layout() -> None:
+    m = Maker()
+    values = [m.input(2, 19, 12, layout=(0, 2, 1)) for _ in range(3)]
+    program = Program(m.output(attention(m, *values)), DIMS)
+    arrays = [random(RNG, (2, 19, 12)) for _ in range(3)]
+    close(program.run(*arrays)[0], expected(*arrays), 1e-5)
+
+
+def test_constant_operands() -> None:
+    m = Maker()
+    k, v = random(RNG, (5, 8)), random(RNG, (5, 1))
+    q = random(RNG, (2, 9, 8))
+    program = Program(m.output(attention(m, m.input(2, 9, 8), m.constant(k), m.constant(v))), DIMS)
+    close(program.run(q)[0], expected(q, k, v), 1e-5)
+
+
+def test_epilogue() -> None:
+    m = Maker()
+    shape = ("b", "s", 24)
+    values = [m.input(*shape) for _ in range(3)]
+    residual, bias = m.input(*shape), m.constant(random(RNG, (24,)))
+    total = m.add("Add", m.add("Tanh", m.add("Add", attention(m, *values), bias)), residual)
+    program = Program(m.output(total), DIMS)
+    arrays = [random(RNG, sizes(shape, DIMS)) for _ in range(4)]
+    assert bias.const is not None
+    close(program.run(*arrays)[0], np.tanh(expected(*arrays[:3]) + bias.const) + arrays[3], 1e-5)
+    assert kinds(program) == ["attention"]
+
+
+def test_equal_kernels_have_equal_text() -> None:
+    def text() -> str:
+        m = Maker()
+        m.input(4)
+        program = Program(m.output(attention(m, *[m.input("b", "s", 24) for _ in range(3)])), DIMS)
+        return program.launches[0].source
+
+    assert text() == text()
+
+
+def test_what_it_cannot_do_is_said() -> None:
+    m = Maker()
+    with pytest.raises(UnsupportedError, match="f64"):
+        Program(m.output(attention(m, *[m.input(2, 3, 4, dtype=F64) for _ in range(3)])), DIMS)
+    m = Maker()
+    with pytest.raises(UnsupportedError, match="depth"):
+        Program(m.output(attention(m, *[m.input(2, 3, "s") for _ in range(3)])), DIMS)
+    assert dim("s") is m.graph.inputs[0].shape[-1]

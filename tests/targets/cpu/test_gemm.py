@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
+from torshc.kernels.machine import Machine
+from torshc.targets.cpu.pack import panels
+from torshc.targets.cpu.tiles import choose_blocks, choose_tile
+
+from ...support.kernels import Maker, Shape, random, sizes
+from ...support.run_kernel import Program, close, compilers, kind_of, kinds, native_lanes
+
+RNG = np.random.default_rng(7)
+DIMS = {"b": 3, "s": 17, "k": 21, "n": 19}
+LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
+
+# Shapes of a and b, whether b is a constant, templates that are expected.
+CASES: list[tuple[Shape, Shape, bool, list[str]]] = [
+    ((13, 21), (21, 19), True, ["gemm"]),
+    ((13, 21), (21, 19), False, ["pack", "gemm"]),
+    ((1, 64), (64, 100), True, ["gemm"]),
+    ((3, 64), (64, 48), True, ["gemm"]),
+    ((100, 40), (40, 24), True, ["gemm"]),
+    ((100, 40), (40, 5), True, ["gemm"]),
+    ((7, 1), (1, 9), True, ["gemm"]),
+    ((200, 3000), (3000, 20), True, ["gemm"]),
+    ((64, 64), (64, 64), True, ["gemm"]),
+    ((21,), (21, 19), True, ["gemm"]),
+    ((13, 21), (21,), True, ["row"]),
+    ((21,), (21,), False, ["row"]),
+    ((13, 21), (21, 1), False, ["row"]),
+    ((2, 21), (21, 19), False, ["row"]),
+    ((2, 5, 21), (21, 19), True, ["gemm"]),
+    ((2, 5, 21), (2, 21, 19), False, ["pack", "gemm"]),
+    ((2, 5, 21), (2, 21, 19), True, ["gemm"]),
+    ((3, 1, 5, 21), (2, 21, 19), False, ["pack", "gemm"]),
+    ((3, 1, 5, 21), (1, 2, 21, 19), True, ["gemm"]),
+    ((5, 21), (2, 21, 19), False, ["pack", "gemm"]),
+    ((2, 4, 21), (21,), False, ["row"]),
+    ((21,), (3, 21, 19), False, ["row"]),
+    (("b", "s", 21), (21, 19), True, ["gemm"]),
+    (("b", "s", 21), ("b", 21, "n"), False, ["pack", "gemm"]),
+    (("b", "s", "k"), ("k", "n"), False, ["pack", "gemm"]),
+    (("s", "k"), ("k", 19), False, ["pack", "gemm"]),
+    ((0, 21), (21, 19), True, []),
+    ((13, 21), (21, 0), True, []),
+    ((13, 0), (0, 19), True, ["row"]),
+    (("b", "k"), ("k", "n"), False, ["pack", "gemm"]),
+]
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize(("a", "b", "constant", "templates"), CASES, ids=str)
+def test_product(compiler: str, a: Shape, b: Shape, constant: bool, templates: list[str]) -> None:
+    m = Maker()
+    left, right = random(RNG, sizes(a, DIMS)), random(RNG, sizes(b, DIMS))
+    x = m.input(*a)
+    y = m.constant(right) if constant else m.input(*b)
+    program = Program(m.output(m.add("MatMul", x, y)), DIMS, compiler=compiler)
+    assert kinds(program) == templates
+    if templates:
+        (found,) = program.run(left, *([] if constant else [right]))
+        close(found, np.matmul(left, right))
+
+
+@pytest.mark.parametrize(
+    "dims", [{"b": 0, "s": 5, "k": 4, "n": 3}, {"b": 2, "s": 5, "k": 0, "n": 3}, {"b": 1, "s": 1, "k": 1, "n": 1}]
+)
+def test_symbolic_sizes_of_zero_and_one(dims: dict[str, int]) -> None:
+    m = Maker()
+    a, b = ("b", "s", "k"), ("b", "k", "n")
+    program = Program(m.output(m.add("MatMul", m.input(*a), m.input(*b))), dims)
+    left, right = random(RNG, sizes(a, dims)), random(RNG, sizes(b, dims))
+    close(program.run(left, right)[0], np.matmul(left, right))
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("long", [False, True])
+def test_epilogue(compiler: str, lanes: int, long: bool) -> None:
+    """Bias, residual, activation and two outputs; a long epilogue becomes one function for all tiles."""
+    m = Maker()
+    weights, bias = random(RNG, (40, 37)), random(RNG, (37,))
+    x, r = m.input("s", 40), m.input("s", 37)
+    y = m.add("Add", m.add("MatMul", x, m.constant(weights)), m.constant(bias))
+    z = m.add("Relu", m.add("Add", y, r))
+    z = m.add("Tanh", m.add("Erf", z)) if long else z
+    graph = m.output(y, z)
+    program = Program(graph, {"s": 29}, Machine(lanes, kind_of(compiler)), compiler)
+    assert kinds(program) == ["gemm"]
+    left, residual = random(RNG, (29, 40)), random(RNG, (29, 37))
+    first, second = program.run(left, residual)
+    expected = left @ weights + bias
+    close(first, expected)
+    expected = np.maximum(expected + residual, 0)
+    if long:
+        import math
+
+        expected = np.tanh(np.vectorize(math.erf)(expected))
+    close(second, expected)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_operands_behind_views(constant: bool) -> None:
+    """A transposed right operand is read in place: no copy, and no kernel for the view."""
+    m = Maker()
+    right = random(RNG, (19, 21))
+    y = m.constant(right) if constant else m.input(19, 21)
+    x = m.input(2, 3, 7, 21)
+    program = Program(m.output(m.add("MatMul", x, m.add("Transpose", y, perm=(1, 0)))))
+    assert kinds(program) == (["gemm"] if constant else ["pack", "gemm"])
+    left = random(RNG, (2, 3, 7, 21))
+    close(
+        program.run(*([left] if constant else [right, left]))[0] if constant else program.run(right, left)[0],
+        left @ right.T,
+    )
+
+
+def test_heads() -> None:
+    """Scores of attention: both operands are views of [batch, sequence, heads * size]."""
+    m = Maker()
+    q, k = m.input("b", "s", 32), m.input("b", "s", 32)
+
+    def heads(v: object, last: tuple[int, ...]) -> object:
+        from torshc.expr import dim
+
+        split = m.add("Reshape", v, shape=(dim("b"), dim("s"), const(4), const(8)))  # type: ignore[arg-type]
+        return m.add("Transpose", split, perm=last)
+
+    scores = m.add("MatMul", heads(q, (0, 2, 1, 3)), heads(k, (0, 2, 3, 1)))  # type: ignore[arg-type]
+    program = Program(m.output(scores), DIMS)
+    assert kinds(program) == ["pack", "gemm"]
+    x, y = random(RNG, (3, 17, 32)), random(RNG, (3, 17, 32))
+    split = [v.reshape(3, 17, 4, 8).transpose(0, 2, 1, 3) for v in (x, y)]
+    close(program.run(x, y)[0], split[0] @ split[1].swapaxes(-1, -2))
+
+
+def test_left_operand_in_another_order() -> None:
+    """k must be innermost in the left operand; otherwise it is copied first."""
+    m = Maker()
+    right = random(RNG, (21, 19))
+    x = m.input(5, 7, 21, layout=(2, 0, 1))
+    program = Program(m.output(m.add("MatMul", x, m.constant(right))))
+    assert kinds(program) == ["map", "gemm"]
+    left = random(RNG, (5, 7, 21))
+    close(program.run(left)[0], left @ right)
+
+
+@pytest.mark.parametrize("dtype", [F64, I32, F16, BF16])
+def test_other_types(dtype: DType) -> None:
+    m = Maker()
+    a, b = m.input(2, 9, 21, dtype=dtype), m.input(21, 19, dtype=dtype)
+    program = Program(m.output(m.add("MatMul", a, b)))
+    assert kinds(program) == ["row"]
+    left, right = random(RNG, (2, 9, 21), np.float64 if dtype.is_float else np.int32), random(RNG, (21, 19))
+    left, right = left.astype(dtype.numpy), (right * 4).astype(dtype.numpy)
+    tolerance = {"f64": 1e-12, "i32": 0.0, "f16": 1e-3, "bf16": 8e-3}[dtype.name]
+    found = program.run(left, right)[0]
+    wide = np.float64 if dtype.is_float else np.int64
+    close(found.astype(wide), left.astype(wide) @ right.astype(wide), tolerance)
+
+
+def test_flops_and_bytes() -> None:
+    m = Maker()
+    program = Program(m.output(m.add("MatMul", m.input(8, 16), m.constant(random(RNG, (16, 32))))))
+    (kernel,) = program.kernels
+    assert as_int(kernel.flops) == 2 * 8 * 16 * 32
+    assert as_int(kernel.nbytes) == 4 * (8 * 16 + 16 * 32 + 8 * 32)
+
+
+@pytest.mark.parametrize(("lanes", "compiler", "shape", "tile"), [
+    (8, "clang", (384, 384, 384), (6, 2)), (8, "gcc", (1, 768, 768), (6, 2)), (8, "clang", (1, 768, 768), (4, 3)),
+    (8, "clang", (128, 3072, 768), (4, 3)), (8, "clang", (3136, 24, 96), (4, 3)), (8, "clang", (3136, 5, 96), (8, 1)),
+    (16, "clang", (3136, 64, 64), (6, 4)), (16, "clang", (384, 768, 768), (8, 3)), (4, "clang", (9, 9, 9), (6, 2)),
+])  # fmt: skip
+def test_tile(lanes: int, compiler: str, shape: tuple[int, int, int], tile: tuple[int, int]) -> None:
+    chosen = choose_tile(Machine(lanes, compiler), *(const(s) for s in shape))
+    assert (chosen.rows, chosen.vectors) == tile
+
+
+def test_blocks_give_threads_enough_tasks() -> None:
+    machine = Machine(8, "clang", 8)
+    tile = choose_tile(machine, const(128), const(3072), const(768))
+    blocks = choose_blocks(machine, tile, const(128), tile.panels(const(3072)), const(2 * 128 * 3072 * 768), const(1))
+    assert 16 <= (as_int(blocks.m) or 0) * (as_int(blocks.n) or 0) <= 64
+
+
+def test_panels() -> None:
+    packed = panels(np.arange(30, dtype=np.float32).reshape(2, 3, 5), 4)
+    assert packed.shape == (2, 2, 3, 4)
+    assert packed[1, 1, 2].tolist() == [29, 0, 0, 0]
+
+
+def test_values_of_f32_edges() -> None:
+    """NaN and infinities come through, and a sum of nothing is 0."""
+    m = Maker()
+    weights = np.eye(16, dtype=np.float32)
+    program = Program(m.output(m.add("MatMul", m.input(8, 16), m.constant(weights))))
+    left = np.zeros((8, 16), np.float32)
+    left[2, 3], left[4, 5] = np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(np.isnan(program.run(left)[0]), np.isnan(left @ weights))
+    assert F32.size == 4

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torshc.errors import UnsupportedError
+from torshc.expr import BF16, F16, F32, F64, DType, const
+from torshc.graph import Graph, Value
+from torshc.targets.gpu.attention import TILES, GridAttention, GridAttentionRow
+
+from ...support.kernels import Maker, Shape, op, random, sizes
+from ...support.run_grid import GridProgram, needs_emulator, templates
+from ...support.run_kernel import Array, close
+from ..cpu.test_attention import DIMS, LOWEST, MASKS, SHAPES, attention, close_or_nan, expected, heads
+
+RNG = np.random.default_rng(12)
+pytestmark = needs_emulator
+# Operands whose queries are tiles of several, and one query each.
+FORMS: list[list[Shape]] = [
+    [(2, 3, 37, 8), (2, 3, 300, 8), (2, 3, 300, 8)],
+    [(2, 3, 2, 8), (2, 3, 300, 8), (2, 3, 300, 8)],
+]
+
+
+def check(shapes: list[Shape], arrays: dict[int, Array] | None = None, **form: Any) -> GridProgram:
+    """Runs attention over operands of these shapes (given arrays or random ones) and compares."""
+    m = Maker()
+    values = [random(RNG, sizes(s, DIMS)) for s in shapes]
+    for k, array in (arrays or {}).items():
+        values[k] = array.astype(np.float32)
+    program = GridProgram(m.output(attention(m, *[m.input(*s) for s in shapes], **form)), DIMS)
+    (got,) = program.run(*values)
+    close_or_nan(got, expected(*values, **form))
+    return program
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_shapes(shapes: list[Shape]) -> None:
+    check(shapes, scale=0.3)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 16, 70])
+@pytest.mark.parametrize("depth", [0, 1, 7, 32, 64, 80, 130, 256])
+def test_depths(rows: int, depth: int) -> None:
+    """Every depth has tiles that fit, and columns of the values that are no multiple of anything."""
+    for width in {max(depth, 1), 5}:
+        check([(2, rows, depth), (2, 70, depth), (2, 70, width)], scale=0.3)
+
+
+def test_depths_beyond_shared_memory_are_taken_row_by_row() -> None:
+    program = check([(2, 17, 600), (2, 9, 600), (2, 9, 300)], scale=0.1)
+    assert isinstance(program.kernels[0], GridAttentionRow)
+    check([(2, 3), (5, 3), (5, 2000)])
+    with pytest.raises(UnsupportedError, match="columns"):
+        check([(2, 3), (5, 3), (5, 20000)])
+
+
+def test_tiles_follow_the_work() -> None:
+    """Blocks enough for a large device where there is work enough."""
+    few = check([(12, 128, 64)] * 3).kernels[0]
+    many = check([(300, 20, 64)] * 3).kernels[0]
+    one = check([(12, 1, 64), (12, 40, 64), (12, 40, 64)]).kernels[0]
+    assert isinstance(few, GridAttention) and isinstance(many, GridAttention)
+    assert (few.tile.rows, many.tile, one.template) == (16, TILES[0], "attention_row.j2")
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_masks(mask: Shape) -> None:
+    check([("b", "h", "s", 20), ("b", "h", "t", 20), ("b", "h", "t", 8), mask], scale=0.2)
+    few = tuple(3 if d == "s" else d for d in mask)
+    check([("b", "h", 3, 20), ("b", "h", "t", 20), ("b", "h", "t", 8), few], scale=0.2)
+
+
+CAUSAL = [(1, 1), (300, 300), (64, 64), (40, 300), (300, 40), (5, 0), (17, 1), (3, 300), (4, 2)]
+
+
+@pytest.mark.parametrize(("s", "t"), CAUSAL)
+def test_causal(s: int, t: int) -> None:
+    check([(3, s, 8), (3, t, 8), (3, t, 16)], causal=True, scale=0.5)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("own_rows", [False, True])
+@pytest.mark.parametrize("shapes", FORMS, ids=str)
+def test_rows_that_see_nothing(shapes: list[Shape], safe: bool, own_rows: bool) -> None:
+    rows = int(shapes[0][2]) if own_rows else 1
+    mask = np.where(RNG.random((2, 1, rows, 300)) < 0.5, -np.inf, 0.0)
+    mask[1, :, ::3] = -np.inf
+    mask[:, :, :, :270] = -np.inf
+    check([*shapes, mask.shape], {3: mask}, safe=safe)
+
+
+@pytest.mark.parametrize("low", [LOWEST, -10000.0])
+@pytest.mark.parametrize("shapes", FORMS, ids=str)
+def test_rows_hidden_by_a_low_number_are_averages(shapes: list[Shape], low: float) -> None:
+    mask = np.where(RNG.random((2, 1, 1, 300)) < 0.5, low, 0.0)
+    mask[1] = LOWEST
+    check([*shapes, mask.shape], {3: mask})
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_scores_that_are_no_numbers(safe: bool) -> None:
+    for rows in (37, 3):
+        mask = np.zeros((rows, 300))
+        mask[0, 7], mask[1, 280], mask[2, 1] = np.nan, np.nan, np.inf
+        check([(3, rows, 8), (3, 300, 8), (3, 300, 8), mask.shape], {3: mask}, safe=safe)
+
+
+@pytest.mark.parametrize("scale", [1000.0, -30.0])
+@pytest.mark.parametrize("rows", [37, 3])
+def test_large_scores(rows: int, scale: float) -> None:
+    shapes: list[Shape] = [(3, rows, 8), (3, 300, 8), (3, 300, 8)]
+    whole = {k: np.rint(2 * random(RNG, sizes(shapes[k], DIMS))) for k in range(2)}  # so that scores are exact
+    check(shapes, whole, scale=scale)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=repr)
+@pytest.mark.parametrize("rows", [37, 2])
+@pytest.mark.parametrize("depth", [8, 5])
+def test_halves(dtype: DType, rows: int, depth: int) -> None:
+    """Operands of halves, a mask and a result of f32."""
+    m = Maker()
+    shapes: list[Shape] = [(3, rows, depth), (3, 40, depth), (3, 40, depth)]
+    values = [m.input(*s, dtype=dtype) for s in shapes]
+    graph = m.output(attention(m, *values, m.input(rows, 40), scale=0.3, out="f32"))
+    program = GridProgram(graph, DIMS)
+    arrays = [random(RNG, sizes(s, DIMS)) for s in [*shapes, (rows, 40)]]
+    q, k, v = (a.astype(dtype.numpy) for a in arrays[:3])
+    (got,) = program.run(q, k, v, arrays[3])
+    assert got.dtype == np.float32 and len(program.kernels) == 1
+    close(got, expected(q, k, v, arrays[3], scale=0.3), 1e-5)
+
+
+def from_packed(m: Maker, x: Value) -> Graph:
+    """q, k and v are parts of one projection, and heads are joined again: nothing is copied."""
+    width = x.shape[2] // 3
+    parts = m.builder.add(op("Split", axis=2, sizes=(width,) * 3), [x])
+    out = attention(m, *[heads(m, v, 4) for v in parts], scale=0.3)
+    turned = m.add("Transpose", out, perm=(0, 2, 1, 3))
+    return m.output(m.add("Reshape", turned, shape=(*x.shape[:2], width)))
+
+
+@pytest.mark.parametrize("depth", [10, 16])
+@pytest.mark.parametrize("shape", [("b", "s"), (2, 37), (2, 1)], ids=str)
+def test_views_before_and_behind_are_read_and_stored_through(shape: Shape, depth: int) -> None:
+    m = Maker()
+    program = GridProgram(from_packed(m, m.input(*shape, 12 * depth)), DIMS)
+    batch, rows = sizes(shape, DIMS)
+    x = random(RNG, (batch, rows, 12 * depth))
+    q, k, v = (p.reshape(batch, rows, 4, depth).transpose(0, 2, 1, 3) for p in np.split(x, 3, axis=2))
+    close(program.run(x)[0], expected(q, k, v, scale=0.3).transpose(0, 2, 1, 3).reshape(batch, rows, -1), 1e-5)
+    assert len(program.kernels) == 1
+
+
+def test_packets_only_where_they_are_whole() -> None:
+    def source(width: int) -> str:
+        m = Maker()
+        return GridProgram(from_packed(m, m.input(2, 37, 12 * width)), DIMS).launches[0].source
+
+    assert source(16).count("t_read4") == 3 and "t_write4" in source(16)
+    assert "t_read4" not in source(10)
+
+
+def test_operands_in_any_layout() -> None:
+    m = Maker()
+    values = [m.input(2, 19, 12, layout=(0, 2, 1)) for _ in range(3)]
+    program = GridProgram(m.output(attention(m, *values)), DIMS)
+    arrays = [random(RNG, (2, 19, 12)) for _ in range(3)]
+    close(program.run(*arrays)[0], expected(*arrays), 1e-5)
+
+
+def test_constant_operands() -> None:
+    m = Maker()
+    k, v = random(RNG, (5, 8)), random(RNG, (5, 1))
+    q = random(RNG, (2, 9, 8))
+    program = GridProgram(m.output(attention(m, m.input(2, 9, 8), m.constant(k), m.constant(v))), DIMS)
+    close(program.run(q)[0], expected(q, k, v), 1e-5)
+
+
+@pytest.mark.parametrize("rows", ["s", 2])
+@pytest.mark.parametrize("width", [24, 9])
+def test_epilogue(rows: str | int, width: int) -> None:
+    m = Maker()
+    shape = ("b", rows, width)
+    values = [m.input(*shape) for _ in range(3)]
+    residual, bias = m.input(*shape), m.constant(random(RNG, (width,)))
+    total = m.add("Add", m.add("Tanh", m.add("Add", attention(m, *values), bias)), residual)
+    program = GridProgram(m.output(total), DIMS)
+    arrays = [random(RNG, sizes(shape, DIMS)) for _ in range(4)]
+    assert bias.const is not None
+    close(program.run(*arrays)[0], np.tanh(expected(*arrays[:3]) + bias.const) + arrays[3], 1e-5)
+    assert len(program.kernels) == 1
+
+
+def test_epilogue_that_is_wanted_whole_and_in_halves() -> None:
+    m = Maker()
+    values = [m.input(2, 19, 12) for _ in range(3)]
+    out = attention(m, *values)
+    program = GridProgram(m.output(out, m.add("Cast", out, to=F16)), DIMS)
+    arrays = [random(RNG, (2, 19, 12)) for _ in range(3)]
+    whole, half = program.run(*arrays)
+    close(whole, expected(*arrays), 1e-5)
+    np.testing.assert_array_equal(half, whole.astype(np.float16))
+    assert templates(program) == ["attention"]
+
+
+@pytest.mark.parametrize("order", ["reverse", "random:3"])
+@pytest.mark.parametrize("shapes", FORMS, ids=str)
+def test_no_order_of_threads_shows(monkeypatch: pytest.MonkeyPatch, shapes: list[Shape], order: str) -> None:
+    arrays = {k: random(RNG, sizes(s, DIMS)) for k, s in enumerate(shapes)}
+
+    def run() -> Array:
+        m = Maker()
+        program = GridProgram(m.output(attention(m, *[m.input(*s) for s in shapes])), DIMS)
+        return program.run(*arrays.values())[0]
+
+    forward = run()
+    monkeypatch.setenv("T_EMULATE_ORDER", order)
+    np.testing.assert_array_equal(run(), forward)
+
+
+def test_what_it_cannot_do_is_said() -> None:
+    for shape, dtype, what in (((2, 3, 4), F64, "f64"), ((2, 3, "s"), F32, "depth")):
+        m = Maker()
+        with pytest.raises(UnsupportedError, match=what):
+            GridProgram(m.output(attention(m, *[m.input(*shape, dtype=dtype) for _ in range(3)])), DIMS)
+
+
+def test_equal_kernels_have_equal_text() -> None:
+    def text() -> str:
+        m = Maker()
+        m.input(4)
+        return GridProgram(m.output(attention(m, *[m.input("b", "s", 24) for _ in range(3)])), DIMS).launches[0].source
+
+    assert text() == text() and const(0) is const(0)

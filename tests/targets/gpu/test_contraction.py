@@ -1,0 +1,237 @@
+"""Products and convolutions on devices of blocks: one kernel, on the emulator, against NumPy and ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from torshc.expr import BF16, F16, F32, F64, I32, DType, const
+from torshc.kernels.machine import Device, Machine
+from torshc.targets.gpu import contraction
+from torshc.targets.gpu.contraction import ContractionKernel
+from torshc.targets.gpu.contraction_tiles import MMA_TILES, TILES, AnyTile, GridTile, choose_tile
+from torshc.targets.gpu.cuda import CudaTarget
+
+from ...support.kernels import Maker, Shape, random, sizes
+from ...support.run_grid import GridProgram, needs_emulator, templates
+from ...support.run_kernel import close
+from ..cpu.test_conv import CONV, TRANSPOSED, Case, reference
+
+pytestmark = needs_emulator
+RNG = np.random.default_rng(12)
+DIMS = {"b": 2, "h": 9, "w": 7, "s": 17, "k": 21, "n": 19}
+
+# Shapes of a and b, whether b is a constant, templates that are expected.
+PRODUCTS: list[tuple[Shape, Shape, bool, str]] = [
+    ((13, 21), (21, 19), True, "contraction"),
+    ((13, 21), (21, 19), False, "contraction"),
+    ((65, 64), (64, 130), True, "contraction"),
+    ((129, 40), (40, 24), False, "contraction"),
+    ((64, 1024), (1024, 64), True, "contraction map"),
+    ((9, 1001), (1001, 13), False, "contraction map"),
+    ((200, 5), (5, 200), True, "contraction"),
+    ((1, 64), (64, 100), True, "row"),
+    ((1, 64), (64, 100), False, "row"),
+    ((3, 64), (64, 48), True, "row"),
+    ((1, 640), (640, 100), True, "row"),
+    ((1, 640), (640, 100), False, "contraction map"),
+    ((640,), (3, 640, 10), False, "contraction map"),
+    ((3, 640), (640, 48), True, "contraction map"),
+    ((7, 1), (1, 9), True, "row"),
+    ((21,), (21, 19), True, "row"),
+    ((13, 21), (21,), True, "row"),
+    ((21,), (21,), False, "row"),
+    ((2, 5, 21), (21, 19), True, "contraction"),
+    ((2, 9, 21), (2, 21, 19), False, "contraction"),
+    ((2, 9, 21), (2, 21, 19), True, "contraction"),
+    ((3, 1, 5, 21), (2, 21, 20), False, "contraction"),
+    ((5, 21), (2, 21, 19), False, "row"),
+    (("b", "s", 21), (21, 20), True, "contraction"),
+    (("b", "s", "k"), ("b", "k", "n"), False, "contraction"),
+    (("s", "k"), ("k", 20), False, "contraction map"),
+    ((0, 21), (21, 19), True, ""),
+    ((13, 0), (0, 19), True, "map"),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "constant", "expected"), PRODUCTS, ids=str)
+def test_product(a: Shape, b: Shape, constant: bool, expected: str) -> None:
+    m = Maker()
+    left, right = random(RNG, sizes(a, DIMS)), random(RNG, sizes(b, DIMS))
+    x = m.input(*a)
+    y = m.constant(right) if constant else m.input(*b)
+    program = GridProgram(m.output(m.add("MatMul", x, y)), DIMS)
+    assert " ".join(templates(program)) == expected
+    if expected:
+        (found,) = program.run(left, *([] if constant else [right]))
+        close(found, np.matmul(left, right))
+
+
+def convolve(case: Case, dtype: DType = F32) -> list[str]:
+    """Compares a convolution with ONNX Runtime; the templates that were used."""
+    m = Maker()
+    w = (random(RNG, case.w) / np.float32(np.prod(case.w[1:]) ** 0.5)).astype(dtype.numpy)
+    bias = random(RNG, (case.w[0] if case.extra is None else case.w[1] * case.group,)).astype(dtype.numpy)
+    source = m.input(*case.x, layout=case.layout, dtype=dtype)
+    weights = m.constant(w) if case.packed else m.input(*case.w)
+    attributes = {**case.attributes(), "pads": tuple(const(p) for p in case.pads or (0,) * 2 * (len(case.w) - 2))}
+    y = m.add(case.op, source, weights, m.constant(bias), layout=case.out, **attributes)
+    x = random(RNG, sizes(case.x, DIMS)).astype(dtype.numpy)
+    exact = [a.astype(np.float32) for a in (x, w, bias)]
+    arrays, expected = [x] if case.packed else [x, w], reference(case, *exact)
+    if case.residual:
+        r = m.graph.new_value(y.type, "r")
+        r.layout = case.out
+        m.graph.inputs.append(r)
+        y = m.add("Add", y, r, layout=case.out)
+        arrays.append(random(RNG, expected.shape).astype(dtype.numpy))
+        expected = expected + arrays[-1].astype(np.float32)
+    y = m.add(case.activation, y, layout=case.out)
+    program = GridProgram(m.output(y), DIMS)
+    expected = np.maximum(expected, 0) if case.activation == "Relu" else np.tanh(expected)
+    tolerance = {F32: 1e-5, F16: 1e-3, BF16: 8e-3}[dtype]
+    close(program.run(*arrays)[0].astype(np.float32), expected, tolerance)
+    return templates(program)
+
+
+@pytest.mark.parametrize("case", [*CONV, *TRANSPOSED], ids=str)
+def test_convolution(case: Case) -> None:
+    """Grouped ones, those of few channels and of one output pixel may be rows; all others have tiles."""
+    channels = case.w[0] if case.extra is None else case.w[1]
+    rows = case.group > 1 or channels < 8 or (case.extra is None and case.x[2:] == case.w[2:])
+    assert convolve(case)[-1] in ("contraction", "map", *(["row"] if rows else []))
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((1, 64, 9, 7), (40, 64, 3, 3), "", pads=(1, 1, 1, 1), residual=True),
+        Case((2, 16, 9, 7), (20, 16, 3, 3), "", (2, 2), (1, 1, 1, 1)),
+        Case((1, 3, 15, 13), (16, 3, 7, 7), "", (2, 2), (3, 3, 3, 3), layout=None),
+        Case((1, 64, 5, 5), (64, 24, 4, 4), "", (2, 2), (1, 1, 1, 1), extra=(0, 0)),
+    ],
+    ids=str,
+)
+def test_convolution_on_tensor_cores(case: Case, dtype: DType) -> None:
+    found = convolve(case, dtype)
+    assert {x for x in found if x != "map"} == {"contraction_mma"}
+
+
+def forced(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
+    """From now on products have this tile."""
+    chooser = "choose_tile" if isinstance(tile, GridTile) else "choose_mma_tile"
+    monkeypatch.setattr(contraction, chooser, lambda *_: (tile, splits))
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("tile", [*TILES, *MMA_TILES], ids=str)
+def test_every_tile(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
+    """Odd sizes, a few tiles each way, sums whole and in pieces, with an epilogue; packets and single elements."""
+    forced(monkeypatch, tile, splits)
+    dtype = F32 if isinstance(tile, GridTile) else F16
+    for m, k, n in ((tile.m + 5, 7 * tile.k - 3, tile.n + 3), (2 * tile.m, 4 * tile.k, tile.n + 8)):
+        maker = Maker()
+        left, right, bias = (random(RNG, s, dtype.numpy) for s in ((m, k), (k, n), (n,)))
+        x, y = maker.input(m, k, dtype=dtype), maker.input(k, n, dtype=dtype)
+        product = maker.add("MatMul", x, y, out="f32")
+        out = maker.add("Relu", maker.add("Add", product, maker.constant(bias.astype(np.float32))))
+        (found,) = GridProgram(maker.output(out)).run(left, right)
+        close(found, np.maximum(left.astype(np.float32) @ right.astype(np.float32) + bias, 0), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("sizes_", [(40, 72, 48), (37, 29, 21)], ids=str)
+def test_order_in_memory(dtype: DType, right: bool, turned: bool, sizes_: tuple[int, int, int]) -> None:
+    """A factor along the sum or across it, in every element type, and results along the rows: factors change places."""
+    m, k, n = sizes_
+    maker = Maker()
+    a, b = random(RNG, (m, k)).astype(dtype.numpy), random(RNG, (k, n)).astype(dtype.numpy)
+    x, y = maker.input(m, k, dtype=dtype), maker.input(*((n, k) if right else (k, n)), dtype=dtype)
+    out = maker.add("MatMul", x, maker.add("Transpose", y, perm=(1, 0)) if right else y)
+    program = GridProgram(maker.output(maker.add("Transpose", out, perm=(1, 0)) if turned else out))
+    assert templates(program) == ["contraction_mma" if dtype in (F16, BF16) else "contraction"]
+    (kernel,) = program.kernels
+    assert isinstance(kernel, ContractionKernel)
+    along = (kernel.b.along_k, kernel.a.along_k) if turned else (kernel.a.along_k, kernel.b.along_k)
+    assert along == (True, right)
+    (found,) = program.run(a, b.T if right else b)
+    expected = (
+        (a.astype(np.float64) @ b.astype(np.float64)).T if turned else a.astype(np.float64) @ b.astype(np.float64)
+    )
+    close(np.asarray(found).astype(np.float64), expected, {F32: 1e-6, F64: 1e-14, F16: 1e-3, BF16: 8e-3}[dtype])
+
+
+class PlainCuda(CudaTarget):
+    """CUDA as a device without tensor cores."""
+
+    @classmethod
+    def capabilities(cls, archs: Sequence[str]) -> Device:
+        return replace(super().capabilities(archs), tensor=False)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("sizes_", [(40, 72, 48), (37, 29, 21)], ids=str)
+def test_halves_without_tensor_cores(dtype: DType, sizes_: tuple[int, int, int]) -> None:
+    """They are summed in f32 by the ordinary kernel, from packets of four and from single elements."""
+    m, k, n = sizes_
+    maker = Maker()
+    a, b = random(RNG, (m, k)).astype(dtype.numpy), random(RNG, (k, n)).astype(dtype.numpy)
+    product = maker.add("MatMul", maker.input(m, k, dtype=dtype), maker.constant(b), out="f32")
+    program = GridProgram(maker.output(product), target=PlainCuda(Machine()))
+    assert templates(program) == ["contraction"]
+    close(program.run(a)[0], a.astype(np.float32) @ b.astype(np.float32), 1e-6)
+
+
+def test_a_reshape_without_strides() -> None:
+    """An operand that views leave no strides is read from a copy."""
+    maker = Maker()
+    x = maker.input(8, 24)
+    y = maker.add("Reshape", maker.add("Transpose", x, perm=(1, 0)), shape=(const(12), const(16)))
+    w = random(RNG, (16, 20))
+    program = GridProgram(maker.output(maker.add("MatMul", y, maker.constant(w))))
+    array = random(RNG, (8, 24))
+    close(program.run(array)[0], array.T.reshape(12, 16) @ w)
+
+
+@pytest.mark.parametrize(
+    "dims", [{"b": 0, "s": 5, "k": 4, "n": 3}, {"b": 2, "s": 5, "k": 0, "n": 3}, {"b": 1, "s": 1, "k": 1, "n": 1}]
+)
+def test_symbolic_sizes_of_zero_and_one(dims: dict[str, int]) -> None:
+    m = Maker()
+    a, b = ("b", "s", "k"), ("b", "k", "n")
+    program = GridProgram(m.output(m.add("MatMul", m.input(*a), m.input(*b))), dims)
+    left, right = random(RNG, sizes(a, dims)), random(RNG, sizes(b, dims))
+    close(program.run(left, right)[0], np.matmul(left, right))
+
+
+def test_integers_are_rows() -> None:
+    m = Maker()
+    a, b = random(RNG, (5, 21), np.int32), random(RNG, (21, 9), np.int32)
+    program = GridProgram(m.output(m.add("MatMul", m.input(5, 21, dtype=I32), m.input(21, 9, dtype=I32))))
+    assert templates(program) == ["row"]
+    assert (program.run(a, b)[0] == a @ b).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes_", "wanted"),
+    [
+        ((1, 49, 512, 4608), True),
+        ((1, 4096, 4096, 4096), False),
+        ((8, 512, 512, 64), False),
+        ((None, 4096, 4096, 4608), False),
+    ],
+)
+def test_the_choice_of_tiles(sizes_: tuple[int | None, ...], wanted: bool) -> None:
+    """Few tiles cut their sums until the card is busy; many tiles do not."""
+    device = Device(132, 48 * 1024)
+    tile, splits = choose_tile(device, sizes_, F32)
+    assert tile.shared(4) <= device.shared
+    assert (splits > 1) == wanted
+    small, _ = choose_tile(Device(132, 32 * 1024), sizes_, F32)
+    assert small.shared(4) <= 32 * 1024

@@ -1,0 +1,1 @@
+"""Processors: C for clang and gcc."""

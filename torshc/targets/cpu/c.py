@@ -1,0 +1,180 @@
+"""The C target: how kernels are spelled for clang and gcc with vector extensions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...expr import DType, Expr, const
+from ...kernels.base import Kernel, Store
+from ...kernels.nest import Accumulator
+from ..base import IndexPrinter, Rendered, indented, register, render_kernel
+from ..index import CTYPES, literal
+from .base import CpuTarget
+from .vector import Block, Names, vector_type
+
+HEADERS = (
+    "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
+    "t_math_pow.h", "t_math_trig.h", "t_tile.h", "t_dot.h", "t_narrow.h", "t_scan.h", "t_topk.h",
+)  # fmt: skip
+_NAMED = re.compile(r"\bs\d+\b")
+_DECLARED = re.compile(r"^ *const int64_t (s\d+) = dim\[\d+\];\n", re.MULTILINE)
+_ARGUMENT = re.compile(r"\bdim\[(\d+)\]")
+_IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
+_HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
+_LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+
+
+class Printer(IndexPrinter):
+    """What a template of C asks for the text of a kernel's expressions.
+
+    Args:
+        kernel: the kernel that is rendered.
+        lanes: lanes of a vector.
+    """
+
+    def __init__(self, kernel: Kernel, lanes: int) -> None:
+        super().__init__(kernel)
+        self.lanes = lanes
+
+    def finish(self, text: str) -> str:
+        """Only what is used is declared; kernels with narrow types include their functions, which others need not."""
+        text = self._drop_unused(text)
+        if not re.search(r"\bt_\w+_(?:f8|f4|[iu][42])", text):
+            return text
+        return text.replace("#include", '#include "t_narrow.h"\n#include', 1)
+
+    def _drop_unused(self, text: str) -> str:
+        """Leave out the arguments that only sizes have which are given as a whole, and number the others anew."""
+        counts = Counter(_NAMED.findall(text))
+        text = _DECLARED.sub(lambda m: m[0] if counts[m[1]] > 1 else "", text)
+        used = sorted({int(k) for k in _ARGUMENT.findall(text)})
+        self.dim_names = {d: name for k, (d, name) in enumerate(self.dim_names.items()) if k in used}
+        return _ARGUMENT.sub(lambda m: f"dim[{used.index(int(m[1]))}]", text)
+
+    def pointer(self, k: int) -> str:
+        """Declaration of argument k."""
+        b = self.kernel.buffers[k]
+        return f"{'' if b.written else 'const '}{CTYPES[b.dtype.name]} *b{k} = buf[{k}];"
+
+    def pointers(self) -> list[str]:
+        return [self.pointer(k) for k in range(len(self.kernel.buffers))]
+
+    def type(self, dtype: DType) -> str:
+        return vector_type(dtype)
+
+    def block(
+        self,
+        stores: Iterable[Store],
+        lane: Expr | None,
+        count: str | None = None,
+        accs: Mapping[str, str] | None = None,
+        indent: int = 8,
+        lanes: int | None = None,
+    ) -> str:
+        """Statements of stores over one block of lanes (a partial one with `count` valid lanes)."""
+        block = self._block(lane, count, accs, lanes)
+        stores = list(stores)
+        block.expect(*(s.value for s in stores))
+        # All values come first: a result may lie where another store's operand lies.
+        values = [block.hold(s.value) if len(stores) > 1 else block.emit(s.value) for s in stores]
+        for s, value in zip(stores, values, strict=True):
+            block.store(s, value)
+        return indented(block.lines, indent)
+
+    def accumulate(
+        self, stage: Any, lane: Expr | None, count: str | None, accs: Mapping[str, str], indent: int, suffix: str = ""
+    ) -> str:
+        """Statements that add one block to the accumulators of a stage, and keep what later stages need."""
+        block = self._block(lane, count, accs)
+        block.expect(*(a.term for a in stage.accumulators), *(k.value for k in stage.keeps))
+        for keep in stage.keeps:
+            position = self.row_position()
+            value = block.emit(keep.value)
+            extra = f", {count}" if count else ""
+            block.lines.append(f"t_store{'n' if count else ''}_f32(row{keep.slot} + {position}, {value}{extra});")
+        for a in stage.accumulators:
+            term = block.emit(a.term)
+            name = f"a{a.name}{suffix}"
+            # Along parallel axes the lanes left over are not stored; to mask them would round unlike other blocks.
+            if count and lane is not None and self.kernel.across:  # type: ignore[attr-defined]
+                term = f"t_select_{a.term.dtype.compute}(t_first_bool({count}), {term}, {self.identity(a)})"
+            block.lines.append(f"{name} = {_combine(a, name, term)};")
+        return indented(block.lines, indent)
+
+    def row_position(self) -> str:
+        """Position in a scratch row at the first lane of the block."""
+        position = const(0)
+        for r in self.kernel.reduce:  # type: ignore[attr-defined]
+            position = position * r.args[0] + r
+        return self.scalar(position)
+
+    def identity(self, a: Accumulator) -> str:
+        """The vector that an accumulation starts from."""
+        dtype = a.term.dtype
+        if dtype.is_float:
+            value: float | int = _IDENTITY[a.combine]
+        elif dtype.name == "bool":
+            value = 1 if a.combine in ("mul", "min") else 0
+        else:
+            low, high = dtype.range
+            value = {"add": 0, "mul": 1, "max": low, "min": high}[a.combine]
+        text = literal(value, dtype)
+        if dtype.name == "bool":
+            return f"t_splat_bool({text})"
+        return f"t_splat_{dtype.compute}({text})"
+
+    def join(self, a: Accumulator, left: str, right: str) -> str:
+        """Two partial accumulations as one."""
+        return _combine(a, left, right)
+
+    def horizontal(self, a: Accumulator) -> str:
+        """All lanes of an accumulator combined, in every lane."""
+        t = a.term.dtype.compute
+        if t == "bool":
+            return f"t_splat_bool(t_h{'any' if _LOGIC[a.combine] == 'or' else 'all'}_bool(a{a.name}))"
+        return f"t_splat_{t}(t_{_HORIZONTAL[a.combine]}_{t}(a{a.name}))"
+
+    def value(
+        self, e: Expr, accs: Mapping[str, str], lane: Expr | None, name: str, indent: int, count: str | None = None
+    ) -> str:
+        """Statements that define vector `name` as an expression."""
+        block = self._block(lane, count, accs, prefix=f"{name}_")
+        block.expect(e)
+        text = block.emit(e)
+        block.lines.append(f"const {vector_type(e.dtype)} {name} = {text};")
+        return indented(block.lines, indent)
+
+    def _block(
+        self,
+        lane: Expr | None,
+        count: str | None,
+        accs: Mapping[str, str] | None,
+        lanes: int | None = None,
+        prefix: str = "v",
+    ) -> Block:
+        names = Names(self._axes, self.dim_names, self.kernel.buffers, accs or {})
+        return Block(names, lane, lanes or self.lanes, count, prefix)
+
+
+def _combine(a: Accumulator, left: str, right: str) -> str:
+    if a.term.dtype.is_float and a.combine in ("add", "mul"):
+        return f"{left} {'+' if a.combine == 'add' else '*'} {right}"
+    if a.term.dtype.name == "bool":
+        return f"t_{_LOGIC[a.combine]}_bool({left}, {right})"
+    return f"t_{a.combine}_{a.term.dtype.compute}({left}, {right})"
+
+
+@register
+class CTarget(CpuTarget):
+    """C with the vector extensions of clang and gcc, one template for every width."""
+
+    name = "c"
+    title = "C for this processor"
+    headers = HEADERS
+
+    def render(self, kernel: Kernel) -> Rendered:
+        lanes = self.machine.lanes
+        return render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), L=lanes)

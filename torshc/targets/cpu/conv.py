@@ -1,0 +1,342 @@
+"""Convolutions: the choice of kernel, and the general one over channels-last images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
+from ...expr.affine import can_join
+from ...graph import Node, Value
+from ...kernels.axes import ceil_div
+from ...kernels.base import Kernel, Packed
+from ...kernels.generic import lower_generic
+from ...kernels.heavy import (
+    HeavyKernel,
+    Strided,
+    accumulated,
+    add_buffer,
+    epilogue_flops,
+    finish,
+    is_empty,
+    join_stores,
+    strided_operand,
+    traffic,
+)
+from ...kernels.machine import Machine
+from ...kernels.nest import Buffers
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .base import CpuTarget
+from .conv_first import lower_first
+from .conv_shape import Element, Geometry, bias_of, channels_last, geometry, source_strides
+from .depthwise import lower_depthwise
+from .gemm import Product, is_bytes, lower_product
+from .pack import QUAD, panels, quads
+from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
+from .winograd import lower_winograd, suits
+
+Array = np.ndarray[Any, Any]
+FEW_CHANNELS = 4  # input channels up to which pixels are copied to planes instead of read in place
+ZERO_ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Output pixels that sum the same taps: all of them, or for a transposed convolution every stride-th.
+
+    Attributes:
+        row, column: the first output pixel.
+        taps: where each tap reads, in input rows and columns from that of the pixel.
+        kernel: row and column of each tap in the kernel.
+    """
+
+    row: int
+    column: int
+    taps: tuple[tuple[int, int], ...]
+    kernel: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ConvKernel(HeavyKernel):
+    """Channels-last convolution over a table of pointers (tap by pixel) into the image.
+
+    Attributes:
+        pixels: output axes of the epilogue: neighbours joined, or (image, row, column) where there are phases.
+        group, channel: axes of the groups and of the output channels of one.
+        size: sizes of the convolution.
+        step: input rows and columns from one output pixel of a phase to the next.
+        out_step: output rows and columns from one pixel of a phase to the next.
+        pad: margin before the first input row and column.
+        phases: see :class:`Phase`.
+        x: the input, stepping along images, rows and pixels.
+        w: buffer of the weights, [phase][group][panel][tap][depth][columns].
+        margin: of bytes, what taps in the margin read; zeros when there is none.
+        tile, blocks: how pixels (the rows) and channels are cut.
+        tap_block, channel_block: taps and channels that are summed in one go.
+        skips: whether a tile leaves out a tap that lies in the margin for all of its pixels; not where a weight may be
+            infinite or NaN, as it makes NaN of a zero in the margin.
+    """
+
+    kind: ClassVar[str] = "conv"
+    template: ClassVar[str] = "conv.c.j2"
+
+    pixels: tuple[Expr, ...]
+    group: Expr
+    channel: Expr
+    size: Geometry
+    step: tuple[int, int]
+    out_step: tuple[int, int]
+    pad: tuple[Expr, Expr]
+    phases: tuple[Phase, ...]
+    x: Strided
+    w: int
+    margin: Strided | None
+    tile: Tile
+    blocks: Blocks
+    tap_block: int
+    channel_block: int
+    skips: bool
+
+    @property
+    def sums(self) -> DType:
+        return I32 if self.buffers[self.x.buffer].dtype is U8 else F32
+
+    @property
+    def depth(self) -> int:
+        """Channels of a group as the weights have them: floats, or words of four."""
+        return self.size.ic if self.sums is F32 else -(-self.size.ic // QUAD)
+
+    def weights_of(self, phase: int) -> int:
+        """Offset of a phase's weights."""
+        return sum(len(f.taps) for f in self.phases[:phase]) * self.panels * self.depth * self.tile.columns
+
+    @property
+    def panels(self) -> int:
+        """Panels of all groups."""
+        return self.size.groups * -(-self.size.oc // self.tile.columns)
+
+    @property
+    def taps(self) -> int:
+        """The most taps of a phase."""
+        return max(len(x.taps) for x in self.phases)
+
+    @property
+    def rows(self) -> Expr:
+        """The most pixels of a phase."""
+        (h, w) = self.out_step
+        return self.size.images * ceil_div(self.size.oh, h) * ceil_div(self.size.ow, w)
+
+    @property
+    def block_rows(self) -> Expr:
+        """The most pixels of a task."""
+        return ceil_div(self.tile.tiles(self.rows), self.blocks.m) * self.tile.rows
+
+    @property
+    def zeros(self) -> int:
+        """Elements that taps in the margin read."""
+        return -(-self.size.groups * self.size.ic // ZERO_ALIGN) * ZERO_ALIGN
+
+    @property
+    def table_bytes(self) -> Expr:
+        return ceil_div(self.block_rows * (8 * max(self.taps, 1)), 64) * 64
+
+    @property
+    def blocked(self) -> bool:
+        return self.tap_block < self.taps or self.channel_block < self.size.ic
+
+    @property
+    def scratch(self) -> Expr:
+        size = self.table_bytes + self.buffers[self.x.buffer].dtype.size * self.zeros
+        if not self.blocked:
+            return size
+        return size + partial_sums(self.tile, self.rows, const(self.panels), self.blocks)
+
+
+@CpuTarget.lowers("conv")
+def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a Conv and its epilogue."""
+    node = group.anchor
+    assert node is not None
+    if any(is_empty(v) for v in group.outputs):
+        return []
+    x, w = node.operands[:2]
+    shape = w.type.static_shape
+    size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1]) if shape else None
+    floats = x.dtype is F32 and w.const is not None
+    if size is None or not (floats or is_bytes(node)) or size.ic == 0 or is_empty(x):
+        return lower_generic(group, storage)
+    if floats and size.groups == 1 and size.ic <= FEW_CHANNELS:
+        return lower_first(group, node, size, storage, machine)
+    element, before = channels_last(x, size, group, storage)
+    if floats and size.depthwise:
+        return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
+    if floats and machine.winograd and suits(size, machine.lanes):
+        return [*before, lower_winograd(group, node, size, element, storage, machine)]
+    if size.taps == 1 and size.stride == (1, 1) and all(as_int(e) == 0 for e in padding(node)):
+        made = _as_product(group, node, size, element, storage, machine)
+        if made is not None:
+            return [*before, *made]
+    return [*before, lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
+
+
+def _as_product(
+    group: Group, node: Node, size: Geometry, element: Element, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel] | None:
+    """A 1x1 convolution as a product over pixels, None when rows do not follow each other in memory."""
+    w = node.operands[1]
+    named = (("g", const(size.groups)), ("n", size.images), ("h", size.oh), ("w", size.ow))
+    axes = [axis(name, e) for name, e in named]
+    g, n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    k, columns = axis("k", size.ic), axis("c", size.oc)
+    at_k = k if size.ic > 1 else const(0)
+    channel = g * size.oc + (columns if size.oc > 1 else const(0))
+    zeros = (const(0),) * (w.type.rank - 2)
+
+    def source(buffers: Buffers) -> Expr:
+        return element(buffers, n, g * size.ic + at_k, h, v)
+
+    if h.op == "axis" and v.op == "axis" and not can_join(h, v, source(Buffers(storage)).args):
+        return None
+    wanted = Product(
+        rows=[a for a in (g, n, h, v) if a.op == "axis"],
+        n=columns,
+        k=k,
+        a=source,
+        b=load(w, (channel, at_k, *zeros), w.dtype),
+        result=summed(group, node, channel),
+        index=size.index(n, channel, h, v),
+    )
+    return lower_product(group, node, wanted, storage, machine)
+
+
+def summed(group: Group, node: Node, channel: Expr) -> Expr:
+    """The sum, with the bias that a convolution of floats may have."""
+    return acc("acc", I32) if is_bytes(node) else accumulated(group, bias_of(node), channel)
+
+
+def padding(node: Node) -> tuple[Expr, ...]:
+    """Every margin of a convolution."""
+    return tuple(node.op.attributes()["pads"])
+
+
+def plain_phases(size: Geometry) -> tuple[Phase, ...]:
+    """The one phase of an ordinary convolution."""
+    (kh, kw), (dh, dw) = size.kernel, size.dilation
+    kernel = tuple((r, c) for r in range(kh) for c in range(kw))
+    return (Phase(0, 0, tuple((r * dh, c * dw) for r, c in kernel), kernel),)
+
+
+def _row_tile(tile: Tile, size: Geometry) -> Tile:
+    """A tile none of which goes over the end of an output row, so that whole taps lie in the margin; as measured.
+
+    It is worth a quarter of the rows, or more where a tile is a whole row, as long as eight sums hide the latency.
+    """
+    width, vectors = as_int(size.ow) or 0, min(tile.vectors, -(-size.oc // tile.lanes))
+    for rows in range(min(tile.rows, width), 0, -1):
+        if width % rows == 0 and rows * vectors >= 8 and (rows == width or rows * 4 >= tile.rows * 3):
+            return replace(tile, rows=rows)
+    return tile
+
+
+def lower_direct(
+    group: Group,
+    node: Node,
+    size: Geometry,
+    element: Element,
+    phases: tuple[Phase, ...],
+    storage: Mapping[Value, Storage],
+    machine: Machine,
+    transposed: bool = False,
+) -> ConvKernel:
+    """The general kernel."""
+    buffers = Buffers(storage)
+    x = source_strides(element, size, buffers)
+    channels, groups = axis("c", size.oc), axis("g", size.groups)
+    at_group = const(0) if size.groups == 1 else groups
+    at_channel = channels if size.oc > 1 else const(0)
+    out_step = size.stride if transposed else (1, 1)
+    rows = size.images * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
+    depth = const(size.ic * max(len(f.taps) for f in phases))
+    tile = choose_tile(machine, rows, const(size.oc), depth)
+    bytes_ = is_bytes(node)
+    weights = node.operands[1].const
+    padded = any(as_int(p) != 0 for p in padding(node))
+    skips = padded and not transposed and not bytes_ and weights is not None and bool(np.isfinite(weights).all())
+    if skips and machine.lanes == 16:
+        tile = _row_tile(tile, size)
+    packed = pack_weights(node.operands[1], size, phases, tile, transposed)
+    w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
+    edge = strided_operand(buffers.resolve(load(node.operands[2], (), U8)), []) if bytes_ and bias_of(node) else None
+    axes = [axis(name, e) for name, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
+    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    channel = at_group * size.oc + at_channel
+    stores = finish(group, node, summed(group, node, channel), size.index(n, channel, h, v), buffers)
+    if out_step == (1, 1):
+        axes = [a for a in axes if as_int(a.args[0]) != 1]
+        axes, stores = join_stores(axes, stores)
+    flops = node.op.flops(node)
+    count = size.groups * -(-size.oc // tile.columns)
+    blocks = choose_blocks(machine, tile, rows, const(count), flops, const(len(phases)))
+    taps = max(len(f.taps) for f in phases)
+    tap_block, channel_block = (taps, size.ic) if bytes_ else _cut_k(size.ic, taps)
+    return ConvKernel(
+        buffers=tuple(buffers.list),
+        tasks=blocks.m * blocks.n * len(phases),
+        flops=flops + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        pixels=tuple(axes),
+        group=groups,
+        channel=channels,
+        size=size,
+        step=(1, 1) if transposed else size.stride,
+        out_step=out_step,
+        pad=(const(0), const(0)) if transposed else size.pad,
+        phases=phases,
+        x=x,
+        w=w,
+        margin=edge,
+        tile=tile,
+        blocks=blocks,
+        tap_block=tap_block,
+        channel_block=channel_block,
+        skips=skips,
+    )
+
+
+def _cut_k(ic: int, taps: int) -> tuple[int, int]:
+    """Taps and channels that are summed in one go: near-equal parts of about BLOCK_K products."""
+    parts = 1 if ic <= BLOCK_K * 3 // 2 else -(-ic // BLOCK_K)
+    channels = -(-ic // parts)
+    at_once = max(1, BLOCK_K // channels)
+    return (-(-taps // -(-taps // at_once)) if taps else 1), channels
+
+
+def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, transposed: bool) -> Packed:
+    """Weights as [phase][group][panel][tap][depth][columns]; bytes in words of four channels."""
+    taps = [f.kernel for f in phases]
+
+    def make(array: Array) -> Array:
+        kernel = array.reshape(array.shape[0], array.shape[1], *size.kernel)
+        return np.concatenate([_pack_phase(kernel, size, t, tile, transposed) for t in taps if t])
+
+    columns = -(-size.oc // tile.columns) * tile.columns
+    depth = -(-size.ic // QUAD) if w.dtype is I8 else size.ic
+    count = sum(map(len, taps)) * size.groups * depth * columns
+    how = f"taps {taps} of {size.groups} groups, panels of {tile.columns}{', transposed' if transposed else ''}"
+    return Packed(w, how, make, count * 4, I32 if w.dtype is I8 else w.dtype)
+
+
+def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, int]], tile: Tile, transposed: bool) -> Array:
+    chosen = np.stack([kernel[:, :, r, c] for r, c in taps])  # [tap][O][I of a group], or [tap][I][O of a group]
+    if transposed:
+        grouped = chosen.reshape(len(taps), size.groups, size.ic, size.oc).transpose(1, 0, 2, 3)
+    else:
+        grouped = chosen.reshape(len(taps), size.groups, size.oc, size.ic).transpose(1, 0, 3, 2)
+    if kernel.dtype == np.int8:
+        grouped = quads(grouped)
+    return panels(grouped.reshape(size.groups, -1, size.oc), tile.columns).reshape(-1)

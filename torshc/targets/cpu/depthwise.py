@@ -1,0 +1,99 @@
+"""Depthwise convolutions, channels-last: vectors of channels, a few neighbouring pixels at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...expr import Expr, as_int, axis, call, const
+from ...graph import Node, Value
+from ...kernels.base import Kernel, Packed
+from ...kernels.heavy import HeavyKernel, Strided, accumulated, add_buffer, epilogue_flops, finish, join_stores, traffic
+from ...kernels.machine import Machine
+from ...kernels.nest import Buffers
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .conv_shape import Element, Geometry, bias_of, source_strides
+from .tiles import TASK_FLOPS, clamp
+
+Array = np.ndarray[Any, Any]
+COLUMNS = 4  # neighbouring pixels of a tile
+BLOCK_CHANNELS = 128
+
+
+@dataclass(frozen=True)
+class DepthwiseKernel(HeavyKernel):
+    """Every channel by a kernel of its own.
+
+    Attributes:
+        pixels: output axes of the epilogue, neighbours joined.
+        channel: axis of the channels.
+        size: sizes of the convolution.
+        x: the input, stepping along images, rows and pixels.
+        w: buffer of the weights, [vector of channels][kernel row][kernel column][lanes].
+        lanes: elements of a vector.
+        columns: pixels of a tile.
+        h_blocks, c_blocks: blocks of output rows of an image, and of channels.
+    """
+
+    kind: ClassVar[str] = "depthwise"
+    template: ClassVar[str] = "depthwise.c.j2"
+
+    pixels: tuple[Expr, ...]
+    channel: Expr
+    size: Geometry
+    x: Strided
+    w: int
+    lanes: int
+    columns: int
+    h_blocks: Expr
+    c_blocks: int
+
+
+def lower_depthwise(
+    group: Group, node: Node, size: Geometry, element: Element, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel]:
+    """The kernel of a convolution with as many groups as channels, in and out."""
+    buffers = Buffers(storage)
+    x = source_strides(element, size, buffers)
+    w = add_buffer(buffers, _pack(node.operands[1], size, machine.lanes))
+    channel = axis("c", size.groups)
+    named = [axis(n, e) for n, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
+    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in named)
+    stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
+    pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
+    flops = node.op.flops(node)
+    c_blocks = max(1, size.groups // BLOCK_CHANNELS)
+    wanted = clamp(call("floordiv", flops, TASK_FLOPS // 4), 1, 4 * machine.threads)
+    h_blocks = clamp(call("floordiv", wanted, call("max", size.images * c_blocks, 1)), 1, size.oh)
+    kernel = DepthwiseKernel(
+        buffers=tuple(buffers.list),
+        tasks=size.images * h_blocks * c_blocks,
+        flops=flops + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        pixels=tuple(pixels),
+        channel=channel,
+        size=size,
+        x=x,
+        w=w,
+        lanes=machine.lanes,
+        columns=COLUMNS,
+        h_blocks=h_blocks,
+        c_blocks=c_blocks,
+    )
+    return [kernel]
+
+
+def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
+    vectors = -(-size.groups // lanes)
+
+    def make(array: Array) -> Array:
+        wide = np.zeros((vectors * lanes, size.taps), array.dtype)
+        wide[: size.groups] = array.reshape(size.groups, size.taps)
+        return np.ascontiguousarray(wide.reshape(vectors, lanes, size.taps).transpose(0, 2, 1))
+
+    return Packed(w, f"taps by vectors of {lanes} channels", make, vectors * lanes * size.taps * 4, w.dtype)

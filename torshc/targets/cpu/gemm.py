@@ -1,0 +1,264 @@
+"""Matrix products: MatMul, and whatever is one underneath (a 1x1 convolution)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
+from ...expr.affine import contains
+from ...graph import Node, Value
+from ...kernels.axes import ceil_div, join_axes, make_axes, product
+from ...kernels.base import Kernel, Store, Temporary
+from ...kernels.generic import lower_generic
+from ...kernels.heavy import (
+    HeavyKernel,
+    Source,
+    Strided,
+    add_buffer,
+    copy_kernel,
+    epilogue_flops,
+    finish,
+    is_empty,
+    plain,
+    read_through,
+    row_major,
+    strided_operand,
+    temporary,
+    traffic,
+)
+from ...kernels.machine import Machine
+from ...kernels.nest import Buffers
+from ...ops.base import Index, broadcast_index
+from ...ops.narrow import BlockMatMul
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .base import CpuTarget
+from .pack import QUAD, Panels, pack_at_run_time, pack_constant
+from .tiles import Blocks, Tile, choose_blocks, choose_tile, partial_sums, split_k
+
+PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
+
+
+@dataclass(frozen=True)
+class GemmKernel(HeavyKernel):
+    """c[batch, m, n] = epilogue(sum over k of a[batch, m, k] * b[batch, k, n]); b in panels, k innermost in a.
+
+    Attributes:
+        batch: axes of independent products.
+        m, n: row and column axes of the epilogue.
+        k: length of the sums.
+        a: left operand over the batch axes, stepping along rows.
+        b: first panel of the right operand over the batch axes.
+        tile, blocks: how rows and columns are cut.
+        k_blocks: number of pieces that k is summed in.
+        scale: of panels of i8, what blocks of rows are multiplied with, in panels [blocks]; None of others.
+        block: rows of such a block.
+        bits: of an element of the panels that are scaled; two of 4 share a byte (:func:`.pack.nibbles`).
+
+    Where a is of bytes, words of the panels hold four i8 of one column (:func:`.pack.quads`), and sums are i32.
+    """
+
+    kind: ClassVar[str] = "gemm"
+    template: ClassVar[str] = "gemm.c.j2"
+
+    batch: tuple[Expr, ...]
+    m: Expr
+    n: Expr
+    k: Expr
+    a: Strided
+    b: Strided
+    tile: Tile
+    blocks: Blocks
+    k_blocks: int
+    scale: Strided | None = None
+    block: int = 1
+    bits: int = 8
+
+    @property
+    def sums(self) -> DType:
+        return I32 if self.buffers[self.a.buffer].dtype is U8 else F32
+
+    @property
+    def depth(self) -> Expr:
+        """Length of a panel's columns, in floats or words."""
+        return self.k if self.sums is F32 else ceil_div(self.k, QUAD)
+
+    @property
+    def scratch(self) -> Expr:
+        if self.k_blocks == 1:
+            return const(0)
+        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product to be lowered, over row axes, a column axis and k.
+
+    Attributes:
+        rows: batch and row axes of the output, outermost first; b may depend on some of them.
+        n, k: column axis and axis of the sum.
+        a: makes the element of the left operand.
+        b: element of the right operand, the load of a value at logical indices.
+        result: element of the anchor's output, made from ``acc``, at `index`.
+        scale: of blocks of b's rows, [blocks, N] floats, when there is one.
+        block: rows of such a block.
+        bits: that an element of b which is scaled needs, 4 or 8.
+    """
+
+    rows: Sequence[Expr]
+    n: Expr
+    k: Expr
+    a: Source
+    b: Expr
+    result: Expr
+    index: Index
+    scale: Value | None = None
+    block: int = 1
+    bits: int = 8
+
+
+@CpuTarget.lowers("gemm")
+def lower_gemm(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a MatMul and its epilogue."""
+    node = group.anchor
+    assert node is not None
+    if any(is_empty(v) for v in group.outputs):
+        return []
+    a, b = node.operands[:2]
+    depth = a.shape[-1] if as_int(a.shape[-1]) is not None else b.shape[max(b.type.rank - 2, 0)]
+    columns = b.shape[-1] if b.type.rank > 1 else const(1)
+    floats = {a.dtype, b.dtype, node.output.dtype} == {F32}
+    if not (floats or is_bytes(node) or is_scaled(node)) or as_int(columns) == 1 or as_int(depth) == 0:
+        return lower_generic(group, storage)
+    made = lower_product(group, node, _product(group, node, depth, columns), storage, machine)
+    return lower_generic(group, storage) if made is None else made
+
+
+def is_bytes(node: Node) -> bool:
+    """Whether a node multiplies u8 by constant i8: what kernels do with bytes."""
+    x, w = node.operands[:2]
+    return x.dtype is U8 and w.dtype is I8 and w.const is not None and node.output.dtype is I32
+
+
+def is_scaled(node: Node) -> bool:
+    """Whether a node multiplies floats by constant i8 that are scaled in blocks."""
+    return isinstance(node.op, BlockMatMul) and all(v.const is not None for v in node.operands[1:])
+
+
+def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
+    a, b = node.operands[:2]
+    rows = int(a.type.rank > 1)
+    outer = node.output.shape[:-1]
+    index, axes = make_axes(outer, None, "i")
+    n = axis("n", columns)
+    k = axis("k", depth)
+    at_k = const(0) if as_int(depth) == 1 else k
+    batch = index[: len(index) - rows]
+    left = (*broadcast_index(batch, a.shape[:-2]), *index[len(index) - rows :], at_k)
+    right = (*broadcast_index(batch, b.shape[:-2]), at_k, n)
+    return Product(
+        rows=axes,
+        n=n,
+        k=k,
+        a=lambda buffers: buffers.resolve(read_through(group, a, left)),
+        b=read_through(group, b, right),
+        result=acc("acc", node.output.dtype),
+        index=(*index, n),
+        scale=node.operands[2] if is_scaled(node) else None,
+        block=node.op.block if isinstance(node.op, BlockMatMul) else 1,
+        bits=4 if is_scaled(node) and _fits_in_pairs(node) else 8,
+    )
+
+
+def _fits_in_pairs(node: Node) -> bool:
+    """Whether weights need 4 bits only, and no block ends within a byte of two."""
+    w, op = node.operands[1].const, node.op
+    assert w is not None and isinstance(op, BlockMatMul)
+    return w.shape[0] % 2 == 0 and op.block % 2 == 0 and w.min(initial=0) >= -8 and w.max(initial=0) <= 7
+
+
+def lower_product(
+    group: Group, anchor: Node, p: Product, storage: Mapping[Value, Storage], machine: Machine
+) -> list[Kernel] | None:
+    """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
+    if p.b.op != "load":
+        return None
+    buffers, plain_floats = Buffers(storage), p.b.dtype is F32
+    left, before = _left(group, p, buffers, storage)
+    rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
+    tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
+    packed = _panels(group, p, rows, tile, storage)
+    if packed is None:
+        return None
+    panels = add_buffer(buffers, packed.operand, dtype=F32 if plain_floats else I32 if p.scale is None else I8)
+    scale = _scale_panels(p, tile, buffers)
+    stores = finish(group, anchor, p.result, p.index, buffers)
+    bodies = [left.args[0], packed.start, *(e for s in stores for e in (s.offset, s.value))]
+    axes, (offset, start, *rest) = join_axes(list(p.rows), bodies)
+    free = [a for a in axes if not contains(start, a)]
+    m = free[-1] if free else axis("m", 1)
+    batch = [a for a in axes if a is not m]
+    walked = strided_operand(load(left.data, (offset,), left.dtype), [m, p.k])
+    if walked is None:
+        return None
+    size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
+    count = product([a.args[0] for a in batch])
+    blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
+    stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
+    kernel = GemmKernel(
+        buffers=tuple(buffers.list),
+        tasks=count * blocks.m * blocks.n,
+        flops=anchor.op.flops(anchor) + epilogue_flops(stores, anchor.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        stores=tuple(stores),
+        batch=tuple(batch),
+        m=m,
+        n=p.n,
+        k=depth,
+        a=Strided(walked.buffer, walked.start, walked.steps[:1]),
+        b=plain(panels, start),
+        tile=tile,
+        blocks=blocks,
+        k_blocks=split_k(size, depth) if plain_floats else 1,
+        scale=scale,
+        block=p.block,
+        bits=p.bits,
+    )
+    return [*before, *([packed.kernel] if packed.kernel else []), kernel]
+
+
+def _left(group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, Storage]) -> tuple[Expr, list[Kernel]]:
+    """The left operand's element, with k innermost: as it lies, or of a copy and the kernel that makes it."""
+    tried = Buffers(storage)
+    element = p.a(tried)
+    walked = strided_operand(element, [p.k])
+    if walked is not None and (as_int(walked.steps[0]) == 1 or as_int(p.k.args[0]) == 1):
+        return p.a(buffers), []
+    axes, dtype = [*(a for a in p.rows if contains(element, a)), p.k], element.dtype
+    to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * dtype.size)
+    moved = temporary(add_buffer(buffers, to, dtype=dtype), row_major(axes), dtype)
+    return moved, [copy_kernel(p.a, axes, storage, to, dtype)]
+
+
+def _scale_panels(p: Product, tile: Tile, buffers: Buffers) -> Strided | None:
+    """Scales of blocks in panels as those of b are."""
+    if p.scale is None:
+        return None
+    blocks = axis("q", p.scale.shape[0])
+    at = const(0) if as_int(blocks.args[0]) == 1 else blocks
+    packed = pack_constant(load(p.scale, (at, p.n), F32), (), blocks, p.n, tile)
+    assert packed is not None  # a constant at plain indices
+    return plain(add_buffer(buffers, packed.operand), packed.start)
+
+
+def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[Value, Storage]) -> Panels | None:
+    source, count = p.b.data, as_int(rows)
+    assert isinstance(source, Value)
+    if source.const is not None:
+        form = "pairs" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
+        return pack_constant(p.b, p.rows, p.k, p.n, tile, form)
+    if count is not None and count < PACK_ROWS:
+        return None
+    return pack_at_run_time(p.b, p.rows, p.k, p.n, tile, storage, group.id)

@@ -1,0 +1,181 @@
+"""Right operands in panels: weights packed by NumPy when the bundle is written, other operands by a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...expr import I8, I32, Expr, as_int, const
+from ...expr.affine import strides_along
+from ...graph import Value
+from ...kernels.axes import join_axes, product
+from ...kernels.base import Kernel, Packed, Temporary
+from ...kernels.heavy import Strided, add_buffer, plain, row_major, strided_operand, temporary
+from ...kernels.nest import Buffers
+from ...plan.storage import Storage
+from .tiles import Tile
+
+Array = np.ndarray[Any, Any]
+QUAD = 4  # bytes of a word
+
+
+@dataclass(frozen=True)
+class PackKernel(Kernel):
+    """Panels [batch][ceil(N / columns)][K][columns] of b, zero padded.
+
+    Attributes:
+        batch: axes of independent matrices.
+        k, n: extents of the matrix.
+        source: the matrix over the batch axes, stepping along k and n.
+        target: its panels.
+        tile: whose columns make a panel.
+    """
+
+    kind: ClassVar[str] = "pack"
+    template: ClassVar[str] = "pack.c.j2"
+
+    batch: tuple[Expr, ...]
+    k: Expr
+    n: Expr
+    source: Strided
+    target: Strided
+    tile: Tile
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Where a product finds its packed right operand.
+
+    Attributes:
+        operand: the packed constant or the temporary.
+        start: offset of a matrix's first panel, over the batch axes.
+        kernel: what packs it at run time, or None.
+    """
+
+    operand: Packed | Temporary
+    start: Expr
+    kernel: PackKernel | None = None
+
+
+def panels(matrix: Array, columns: int) -> Array:
+    """[..., K, N] as [..., ceil(N / columns), K, columns], zero padded.
+
+    >>> panels(np.arange(6).reshape(2, 3), 2).tolist()
+    [[[0, 1], [3, 4]], [[2, 0], [5, 0]]]
+    """
+    *batch, k, n = matrix.shape
+    count = -(-n // columns)
+    wide = np.zeros((*batch, k, count * columns), matrix.dtype)
+    wide[..., :n] = matrix
+    return np.ascontiguousarray(np.moveaxis(wide.reshape(*batch, k, count, columns), -2, -3))
+
+
+def quads(matrix: Array) -> Array:
+    """Bytes [..., K, N] as words [..., ceil(K / 4), N], each four of k below each other, the lowest byte first.
+
+    >>> quads(np.arange(10, dtype=np.int8).reshape(5, 2)).tolist()
+    [[100925952, 117768961], [8, 9]]
+    """
+    *batch, k, n = matrix.shape
+    count = -(-k // QUAD)
+    long = np.zeros((*batch, count * QUAD, n), np.int8)
+    long[..., :k, :] = matrix
+    words = np.ascontiguousarray(np.moveaxis(long.reshape(*batch, count, QUAD, n), -2, -1))
+    return words.view("<i4")[..., 0]
+
+
+def nibbles(matrix: Array) -> Array:
+    """Numbers of 4 bits [..., K, N], K even, as bytes [..., K / 2, N], of two of k each, the first below.
+
+    >>> nibbles(np.array([[1, -1], [2, 3]], np.int8)).tolist()
+    [[33, 63]]
+    """
+    return (matrix[..., ::2, :] & 15) | (matrix[..., 1::2, :] << 4)
+
+
+def panel_size(tile: Tile, k: Expr, n: Expr) -> Expr:
+    """Elements of all panels of a matrix."""
+    return tile.panels(n) * k * tile.columns
+
+
+def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: Tile, form: str = "") -> Panels | None:
+    """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
+
+    Args:
+        form: "words" packs bytes in words of four, see :func:`quads`, "pairs" see :func:`nibbles`.
+
+    Returns:
+        None when the constant is not read with plain strides.
+    """
+    source = element.data
+    assert isinstance(source, Value) and source.const is not None
+    linear = const(0)
+    for i, d in zip(element.args, source.shape, strict=True):
+        linear = linear * d + i
+    found = strides_along(linear, [*batch, k, n])
+    steps = [as_int(s) for s in found[0]] if found else [None]
+    start = as_int(found[1]) if found else None
+    kept = [(a, s) for a, s in zip(batch, steps, strict=False) if s != 0]
+    extents = [as_int(a.args[0]) for a in (*(a for a, _ in kept), k, n)]
+    if start is None or None in steps or None in extents:
+        return None
+    shape = [e for e in extents if e is not None]
+    strides = [s for s in (*(s for _, s in kept), *steps[len(batch) :]) if s is not None]
+
+    def make(array: Array) -> Array:
+        flat = np.ascontiguousarray(array).reshape(-1)[start:]
+        view = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides], writeable=False)
+        return panels(pack(view) if pack else view, tile.columns)
+
+    pack, together, dtype = {"words": (quads, QUAD, I32), "pairs": (nibbles, 2, I8)}.get(form, (None, 1, source.dtype))
+    depth = -(-shape[-2] // together)
+    size = -(-shape[-1] // tile.columns) * depth * tile.columns
+    how = f"{f'{form} in ' if form else ''}panels of {tile.columns}: {start} {shape} {strides}"
+    nbytes = math.prod(shape[:-2]) * size * dtype.size
+    return Panels(Packed(source, how, make, nbytes, dtype), row_major([a for a, _ in kept]) * size)
+
+
+def pack_at_run_time(
+    element: Expr,
+    batch: Sequence[Expr],
+    k: Expr,
+    n: Expr,
+    tile: Tile,
+    storage: Mapping[Value, Storage],
+    owner: int,
+) -> Panels | None:
+    """Panels of an operand that only a run knows, and the kernel that makes them; None when it has no plain strides."""
+    buffers = Buffers(storage)
+    offset = buffers.resolve(element).args[0]
+    moving = [a for a in batch if _moves(offset, a)]
+    depth, width = k.args[0], n.args[0]
+    place = row_major(moving) * panel_size(tile, depth, width)
+    matrices = product([a.args[0] for a in moving])
+    to = Temporary("panels", owner, matrices * panel_size(tile, depth, width) * 4)
+    axes, (source, target) = join_axes(list(moving), [offset, place])
+    walked = strided_operand(temporary(0, source), [k, n])
+    if walked is None:
+        return None
+    number = add_buffer(buffers, to, written=True)
+    kernel = PackKernel(
+        buffers=tuple(buffers.list),
+        tasks=matrices * tile.panels(width),
+        flops=const(0),
+        nbytes=matrices * depth * width * 8,
+        batch=tuple(axes),
+        k=depth,
+        n=width,
+        source=walked,
+        target=plain(number, target),
+        tile=tile,
+    )
+    return Panels(to, place, kernel)
+
+
+def _moves(offset: Expr, a: Expr) -> bool:
+    parts = strides_along(offset, [a])
+    return parts is None or as_int(parts[0][0]) != 0

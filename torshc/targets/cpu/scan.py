@@ -1,0 +1,115 @@
+"""Lowering of running sums and products: one pass over the axis, all other axes in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import Expr, acc, as_int, axis, call, const, load
+from ...graph import Value
+from ...kernels.axes import ceil_div, join_axes, product
+from ...kernels.base import Kernel
+from ...kernels.heavy import HeavyKernel, epilogue_flops, finish, is_empty, traffic
+from ...kernels.machine import Machine
+from ...kernels.nest import CHUNK, Accumulator, Buffers
+from ...ops.index import Cumulative
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .base import CpuTarget
+
+BESIDE = 256  # neighbours of the innermost axis that a task takes: 1 KiB of f32 a step, read at one go
+
+
+@dataclass(frozen=True)
+class ScanKernel(HeavyKernel):
+    """A running sum or product; its stores make their values from ``y``.
+
+    Attributes:
+        axes: parallel axes, outermost first, without the lane axis.
+        time: the axis that it runs along.
+        lane: the axis of vectors: the innermost in memory, which may be `time`.
+        total: what is accumulated.
+        exclusive: whether an element is left out of its own sum.
+        reverse: whether it runs from the end.
+        rows: points of `axes` a task.
+        chunk: elements of the lane axis a task, a multiple of 16, where that is not `time`.
+    """
+
+    kind: ClassVar[str] = "scan"
+    template: ClassVar[str] = "scan.c.j2"
+
+    axes: tuple[Expr, ...]
+    time: Expr
+    lane: Expr
+    total: Accumulator
+    exclusive: bool
+    reverse: bool
+    rows: Expr
+    chunk: int
+
+    @property
+    def across(self) -> bool:
+        """Whether vectors run along the axis itself."""
+        return self.lane is self.time
+
+    @property
+    def serial(self) -> bool:
+        """Whether one element follows the other: a product of floats in another order may overflow on the way."""
+        return self.across and self.total.combine == "mul" and self.total.term.dtype.is_float
+
+    @property
+    def scratch(self) -> Expr:
+        return const(0 if self.across else self.chunk * self.total.term.dtype.size)
+
+
+@CpuTarget.lowers("scan")
+def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernel of a running sum or product with what follows it."""
+    node = group.anchor
+    assert node is not None and isinstance(node.op, Cumulative)
+    if all(is_empty(v) for v in group.outputs):
+        return []
+    op, x, out = node.op, node.operands[0], node.output
+    order = list(out.layout or range(out.type.rank))
+    place = order.index(op.axis)
+    index: list[Expr] = [const(0)] * out.type.rank
+    for d in order:
+        if as_int(out.shape[d]) != 1:
+            index[d] = axis("t" if d == op.axis else f"{'i' if order.index(d) < place else 'j'}{d}", out.shape[d])
+    before = [index[d] for d in order[:place] if index[d].op == "axis"]
+    after = [index[d] for d in order[place + 1 :] if index[d].op == "axis"]
+    dtype = x.dtype.register
+    buffers = Buffers(storage)
+    term = buffers.resolve(load(x, tuple(index), dtype))
+    stores = finish(group, node, acc("y", dtype), tuple(index), buffers)
+    bodies = [term, *(e for s in stores for e in (s.offset, s.value))]
+    before, bodies = join_axes(before, bodies)
+    after, bodies = join_axes(after, bodies)
+    time = index[op.axis] if index[op.axis].op == "axis" else axis("t", 1)
+    lane = after[-1] if after else time
+    parts = iter(bodies[1:])
+    stores = [type(s)(s.buffer, next(parts), next(parts)) for s in stores]
+    outer = (*before, *after[:-1])
+    length, width = time.args[0], lane.args[0]
+    work = call("max", length if lane is time else length * call("min", width, BESIDE), 1)
+    rows = call("max", call("floordiv", const(CHUNK), work), 1)
+    points = product([a.args[0] for a in outer])
+    size = out.type.size
+    return [
+        ScanKernel(
+            buffers=tuple(buffers.list),
+            tasks=ceil_div(points, rows) * (1 if lane is time else ceil_div(width, BESIDE)),
+            flops=size + epilogue_flops(stores, size),
+            nbytes=traffic(buffers.list, group.outputs),
+            stores=tuple(stores),
+            axes=outer,
+            time=time,
+            lane=lane,
+            total=Accumulator("0", op.combine, bodies[0], acc("y", dtype)),
+            exclusive=bool(op.exclusive),
+            reverse=bool(op.reverse),
+            rows=rows,
+            chunk=BESIDE,
+        )
+    ]

@@ -1,0 +1,120 @@
+"""Register tiles and blocks of matrix-like kernels: how many rows and columns at a time, and how much is a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...expr import Expr, as_int, call
+from ...kernels.axes import ceil_div
+from ...kernels.machine import Machine
+
+BLOCK_ROWS = 96  # rows a task reads again for every panel of columns: with K of some hundreds they stay in L2
+BLOCK_K = 1024  # longest k that is summed in one go where rows are read again
+TASK_FLOPS = 1_000_000  # a task of fewer is not worth handing to a thread
+FEW_ROWS = 4  # products of so few rows only stream their weights
+FEW_ROWS_COLUMNS = 64  # columns of a task then
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A register tile.
+
+    Attributes:
+        rows: rows of the product.
+        vectors: vectors of columns.
+        lanes: elements of a vector.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    def panels(self, n: Expr) -> Expr:
+        """Number of panels of columns."""
+        return ceil_div(n, self.columns)
+
+    def tiles(self, m: Expr) -> Expr:
+        """Number of tiles that m rows are cut into, near-equal ones."""
+        return ceil_div(m, self.rows)
+
+    def row_cases(self, m: Expr) -> tuple[int, ...]:
+        """Numbers of rows that tiles may have, the most frequent first."""
+        count = as_int(m)
+        if not count:
+            return tuple(range(self.rows, 0, -1))
+        tiles = -(-count // self.rows)
+        low = count // tiles
+        return (low, low + 1) if count % tiles else (low,)
+
+    def tail(self, n: Expr | int) -> int:
+        """Vectors in the last panel; all of them when n is symbolic (those beyond n are not stored)."""
+        count = as_int(n)
+        if not count:
+            return self.vectors
+        return -(-count // self.lanes) - (-(-count // self.columns) - 1) * self.vectors
+
+
+def clamp(e: Expr, low: Expr | int, high: Expr | int) -> Expr:
+    return call("min", call("max", e, low), high)
+
+
+def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr) -> Tile:
+    """The fastest tile as measured: enough sums to hide latency, no spills, little waste in the last panel."""
+    lanes, columns = machine.lanes, as_int(n)
+    if columns is not None and columns <= lanes:
+        return Tile(8, 1, lanes)
+    vectors = -(-columns // lanes) if columns is not None else 0
+    if lanes == 16:  # 32 registers; broadcasts are dear, so no tile is taller than 8
+        return Tile(6, 4, lanes) if vectors and vectors % 3 and vectors % 4 == 0 else Tile(8, 3, lanes)
+    if lanes < 8 or machine.compiler == "gcc":
+        return Tile(6, 2, lanes)
+    rows, depth = as_int(m), as_int(k)
+    if rows is not None and rows <= FEW_ROWS:
+        return Tile(4, 3, lanes)
+    if rows is not None and depth is not None and rows <= 192 and vectors * lanes >= 768 and depth >= 768:
+        return Tile(4, 3, lanes)
+    return Tile(4, 3, lanes) if vectors in (3, 5) else Tile(6, 2, lanes)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a product is cut into tasks: blocks of tiles (rows) and blocks of panels (columns)."""
+
+    m: Expr
+    n: Expr
+
+
+def choose_blocks(machine: Machine, tile: Tile, m: Expr, panels: Expr, flops: Expr, batch: Expr) -> Blocks:
+    """Blocks of about 96 rows, and of panels so that there are some tasks for each thread.
+
+    Args:
+        flops: of the whole work.
+        batch: number of independent products.
+
+    Returns:
+        Numbers of blocks; 0 where there are no rows or columns.
+    """
+    rows = as_int(m)
+    m_blocks = call("min", call("max", call("floordiv", m + BLOCK_ROWS // 2, BLOCK_ROWS), 1), tile.tiles(m))
+    if rows is not None and rows <= FEW_ROWS:
+        return Blocks(m_blocks, clamp(call("floordiv", panels * tile.columns, FEW_ROWS_COLUMNS), 1, panels))
+    wanted = clamp(call("floordiv", flops, TASK_FLOPS), 1, 4 * machine.threads)
+    return Blocks(m_blocks, clamp(ceil_div(wanted, batch * m_blocks), 1, panels))
+
+
+def split_k(m: Expr, k: Expr) -> int:
+    """Number of blocks that k is summed in; 1 where rows are not read again, or k is symbolic."""
+    depth, rows = as_int(k), as_int(m)
+    if depth is None or depth <= BLOCK_K * 3 // 2 or (rows is not None and rows <= FEW_ROWS):
+        return 1
+    return -(-depth // BLOCK_K)
+
+
+def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks) -> Expr:
+    """Bytes of scratch for the sums of a task between blocks of k."""
+    rows = ceil_div(tile.tiles(m), blocks.m) * tile.rows
+    return rows * ceil_div(panels, blocks.n) * (4 * tile.columns)

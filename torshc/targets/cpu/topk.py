@@ -1,0 +1,109 @@
+"""Lowering of TopK: the first of a row in order, without counting how many stand before each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import Expr, as_int, axis, call, const, load, select
+from ...graph import Value
+from ...kernels.axes import ceil_div, join_axes, product
+from ...kernels.base import Kernel, Store
+from ...kernels.epilogue import lower_epilogue
+from ...kernels.heavy import HeavyKernel, is_empty, traffic
+from ...kernels.machine import Machine
+from ...kernels.nest import CHUNK, Buffers
+from ...ops.sort import TopK
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .base import CpuTarget
+
+FEW = 64  # so many are kept in a heap whatever the row's length
+SHARE = 64  # and one of so many; a row is sorted as a whole from there on
+
+
+@dataclass(frozen=True)
+class TopKKernel(HeavyKernel):
+    """The first of each row in order; its stores read the element at `place`, and `place` itself.
+
+    Attributes:
+        axes: parallel axes, outermost first: the rows.
+        place: the axis along which is searched.
+        rank: the axis of the results.
+        key: the element at `place`.
+        largest: whether the largest come first.
+        rows: rows a task.
+    """
+
+    kind: ClassVar[str] = "topk"
+    template: ClassVar[str] = "topk.c.j2"
+
+    axes: tuple[Expr, ...]
+    place: Expr
+    rank: Expr
+    key: Expr
+    largest: bool
+    rows: Expr
+
+    @property
+    def wide(self) -> bool:
+        """Whether keys have 64 bits."""
+        return self.key.dtype.size == 8
+
+    @property
+    def few(self) -> Expr:
+        """Whether so few are wanted that a heap holds them."""
+        count, size = self.rank.args[0], self.place.args[0]
+        return call("or", call("le", count, FEW), call("le", count * SHARE, size))
+
+    @property
+    def few_known(self) -> bool | None:
+        """The same, None where only a run knows."""
+        return bool(self.few.data) if self.few.op == "const" else None
+
+    @property
+    def scratch(self) -> Expr:
+        return select(self.few, self.rank.args[0], self.place.args[0] * 2) * (16 if self.wide else 8)
+
+
+@CpuTarget.lowers("topk")
+def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernel of a TopK with what follows it."""
+    node = group.anchor
+    assert node is not None and isinstance(node.op, TopK)
+    if all(is_empty(v) for v in group.outputs):
+        return []
+    op, x, out = node.op, node.operands[0], node.outputs[0]
+    along = op.axis % x.type.rank
+    place, rank = axis("t", x.shape[along]), axis("rank", op.k)
+    rows = [const(0) if as_int(d) == 1 else axis(f"i{k}", d) for k, d in enumerate(x.shape)]
+
+    def at(a: Expr) -> tuple[Expr, ...]:
+        here = a if as_int(a.args[0]) != 1 else const(0)
+        return (*rows[:along], here, *rows[along + 1 :])
+
+    buffers = Buffers(storage)
+    element = load(x, at(place), x.dtype.register)
+    results = {out: (element, at(rank)), node.outputs[1]: (at(place)[along], at(rank))}
+    stores = lower_epilogue(group, node, results, buffers)
+    key = buffers.resolve(element)
+    bodies = [key, *(e for s in stores for e in (s.offset, s.value))]
+    axes, bodies = join_axes([i for k, i in enumerate(rows) if k != along and i.op == "axis"], bodies)
+    parts = iter(bodies[1:])
+    each = call("max", call("floordiv", const(CHUNK), call("max", place.args[0], 1)), 1)
+    return [
+        TopKKernel(
+            buffers=tuple(buffers.list),
+            tasks=ceil_div(product([a.args[0] for a in axes]), each),
+            flops=x.type.size,
+            nbytes=traffic(buffers.list, group.outputs),
+            stores=tuple(Store(s.buffer, next(parts), next(parts)) for s in stores),
+            axes=tuple(axes),
+            place=place,
+            rank=rank,
+            key=bodies[0],
+            largest=bool(op.largest),
+            rows=each,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Devices of blocks of threads: CUDA and Metal."""

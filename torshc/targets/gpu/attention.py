@@ -1,0 +1,193 @@
+"""Attention for devices of blocks of threads: one kernel, the scores never leaving a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import UnsupportedError
+from ...expr import Expr, as_int
+from ...expr.index import poly_of
+from ...graph import Value
+from ...kernels.attention import AttentionBase, attention_base, walked_operand
+from ...kernels.axes import ceil_div
+from ...kernels.base import Kernel
+from ...kernels.heavy import Strided, is_empty
+from ...kernels.machine import Machine
+from ...kernels.nest import Buffers
+from ...ops.base import Index
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .base import GridTarget
+
+SHARED = 32 * 1024  # bytes of shared memory that every device has
+PACK = 4  # neighbours that are read at once
+FEW_ROWS = 4  # queries that leave a tile of them mostly empty
+FILL = 264  # blocks that fill a large device twice over
+WARP = 32
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """How the threads of a block share a tile of scores: each has some rows and four keys.
+
+    Attributes:
+        threads: threads of a block.
+        across: threads side by side along keys (and columns of the values).
+        height: rows a thread.
+    """
+
+    threads: int
+    across: int
+    height: int
+
+    @property
+    def rows(self) -> int:
+        return self.threads // self.across * self.height
+
+    @property
+    def keys(self) -> int:
+        return PACK * self.across
+
+
+# From the most arithmetic for each read of shared memory to the least memory.
+TILES = [
+    AttentionTile(64, 8, 4), AttentionTile(128, 16, 2), AttentionTile(64, 8, 2), AttentionTile(64, 8, 1),
+    AttentionTile(32, 4, 1),
+]  # fmt: skip
+SMALL = 16  # rows of the tile for work that would leave a device idle
+
+
+@dataclass(frozen=True)
+class GridAttention(AttentionBase):
+    """Online softmax over tiles of keys in shared memory, for a tile of queries a block.
+
+    Rows of shared memory are counted in packets of four floats, an odd number of them, so that neighbouring rows lie in
+    different banks.
+
+    Attributes:
+        tile: the tile of scores.
+        apart: whether keys and values have memory of their own, or come one after the other.
+    """
+
+    template: ClassVar[str] = "attention.j2"
+
+    tile: AttentionTile
+    apart: bool
+
+    @property
+    def threads(self) -> int:
+        return self.tile.threads
+
+    @property
+    def deep(self) -> int:
+        """Packets of a query or key."""
+        return max(1, -(-self.depth // PACK))
+
+    @property
+    def columns(self) -> int:
+        """Packets of columns of the values a thread."""
+        return -(-self.width // (PACK * self.tile.across))
+
+    def packed(self, operand: Strided, columns: int) -> bool:
+        """Whether rows of an operand are whole packets."""
+        return whole_packets(operand, columns)
+
+
+@dataclass(frozen=True)
+class GridAttentionRow(AttentionBase):
+    """Online softmax of one query a block, whose groups of threads have keys of their own.
+
+    Attributes:
+        threads: threads of a block.
+        part: threads of a group, which share a key.
+        ahead: keys that a group reads at once.
+    """
+
+    template: ClassVar[str] = "attention_row.j2"
+
+    threads: int
+    part: int
+    ahead: int
+
+    @property
+    def deep(self) -> int:
+        """Packets of the query a thread."""
+        return max(1, -(-self.depth // (PACK * self.part)))
+
+    @property
+    def columns(self) -> int:
+        """Packets of columns of the values a thread."""
+        return -(-self.width // (PACK * self.part))
+
+    def packed(self, operand: Strided, columns: int) -> bool:
+        """Whether rows of an operand are whole packets."""
+        return whole_packets(operand, columns)
+
+
+def whole_packets(operand: Strided, columns: int) -> bool:
+    """Whether an operand can be read four neighbouring columns at a time, all at multiples of four."""
+    places = (operand.start, operand.steps[0])
+    aligned = all(c % PACK == 0 for e in places for c in poly_of(e).values())
+    return columns % PACK == 0 and as_int(operand.steps[1]) == 1 and aligned
+
+
+@GridTarget.lowers("attention")
+def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernel of an attention group; operands of f16 or bf16 are read as they are.
+
+    Raises:
+        UnsupportedError: for elements that are summed in another type than f32, for a depth or width known only at run
+            time, or one too large for shared memory.
+    """
+    if any(is_empty(v) for v in group.outputs):
+        return []
+
+    def operand(value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
+        return walked_operand(group, value, batch, name, buffers)
+
+    base = attention_base(group, storage, operand)
+    rows = base.row.args[0]
+    fitting = [t for t in TILES if _bytes(base, t, apart=False) <= SHARED]
+    count = as_int(rows)
+    if not fitting or (count is not None and count <= FEW_ROWS):
+        return [_one_row(group, base)]
+    tile = _choose(fitting, base.points, rows)
+    fields = vars(base) | {"tasks": base.points * ceil_div(rows, tile.rows)}
+    return [GridAttention(**fields, tile=tile, apart=_bytes(base, tile, apart=True) <= SHARED)]
+
+
+def _bytes(base: AttentionBase, tile: AttentionTile, apart: bool) -> int:
+    """Shared memory of a tile."""
+    deep = -(-base.depth // PACK) | 1
+    values = tile.keys * (-(-base.width // (PACK * tile.across)) * tile.across)
+    keys = tile.keys * deep
+    packets = tile.rows * (deep + tile.across + 1) + (keys + values if apart else max(keys, values))
+    return packets * 16
+
+
+def _choose(fitting: list[AttentionTile], points: Expr, rows: Expr) -> AttentionTile:
+    """The largest tile if that makes blocks enough, else a small one."""
+    blocks = as_int(points * ceil_div(rows, fitting[0].rows))
+    if blocks is not None and blocks >= FILL:
+        return fitting[0]
+    return next((t for t in fitting if t.rows <= SMALL), fitting[-1])
+
+
+def _one_row(group: Group, base: AttentionBase) -> GridAttentionRow:
+    wide = max(base.depth, base.width, 1)
+    part = next((p for p in (1, 2, 4, 8, 16) if p * PACK >= wide), WARP)
+    columns = -(-base.width // (PACK * part)) * PACK * part
+    for threads in (256, 128, 32):
+        if threads // WARP * (columns + 2) * 4 <= SHARED:
+            return GridAttentionRow(
+                **vars(base) | {"tasks": base.points * base.row.args[0]},
+                threads=threads,
+                part=part,
+                ahead=4 if wide <= PACK * WARP else 1,
+            )
+    assert group.anchor is not None
+    raise UnsupportedError(
+        [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
+    )

@@ -1,0 +1,243 @@
+"""What targets of blocks of threads share: lowering to grids, and the printer of their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...expr import DType, Expr, as_int, walk
+from ...graph import Value
+from ...kernels.base import Buffer, Kernel, Store
+from ...kernels.lower import idle_when_empty
+from ...kernels.machine import Device, Machine
+from ...kernels.nest import Accumulator
+from ...plan.group import Group
+from ...plan.storage import Storage
+from ..base import IndexPrinter, Rendered, Target, indented, render_kernel
+from ..index import CTYPES, literal, scalar
+from ..tidy import drop_voids
+from .grid import lower_grid
+from .simt import Names, Packet, Statements, constant, decode, encode, register_type
+
+NARROW = 2**29  # elements of a buffer up to which indices are int
+_IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
+_LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a language of kernels spells what every one of them has.
+
+    Attributes:
+        shared: qualifier of memory that a block shares.
+        barrier: statement at which the threads of a block wait for each other.
+        pointer: qualifier of pointers to buffers, with a space behind it where there is one.
+        local: the same for pointers and references to a thread's own variables.
+    """
+
+    shared: str
+    barrier: str
+    pointer: str = ""
+    local: str = ""
+
+
+class GridPrinter(IndexPrinter):
+    """What a template of a device asks for the text of a kernel's expressions.
+
+    Args:
+        kernel: the kernel that is rendered.
+        words: the language's words.
+        wide: whether indices are 64 bits wide in any case.
+    """
+
+    def __init__(self, kernel: Kernel, words: Words, wide: bool = False) -> None:
+        super().__init__(kernel)
+        self.words = words
+        for e in walk(*kernel.expressions()):
+            if e.op == "axis":
+                self.axis(e)
+        self.wide = wide or self._large()
+        self.wants_wide = False
+
+    def _large(self) -> bool:
+        sizes = (_elements(b) for b in self.kernel.buffers)
+        work = as_int(self.kernel.tasks)
+        return bool(self.dim_names) or work is None or work > NARROW or any(s is None or s > NARROW for s in sizes)
+
+    @property
+    def index(self) -> str:
+        """Type of index variables."""
+        return "int64_t" if self.wide else "int"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """Type and name of each buffer."""
+        return [
+            (("" if b.written else "const ") + CTYPES[b.dtype.name], f"b{k}") for k, b in enumerate(self.kernel.buffers)
+        ]
+
+    def type(self, dtype: DType) -> str:
+        return register_type(dtype)
+
+    def finish(self, text: str) -> str:
+        return drop_voids(text)
+
+    def block(
+        self,
+        stores: Iterable[Store],
+        accs: Mapping[str, str] | None = None,
+        packet: Expr | None = None,
+        size: int = 1,
+        indent: int = 4,
+        prefix: str = "v",
+    ) -> str:
+        """Statements of stores for one element, or for `size` of them from the axis `packet` on."""
+        whole = Packet(packet, size) if packet is not None and size > 1 else None
+        s = self._statements(accs, prefix, whole)
+        stores = list(stores)
+        s.expect(*(x.value for x in stores))
+        s.load_packets(*(x.value for x in stores))
+        lines, s.lines = s.lines, []
+        out: dict[Store, str] = {}
+        values = [s.hold(x.value) if len(stores) > 1 else s.emit(x.value) for x in stores]
+        for k, (x, value) in enumerate(zip(stores, values, strict=True)):
+            if whole is not None and whole.steps(x.offset):
+                out[x] = f"q{k}"
+                dtype = self.kernel.buffers[x.buffer].dtype
+                lines.append(f"{CTYPES[dtype.name]} q{k}[{size}];")
+                s.lines.append(f"q{k}[j] = {encode(value, dtype)};")
+            else:
+                s.store(x, value)
+        lines += self._over(whole, s.lines)
+        lines += [f"t_write{size}(b{x.buffer} + {s.index(x.offset)}, {name});" for x, name in out.items()]
+        self._note(s)
+        return indented(lines, indent)
+
+    def accumulate(
+        self, stage: Any, accs: Mapping[str, str], packet: Expr | None = None, size: int = 1, indent: int = 8
+    ) -> str:
+        """Statements that add one element, or a packet of them, to the accumulators of a stage."""
+        whole = Packet(packet, size) if packet is not None and size > 1 else None
+        s = self._statements(accs, "v", whole)
+        values = [*(a.term for a in stage.accumulators), *(k.value for k in stage.keeps)]
+        s.expect(*values)
+        s.load_packets(*values)
+        lines, s.lines = s.lines, []
+        for keep in stage.keeps:
+            s.lines.append(f"{s.kept(f'row{keep.slot}')} = {s.emit(keep.value)};")
+        for a in stage.accumulators:
+            s.lines.append(f"a{a.name} = {self.join(a, f'a{a.name}', s.emit(a.term))};")
+        self._note(s)
+        return indented([*lines, *self._over(whole, s.lines)], indent)
+
+    def condition(self, e: Expr) -> str:
+        """A condition on axes and dimensions as text."""
+        return scalar(e, self._axes, self.dim_names, self.kernel.buffers)
+
+    def decoded(self, buffer: int, text: str) -> str:
+        """An element of a buffer, which stands in a register as it lies in memory, as a number."""
+        return decode(text, self.kernel.buffers[buffer].dtype)
+
+    def whole(self, axes: Sequence[Expr], size: int) -> bool:
+        """Whether running numbers over some axes come in whole packets along the last."""
+        known = as_int(axes[-1].args[0]) if axes else None
+        return known is not None and known % size == 0
+
+    def value(self, e: Expr, accs: Mapping[str, str], name: str, indent: int = 4) -> str:
+        """Statements that define register `name` as an expression."""
+        s = self._statements(accs, f"{name}_", None)
+        s.expect(e)
+        text = s.emit(e)
+        self._note(s)
+        return indented([*s.lines, f"const {register_type(e.dtype)} {name} = {text};"], indent)
+
+    def identity(self, a: Accumulator) -> str:
+        """What an accumulation starts from."""
+        dtype = a.term.dtype
+        if dtype.is_float:
+            return constant(_IDENTITY[a.combine], dtype)
+        if dtype.name == "bool":
+            return "1" if a.combine in ("mul", "min") else "0"
+        low, high = dtype.range
+        return literal({"add": 0, "mul": 1, "max": low, "min": high}[a.combine], dtype)
+
+    def join(self, a: Accumulator, left: str, right: str) -> str:
+        """Two partial accumulations as one."""
+        if a.term.dtype.is_float and a.combine in ("add", "mul"):
+            return f"{left} {'+' if a.combine == 'add' else '*'} {right}"
+        return f"t_{self.combine(a)}({left}, {right})"
+
+    def combine(self, a: Accumulator) -> str:
+        """Name of the function that joins two partial accumulations, after ``t_``."""
+        name = _LOGIC[a.combine] if a.term.dtype.name == "bool" else a.combine
+        return f"{name}_{a.term.dtype.compute}"
+
+    def warp(self, a: Accumulator) -> str:
+        """Name of the function that combines the values of a warp, after ``t_warp_``."""
+        name = {"add": "sum", "mul": "prod", "or": "any", "and": "all"}
+        how = self.combine(a).split("_")[0]
+        return f"{name.get(how, how)}_{a.term.dtype.compute}"
+
+    def _over(self, whole: Packet | None, lines: list[str]) -> list[str]:
+        """Statements for each element of a packet."""
+        if whole is None or not lines:
+            return lines
+        return ["#pragma unroll", f"for (int j = 0; j < {whole.size}; j++) {{", *lines, "}"]
+
+    def _note(self, s: Statements) -> None:
+        """Remember whether an index is used as a value in a way that int may not hold."""
+        self.wants_wide |= any("t_i" in line and "(int64_t)" in line for line in s.lines)
+
+    def _statements(self, accs: Mapping[str, str] | None, prefix: str, whole: Packet | None) -> Statements:
+        cast = "" if self.wide else "(int64_t)"
+        wide = {a: f"{cast}{t}" for a, t in self._axes.items()}
+        return Statements(Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide), prefix, whole)
+
+
+def _elements(b: Buffer) -> int | None:
+    """Elements of a buffer, None where only a run knows; of what a kernel leaves for another at the most."""
+    if isinstance(b.operand, Value):
+        return as_int(b.operand.type.size)
+    size = b.operand.nbytes
+    return size if isinstance(size, int) else as_int(size)
+
+
+class GridTarget(Target):
+    """A device of blocks of threads.
+
+    Class attributes:
+        words: its language's words.
+    """
+
+    words: ClassVar[Words]
+
+    @classmethod
+    def capabilities(cls, archs: Sequence[str]) -> Device:
+        """What the devices of these architectures have in common."""
+        return Device()
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(replace(machine, device=self.capabilities(machine.archs)))
+
+    def render(self, kernel: Kernel) -> Rendered:
+        printer = GridPrinter(kernel, self.words)
+        made = self._render(kernel, printer)
+        if printer.wants_wide and not printer.wide:
+            made = self._render(kernel, GridPrinter(kernel, self.words, wide=True))
+        return made
+
+    def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
+        return render_kernel(
+            self.search, kernel.template, printer, self.name, w=self.words, T=getattr(kernel, "threads", 0)
+        )
+
+    def threads(self, kernel: Kernel) -> int:
+        threads: int = getattr(kernel, "threads", 0)
+        return threads
+
+
+@GridTarget.lowers("nest")
+def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a group without a heavy node."""
+    return [idle_when_empty(k) for k in lower_grid(group, storage)]

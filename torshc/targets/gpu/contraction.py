@@ -1,0 +1,488 @@
+"""Sums of products on devices of blocks of threads: MatMul, Conv and ConvTranspose by one kernel.
+
+The operator's own nest says what is multiplied. Output axes with which only the first factor moves are rows, those of
+the second alone are columns, those of both are a batch of independent products; a product is computed tile by tile
+through shared memory. A grouped convolution is a batch of groups, a transposed one a product for each phase of its
+stride, and a product of a single row or column a reduction whose threads share a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product as cartesian
+from typing import ClassVar
+
+from ...expr import BF16, F16, F32, F64, DType, Expr, acc, as_expr, as_int, axis, call, const, load, select, substitute
+from ...expr.affine import contains, split_axis
+from ...graph import Node, Value
+from ...kernels.axes import ceil_div, join_axes, product
+from ...kernels.base import Kernel, Store, Temporary
+from ...kernels.heavy import HeavyKernel, epilogue_flops, finish, is_empty, row_major, traffic
+from ...kernels.machine import Device, Machine
+from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
+from ...ops.base import Index, Nest
+from ...plan.group import Group
+from ...plan.inline import Inliner
+from ...plan.storage import Storage
+from .base import GridTarget
+from .contraction_factor import PACKET, WIDE, Factor, Term, add_operand, bring, make_factor, unguard
+from .contraction_tiles import UNKNOWN, AnyTile, MmaTile, choose_mma_tile, choose_tile
+from .grid import GridRow, lower_grid_generic, to_grid
+
+NARROW = 8  # rows or columns below which tiles would be nearly empty
+MANY = 32768  # results that keep a device busy with a thread for each
+SHORT = 64  # terms of a sum that a thread may as well add up by itself
+PARTS = "parts"  # axis of the pieces of sums
+
+
+@dataclass(frozen=True)
+class ContractionKernel(HeavyKernel):
+    """sum over k of a[batch, m, k] * b[batch, k, n], tile by tile through shared memory, and what follows from it.
+
+    Attributes:
+        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n.
+        taps, depth: axes of the sum, the innermost apart.
+        flat: whether a tile runs on from one tap into the next.
+        a, b: the factors.
+        dtype: what products are summed in.
+        tile: what a block and a thread compute.
+        part: axis of the pieces that the sums are cut into.
+        threads: threads of a block.
+    """
+
+    kind: ClassVar[str] = "contraction"
+    template: ClassVar[str] = "contraction.j2"
+
+    batch: tuple[Expr, ...]
+    m: tuple[Expr, ...]
+    n: tuple[Expr, ...]
+    taps: tuple[Expr, ...]
+    depth: Expr
+    flat: bool
+    a: Factor
+    b: Factor
+    dtype: DType
+    tile: AnyTile
+    part: Expr
+    threads: int
+
+    @property
+    def rows(self) -> Expr:
+        return product([x.args[0] for x in self.m])
+
+    @property
+    def columns(self) -> Expr:
+        return product([x.args[0] for x in self.n])
+
+    @property
+    def length(self) -> Expr:
+        """Terms of a sum that are walked in one go: all of them, or those of one tap."""
+        return product([x.args[0] for x in (*self.taps, self.depth)]) if self.flat else self.depth.args[0]
+
+    @property
+    def chunks(self) -> Expr:
+        """Tiles along `length`."""
+        return ceil_div(self.length, self.tile.k)
+
+    @property
+    def steps(self) -> Expr:
+        """Tiles along the whole sum."""
+        return self.chunks if self.flat else self.chunks * product([x.args[0] for x in self.taps])
+
+
+@dataclass(frozen=True)
+class MmaKernel(ContractionKernel):
+    """The same on tensor cores, of factors that are both f16 or both bf16 in memory."""
+
+    template: ClassVar[str] = "contraction_mma.j2"
+
+    @property
+    def operand(self) -> str:
+        """Element type of the factors."""
+        return self.buffers[self.a.buffer].dtype.name
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where a product runs.
+
+    Attributes:
+        index: logical index of an element of the anchor's output.
+        inner: index of a term of its sum.
+        axes: output axes in memory order.
+        reduce: axes of the sum.
+    """
+
+    index: Index
+    inner: Index
+    axes: tuple[Expr, ...]
+    reduce: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product with its axes told apart.
+
+    Attributes:
+        first, second: elements of the factors, made of loads of values; the first has the rows.
+        result: the anchor's element, made of ``acc``.
+        batch, m, n, k: axes.
+        dtype: what products are summed in.
+    """
+
+    space: Space
+    first: Expr
+    second: Expr
+    result: Expr
+    batch: tuple[Expr, ...]
+    m: tuple[Expr, ...]
+    n: tuple[Expr, ...]
+    k: tuple[Expr, ...]
+    dtype: DType
+
+    @property
+    def sizes(self) -> tuple[Expr, Expr, Expr, Expr]:
+        """Number of products, rows, columns, terms."""
+        batch, m, n, k = (product([x.args[0] for x in axes]) for axes in (self.batch, self.m, self.n, self.k))
+        return batch, m, n, k
+
+
+@GridTarget.lowers("gemm", "conv", "conv_transpose")
+def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a MatMul, Conv or ConvTranspose with its epilogue."""
+    node = group.anchor
+    assert node is not None
+    if any(is_empty(v) for v in group.outputs):
+        return []
+    nest = node.op.nest(node, 0)
+    spaces = _spaces(node, nest) if nest is not None and nest.combine == "add" else []
+    kernels: list[Kernel] = []
+    for number, space in enumerate(spaces):
+        assert nest is not None
+        problem = _problem(group, node, nest, space, storage)
+        made = None if problem is None else _lower(group, node, problem, storage, machine.device, number)
+        if made is None:
+            return lower_grid_generic(group, storage)
+        kernels += made
+    return kernels or lower_grid_generic(group, storage)
+
+
+# ---- the space of a product ----------------------------------------------------------------------------------------
+
+
+def _spaces(node: Node, nest: Nest) -> list[Space]:
+    """The whole output; for a transposed convolution its phases: pixels that sum the same taps."""
+    attributes = node.op.attributes()
+    strides: Sequence[int] = attributes.get("strides", ())
+    if node.op.family != "conv_transpose" or all(s == 1 for s in strides):
+        return [_space(node, nest, (), (), (), ())]
+    if any(as_int(e) is None for e in (*attributes["pads"], *nest.reduce)):
+        return []
+    phases = []
+    for phase in cartesian(*(range(s) for s in strides)):
+        taps = [
+            _taps(at + (as_int(pad) or 0), as_int(size) or 0, s, d)
+            for at, pad, size, s, d in zip(
+                phase, attributes["pads"], nest.reduce[1:], strides, attributes["dilations"], strict=False
+            )
+        ]
+        phases.append(_space(node, nest, strides, phase, [t[:2] for t in taps], [t[2] for t in taps]))
+    return phases
+
+
+def _taps(reach: int, size: int, stride: int, dilation: int) -> tuple[int, int, int]:
+    """First tap, step and number of the taps k with (reach - k * dilation) a multiple of the stride."""
+    found = [k for k in range(size) if (reach - k * dilation) % stride == 0]
+    return (found[0], found[1] - found[0] if len(found) > 1 else 1, len(found)) if found else (0, 1, 0)
+
+
+def _space(
+    node: Node,
+    nest: Nest,
+    strides: Sequence[int],
+    phase: Sequence[int],
+    taps: Sequence[tuple[int, ...]],
+    counts: Sequence[int],
+) -> Space:
+    out = node.output
+    groups = as_expr(node.op.attributes().get("group", 1) if node.op.family in ("conv", "conv_transpose") else 1)
+    index: list[Expr] = [const(0)] * out.type.rank
+    axes: list[Expr] = []
+
+    def new(size: Expr) -> Expr:
+        if as_int(size) == 1:
+            return const(0)
+        axes.append(axis(f"i{len(axes)}", size))
+        return axes[-1]
+
+    for d in out.layout or range(out.type.rank):
+        size = out.shape[d]
+        if d == 1 and as_int(groups) != 1:
+            each = call("floordiv", size, groups)
+            outer = new(groups)
+            index[d] = outer * each + new(each)
+        elif d >= 2 and phase:
+            s, r = strides[d - 2], phase[d - 2]
+            past = size + (s - 1 - r)
+            index[d] = new(call("floordiv", past - call("mod", past, s), s)) * s + r
+        else:
+            index[d] = new(size)
+    extents = list(nest.reduce)
+    for d, count in enumerate(counts):
+        extents[1 + d] = const(count)
+    reduce = [const(0) if as_int(e) == 1 else axis(f"r{k}", e) for k, e in enumerate(extents)]
+    inner = [r if not (d and taps) else r * taps[d - 1][1] + taps[d - 1][0] for d, r in enumerate(reduce)]
+    return Space(tuple(index), tuple(inner), tuple(axes), tuple(r for r in reduce if r.op == "axis"))
+
+
+def _problem(group: Group, node: Node, nest: Nest, space: Space, storage: Mapping[Value, Storage]) -> Problem | None:
+    """The product over a space; None when it is no sum of products of floats."""
+    inliner = Inliner(group.folded)
+
+    def read(operand: int, index: Index) -> Expr:
+        value = node.inputs[operand]
+        assert value is not None
+        return inliner.at(value, index)
+
+    body = nest.body(space.index, space.inner, read)
+    if body.op != "mul" or len(body.args) != 2 or body.dtype not in (F32, F64):
+        return None
+    first, second = body.args
+    total = acc("acc", body.dtype)
+    result = nest.finish(total, space.index, read) if nest.finish else total
+    both = [a for a in space.axes if contains(first, a) and contains(second, a)]
+    m = [a for a in space.axes if a not in both and not contains(second, a)]
+    n = [a for a in space.axes if a not in both and a not in m]
+    k = _order(space, (first, second), storage)
+    problem = Problem(space, first, second, result, tuple(both), tuple(m), tuple(n), k, body.dtype)
+    return _turn(problem, _innermost(group, node, problem, storage))
+
+
+def _order(space: Space, factors: Sequence[Expr], storage: Mapping[Value, Storage]) -> tuple[Expr, ...]:
+    """Axes of the sum: those that guards depend on outermost, one that runs along the memory of a factor innermost."""
+    probe = Buffers(storage)
+    reads = [unguard(e) for e in factors]
+    offsets = [x.args[0] for x in (probe.resolve(r) for r, _ in reads) if x.op == "load"]
+
+    def rank(a: Expr) -> tuple[bool, bool]:
+        tap = any(contains(g, a) for _, g in reads)
+        steps = [parts[0] for o in offsets if (parts := split_axis(o, a)) is not None]
+        return not tap, any(as_int(s) == 1 for s in steps[:1])
+
+    return tuple(sorted(space.reduce, key=rank))
+
+
+def _innermost(group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage]) -> Expr | None:
+    """The output axis along which the results lie in memory."""
+    stores = finish(group, node, p.result, p.space.index, Buffers(storage))
+    for a in (*p.n, *p.m):
+        parts = split_axis(stores[0].offset, a) if stores else None
+        if parts is not None and as_int(parts[0]) == 1:
+            return a
+    return None
+
+
+def _turn(p: Problem, innermost: Expr | None) -> Problem:
+    """The problem with rows and columns exchanged if its results lie along the rows."""
+    if innermost is None or innermost in p.n:
+        return p
+    return replace(p, first=p.second, second=p.first, m=p.n, n=p.m)
+
+
+# ---- kernels --------------------------------------------------------------------------------------------------------
+
+
+def _lower(
+    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], device: Device, number: int
+) -> list[Kernel] | None:
+    """The kernels of a product; None when a plain nest serves it better."""
+    sizes = [as_int(s) for s in p.sizes]
+    if sizes[3] == 0:
+        return [_sums(group, node, p, None, 0, storage)]
+    across = 1 in sizes[1:3] and all(_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)) if p.k else False
+    if across or not p.k or _suits_threads(sizes):
+        return _lower_row(group, node, p, storage, number, across)
+    return _lower_tiles(group, node, p, storage, device, number)
+
+
+def _suits_threads(sizes: Sequence[int | None]) -> bool:
+    """Whether a thread for each result serves a product better than tiles, which would be nearly empty."""
+    batch, m, n, k = (guess if s is None else s for s, guess in zip(sizes, UNKNOWN, strict=True))
+    return min(m, n) < NARROW and (k <= SHORT or batch * m * n >= MANY)
+
+
+@dataclass(frozen=True)
+class ProductRow(GridRow):
+    """A product as reductions whose threads share a row, or with a thread for each result; see :class:`GridRow`."""
+
+    kind: ClassVar[str] = "contraction"
+
+
+def _lower_row(
+    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], number: int, across: bool
+) -> list[Kernel] | None:
+    """A reduction whose threads share a row, or with a point for each thread; constants lie as it reads them."""
+    if not all(_is_load(e, storage) for e in (p.first, p.second)):
+        return None
+    outer = p.space.axes
+    order = (*outer, *p.k) if across else (*p.k, *outer)
+    buffers = Buffers(storage)
+    terms, before = [], list[Kernel]()
+    for k, element in enumerate((p.first, p.second)):
+        term, made = bring(element, order, (), buffers, group, storage, f"factor{k}_{number}")
+        terms.append(term)
+        before += made
+    body = call("mul", *(_element(t, p.dtype) for t in terms))
+    total = substitute(p.result, {acc("acc", p.dtype): acc("x0", p.dtype)})
+    stores = finish(group, node, total, p.space.index, buffers)
+    flat = [body, *(e for s in stores for e in (s.offset, s.value))]
+    axes, flat = join_axes(list(outer), flat)
+    reduce, flat = join_axes(list(p.k) or [axis("r0", 1)], flat)
+    axes = axes or [axis("i0", 1)]
+    accumulator = Accumulator("0", "add", flat[0], acc("a0", p.dtype))
+    stores = [Store(s.buffer, flat[1 + 2 * i], flat[2 + 2 * i]) for i, s in enumerate(stores)]
+    kernel = RowKernel(
+        buffers=tuple(buffers.list),
+        tasks=product([a.args[0] for a in axes]),
+        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
+        nbytes=traffic(buffers.list, group.outputs),
+        axes=tuple(axes),
+        reduce=tuple(reduce),
+        across=across,
+        stages=(Stage((accumulator,)),),
+        element=(),
+        row=tuple(stores),
+        kept=0,
+        rows=1,
+        chunk=1,
+    )
+    grid = to_grid(kernel)
+    return [*before, ProductRow(**{f.name: getattr(grid, f.name) for f in fields(grid)})]
+
+
+def _is_load(element: Expr, storage: Mapping[Value, Storage]) -> bool:
+    return Buffers(storage).resolve(unguard(element)[0]).op == "load"
+
+
+def _runs_along(element: Expr, k: Expr, storage: Mapping[Value, Storage]) -> bool:
+    """Whether a factor lies along an axis of the sum, or can be made to."""
+    read, _ = unguard(element)
+    probe = Buffers(storage)
+    placed = probe.resolve(read)
+    if placed.op != "load":
+        return False
+    root = probe.list[0].operand
+    parts = split_axis(placed.args[0], k)
+    return parts is not None and (as_int(parts[0]) == 1 or (isinstance(root, Value) and root.const is not None))
+
+
+def _element(term: Term, dtype: DType) -> Expr:
+    return select(term.guard, load(term.buffer, (term.offset,), dtype), const(0.0, dtype))
+
+
+def _lower_tiles(
+    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], device: Device, number: int
+) -> list[Kernel] | None:
+    """The tiled kernel, and where sums are cut into pieces one that joins them."""
+    buffers = Buffers(storage)
+    terms, before = [], list[Kernel]()
+    for k, (element, axes) in enumerate(((p.first, p.m), (p.second, p.n))):
+        order = (*(a for a in p.batch if contains(element, a)), *p.k, *axes)
+        term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, f"factor{k}_{number}")
+        terms.append(term)
+        before += made
+    sizes = [as_int(s) for s in p.sizes]
+    kinds = {buffers.list[t.buffer].dtype for t in terms}
+    tensor = device.tensor and (kinds == {F16} or kinds == {BF16})
+    tile, splits = choose_mma_tile(device, sizes) if tensor else choose_tile(device, sizes, p.dtype)
+    part = axis(PARTS, splits)
+    to = None
+    if splits > 1:
+        to = Temporary(f"sums_{number}", group.id, product(p.sizes[:3]) * (splits * p.dtype.size))
+        place = row_major([part, *p.batch, *p.m, *p.n])
+        stores = [Store(add_operand(buffers, to, p.dtype, written=True), place, acc("acc", p.dtype))]
+    else:
+        stores = finish(group, node, p.result, p.space.index, buffers)
+    kernel = _tiled(node, p, terms, stores, buffers, tile, part)
+    if kernel is None:
+        return None
+    kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
+    after = [] if to is None else [_sums(group, node, p, to, splits, storage)]
+    return [*before, kernel, *after]
+
+
+def _tiled(
+    node: Node, p: Problem, terms: Sequence[Term], stores: Sequence[Store], buffers: Buffers, tile: AnyTile, part: Expr
+) -> ContractionKernel | None:
+    a, b = terms
+    flat = [a.offset, a.guard, b.offset, b.guard, *(e for s in stores for e in (s.offset, s.value))]
+    joined = []
+    for name, axes in zip("gmnk", (p.batch, p.m, p.n, p.k), strict=True):
+        fresh = [axis(f"{name}{i}", x.args[0]) for i, x in enumerate(axes)]
+        flat = [substitute(e, dict(zip(axes, fresh, strict=True))) for e in flat]
+        fresh, flat = join_axes(fresh, flat)
+        joined.append(fresh)
+    batch, m, n, k = joined
+    size = as_int(k[-1].args[0])
+    walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
+    tensor = isinstance(tile, MmaTile)
+    factors = [
+        make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k, WIDE if tensor else PACKET)
+        for i, (t, axes) in enumerate(((a, m), (b, n)))
+    ]
+    if None in factors:
+        return None
+    flat = flat[4:]
+    rows, columns = (product([x.args[0] for x in axes]) for axes in (m, n))
+    tiles = product([x.args[0] for x in batch]) * ceil_div(rows, tile.m) * ceil_div(columns, tile.n)
+    return (MmaKernel if tensor else ContractionKernel)(
+        buffers=tuple(buffers.list),
+        tasks=tiles * part.args[0],
+        flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),
+        nbytes=const(0),
+        stores=tuple(Store(s.buffer, flat[2 * i], flat[2 * i + 1]) for i, s in enumerate(stores)),
+        batch=tuple(batch),
+        m=tuple(m),
+        n=tuple(n),
+        taps=tuple(k[:-1]),
+        depth=k[-1],
+        flat=walks_on,
+        a=factors[0],  # type: ignore[arg-type]  # no None
+        b=factors[1],  # type: ignore[arg-type]
+        dtype=p.dtype,
+        tile=tile,
+        part=part,
+        threads=tile.threads,
+    )
+
+
+def _sums(
+    group: Group, node: Node, p: Problem, to: Temporary | None, splits: int, storage: Mapping[Value, Storage]
+) -> Kernel:
+    """What follows from the sums of the pieces, in their order; of none where sums have no terms."""
+    buffers = Buffers(storage)
+    total = const(0.0, p.dtype)
+    if to is not None:
+        source = add_operand(buffers, to, p.dtype)
+        axes = [*p.batch, *p.m, *p.n]
+        size = product([a.args[0] for a in axes])
+        for k in range(splits):
+            piece = load(source, (row_major(axes) + size * k,), p.dtype)
+            total = call("add", total, piece) if k else piece
+    result = substitute(p.result, {acc("acc", p.dtype): total})
+    stores = finish(group, node, result, p.space.index, buffers)
+    flat = [e for s in stores for e in (s.offset, s.value)]
+    axes, flat = join_axes(list(p.space.axes), flat)
+    points = product([a.args[0] for a in axes])
+    kernel = MapKernel(
+        buffers=tuple(buffers.list),
+        tasks=points,
+        flops=epilogue_flops(stores, points) + points * splits,
+        nbytes=traffic(buffers.list, group.outputs),
+        axes=tuple(axes) or (axis("i0", 1),),
+        stores=tuple(Store(s.buffer, flat[2 * i], flat[2 * i + 1]) for i, s in enumerate(stores)),
+        rows=1,
+        chunk=1,
+    )
+    return to_grid(kernel)

@@ -1,0 +1,233 @@
+"""The two factors of a contraction: how each lies in memory, and how threads read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, walk
+from ...expr.affine import aligned, contains, strides_along
+from ...graph import Value
+from ...kernels.axes import product
+from ...kernels.base import Buffer, Kernel, Operand, Packed, Store, Temporary
+from ...kernels.heavy import row_major
+from ...kernels.nest import Buffers, MapKernel
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .grid import to_grid
+
+Array = np.ndarray[Any, Any]
+PACKET = 4  # elements that a thread reads at once
+WIDE = 8  # those of 16 bits that go to shared memory at once
+
+
+@dataclass(frozen=True)
+class Term:
+    """An element of a factor over the axes of a product.
+
+    Attributes:
+        buffer: what it is read from.
+        offset: where.
+        guard: whether it is read, or else zero.
+        padded: an axis whose end is followed by padding up to a packet, or None.
+    """
+
+    buffer: int
+    offset: Expr
+    guard: Expr
+    padded: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor as a kernel reads it, tile by tile.
+
+    Attributes:
+        buffer: its number in the argument list.
+        start: offset over the axes of the batch.
+        row: offset along its own outer axes.
+        step: offset along the axes of the sum.
+        guard: whether an element is read, or else zero.
+        axes: its outer axes.
+        along_k: whether neighbouring threads read neighbours along the sum (else along the outer axes).
+        packet: elements that a thread reads at once.
+    """
+
+    buffer: int
+    start: Expr
+    row: Expr
+    step: Expr
+    guard: Expr
+    axes: tuple[Expr, ...]
+    along_k: bool
+    packet: int
+
+    @property
+    def guarded(self) -> bool:
+        return as_bool(self.guard) is not True
+
+    @property
+    def guard_axes(self) -> list[Expr]:
+        """Outer axes on which the guard depends."""
+        return [a for a in self.axes if contains(self.guard, a)]
+
+
+def as_bool(e: Expr) -> bool | None:
+    """The value of a constant condition, else None."""
+    return e.data if e.op == "const" and isinstance(e.data, bool) else None
+
+
+def unguard(e: Expr) -> tuple[Expr, Expr]:
+    """A factor's element as (what is read, the condition under which it is read and not zero)."""
+    guard = const(True)
+    while e.op == "select" and e.args[2].op == "const" and e.args[2].data == 0.0:
+        guard, e = call("and", guard, e.args[0]), e.args[1]
+    return e, guard
+
+
+def add_operand(buffers: Buffers, operand: Operand, dtype: DType, written: bool = False) -> int:
+    """Append an operand that is no value to an argument list."""
+    buffers.list.append(Buffer(operand, dtype, written))
+    return len(buffers.list) - 1
+
+
+def bring(
+    element: Expr,
+    order: Sequence[Expr],
+    affine: Sequence[Expr],
+    buffers: Buffers,
+    group: Group,
+    storage: Mapping[Value, Storage],
+    name: str,
+) -> tuple[Term, list[Kernel]]:
+    """A factor as memory with strides: where it lies, a packed constant, or a copy with the kernel that makes it.
+
+    Args:
+        element: the factor's element, made of loads of values.
+        order: axes of a packed constant or a copy, from outermost to innermost; those that do not move it are left out.
+        affine: axes along which it has to have strides.
+    """
+    read, guard = unguard(element)
+    probe = Buffers(storage)
+    placed = probe.resolve(read)
+    moving = [a for a in order if contains(element, a)]
+    if placed.op == "load" and not _has_load(guard) and strides_along(placed.args[0], affine) is not None:
+        root = probe.list[0].operand
+        if isinstance(root, Value) and root.const is not None:
+            packed = pack(root, placed.args[0], moving)
+            if packed is not None:
+                operand, offset = packed
+                return Term(add_operand(buffers, operand, root.dtype), offset, guard, moving[-1]), []
+        placed = buffers.resolve(read)
+        assert isinstance(placed.data, int)
+        return Term(placed.data, placed.args[0], guard), []
+    to, kernel = _copy(element, moving, group, storage, name)
+    return Term(add_operand(buffers, to, kernel.buffers[-1].dtype), row_major(moving), const(True)), [kernel]
+
+
+def _has_load(e: Expr) -> bool:
+    return any(x.op == "load" for x in walk(e))
+
+
+def pack(source: Value, offset: Expr, order: Sequence[Expr]) -> tuple[Packed, Expr] | None:
+    """A constant with its axes in another order and its rows padded to whole packets, and where an element is in it.
+
+    Returns:
+        None when its strides or extents are not known.
+    """
+    parts = strides_along(offset, order)
+    if parts is None or source.const is None or not order:
+        return None
+    strides, start = [as_int(s) for s in parts[0]], as_int(parts[1])
+    shape = [as_int(a.args[0]) for a in order]
+    known, steps = [e for e in shape if e is not None], [s for s in strides if s is not None]
+    if start is None or len(known) < len(order) or len(steps) < len(order) or 0 in known:
+        return None
+    packet = WIDE if source.dtype.size == 2 else PACKET
+    width = -(-known[-1] // packet) * packet
+    rows = math.prod(known[:-1])
+
+    def make(array: Array) -> Array:
+        flat = np.ascontiguousarray(array).reshape(-1)[start:]
+        if source.dtype.is_storage:
+            flat = flat.view(f"u{source.dtype.size}")
+        view = np.lib.stride_tricks.as_strided(flat, known, [s * flat.itemsize for s in steps], writeable=False)
+        wide = np.zeros((rows, width), flat.dtype)
+        wide[:, : known[-1]] = view.reshape(rows, known[-1])
+        return wide
+
+    how = f"rows of {width}: {start} {known} {steps}"
+    place = row_major(order[:-1]) * width + order[-1]
+    return Packed(source, how, make, rows * width * source.dtype.size, source.dtype), place
+
+
+def _copy(
+    element: Expr, axes: Sequence[Expr], group: Group, storage: Mapping[Value, Storage], name: str
+) -> tuple[Temporary, Kernel]:
+    """A copy of a factor, row-major over its axes."""
+    buffers = Buffers(storage)
+    value = buffers.resolve(element)
+    narrow = {b.dtype for b in buffers.list}
+    dtype = narrow.pop() if len(narrow) == 1 and value.dtype is F32 and narrow <= {F16, BF16} else value.dtype
+    size = product([a.args[0] for a in axes])
+    to = Temporary(name, group.id, size * dtype.size)
+    store = Store(add_operand(buffers, to, dtype, written=True), row_major(axes), value)
+    kernel = MapKernel(
+        buffers=tuple(buffers.list),
+        tasks=size,
+        flops=const(0),
+        nbytes=size * (2 * dtype.size),
+        axes=tuple(axes),
+        stores=(store,),
+        rows=1,
+        chunk=1,
+    )
+    return to, to_grid(kernel)
+
+
+def make_factor(term: Term, outer: Sequence[Expr], k: Sequence[Expr], packet: int) -> Factor | None:
+    """A factor over its outer axes and those of the sum, read in packets of this size where they are whole.
+
+    Returns:
+        None when it has no strides along them.
+    """
+    parts = strides_along(term.offset, [*outer, *k])
+    if parts is None:
+        return None
+    strides, start = parts
+    row, step = const(0), const(0)
+    for a, s in zip(outer, strides, strict=False):
+        row = row + a * s
+    for a, s in zip(k, strides[len(outer) :], strict=True):
+        step = step + a * s
+    along_k, packet = _reading(term, outer, k, packet)
+    return Factor(term.buffer, start, row, step, term.guard, tuple(outer), along_k, packet)
+
+
+def _reading(term: Term, outer: Sequence[Expr], k: Sequence[Expr], packet: int) -> tuple[bool, int]:
+    """Whether neighbouring threads read along the sum, and how many elements each reads at once."""
+    ways = [(outer[-1], False)] if outer else []
+    ways += [(k[-1], True)] if k else []
+    units = [(a, along) for a, along in ways if _stride(term.offset, a) == 1]
+    for a, along in units:
+        if _whole(term, a, packet, alone=len(outer) == 1 and not along) and not contains(term.guard, a):
+            return along, packet
+    if units:
+        return units[0][1], 1
+    return not outer, 1
+
+
+def _stride(offset: Expr, a: Expr) -> int | None:
+    parts = strides_along(offset, [a])
+    return as_int(parts[0][0]) if parts else None
+
+
+def _whole(term: Term, a: Expr, packet: int, alone: bool) -> bool:
+    """Whether packets along an axis from multiples of their size on are aligned, and whole or not there at all."""
+    size = as_int(a.args[0])
+    fits = (size is not None and size % packet == 0) or (alone and term.padded is not None)
+    return fits and aligned(term.offset, a, packet)

@@ -1,0 +1,204 @@
+"""How products are cut into tiles on a device of blocks: the tile, and the pieces that a sum is cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar, TypeVar
+
+from ...expr import DType
+from ...kernels.machine import Device
+
+# What products, rows, columns and terms are taken for when only a run knows them: a short text, so that it is fast;
+# pieces of sums are then few, as for a long one they cost more memory traffic than they gain.
+UNKNOWN = (8, 128, 512, 512)
+MAX_SPLITS, MAX_SPLITS_UNKNOWN = 32, 4
+LANES_M, LANES_N, WARP = 4, 8, 32  # a warp is 4 x 8 threads
+LATENCY = 700.0  # clocks from a load to its use
+LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
+SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
+CACHE_BYTES = 28.0  # bytes that a multiprocessor gets from the second cache in a clock
+LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
+TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
+UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
+MAX_STAGES = 4
+THREAD_SUMS = 256  # bytes of sums that a thread has registers for
+RESIDENT_THREADS = 512  # threads that a multiprocessor should have room for
+FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
+
+
+@dataclass(frozen=True)
+class GridTile:
+    """A block's part of a product, and a thread's.
+
+    Attributes:
+        m, n: rows and columns of a block.
+        k: terms of the sums in shared memory at a time.
+        tm, tn: rows and columns of a thread, multiples of 4.
+        worth: part of a multiprocessor's peak that it reaches with enough warps.
+    """
+
+    m: int
+    n: int
+    k: int
+    tm: int
+    tn: int
+    worth: float
+    element: ClassVar[int] = 4
+
+    @property
+    def warps_n(self) -> int:
+        """Warps side by side along the columns."""
+        return self.n // (LANES_N * self.tn)
+
+    @property
+    def warps(self) -> int:
+        return self.m // (LANES_M * self.tm) * self.warps_n
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP
+
+    @property
+    def rate(self) -> float:
+        """Multiply-adds of a multiprocessor in a clock, with enough warps."""
+        return LANES_SM * self.worth
+
+    @property
+    def stages(self) -> int:
+        """Tiles in shared memory at a time."""
+        return 2
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
+        return max(1, RESIDENT_THREADS // self.threads)
+
+    def shared(self, size: int) -> int:
+        """Bytes of shared memory for elements of `size` bytes."""
+        return 2 * self.k * (self.m + self.n + 8) * size
+
+
+TILES = (
+    GridTile(128, 128, 16, 8, 8, 0.75),
+    GridTile(128, 128, 8, 8, 8, 0.7),
+    GridTile(128, 64, 16, 8, 4, 0.65),
+    GridTile(64, 128, 16, 8, 4, 0.65),
+    GridTile(64, 64, 16, 4, 4, 0.55),
+    GridTile(64, 64, 16, 8, 4, 0.6),
+    GridTile(64, 32, 32, 4, 4, 0.55),
+    GridTile(32, 64, 32, 4, 4, 0.55),
+    GridTile(32, 32, 32, 4, 4, 0.5),
+    GridTile(16, 64, 32, 4, 4, 0.5),
+    GridTile(16, 32, 32, 4, 4, 0.45),
+)
+
+
+@dataclass(frozen=True)
+class MmaTile:
+    """A block's part of a product on tensor cores, and a warp's.
+
+    Attributes:
+        m, n: rows and columns of a block.
+        k: terms of the sums in shared memory at a time, for each stage.
+        wm, wn: rows and columns of a warp, multiples of 16.
+        worth: part of the tensor cores' peak that it reaches with enough warps.
+    """
+
+    m: int
+    n: int
+    k: int
+    wm: int
+    wn: int
+    worth: float
+    element: ClassVar[int] = 2
+
+    @property
+    def warps(self) -> int:
+        return self.m // self.wm * (self.n // self.wn)
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP
+
+    @property
+    def rate(self) -> float:
+        return TENSOR_SM * self.worth
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
+        return max(1, RESIDENT_THREADS // self.threads) if self.wm * self.wn <= 64 * WARP else 1
+
+    @property
+    def stages(self) -> int:
+        """Tiles in shared memory at a time: as many as `resident` blocks have room for."""
+        room = min(BLOCK_SHARED, UNIT_SHARED // self.resident)
+        return max(2, min(MAX_STAGES, room // self._stage))
+
+    @property
+    def _stage(self) -> int:
+        a, b = (max(size * (self.k + 8), self.k * (size + 8)) for size in (self.m, self.n))
+        return 2 * (a + b)
+
+
+MMA_TILES = (
+    MmaTile(128, 256, 32, 64, 64, 0.55),
+    MmaTile(128, 128, 32, 64, 32, 0.5),
+    MmaTile(128, 64, 32, 32, 32, 0.4),
+    MmaTile(64, 128, 32, 32, 32, 0.4),
+    MmaTile(64, 64, 32, 32, 32, 0.35),
+    MmaTile(64, 64, 64, 32, 32, 0.35),
+    MmaTile(64, 32, 64, 32, 16, 0.25),
+    MmaTile(32, 64, 64, 16, 32, 0.25),
+    MmaTile(32, 32, 64, 16, 16, 0.2),
+    MmaTile(16, 64, 64, 16, 16, 0.2),
+)
+AnyTile = GridTile | MmaTile
+T = TypeVar("T", GridTile, MmaTile)
+
+
+def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTile, int]:
+    """The tile of a product on tensor cores; see :func:`choose_tile`."""
+    return _choose(device, sizes, MMA_TILES)
+
+
+def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tuple[GridTile, int]:
+    """The tile, and into how many pieces sums are cut.
+
+    Args:
+        sizes: number of products, rows, columns and length of the sums, None where a run decides.
+        dtype: element type in shared memory.
+    """
+    size = dtype.size
+    fit = [t for t in TILES if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
+    return _choose(device, sizes, fit)
+
+
+def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T]) -> tuple[T, int]:
+    batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, UNKNOWN, strict=True))
+    most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
+    best = None
+    for tile in tiles:
+        for splits in (s for s in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if s <= most and (s == 1 or s * tile.k * 2 <= k)):
+            time = estimate(device, tile, splits, (batch, m, n, k))
+            if best is None or time < best[0]:
+                best = time, tile, splits
+    assert best is not None
+    return best[1:]
+
+
+def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
+    """Clocks that a product takes, about: for the fullest multiprocessor arithmetic, or loads, or their latency."""
+    batch, m, n, k = sizes
+    blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
+    steps = ceil(ceil(k / tile.k) / splits)
+    here = ceil(blocks / device.units)
+    resident = max(1, min(here, 24 // tile.warps))
+    work = here * steps * tile.m * tile.n * tile.k
+    rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
+    reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / CACHE_BYTES
+    waits = ceil(here / resident) * (steps / (tile.stages - 1) + 2) * LATENCY
+    extra = 0.0 if splits == 1 else LAUNCH + splits * batch * m * n * 8 / SUM_BYTES
+    return max(work / rate, reads, waits) + extra

@@ -1,0 +1,48 @@
+"""The CUDA target: what differs from other devices of blocks of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kernels.machine import Device
+from ..base import register
+from .base import GridTarget, Words
+
+# Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
+# have so many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
+TOGETHER, TOGETHER_LARGE = 16, 32
+LARGE = frozenset({"sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f"})
+# Their smallest have fewer: 14 (GeForce GTX 1650), and 8 (Jetson Orin Nano).
+SMALL = frozenset({"75", "87"})
+
+
+def blocks_together(archs: Sequence[str]) -> int:
+    """Blocks of 512 threads that surely run at the same time on the cards of some architectures; 0 when too few do.
+
+    >>> blocks_together(["sm_80", "compute_80"]), blocks_together(["sm_90a"]), blocks_together(["sm_90a", "sm_87"])
+    (16, 32, 0)
+    """
+    if any(arch.partition("_")[2].rstrip("af") in SMALL for arch in archs):
+        return 0
+    return TOGETHER_LARGE if archs and LARGE.issuperset(archs) else TOGETHER
+
+
+@register
+class CudaTarget(GridTarget):
+    """CUDA C++ for NVIDIA's GPUs."""
+
+    name = "cuda"
+    title = "CUDA for NVIDIA GPUs"
+    suffix = ".cu"
+    device = 2
+    toolchain = "nvcc"
+    search = ("cuda", "gpu", "c")
+    headers = (
+        "t_cuda.h", "t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h",
+    )  # fmt: skip
+    device_sources = ("t_device.cu",)
+    words = Words(shared="__shared__", barrier="__syncthreads();")
+
+    @classmethod
+    def capabilities(cls, archs: Sequence[str]) -> Device:
+        return Device(units=132, shared=48 * 1024, tensor=True, together=blocks_together(archs))

@@ -1,0 +1,41 @@
+"""TopK on devices: by counting how many stand before each element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...graph import Builder, Graph, Value
+from ...kernels.base import Kernel, Operand, Temporary
+from ...kernels.machine import Machine
+from ...kernels.recurrent import apart, moved
+from ...ops.sort import TopK
+from ...plan.group import Group
+from ...plan.storage import Storage
+from ..gpu.grid import lower_grid
+from .base import GridTarget
+from .scan import require_short
+
+FEW = 64  # so many are kept in a heap whatever the row's length
+SHARE = 64  # and one of so many; a row is sorted as a whole from there on
+
+
+@GridTarget.lowers("topk")
+def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """On a device, by counting how many stand before each element.
+
+    Raises:
+        NoKernel: when the axis is symbolic or long.
+    """
+    node = group.anchor
+    assert node is not None and isinstance(node.op, TopK)
+    require_short(node, node.operands[0].shape[node.op.axis])
+    op, x = node.op, node.operands[0]
+    b = Builder(Graph())
+    values, places = op.ranked(b, x)
+    kernels: list[Kernel] = []
+    for part in b.nodes:
+        kernels += lower_grid(Group(group.id, "nest", [part], outputs=list(part.outputs)), storage)
+    homes: dict[object, Operand] = {values: node.outputs[0], places: node.outputs[1]}
+    for k, v in enumerate(n.output for n in b.nodes):
+        homes.setdefault(v, Temporary(f"part {k}", group.id, v.type.nbytes))
+    return apart(group, node, lambda _: moved(kernels, homes), lambda g: lower_grid(g, storage))
