@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -69,9 +70,70 @@ def test_run_node_takes_a_shape_as_known() -> None:
     np.testing.assert_array_equal(y, X.reshape(4, 3))
 
 
+def test_run_node_takes_sequences_optionals_and_absent_inputs() -> None:
+    a, b = X[:1], X[1:]
+    insert = helper.make_node("SequenceInsert", ["s", "x", "k"], ["y"])
+    (y,) = backend.run_node(insert, [[a], b, np.array(0, np.int64)])
+    assert isinstance(y, list)
+    for got, wanted in zip(y, [b, a], strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    (y,) = backend.run_node(helper.make_node("SequenceInsert", ["s", "x"], ["y"]), [[], np.arange(3)])
+    np.testing.assert_array_equal(y, [np.arange(3)])
+    has = helper.make_node("OptionalHasElement", ["x"], ["y"])
+    assert [bool(backend.run_node(has, [value])[0]) for value in (None, X, [a, b])] == [False, True, True]
+    (y,) = backend.run_node(helper.make_node("OptionalGetElement", ["x"], ["y"]), [X], opset_version=15)
+    np.testing.assert_array_equal(y, X)
+
+
+def test_run_node_takes_absent_inputs_as_none_or_not_at_all() -> None:
+    high = np.float32(0.5)
+    for node, inputs in (
+        (helper.make_node("Clip", ["x", "", "high"], ["y"]), [X, high]),
+        (helper.make_node("Clip", ["x", "", "high"], ["y"]), [X, None, high]),
+        (helper.make_node("Clip", ["x", "low", "high"], ["y"]), [X, None, high]),
+        (helper.make_node("Clip", ["x", "low", "high"], ["y"]), {"x": X, "low": None, "high": high}),
+    ):
+        np.testing.assert_array_equal(backend.run_node(node, inputs)[0], np.minimum(X, high))
+    with pytest.raises(RunError, match=r"1 inputs; expected 2\n.*'x', 'high'"):
+        backend.run_node(helper.make_node("Clip", ["x", "", "high"], ["y"]), [X])
+    with pytest.raises(RunError, match="'high' is missing"):
+        backend.run_node(helper.make_node("Clip", ["x", "", "high"], ["y"]), {"x": X})
+
+
+def test_run_node_takes_strings_narrow_types_and_other_domains() -> None:
+    (y,) = backend.run_node(helper.make_node("StringConcat", ["a", "b"], ["y"]), [np.array(["x", "y"]), np.array("z")])
+    assert y.tolist() == ["xz", "yz"]
+    narrow = np.array([-8, 7, 3], ml_dtypes.int4)
+    (y,) = backend.run_node(helper.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.BFLOAT16), [narrow])
+    assert y.dtype == ml_dtypes.bfloat16 and y.tolist() == [-8, 7, 3]
+    node = helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=0.0)
+    np.testing.assert_array_equal(backend.run_node(node, [X])[0], X > 0)
+
+
+def test_run_node_takes_what_a_subgraph_captures() -> None:
+    def branch(name: str, op: str) -> onnx.GraphProto:
+        return helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [onnx.ValueInfoProto(name=name)])
+
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch("a", "Relu"), else_branch=branch("b", "Neg"))
+    for flag, wanted in ((True, np.maximum(X, 0)), (False, -X)):
+        np.testing.assert_array_equal(backend.run_node(node, {"c": np.array(flag), "x": X})[0], wanted)
+
+
+def test_maps_are_dictionaries() -> None:
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[4, 5, 6, 7])
+    (rows,) = backend.run_node(node, [X])
+    assert rows == [dict(zip((4, 5, 6, 7), row, strict=True)) for row in X.tolist()]
+
+
+def test_tolerances_of_the_runner_are_not_options(model: onnx.ModelProto) -> None:
+    assert len(backend.run_model(model, [X, W], rtol=1e-3, atol=0.0)) == 2
+    with pytest.raises(ConfigError, match="rtoll"):
+        backend.prepare(model, rtoll=1e-3)
+
+
 def test_devices(model: onnx.ModelProto) -> None:
     assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
-    assert not backend.supports_device("TPU")
+    assert not backend.supports_device("TPU") and not backend.supports_device("CPU:first")
     here = bool(find_cards()) and shutil.which("nvcc") is not None
     assert backend.supports_device("CUDA") == backend.supports_device("CUDA:0") == here
     with pytest.raises(ConfigError, match="no device"):
