@@ -13,6 +13,7 @@ MODEL ?= samples/digits.onnx
 THREADS ?= 1
 LEVEL ?= 3
 FUSION ?= default
+TARGET ?= c
 
 py := $(VENV)/bin/python
 comma := ,
@@ -54,11 +55,11 @@ types: $(call stamp,check) ## mypy --strict
 doctest: $(call stamp,test) ## the examples in docstrings
 	$(py) -m pytest -n 0 --doctest-modules torshc
 
-conformance: $(call stamp,test) ## LEVEL=3 FUSION=default: all cases of onnx's own suite
-	$(py) -m tests.conformance --level $(LEVEL) --fusion $(FUSION) --jobs $(JOBS)
+conformance: $(call stamp,test) ## LEVEL=3 FUSION=default TARGET=c: all cases of onnx's own suite
+	$(py) -m tests.conformance --target $(TARGET) --level $(LEVEL) --fusion $(FUSION) --jobs $(JOBS)
 
 conformance-dynamic: $(call stamp,test) ## the same with symbolic dimensions and run-time shape operands
-	$(py) -m tests.conformance --dynamic --level $(LEVEL) --jobs $(JOBS)
+	$(py) -m tests.conformance --dynamic --target $(TARGET) --level $(LEVEL) --jobs $(JOBS)
 
 conformance-sanitized: $(call stamp,test) ## its core cases with address and undefined-behaviour sanitizers
 	$(py) -m tests.conformance --sanitize --level $(LEVEL) --jobs $(JOBS)

@@ -1,7 +1,8 @@
 """The conformance run: ``python -m tests.conformance [--level N]... [--filter RE] [--jobs N] [--record]``.
 
 Prints failures as they come, tables by operator, element type and reason, and ``N passed, N failed, N skipped`` at the
-end, where skipped are refused cases; the exit code is 1 when one failed or a recorded one passes no more.
+end, where skipped are refused cases; the exit code is 1 when one failed or a recorded one passes no more. The record is
+of the C target. Another target runs on its device, or through the emulator of tests/emulation where there is none.
 
 Of random operators (Bernoulli, Dropout in training, and what is expanded into drawing) only the shape, the element type
 and that the values are legal ones are compared.
@@ -18,7 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from tests.emulation.emulated import emulated_tools, missing
+from torshc import backend
 from torshc.options import FUSION_MODES
+from torshc.runtime.native import CPU
 from torshc.targets import TARGETS
 
 from . import record, sanitized
@@ -36,8 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.sanitize:
         sanitized.restart(sys.argv[1:] if arguments is None else arguments)
     cases = _chosen(options)
-    with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as folder, _emulated(options):
-        outcomes = _run(cases, _modes(options, Path(folder)), options.jobs)
+    with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as folder:
+        modes = _modes(options, Path(folder))
+        with _emulated(options, modes[0].device):
+            outcomes = _run(cases, modes, options.jobs)
     _report(outcomes, _DYNAMIC_COLUMNS if options.dynamic else _STATIC_COLUMNS)
     if options.refused:
         _list_refused(outcomes)
@@ -55,7 +61,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--filter", default="", help="only cases whose name or operator this expression finds")
     parser.add_argument("--jobs", type=int, default=2, help="processes; 2")
     parser.add_argument("--target", choices=sorted(TARGETS), default="c", help="what to compile for; c")
-    parser.add_argument("--emulated", action="store_true", help="with the tests' stand-ins for nvcc and xcrun")
+    parser.add_argument("--emulated", action="store_true", help="through the tests' emulator, though a device is here")
     parser.add_argument("--fusion", choices=FUSION_MODES, default="default", help="how far nodes are joined")
     parser.add_argument("--dynamic", action="store_true", help="symbolic dimensions, run-time shape operands; -O3")
     parser.add_argument("--sanitize", action="store_true", help="core cases with address and UB sanitizers; -O3")
@@ -72,11 +78,13 @@ def _modes(options: argparse.Namespace, folder: Path) -> list[Mode]:
     return [Mode(level, options.target, options.fusion, cc, options.dynamic) for level in levels]
 
 
-def _emulated(options: argparse.Namespace) -> AbstractContextManager[None]:
-    if not options.emulated:
+def _emulated(options: argparse.Namespace, device: str) -> AbstractContextManager[None]:
+    on_processor = TARGETS[options.target].device == CPU
+    if on_processor or (not options.emulated and backend.supports_device(device)):
         return nullcontext()
-    from tests.emulation.emulated import emulated_tools
-
+    if reason := missing(metal=options.target == "metal"):
+        raise SystemExit(f"no device for {options.target} is here, and {reason}")
+    print(f"{options.target} through the emulator", file=sys.stderr)
     return emulated_tools()
 
 
@@ -112,6 +120,8 @@ def _run(cases: Sequence[Case], modes: Sequence[Mode], jobs: int) -> list[Outcom
 
 def _against_the_record(outcomes: Sequence[Outcome], options: argparse.Namespace) -> list[Outcome]:
     """Prints what is lost; adds what is new when asked to."""
+    if options.target != "c":
+        return []
     file = _file(options)
     recorded = record.read(file)
     lost = record.lost(outcomes, recorded)
@@ -171,7 +181,9 @@ def _short(detail: str) -> str:
     """A refusal without the place and the sizes that differ from case to case."""
     first = detail.partition("; ")[0]
     text = first.rpartition("): ")[2] if "): " in first else first.rpartition(": ")[2]
-    return re.sub(r"'[^']*'", "'...'", re.sub(r"\[[^]]*\]", "[...]", text))[:110]
+    for what, mark in ((r"\[[^]]*\]", "[...]"), (r"'[^']*'", "'...'"), (r"%\w+", "%.."), (r"^node \d+", "node")):
+        text = re.sub(what, mark, text)
+    return text[:110]
 
 
 def _worst(outcomes: Sequence[Outcome]) -> Counter[str]:

@@ -1,6 +1,7 @@
 """The test cases that the onnx package brings, with their inputs and outputs as Python objects.
 
-A tensor is an array (strings: an object array of ``str``), a sequence a list, an absent optional ``None``.
+A tensor is an array (strings: an object array of ``str``), a sequence a list, an absent optional ``None``. Inputs may
+also be NumPy's scalars and texts of other kinds, which onnx's own runner passes to a backend as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Case:
     Attributes:
         name: as in the onnx package, without "test_".
         operator: that the case is about; "(op)" for its definition by other operators, or the kind of a stored case.
-        data_sets: inputs and outputs in the model's order.
+        data_sets: inputs, as onnx's own runner passes them, and outputs, in the model's order.
         rtol, atol: as the package states them.
     """
 
@@ -52,14 +53,18 @@ class Case:
     rtol: float
     atol: float
 
+    def passed(self, index: int) -> dict[str, Any]:
+        """Inputs of a data set by name, as onnx's own runner passes them."""
+        return dict(zip((v.name for v in free_inputs(self.model)), self.data_sets[index][0], strict=True))
+
     def feeds(self, index: int) -> dict[str, Any]:
-        """Inputs of a data set by name."""
-        return dict(zip((v.name for v in free_inputs(self.model)), self.data_sets[index][0], strict=False))
+        """Inputs of a data set by name, with arrays for scalars."""
+        return {name: _plain(value) for name, value in self.passed(index).items()}
 
     @property
     def values(self) -> Iterator[Any]:
-        """All inputs and outputs."""
-        return (value for inputs, outputs in self.data_sets for value in (*inputs, *outputs))
+        """All inputs and outputs, with arrays for scalars."""
+        return (_plain(value) for inputs, outputs in self.data_sets for value in (*inputs, *outputs))
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -99,7 +104,7 @@ def _node_cases() -> list[Case]:
         assert c.model is not None and c.data_sets is not None
         origin = _EXPANDED.sub("", c.name)
         operator = plain[c.name] if c.name in plain else f"({plain.get(origin, 'functions')})"
-        sets = tuple((tuple(map(_plain, ins)), tuple(map(_plain, outs))) for ins, outs in c.data_sets)
+        sets = tuple((tuple(map(_normal, ins)), tuple(map(_plain, outs))) for ins, outs in c.data_sets)
         out.append(Case(c.name.removeprefix("test_"), operator, c.model, sets, c.rtol, c.atol))
     return out
 
@@ -160,12 +165,17 @@ def _parsed(data: bytes, kind: onnx.TypeProto) -> Any:
             raise NotImplementedError(f"a stored value of kind {other}")
 
 
+def _normal(x: Any) -> Any:
+    """What onnx's own runner does to a value."""
+    return numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x
+
+
 def _plain(x: Any) -> Any:
     if x is None:
         return None
     if isinstance(x, list | tuple):
         return [_plain(element) for element in x]
-    array = numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
+    array = np.asarray(_normal(x))
     if array.dtype.kind not in "OSU":
         return array
     texts = np.empty(array.shape, object)

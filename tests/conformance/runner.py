@@ -1,4 +1,4 @@
-"""Runs cases through the whole path and says how each ended."""
+"""Runs cases through ``torshc.backend``, as onnx's own runner does, and says how each ended."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-import torshc
+from torshc import backend
 from torshc.errors import InternalError, ModelError, RunError, TorshcError, UnsupportedError
 from torshc.runtime import Model
 
 from . import dynamic
-from .cases import Array, Case, with_constants
+from .cases import Array, Case, free_inputs, with_constants
 from .compare import compare, same
 from .dynamic import ONES, SHARED
 
@@ -50,6 +50,11 @@ class Mode:
     cc: str = ""
     dynamic: bool = False
 
+    @property
+    def device(self) -> str:
+        """The target's name in the interface."""
+        return next(device for device, target in backend.DEVICES.items() if target == self.target)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -72,22 +77,22 @@ class Outcome:
     dtypes: tuple[str, ...] = ()
 
 
-def run_case(case: Case, mode: Mode, folder: Path) -> Outcome:
+def run_case(case: Case, mode: Mode) -> Outcome:
     """Compiles a case, runs it, and compares its outputs bit for bit or within tolerance."""
     began = time.perf_counter()
-    verdict, detail = _verdict(case, mode, folder)
+    verdict, detail = _verdict(case, mode)
     seconds = time.perf_counter() - began
     return Outcome(case.name, case.operator, mode.level, verdict, detail, seconds, case.dtypes)
 
 
-def _verdict(case: Case, mode: Mode, folder: Path) -> tuple[str, str]:
+def _verdict(case: Case, mode: Mode) -> tuple[str, str]:
     """That of the first form that is not refused; with the reason of the first refusal."""
     refusal, tried = "", False
     refusals = (UnsupportedError, ModelError, RunError) if mode.dynamic else (UnsupportedError,)
     for verdict, model, more in dynamic.variants(case) if mode.dynamic else _static_forms(case):
         tried = True
         try:
-            _check(case, model, more, mode, folder)
+            _check(case, model, more, mode)
         except refusals as reason:
             refusal = refusal or _reason(reason)
         except (TorshcError, AssertionError, Exception) as error:  # all that ends a case is an outcome
@@ -113,17 +118,16 @@ def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(text.split())}"[:600]
 
 
-def _check(case: Case, model: onnx.ModelProto, more: dict[str, Array], mode: Mode, folder: Path) -> None:
-    path, bundle = folder / "case.onnx", folder / "case.tsc"
-    onnx.save(model, path)
-    torshc.compile(
-        path, bundle, target=mode.target, opt_level=mode.level, fusion=mode.fusion, cc=mode.cc, threads=1, jobs=1
+def _check(case: Case, model: onnx.ModelProto, more: dict[str, Array], mode: Mode) -> None:
+    prepared = backend.prepare(
+        model, mode.device, opt_level=mode.level, fusion=mode.fusion, cc=mode.cc, threads=1, jobs=1
     )
-    with torshc.load(bundle, threads=1) as compiled:
-        free = {spec.name for spec in compiled.inputs}
+    with prepared.model as compiled:
         for k in range(len(case.data_sets)):
-            feeds = {n: a for n, a in {**case.feeds(k), **more}.items() if n in free}
-            got = compiled.run(feeds)
+            given = {**case.passed(k), **more}
+            feeds = {v.name: given[v.name] for v in free_inputs(model)}
+            outputs = prepared.run(list(feeds.values()))
+            got = dict(zip((spec.name for spec in compiled.outputs), outputs, strict=True))
             compare(case, got, k)
             _run_guarded(compiled, feeds, got)
 
@@ -196,11 +200,12 @@ class _Worker:
 def _work(pipe: Connection, cases: Sequence[Case], folder: Path) -> None:
     faulthandler.disable()
     os.chdir(folder)
+    tempfile.tempdir = str(folder)  # so that a killed worker's bundles go with its folder
     with (folder / "stderr").open("wb") as errors:
         os.dup2(errors.fileno(), 2)
     while (task := pipe.recv()) is not None:
         index, mode = task
-        pipe.send(run_case(cases[index], mode, folder))
+        pipe.send(run_case(cases[index], mode))
 
 
 def run_cases(cases: Sequence[Case], modes: Sequence[Mode], jobs: int) -> Iterator[Outcome]:

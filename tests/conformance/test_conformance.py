@@ -77,7 +77,7 @@ def _told(lost: Sequence[Outcome]) -> str:
 def test_sample(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded cases still pass, at both levels."""
     monkeypatch.chdir(tmp_path)
-    outcomes = [run_case(c, Mode(level), tmp_path) for c in wide_sample()[part::PARTS] for level in record.LEVELS]
+    outcomes = [run_case(c, Mode(level)) for c in wide_sample()[part::PARTS] for level in record.LEVELS]
     lost = record.lost(outcomes, record.read())
     assert not lost, _told(lost)
 
@@ -88,7 +88,7 @@ def test_sample_on_devices(part: int, target: str, tmp_path: Path, monkeypatch: 
     """Cases of some operators through the emulators."""
     monkeypatch.chdir(tmp_path)
     with emulated_tools():
-        outcomes = [run_case(c, Mode(3, target), tmp_path) for c in sample()[part::PARTS]]
+        outcomes = [run_case(c, Mode(3, target)) for c in sample()[part::PARTS]]
     # What needs the host between its kernels passes on devices with its sizes made constants, or is refused.
     lost = [o for o in record.lost(outcomes, record.read()) if not record.good(o.verdict)]
     lost = [o for o in lost if "needs the host between kernels" not in o.detail]
@@ -100,7 +100,7 @@ def test_dynamic_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     recorded = record.read(record.DYNAMIC)
     some = [c for c in _recorded() if c.name in recorded][:DYNAMIC]
-    lost = record.lost([run_case(c, Mode(dynamic=True), tmp_path) for c in some], recorded)
+    lost = record.lost([run_case(c, Mode(dynamic=True)) for c in some], recorded)
     assert not lost, _told(lost)
 
 
