@@ -1,7 +1,7 @@
 /* Regular expressions: all states of the automaton at once (K. Thompson, 1968), in time linear in the text that is looked
  * at from one place.
  *
- * A program (torshc/ops/regex.py writes it) is its number of instructions, three integers for each, then ranges of code
+ * A program (torshc/ops/text/regex.py writes it) is its number of instructions, three integers for each, then ranges of code
  * points.
  */
 #include "t_text.h"

@@ -24,7 +24,7 @@ from torshc.expr import (
     upper_bound,
     walk,
 )
-from torshc.ops.view import delinear, linear, remap
+from torshc.ops.tensor.view import delinear, linear, remap
 
 DIMS = ("m", "n")
 EXTENTS = {"i": 6, "j": 4}  # axes with static extents

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 import torshc
-from tests.ops.evaluate import Array, run
+from tests.support.evaluate import Array, run
 from torshc.compiler import check
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model

@@ -19,7 +19,7 @@ from torshc.errors import ModelError
 from torshc.expr import Expr, as_int, call, const, select
 from torshc.graph import Node, TensorType
 from torshc.ops import REGISTRY
-from torshc.ops.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from torshc.ops.core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 
 DOMAIN = "test.torshc"
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import torshc
 from torshc.expr import U32, as_int, const
 from torshc.formats import import_model
-from torshc.ops.random import below, threefry
+from torshc.ops.tensor.random import below, threefry
 
 from ..support.evaluate import Array, run
 

@@ -13,7 +13,7 @@ import pytest
 from tests.templates.host_harness import Array, Failed, Harness
 from torshc.errors import ModelError
 from torshc.ops import Unsupported
-from torshc.ops.regex import compile_pattern
+from torshc.ops.text.regex import compile_pattern
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 TEXTS = [

@@ -17,7 +17,7 @@ from torshc.errors import ModelError, UnsupportedError
 from torshc.expr import Expr, const
 from torshc.formats import load_graph
 from torshc.graph import Value
-from torshc.ops.host import HostOp
+from torshc.ops.core.host import HostOp
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from torshc.expr import F32, const, dim
 from torshc.graph import Builder, Graph, TensorType, Value
-from torshc.ops.base import REGISTRY, Op
+from torshc.ops.core.base import REGISTRY, Op
 from torshc.plan.fusion import Limits
 from torshc.plan.place import Plan, make_plan
 

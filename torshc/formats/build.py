@@ -10,7 +10,8 @@ from typing import Any
 from ..errors import InternalError, ModelError, UnsupportedError
 from ..expr import MAP, OPTIONAL, Expr, as_int
 from ..graph import Builder, Graph, TensorType, Value
-from ..ops import REGISTRY, SourceNode, Unsupported, strings
+from ..ops import REGISTRY, SourceNode, Unsupported
+from ..ops.text import strings
 from . import control, flex, legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes

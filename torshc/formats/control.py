@@ -17,10 +17,10 @@ import numpy as np
 from ..expr import BOOL, I64, SEQUENCE, Expr, as_int, dims_of, walk
 from ..graph import Builder, Graph, Partial, Value, ints_of
 from ..ops import REGISTRY, SourceNode, Unsupported
-from ..ops.base import axis_of
-from ..ops.compose import apply
-from ..ops.control import Branching, Looping, all_nodes, free_values, symbols_of
-from ..ops.random import salt
+from ..ops.control.flow import Branching, Looping, all_nodes, free_values, symbols_of
+from ..ops.core.base import axis_of
+from ..ops.core.compose import apply
+from ..ops.tensor.random import salt
 from .model import Misfit, SourceGraph, SourceOp
 
 _ATTEMPTS = 12  # rounds until the types of a loop's states are settled; each makes a dimension or a rank open

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from ..expr import F32, F64, DType, as_int, call, const, from_onnx
 from ..graph import Builder, Value
-from ..ops.compose import apply, as_type
-from ..ops.generate import ShapeOf
-from ..ops.linalg import MatMul
-from ..ops.norm import Softmax
-from ..ops.view import Expand, Reshape, Transpose
+from ..ops.core.compose import apply, as_type
+from ..ops.math.linalg import MatMul
+from ..ops.nn.norm import Softmax
+from ..ops.tensor.generate import ShapeOf
+from ..ops.tensor.view import Expand, Reshape, Transpose
 from .model import Misfit, SourceGraph, SourceOp
 
 Once = Callable[[SourceGraph, Sequence[Value]], list[Value | None]]

@@ -14,8 +14,8 @@ import numpy as np
 from ..expr import const
 from ..graph import Builder, Value
 from ..ops import Unsupported
-from ..ops.base import REGISTRY, axis_of
-from ..ops.view import Reshape
+from ..ops.core.base import REGISTRY, axis_of
+from ..ops.tensor.view import Reshape
 from .model import Misfit
 
 Attributes = dict[str, Any]

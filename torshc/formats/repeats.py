@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ops.generate import array_of
+from ..ops.tensor.generate import array_of
 from .model import Array, Misfit, Reference, SourceGraph, SourceOp, Unusable
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from ..expr import as_int, const
 from ..graph import Builder, Value, ints_of
 from ..ops import Unsupported
-from ..ops.base import axis_of
-from ..ops.compose import apply
-from ..ops.random import salt
-from ..ops.view import Concat, Reshape
+from ..ops.core.base import axis_of
+from ..ops.core.compose import apply
+from ..ops.tensor.random import salt
+from ..ops.tensor.view import Concat, Reshape
 from .control import ints
 from .model import Misfit, SourceGraph, SourceOp
 

@@ -12,7 +12,7 @@ from .data import FLOATS, LIMIT, indices
 from .graph import Graph, Node, Partial, Value
 
 if TYPE_CHECKING:
-    from ..ops.base import Nest, Op
+    from ..ops.core.base import Nest, Op
 
 
 class Builder:

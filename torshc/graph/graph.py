@@ -18,7 +18,7 @@ from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, later
 from .data import LIMIT, data_of
 
 if TYPE_CHECKING:
-    from ..ops.base import Op
+    from ..ops.core.base import Op
 
 Shape = tuple[Expr, ...]
 

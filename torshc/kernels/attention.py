@@ -10,8 +10,8 @@ from ..errors import InternalError, UnsupportedError
 from ..expr import F32, Expr, acc, as_int, axis, const, load
 from ..expr.affine import contains
 from ..graph import Node, Value
-from ..ops.attention import Attention
-from ..ops.base import Index, broadcast_index
+from ..ops.core.base import Index, broadcast_index
+from ..ops.nn.attention import Attention
 from ..plan.fusion import behind_views
 from ..plan.group import Group
 from ..plan.inline import Inliner

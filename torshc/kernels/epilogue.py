@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..errors import InternalError
 from ..expr import Expr
 from ..graph import Node, Value
-from ..ops.base import Index
+from ..ops.core.base import Index
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from .base import Store

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..expr import F32, DType, Expr, acc, as_int, const, cost, load, walk
 from ..expr.affine import strides_along
 from ..graph import Node, Value
-from ..ops.base import Index
+from ..ops.core.base import Index
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage

@@ -10,7 +10,7 @@ from ..errors import InternalError
 from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
 from ..expr.affine import contains
 from ..graph import Node, Value
-from ..ops.base import Index, Nest
+from ..ops.core.base import Index, Nest
 from ..plan.group import Group
 from ..plan.inline import Inliner, address, register_type
 from ..plan.storage import Storage

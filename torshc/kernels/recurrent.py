@@ -10,8 +10,8 @@ from ..errors import UnsupportedError
 from ..expr import F32, Expr, acc, as_int, axis, const, load, walk
 from ..expr.affine import contains
 from ..graph import Node, Value
-from ..ops.base import Index
-from ..ops.recurrent import Recurrent
+from ..ops.core.base import Index
+from ..ops.nn.recurrent import Recurrent
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .base import Kernel, Operand, Store, Temporary

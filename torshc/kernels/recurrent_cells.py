@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ..errors import InternalError
 from ..expr import F32, Expr, acc, call, const, select, walk
-from ..ops.base import REGISTRY
-from ..ops.pointwise import Pointwise
-from ..ops.recurrent import GRU, LSTM, RNN, Recurrent
+from ..ops.core.base import REGISTRY
+from ..ops.math.pointwise import Pointwise
+from ..ops.nn.recurrent import GRU, LSTM, RNN, Recurrent
 
 Vector = Callable[[int], Expr]  # part k of a vector of weights, at this unit
 Activation = tuple[str, float, float]

@@ -1,50 +1,14 @@
-"""The operators, a class each, in families. Importing this package registers them all."""
+"""The operators, a class each, in families. Importing this finds every module of the families and so registers them."""
 
-from . import (
-    attention,
-    bits,
-    contrib,
-    contrib_attention,
-    contrib_fused,
-    contrib_images,
-    contrib_narrow,
-    contrib_quantize,
-    conv,
-    einsum,
-    generate,
-    index,
-    labels,
-    linalg,
-    ml,
-    norm,
-    parts,
-    pointwise,
-    pool,
-    quantize,
-    random,
-    recurrent,
-    reduce,
-    sample,
-    scatter,
-    select,
-    sequence,
-    signal,
-    sort,
-    spatial,
-    strings,
-    svm,
-    text,
-    train,
-    trees,
-    view,
-)
-from .base import REGISTRY, Nest, Op, operator
-from .source import SourceNode, Unsupported
+from __future__ import annotations
 
-__all__ = [
-    "REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "attention", "bits", "contrib", "contrib_attention",
-    "contrib_fused", "contrib_images", "contrib_narrow", "contrib_quantize", "conv", "einsum", "generate", "index",
-    "labels", "linalg", "ml", "norm", "operator", "parts", "pointwise", "pool", "quantize", "random", "recurrent",
-    "reduce", "sample", "scatter", "select", "sequence", "signal", "sort", "spatial", "strings", "svm", "text", "train",
-    "trees", "view",
-]  # fmt: skip
+import pkgutil
+from importlib import import_module
+
+from .core.base import REGISTRY, Nest, Op, operator
+from .core.source import SourceNode, Unsupported
+
+for _found in pkgutil.walk_packages(__path__, f"{__name__}."):
+    import_module(_found.name)
+
+__all__ = ["REGISTRY", "Nest", "Op", "SourceNode", "Unsupported", "operator"]

@@ -9,14 +9,14 @@ import numpy as np
 from ..expr import F8E8M0, F16, as_int, const
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
-from ..ops.base import broadcast
-from ..ops.index import Gather
-from ..ops.linalg import MatMul
-from ..ops.parts import Pad, Slice, Split
-from ..ops.pointwise import Cast, Pointwise
-from ..ops.random import Dropout
-from ..ops.reduce import Reduce
-from ..ops.view import Concat, Expand, Reshape, Transpose
+from ..ops.core.base import broadcast
+from ..ops.math.linalg import MatMul
+from ..ops.math.pointwise import Cast, Pointwise
+from ..ops.math.reduce import Reduce
+from ..ops.tensor.index import Gather
+from ..ops.tensor.parts import Pad, Slice, Split
+from ..ops.tensor.random import Dropout
+from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 from .match import COMMUTATIVE

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from ..expr import as_int
 from ..graph import Builder, Graph, Node, Value
 from ..ops import REGISTRY
-from ..ops.norm import LRN
-from ..ops.parts import Pad, Slice, Split
-from ..ops.pointwise import Pointwise
-from ..ops.pool import Pool
-from ..ops.reduce import Reduce
-from ..ops.view import Concat
+from ..ops.math.pointwise import Pointwise
+from ..ops.math.reduce import Reduce
+from ..ops.nn.norm import LRN
+from ..ops.nn.pool import Pool
+from ..ops.tensor.parts import Pad, Slice, Split
+from ..ops.tensor.view import Concat
 from ..options import CompileOptions
 from .manager import graph_pass
 

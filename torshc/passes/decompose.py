@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import InternalError
 from ..graph import Builder, Graph, Patch, Value
-from ..ops.compose import apply
+from ..ops.core.compose import apply
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk

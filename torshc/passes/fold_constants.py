@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..expr import as_int
 from ..graph import Graph, Node, Patch
-from ..ops.random import Draw
+from ..ops.tensor.random import Draw
 from ..options import CompileOptions
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..expr import DTYPES, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Value
-from ..ops.pointwise import Cast
-from ..ops.pool import MaxPool
-from ..ops.view import Concat, Expand, Reshape, Transpose
+from ..ops.math.pointwise import Cast
+from ..ops.nn.pool import MaxPool
+from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk

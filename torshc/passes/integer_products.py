@@ -10,14 +10,14 @@ import numpy as np
 
 from ..expr import F32, I32, as_int
 from ..graph import Builder, Graph, Node, Patch, Value
-from ..ops.compose import apply
-from ..ops.conv import Conv, Window
-from ..ops.integer import BYTES, few_channels, integer_conv, integer_matmul, parameter
-from ..ops.linalg import Gemm, MatMul
-from ..ops.pointwise import Cast
-from ..ops.pool import MaxPool
-from ..ops.quantize import DequantizeLinear, QuantizeLinear
-from ..ops.view import Reshape, Transpose
+from ..ops.core.compose import apply
+from ..ops.math.linalg import Gemm, MatMul
+from ..ops.math.pointwise import Cast
+from ..ops.nn.conv import Conv, Window
+from ..ops.nn.pool import MaxPool
+from ..ops.quant.integer import BYTES, few_channels, integer_conv, integer_matmul, parameter
+from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
+from ..ops.tensor.view import Reshape, Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk

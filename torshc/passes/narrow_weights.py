@@ -8,12 +8,12 @@ import numpy as np
 
 from ..expr import F32, I2, I4, U2, U4, as_int
 from ..graph import Graph, Patch, Value
-from ..ops.compose import apply
-from ..ops.integer import BYTES
-from ..ops.linalg import Gemm, MatMul
-from ..ops.narrow import BlockMatMul
-from ..ops.quantize import DequantizeLinear
-from ..ops.view import Transpose
+from ..ops.core.compose import apply
+from ..ops.math.linalg import Gemm, MatMul
+from ..ops.quant.integer import BYTES
+from ..ops.quant.narrow import BlockMatMul
+from ..ops.quant.quantize import DequantizeLinear
+from ..ops.tensor.view import Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk

@@ -13,7 +13,7 @@ from .. import resources
 from ..expr import F32, as_int
 from ..graph import Graph, Node, Patch, Value
 from ..ops import REGISTRY
-from ..ops.view import Expand, Reshape, Transpose
+from ..ops.tensor.view import Expand, Reshape, Transpose
 from ..options import CompileOptions
 from .config import read_yaml
 from .manager import graph_pass

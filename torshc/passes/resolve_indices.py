@@ -7,7 +7,7 @@ import numpy as np
 from ..expr import BOOL, DTYPES, Expr, as_int, axis, call, const, load, rebuild
 from ..expr import walk as scan
 from ..graph import Builder, Graph, Patch, Value
-from ..ops.view import Expand, Reshape, Transpose
+from ..ops.tensor.view import Expand, Reshape, Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk

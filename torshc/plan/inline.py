@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..errors import InternalError
 from ..expr import DType, Expr, const, load
 from ..graph import Node, Value
-from ..ops.base import Index
+from ..ops.core.base import Index
 from .storage import Storage
 
 

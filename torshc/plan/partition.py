@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from ..expr import Expr, as_int, dims_of
 from ..graph import Element, Graph, Node, Value
-from ..ops.control import Branching, Looping, all_nodes, bodies, symbols_of
+from ..ops.control.flow import Branching, Looping, all_nodes, bodies, symbols_of
 from .script import Bind, Branch, Call, Check, Move, Operate, Repeat, Script, Stack, Step, flat, with_drops
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..expr import Expr, as_int, axis, const, cost, walk
 from ..graph import Graph, Node, Value
-from ..ops.base import REGISTRY
+from ..ops.core.base import REGISTRY
 from .fusion import CHEAP, HEAVY, Fuser, Limits, behind_views, is_view, kind_of
 from .group import Boundary, Group, split_composites
 from .inline import Inliner

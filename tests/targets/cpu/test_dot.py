@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 from torshc.expr import U8, const
 from torshc.graph import Graph
 from torshc.kernels.machine import Machine
-from torshc.ops.integer import IntegerConv, IntegerMatMul
-from torshc.ops.narrow import BlockMatMul
+from torshc.ops.quant.integer import IntegerConv, IntegerMatMul
+from torshc.ops.quant.narrow import BlockMatMul
 
 from ...support.kernels import Maker
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes

@@ -13,7 +13,7 @@ from torshc.errors import UnsupportedError
 from torshc.expr import F32, F64, I32, Expr, const, dim
 from torshc.graph import Graph, TensorType, Value
 from torshc.kernels.machine import Machine
-from torshc.ops.recurrent import FUNCTIONS
+from torshc.ops.nn.recurrent import FUNCTIONS
 
 from ...support.kernels import Maker, op
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes

@@ -12,7 +12,7 @@ from torshc.errors import UnsupportedError
 from torshc.expr import F64, const
 from torshc.kernels.base import NoKernel
 from torshc.kernels.machine import Device, Machine
-from torshc.ops.recurrent import FUNCTIONS
+from torshc.ops.nn.recurrent import FUNCTIONS
 from torshc.targets.base import Target
 from torshc.targets.gpu.cuda import CudaTarget
 from torshc.targets.gpu.recurrent import GridRecurrent

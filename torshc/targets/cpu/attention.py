@@ -22,8 +22,8 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
-from ...ops.base import Index
-from ...ops.view import linear
+from ...ops.core.base import Index
+from ...ops.tensor.view import linear
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget

@@ -10,7 +10,7 @@ from ...graph import Node, Value
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import Strided, add_buffer, copy_kernel, strided_operand, temporary
 from ...kernels.nest import Buffers
-from ...ops.base import Index
+from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
 

@@ -30,8 +30,8 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
-from ...ops.base import Index, broadcast_index
-from ...ops.narrow import BlockMatMul
+from ...ops.core.base import Index, broadcast_index
+from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget

@@ -16,7 +16,7 @@ from ...kernels.machine import Machine
 from ...kernels.nest import Buffers, lower_nest
 from ...kernels.recurrent import RecurrentBase, RecurrentLowering, apart, needs_all_states, recurrent_node
 from ...kernels.recurrent_cells import Phase, Weights, cell_phases
-from ...ops.recurrent import GRU, LSTM, Recurrent
+from ...ops.nn.recurrent import GRU, LSTM, Recurrent
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget

@@ -13,7 +13,7 @@ from ...kernels.base import Kernel
 from ...kernels.heavy import HeavyKernel, epilogue_flops, finish, is_empty, traffic
 from ...kernels.machine import Machine
 from ...kernels.nest import CHUNK, Accumulator, Buffers
-from ...ops.index import Cumulative
+from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget

@@ -14,7 +14,7 @@ from ...kernels.epilogue import lower_epilogue
 from ...kernels.heavy import HeavyKernel, is_empty, traffic
 from ...kernels.machine import Machine
 from ...kernels.nest import CHUNK, Buffers
-from ...ops.sort import TopK
+from ...ops.tensor.sort import TopK
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget

@@ -16,7 +16,7 @@ from ...kernels.base import Kernel
 from ...kernels.heavy import Strided, is_empty
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
-from ...ops.base import Index
+from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget

@@ -21,7 +21,7 @@ from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import HeavyKernel, epilogue_flops, finish, is_empty, row_major, traffic
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
-from ...ops.base import Index, Nest
+from ...ops.core.base import Index, Nest
 from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage

@@ -23,11 +23,11 @@ from ...kernels.recurrent import (
     recurrent_node,
 )
 from ...kernels.recurrent_cells import Phase, Weights, cell_phases
-from ...ops.compose import apply
-from ...ops.linalg import MatMul
-from ...ops.parts import Split
-from ...ops.recurrent import LSTM, Recurrent
-from ...ops.view import Reshape, Transpose
+from ...ops.core.compose import apply
+from ...ops.math.linalg import MatMul
+from ...ops.nn.recurrent import LSTM, Recurrent
+from ...ops.tensor.parts import Split
+from ...ops.tensor.view import Reshape, Transpose
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget

@@ -8,11 +8,11 @@ from ...expr import Expr, as_int
 from ...graph import Node, Value
 from ...kernels.base import Kernel, NoKernel
 from ...kernels.machine import Machine
-from ...ops.index import Cumulative
+from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ..gpu.grid import lower_grid_generic
 from .base import GridTarget
+from .grid import lower_grid_generic
 
 BESIDE = 256  # neighbours of the innermost axis that a task takes: 1 KiB of f32 a step, read at one go
 NEST = 4096  # the longest axis along which a device sums up anew for each element

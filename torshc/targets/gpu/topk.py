@@ -8,11 +8,11 @@ from ...graph import Builder, Graph, Value
 from ...kernels.base import Kernel, Operand, Temporary
 from ...kernels.machine import Machine
 from ...kernels.recurrent import apart, moved
-from ...ops.sort import TopK
+from ...ops.tensor.sort import TopK
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ..gpu.grid import lower_grid
 from .base import GridTarget
+from .grid import lower_grid
 from .scan import require_short
 
 FEW = 64  # so many are kept in a heap whatever the row's length

@@ -1,0 +1,211 @@
+"""Transforms and audio front ends of run-time dependent lengths, steps or axes; see also :mod:`.signal`.
+
+The sines and cosines, which are constants where the length is known, are computed where they are used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import F32, F64, I64, DType, Expr, as_int, call, cast, const, select
+from ...graph import Builder, Node, Shape, TensorType, Value
+from ..core.axes import Axis, both, constraints_of, pick, put, require
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply
+from ..core.source import SourceNode
+from ..math.pointwise import compute
+from ..tensor.view import Reshape
+
+_NONE = const(0)
+
+
+def sine(quarters: Expr, whole: Expr, kind: DType) -> Expr:
+    """sin(pi / 2 * quarters / whole), exact where it is 0 or 1: integers fold the angle into 0..pi/2."""
+    turn = call("mod", quarters, whole * 4)
+    is_below = call("ge", turn, whole * 2)
+    turn = select(is_below, turn - whole * 2, turn)
+    turn = call("min", turn, whole * 2 - turn)
+    value = call("sin", call("div", call("mul", cast(turn, kind), math.pi / 2), cast(whole, kind)))
+    return select(is_below, call("neg", value), value)
+
+
+@operator("Fourier", "torshc")
+@dataclass(frozen=True)
+class Fourier(Op):
+    """The transform of x[..., n, ..., parts] along an axis, of any length, as a sum for each result.
+
+    X[k] = sum over t of x[t] exp(-2 pi i t k / length); the inverse has the other sign and divides by the length.
+    What one-sided ones are is told by :func:`torshc.ops.audio.signal.fourier`.
+
+    Attributes:
+        axis: transformed dimension, not the last one.
+        length: of the transform; elements past it are left out, those missing count as 0.
+    """
+
+    family: ClassVar[str] = "nest"
+    axis: Axis = 0
+    length: Expr = _NONE
+    inverse: bool = False
+    onesided: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of DFT")
+        require(constraints, call("ge", self.length, 1), f"a transform of length {self.length!r}")
+        half = self.onesided and not self.inverse
+        bins = call("floordiv", self.length, 2) + 1 if half else self.length
+        kept = const(1 if self.inverse and self.onesided else 2)
+        return [TensorType(x.dtype, (*put(self.axis, x.shape[:-1], bins), kept))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x = node.operands[0]
+        kind, parts = compute(x.dtype), as_int(x.shape[-1])
+        real = self.inverse and self.onesided
+        taken = call("floordiv", self.length, 2) + 1 if real else self.length
+        rows = call("max", call("min", pick(self.axis, x.shape[:-1]), taken), 0)
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            t = inner[0]
+            quarters = call("mod", t * pick(self.axis, at[:-1]), self.length) * 4
+            across, up = (sine(quarters + start, self.length, kind) for start in (self.length, 0))
+            place = put(self.axis, at[:-1], t)
+            first = read(0, (*place, const(0)))
+            second = read(0, (*place, const(1))) if parts == 2 else const(0.0, kind)
+            up = up if self.inverse else call("neg", up)
+            value = call("sub", call("mul", first, across), call("mul", second, up))
+            if real:
+                single = call("or", call("eq", t, 0), call("eq", t * 2, self.length))
+                return select(single, call("mul", first, across), call("mul", value, 2.0))
+            other = call("add", call("mul", first, up), call("mul", second, across))
+            return select(call("eq", at[-1], 0), value, other)
+
+        def mean(total: Expr, at: Index, read: Read) -> Expr:
+            return call("div", total, cast(self.length, total.dtype))
+
+        return Nest(body, (rows,), "add", mean if self.inverse else None)
+
+
+@operator("Frames", "torshc")
+@dataclass(frozen=True)
+class Frames(Op):
+    """Overlapping frames of signal[B, L, parts]: [B, (L - length) // step + 1, length, parts]."""
+
+    family: ClassVar[str] = "nest"
+    step: Expr = _NONE
+    length: Expr = _NONE
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "the signal of STFT")
+        fits = both(call("ge", self.step, 1), call("ge", self.length, 1), call("le", self.length, x.shape[1]))
+        require(constraints, fits, f"STFT of {x.type!r} in frames of {self.length!r}, {self.step!r} apart")
+        count = call("floordiv", x.shape[1] - self.length, self.step) + 1
+        return [TensorType(x.dtype, (x.shape[0], count, self.length, x.shape[2]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        return Nest(lambda at, _, read: read(0, (at[0], at[1] * self.step + at[2], at[3])))
+
+
+def weighed_frames(b: Builder, x: Value, step: Expr, length: Expr, window: Value | None) -> Value:
+    """The frames of a signal, each multiplied by the window, which is as long."""
+    frames = b.one(Frames(step, length), x)
+    return frames if window is None else apply(b, "Mul", frames, b.one(Reshape((length, const(1))), window))
+
+
+@operator("CosineWindow", "torshc")
+@dataclass(frozen=True)
+class WindowOfSize(Op):
+    """a - b cos(t) + c cos(2 t), with t from 0 to 2 pi in `size` elements."""
+
+    family: ClassVar[str] = "nest"
+    terms: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    size: Expr = _NONE
+    periodic: bool = True
+    dtype: DType = F32
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        require(constraints, call("ge", self.size, 0), f"a window of {self.size!r} elements")
+        return [TensorType(self.dtype, (self.size,))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind, (a, b, c) = compute(self.dtype), self.terms
+        kind = kind if kind.is_float else F32
+        span = call("max", self.size if self.periodic else self.size - 1, 1)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            once, twice = (sine(at[0] * n + span, span, kind) for n in (4, 8))
+            value = call("sub", a, call("mul", once, b))
+            value = call("add", value, call("mul", twice, c)) if c else value
+            return cast(value, compute(self.dtype))
+
+        return Nest(body)
+
+
+@operator("MelFilters", "torshc")
+@dataclass(frozen=True)
+class MelFilters(Op):
+    """ONNX MelWeightMatrix of numbers that only a run knows; operands are the lowest and the highest frequency.
+
+    Frequencies below 0, above rate / 2 or not in order, which ONNX does not allow, give filters without meaning.
+
+    Attributes:
+        filters, length, rate: number of filters, length of the transform, samples a second.
+    """
+
+    family: ClassVar[str] = "nest"
+    filters: Expr = _NONE
+    length: Expr = _NONE
+    rate: Expr = _NONE
+    dtype: DType = F32
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        fits = both(*(call("ge", e, 1) for e in (self.filters, self.length, self.rate)))
+        require(constraints, fits, "MelWeightMatrix without filters, length or rate")
+        return [TensorType(self.dtype, (call("floordiv", self.length, 2) + 1, self.filters))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def mels(frequency: Expr) -> Expr:
+            scaled = call("add", call("div", cast(frequency, F64), 700.0), 1.0)
+            return call("mul", call("log", scaled), 2595 / math.log(10))
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            low, high = mels(read(0, ())), mels(read(1, ()))
+            pace = call("div", call("sub", high, low), cast(self.filters + 2, F64))
+
+            def edge(k: int) -> Expr:
+                mel = call("add", low, call("mul", cast(at[1] + k, F64), pace))
+                hertz = call("mul", call("expm1", call("mul", mel, math.log(10) / 2595)), 700.0)
+                bins = call("mul", cast(self.length + 1, F64), hertz)
+                return call("floor", call("div", bins, cast(self.rate, F64)))
+
+            place, (left, centre, right) = cast(at[0], F64), (edge(k) for k in range(3))
+            rising = call("div", call("sub", place, left), call("max", call("sub", centre, left), 1.0))
+            falling = call("div", call("sub", right, place), call("max", call("sub", right, centre), 1.0))
+            up = select(call("eq", centre, left), const(1.0, F64), rising)
+            up = select(call("and", call("ge", place, left), call("le", place, centre)), up, const(0.0, F64))
+            down = call("and", call("ge", place, centre), call("lt", place, right))
+            return cast(select(down, falling, up), compute(self.dtype))
+
+        return Nest(body)
+
+
+def mel_filters(source: SourceNode, dtype: DType) -> Value:
+    """MelWeightMatrix of a node with operands that only a run knows."""
+    numbers = [source.dims(k, f"operand {k} of MelWeightMatrix") for k in range(3)]
+    ends = [source.required(k) for k in (3, 4)]
+    if any(n is None or len(n) != 1 for n in numbers) or any(as_int(v.type.size) != 1 for v in ends):
+        raise ModelError("MelWeightMatrix needs five scalars")
+    filters, length, rate = (cast(n[0], I64) for n in numbers if n is not None)
+    low, high = (source.builder.one(Reshape(()), v) for v in ends)
+    return source.builder.one(MelFilters(filters, length, rate, dtype), low, high)
+
+
+def transform_at_run(source: SourceNode, x: Value, axis: Axis, length: Expr, inverse: bool, onesided: bool) -> Value:
+    """A transform along an axis of which not all is known; the last dimension holds real and imaginary parts."""
+    require(constraints_of(source), call("ge", pick(axis, _spatial(x)), 1), f"a transform of {x.type!r}")
+    return source.builder.one(Fourier(axis, length, inverse, onesided), x)
+
+
+def _spatial(x: Value) -> Shape:
+    return x.shape[:-1]

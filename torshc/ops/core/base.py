@@ -1,0 +1,234 @@
+"""What an operator is: its attributes, its types, and one way to compute it.
+
+An operator is a frozen dataclass whose fields are its attributes. It says what it computes in one of these ways:
+
+* ``nest``: a loop nest over its output with a scalar body. Every target renders any nest, so such an operator works
+  everywhere, fuses, folds, and serves shape arithmetic, all from this one definition.
+* ``decompose``: as a graph of simpler operators.
+* ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent",
+  "scan", "topk").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from ...errors import ModelError
+from ...expr import Expr, as_int, call, const, is_later, select
+from ...graph import Builder, Node, Shape, TensorType, Value
+from .source import SourceNode, Unsupported
+
+Index = tuple[Expr, ...]
+Read = Callable[[int, Index], Expr]
+Inputs = Sequence[Value | None]
+Constraints = list[tuple[Expr, Expr]]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest over one output.
+
+    Attributes:
+        body: scalar expression at (output index, reduction index); ``read(k, index)`` reads input k.
+        reduce: extents of the reduction axes, outermost first; empty for a pointwise body.
+        combine: scalar function that accumulates ("add", "mul", "max", "min"); its identity starts the sum.
+        finish: the result from (accumulated value, output index, read), or None for the accumulated value.
+    """
+
+    body: Callable[[Index, Index, Read], Expr]
+    reduce: tuple[Expr, ...] = ()
+    combine: str = ""
+    finish: Callable[[Expr, Index, Read], Expr] | None = None
+
+
+@dataclass(frozen=True)
+class Op:
+    """Base of all operators.
+
+    Class attributes:
+        name: ONNX's name of the operator.
+        domain: ONNX's domain; "torshc" for our own.
+        family: "pointwise" (one element in, one out), "view" (moves elements, computes nothing), "reduce",
+            "nest" (another nest, such as pooling), "composite" (decomposes), "host" (:mod:`.host`), or the name of a
+            heavy kernel kind.
+        objects: whether operands may be strings, sequences or optionals.
+    """
+
+    name: ClassVar[str] = ""
+    domain: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+    objects: ClassVar[bool] = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        """Types of the outputs. Dimensions that must turn out equal at run time are appended to `constraints`.
+
+        Raises:
+            ModelError: when the operands do not fit.
+        """
+        raise NotImplementedError(self.name)
+
+    def nest(self, node: Node, output: int) -> Nest | None:
+        """The loop nest of an output, or None when the operator is no nest."""
+        return None
+
+    def push(self, node: Node, index: Index) -> Index | None:
+        """For a view: where the element at `index` of input 0 lands in the output, or None if not in one place."""
+        return None
+
+    def symbolic(self, node: Node, output: int) -> tuple[Expr, ...] | None:
+        """The elements of a small output where the nest cannot tell them (Shape)."""
+        return None
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
+        """The same computation from simpler operators, or None."""
+        return None
+
+    def flops(self, node: Node) -> Expr:
+        """Arithmetic operations of a heavy operator; nests are counted from their bodies."""
+        return const(0)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        """Make the operator from a model's node; the place where older opsets are translated.
+
+        The default takes every attribute for the field of the same name and all inputs as they are.
+        """
+        return source.emit(cls(**source.fields(cls)), source.inputs)
+
+    def attributes(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self.attributes().items())
+        return f"{self.name}[{inside}]" if inside else self.name
+
+
+REGISTRY: dict[tuple[str, str], type[Op]] = {}
+T = TypeVar("T", bound=type[Op])
+
+
+def operator(name: str = "", domain: str = "") -> Callable[[T], T]:
+    """Class decorator: register an operator under its ONNX name (the class's name by default)."""
+
+    def register(cls: T) -> T:
+        cls.name = name or cls.__name__
+        cls.domain = domain
+        if (domain, cls.name) in REGISTRY:
+            raise ValueError(f"there is an operator {cls.name} of domain {domain!r} already")
+        REGISTRY[(domain, cls.name)] = cls
+        return cls
+
+    return register
+
+
+def need(value: Value | None, what: str) -> Value:
+    """An operand that must be there."""
+    if value is None:
+        raise ModelError(f"{what} is missing")
+    return value
+
+
+def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
+    """NumPy's broadcasting of shapes; two different symbols are taken to be equal, which a run then checks.
+
+    Dimensions that a run finds only later may also turn out as 1.
+
+    Raises:
+        ModelError: when two static dimensions differ and neither is 1.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Expr] = []
+    for position in range(rank):
+        dims = [s[position - rank + len(s)] for s in shapes if position - rank + len(s) >= 0]
+        out.append(_broadcast_dim(dims, shapes, constraints))
+    return tuple(out)
+
+
+def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Constraints) -> Expr:
+    wide = [d for d in dict.fromkeys(dims) if not (d.op == "const" and d.data == 1)]
+    fixed = [d for d in wide if d.op == "const"]
+    if len(fixed) > 1:
+        raise ModelError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+    if not wide:
+        return const(1)
+    chosen = fixed[0] if fixed else wide[0]
+    for d in wide:
+        if d is not chosen and (is_later(d) or is_later(chosen)):
+            wider = chosen if chosen.op == "const" else select(call("eq", chosen, 1), d, chosen)
+            constraints.append((wider, select(call("eq", d, 1), chosen, d)))
+            chosen = wider
+        elif d is not chosen:
+            constraints.append((chosen, d))
+    return chosen
+
+
+def same_dim(a: Expr, b: Expr, constraints: Constraints, what: str) -> Expr:
+    """One dimension that both must be.
+
+    Raises:
+        ModelError: when both are known and differ.
+    """
+    if a is b:
+        return a
+    if a.op == "const" and b.op == "const":
+        raise ModelError(f"{what}: {a!r} and {b!r} must be equal")
+    constraints.append((a, b))
+    return a if a.op == "const" else b if b.op == "const" else a
+
+
+def broadcast_index(index: Index, shape: Shape) -> Index:
+    """The index of an operand of `shape` for an output index of at least its rank."""
+    tail = index[len(index) - len(shape) :]
+
+    def along(i: Expr, d: Expr) -> Expr:
+        if as_int(d) is not None:
+            return const(0) if as_int(d) == 1 else i
+        if (i.op == "axis" and i.args[0] is d) or not is_later(d):
+            return i
+        return i * select(call("eq", d, 1), const(0), const(1))
+
+    return tuple(along(i, d) for i, d in zip(tail, shape, strict=True))
+
+
+def axis_of(axis: int, rank: int, what: str = "axis") -> int:
+    """A possibly negative axis as 0..rank-1.
+
+    Raises:
+        ModelError: when it is out of range, as every axis of a scalar is.
+    """
+    if not -rank <= axis < rank:
+        raise ModelError(f"{what} {axis} is out of range for rank {rank}")
+    return axis % rank
+
+
+LONGEST = 1 << 16  # updates that an element looks through
+MOST = 1 << 30  # elements times updates; about a second of one core
+
+
+def affordable(what: str, length: Expr, elements: Expr) -> None:
+    """Refuse a search through `length` updates for each of some elements when it would take too long.
+
+    A symbolic length is not limited: a slow answer is better than none for the few that are long.
+
+    Raises:
+        Unsupported: past `LONGEST` or `MOST`.
+    """
+    each, count = as_int(length), as_int(elements)
+    if each is None:
+        return
+    if each > LONGEST or (count or 0) * each > MOST:
+        raise Unsupported(f"{what} that looks through {each} updates for each of {elements!r} elements")
+
+
+def filled(values: Inputs, what: str) -> None:
+    """Refuse operands without elements, out of which a read at a clamped index would lead.
+
+    Raises:
+        Unsupported: when one is known to be empty.
+    """
+    for v in values:
+        if v is not None and as_int(v.type.size) == 0:
+            raise Unsupported(f"{what} of {v.type!r}, which has no elements")

@@ -1,0 +1,145 @@
+"""Indices that a run finds out of range: each is looked at by a kernel of its own, before the run goes on.
+
+The kernels that read or write there clamp indices or drop them besides, so that no memory outside of a tensor is ever
+touched; but what they compute then means nothing, and the caller must learn of it. Kernels for devices do only that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ...expr import BOOL, I64, Expr, as_int, call, cast, const, is_nonnegative, select
+from ...graph import Node, Shape, TensorType, Value
+from .axes import constraints_of, either, pick
+from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .source import SourceNode
+
+_COUNT = (("start", 0), ("step", 1))
+# Operators that give elements of operand 0, unchanged, or several operands' (None), and nothing else.
+_MOVERS = {
+    "Concat": None, "Expand": 1, "Flatten": 1, "Gather": 1, "GatherElements": 1, "GatherND": 1, "Identity": 1,
+    "Reshape": 1, "Slice": 1, "Split": 1, "Squeeze": 1, "Tile": 1, "Transpose": 1, "Unsqueeze": 1,
+}  # fmt: skip
+
+
+@operator(domain="torshc")
+@dataclass(frozen=True)
+class OutOfRange(Op):
+    """Whether any element x of the operand is outside of -size .. size - 1; of rank 0.
+
+    Attributes:
+        sizes: of each place of the last dimension, or one for all.
+    """
+
+    family: ClassVar[str] = "nest"
+    sizes: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        need(inputs[0], "input 0 of OutOfRange")
+        return [TensorType(BOOL, ())]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index = cast(read(0, inner), I64)
+            size = pick(inner[-1], self.sizes) if len(self.sizes) > 1 else self.sizes[0]
+            bad = either(call("lt", index, -size), call("ge", index, size))
+            return select(bad, const(1), const(0)) if node.operands[0].shape else bad
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            return call("gt", total, 0)  # the largest of no elements is the least number
+
+        shape = node.operands[0].shape
+        return Nest(body, shape, "max", finish) if shape else Nest(body)
+
+
+def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
+    """Refuse indices outside of -size .. size - 1: now when they are known, else when a run finds them.
+
+    Args:
+        sizes: of each place of the last dimension, or one for all.
+
+    Raises:
+        ModelError: when one is known to be out of range.
+    """
+    if not indices.dtype.is_int:
+        return  # the operator says so itself
+    known = [as_int(s) for s in sizes]
+    low, high = _least(sizes), _bounds(indices)
+    if _found_in(indices, sizes) or all(
+        _counts_below(v, s) for v, s in zip(_columns(indices, sizes), sizes, strict=True)
+    ):
+        return
+    if high is not None and low is not None and -low <= high[0] and high[1] < low:
+        return
+    if indices.const is not None and None not in known:
+        limit = np.asarray(known, np.int64)
+        bad = (indices.const < -limit) | (indices.const >= limit)
+        if bad.any():
+            wrong = int(indices.const[bad].reshape(-1)[0])
+            raise ModelError(f"{source.op_type} at index {wrong}, of a dimension of {' or '.join(map(str, sizes))}")
+        return
+    fault = source.builder.one(OutOfRange(sizes), indices)
+    if fault.data is not None:
+        constraints_of(source).append((select(fault.data[0], const(1), const(0)), const(0)))
+    else:
+        source.builder.graph.demand(fault, source.op_type)
+
+
+def _found_in(indices: Value, sizes: Shape) -> bool:
+    """Whether the rows are places that NonZero found in a tensor of these sizes."""
+    turned = indices.producer
+    found = turned.operands[0].producer if turned is not None and turned.op.name == "Transpose" else None
+    return found is not None and found.op.name == "NonZero" and found.operands[0].shape == tuple(sizes)
+
+
+def _columns(indices: Value, sizes: Shape) -> list[Value]:
+    """For each size, what holds the indices that it bounds: a part of a concatenation along the last dimension."""
+    node = indices.producer
+    if len(sizes) > 1 and node is not None and node.op.name == "Concat" and len(node.operands) == len(sizes):
+        axis = node.op.attributes()["axis"] % indices.type.rank
+        if axis == indices.type.rank - 1 and all(as_int(v.shape[-1]) == 1 for v in node.operands):
+            return [*node.operands]
+    return [indices] * len(sizes)
+
+
+def _counts_below(v: Value, size: Expr) -> bool:
+    """Whether the elements are 0, 1, 2, ... up to less than a size, in any order and number."""
+    node = v.producer
+    while node is not None and _MOVERS.get(node.op.name) == 1:
+        node = node.operands[0].producer
+    if node is None or node.op.name != "Range" or node.operands:
+        return False
+    found = node.op.attributes()
+    whole = all(as_int(const(found[k], I64) if not isinstance(found[k], Expr) else found[k]) == n for k, n in _COUNT)
+    return whole and (found["count"] is size or is_nonnegative(size - found["count"]))
+
+
+def _least(sizes: Shape) -> int | None:
+    known = [as_int(s) for s in sizes]
+    return None if None in known else min(k for k in known if k is not None)
+
+
+def _bounds(v: Value) -> tuple[int, int] | None:
+    """The least and the largest element, as far as the nodes before tell; None when they do not."""
+    if v.const is not None:
+        return (int(v.const.min()), int(v.const.max())) if v.const.size and v.dtype.is_int else None
+    node = v.producer
+    if node is None:
+        return None
+    if node.op.name in ("ArgMax", "ArgMin"):
+        last = as_int(node.operands[0].shape[node.op.attributes()["axis"]])
+        return None if last is None else (0, last - 1)
+    if node.op.name == "Cast" and v.dtype.is_int and node.operands[0].dtype is BOOL:
+        return 0, 1
+    if node.op.name == "Cast" and v.dtype is I64 and node.operands[0].dtype.is_int:
+        return _bounds(node.operands[0])
+    if node.op.name not in _MOVERS:
+        return None
+    found = [_bounds(x) for x in node.operands[: _MOVERS[node.op.name]]]
+    if None in found:
+        return None
+    return min(f[0] for f in found if f), max(f[1] for f in found if f)

@@ -1,0 +1,1 @@
+"""Operators that read images between their elements."""

@@ -1,0 +1,82 @@
+"""Resize with antialias by scales that only a run knows: an axis at a time, with as many taps as the scale asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import F32, Expr, call, cast, const, select
+from ...graph import Builder, Node, TensorType, Value
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply, as_type
+from ..nn.conv import inside
+from ..tensor.view import Reshape
+from .resize import Axis, Resize, clamp, keys, source_coordinate
+
+_STILL, _PLAIN = Axis(const(0), const(0), const(0)), Resize()
+
+
+@operator("Blur", "torshc")
+@dataclass(frozen=True)
+class Blur(Op):
+    """One dimension of x resampled by a kernel that is as wide as an element of the result: sums of weighted elements.
+
+    These are divided by the sums of the weights alone, a number for each place along the dimension.
+
+    Attributes:
+        dimension: which one is resampled.
+        how: its size and scale.
+        resize: mode, transform and the rest.
+        sums: whether the result is the sums of the weights.
+    """
+
+    family: ClassVar[str] = "nest"
+    dimension: int = 0
+    how: Axis = _STILL
+    resize: Resize = _PLAIN
+    sums: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, k = need(inputs[0], "the operand of Blur"), self.dimension
+        if self.sums:
+            return [TensorType(F32, (self.how.size,))]
+        return [TensorType(x.dtype, (*x.shape[:k], self.how.size, *x.shape[k + 1 :]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        # The scale is up / wide where it shrinks and 1 elsewhere; radius / scale elements lie on either side.
+        k, up, wide = self.dimension, self.how.up, call("max", self.how.up, self.how.down)
+        extent, radius = node.operands[0].shape[k], 1 if self.resize.mode == "linear" else 2
+        first = call("floordiv", wide * -radius, up) + 1
+
+        def tap(i: Expr, n: Expr) -> tuple[Expr, Expr]:
+            over, under = source_coordinate(self.resize.transform, self.how, i, extent)
+            place = call("floordiv", over, under) + first + n
+            part = call("div", cast(call("mod", over, under), F32), cast(under, F32))
+            distance = call("abs", call("sub", cast(first + n, F32), part))
+            distance = call("div", call("mul", distance, cast(up, F32)), cast(wide, F32))
+            near = call("max", call("sub", 1.0, distance), 0.0)
+            weight = near if radius == 1 else keys(distance, self.resize.cubic)
+            if self.resize.exclude_outside:
+                weight = select(inside(place, extent), weight, const(0.0, F32))
+            return clamp(place, extent), weight
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            place, weight = tap(at[0] if self.sums else at[k], inner[0])
+            if self.sums:
+                return weight
+            value = read(0, (*at[:k], place, *at[k + 1 :]))
+            return call("mul", value, cast(weight, value.dtype))
+
+        return Nest(body, (2 - first * 2,), "add")
+
+
+def blurred(b: Builder, resize: Resize, x: Value) -> Value:
+    """Resize with antialias, an axis after the other."""
+    out = x if x.dtype.is_float else apply(b, "Cast", x, to=F32)
+    for k, a in enumerate(resize.axes):
+        if a.plain:
+            continue
+        sums = b.one(Blur(k, a, resize, True), out)
+        sums = b.one(Reshape((a.size, *(const(1),) * (x.type.rank - k - 1))), sums)
+        out = apply(b, "Div", b.one(Blur(k, a, resize), out), as_type(b, sums, out.dtype))
+    return as_type(b, out, x.dtype)

@@ -1,0 +1,414 @@
+"""Resampling: Resize and Upsample, and the shuffles between channels and space."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import F32, Expr, as_int, call, cast, const, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.axes import at_run, constraints_of, either, require
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.source import SourceNode, Unsupported
+from ..math.pointwise import compute
+from ..nn.conv import inside
+from ..tensor.view import Reshape, Transpose
+from .scales import common_ratio, corners, crop_of, fractions
+
+_TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+               "tf_half_pixel_for_nn", "tf_crop_and_resize")  # fmt: skip
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one dimension is resampled; all in integers, so that a coordinate is exact.
+
+    Attributes:
+        size: extent of the output.
+        up, down: the scale is up / down.
+    """
+
+    size: Expr
+    up: Expr
+    down: Expr
+
+    @property
+    def plain(self) -> bool:
+        """Whether the dimension is left as it is."""
+        return self.up is self.down
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The coordinate (i * over + first) / under of a dimension of which a region is resampled."""
+
+    over: int | Expr
+    first: int | Expr
+    under: int | Expr
+
+
+@operator()
+@dataclass(frozen=True)
+class Resize(Op):
+    """Resampling of any dimensions, by the nearest element, linearly or by cubic convolution.
+
+    Attributes:
+        axes: of every dimension.
+        mode: "nearest", "linear" or "cubic".
+        transform: from an output coordinate to one of the input; ONNX's coordinate_transformation_mode.
+        rounding: of the nearest coordinate; ONNX's nearest_mode.
+        cubic: coefficient of the cubic kernel.
+        exclude_outside: taps outside of the tensor weigh nothing (otherwise they read its edge).
+        antialias: where the result is smaller, the kernel is as wide as an element of it.
+        crops: of every dimension, when regions are cropped.
+        extrapolation: what stands where a coordinate of a crop lies outside of the tensor.
+    """
+
+    family: ClassVar[str] = "nest"
+    axes: tuple[Axis, ...] = ()
+    mode: str = "nearest"
+    transform: str = "half_pixel"
+    rounding: str = "round_prefer_floor"
+    cubic: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+    crops: tuple[Crop, ...] = ()
+    extrapolation: float = 0.0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(need(inputs[0], "input 0 of Resize").dtype, tuple(a.size for a in self.axes))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x = node.operands[0]
+        kind = compute(x.dtype)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            taps = [self._taps(k, i, d) for k, (i, d) in enumerate(zip(at, x.shape, strict=True))]
+            total: Expr | None = None
+            for choice in itertools.product(*taps):
+                value = read(0, tuple(place for place, _ in choice))
+                weights = [w for _, w in choice if w is not None]
+                if weights and not kind.is_float:
+                    value = cast(value, F32)
+                for w in weights:
+                    value = call("mul", value, cast(w, value.dtype))
+                total = value if total is None else call("add", total, value)
+            assert total is not None
+            found = const(True)
+            for crop, i, d in zip(self.crops, at, x.shape, strict=False):
+                over = i * crop.over + crop.first
+                found = call("and", found, call("and", call("ge", over, 0), call("le", over, (d - 1) * crop.under)))
+            return cast(select(found, total, const(self.extrapolation, total.dtype)), kind)
+
+        return Nest(body)
+
+    def _taps(self, k: int, i: Expr, size: Expr) -> list[tuple[Expr, Expr | None]]:
+        """Places in the input that an output coordinate of dimension k reads, with their weights (None for 1)."""
+        a = self.axes[k]
+        if self.crops:
+            over, under = i * self.crops[k].over + self.crops[k].first, const(1) * self.crops[k].under
+        elif a.plain:
+            return [(i, None)]
+        else:
+            over, under = source_coordinate(self.transform, a, i, size)
+        if self.mode == "nearest":
+            return [(clamp(nearest(self.rounding, over, under), size), None)]
+        base = call("floordiv", over, under)
+        part = call("div", cast(call("mod", over, under), F32), cast(under, F32))
+        if self.antialias:
+            first, weights = self._wide(a, part)
+        elif self.mode == "linear":
+            first, weights = 0, [call("sub", 1.0, part), part]
+        else:
+            first, weights = -1, cubic_weights(part, self.cubic)
+        places = [base + (first + n) for n in range(len(weights))]
+        if self.exclude_outside:
+            weights = [select(inside(p, size), w, const(0.0, F32)) for p, w in zip(places, weights, strict=True)]
+            weights = _normal(weights)
+        return [(clamp(p, size), w) for p, w in zip(places, weights, strict=True)]
+
+    def _wide(self, a: Axis, part: Expr) -> tuple[int, list[Expr]]:
+        """First place, counted from the coordinate's floor, and weights of a kernel stretched by 1 / scale."""
+        scale, first, last = reach(a, 1 if self.mode == "linear" else 2)
+        away = [call("mul", call("abs", call("sub", float(n), part)), scale) for n in range(first, last)]
+        if self.mode == "linear":
+            return first, _normal([call("max", call("sub", 1.0, d), 0.0) for d in away])
+        return first, _normal([keys(d, self.cubic) for d in away])
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        mode = str(source.attribute("mode", "nearest"))
+        old = source.opset < 11 or source.op_type == "Upsample"
+        transform = str(source.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel"))
+        rounding = str(source.attribute("nearest_mode", "floor" if old else "round_prefer_floor"))
+        cubic = float(source.attribute("cubic_coeff_a", -0.75))
+        exclude = bool(source.attribute("exclude_outside", 0))
+        outside, antialias = float(source.attribute("extrapolation_value", 0.0)), bool(source.attribute("antialias", 0))
+        if transform not in _TRANSFORMS or mode not in ("nearest", "linear", "cubic") or rounding not in _ROUNDINGS:
+            raise Unsupported(f"{source.op_type} with {mode}, {transform}, {rounding}")
+        axes = _axes(source, x, old)
+        crops = _crops(source, x, axes) if transform == "tf_crop_and_resize" else ()
+        source.fields(cls)
+        antialias = antialias and mode != "nearest"
+        if antialias and not crops and at_run(*(e for a in axes for e in (a.up, a.down))):
+            from .antialias import blurred
+
+            return [blurred(source.builder, cls(axes, mode, transform, rounding, cubic, exclude), x)]
+        if antialias:
+            taps = [last - first for _, first, last in (reach(a, 1 + (mode == "cubic")) for a in axes if not a.plain)]
+            if math.prod(taps) > _TAPS:
+                raise Unsupported(f"Resize with antialias that reads {math.prod(taps)} elements for each")
+        return source.emit(cls(axes, mode, transform, rounding, cubic, exclude, antialias, crops, outside), [x])
+
+
+@operator()
+@dataclass(frozen=True)
+class Upsample(Op):
+    """ONNX Upsample, which became Resize; it becomes one at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return Resize.read(source)
+
+
+def source_coordinate(transform: str, a: Axis, i: Expr, size: Expr) -> tuple[Expr, Expr]:
+    """The coordinate in the input, as numerator and denominator, of output coordinate i."""
+    if transform == "asymmetric":
+        return i * a.down, a.up
+    if transform == "tf_half_pixel_for_nn":
+        return (i * 2 + 1) * a.down, a.up * 2
+    if transform == "align_corners":
+        under = size * a.up - a.down
+        under = call("max", under, 1) if at_run(under) else under
+        return (const(0), const(1)) if as_int(under) == 0 else (i * (size - 1) * a.down, under)
+    middle = (i * 2 + 1) * a.down - a.up
+    if transform == "half_pixel_symmetric":
+        middle = middle + size * a.up - a.size * a.down
+    if transform == "pytorch_half_pixel":
+        middle = select(call("gt", a.size, 1), middle, const(0))
+    return middle, a.up * 2
+
+
+def nearest(rounding: str, over: Expr, under: Expr) -> Expr:
+    """The integer that stands for over / under."""
+    if rounding == "floor":
+        return call("floordiv", over, under)
+    if rounding == "ceil":
+        return -call("floordiv", -over, under)
+    if rounding == "round_prefer_floor":
+        return -call("floordiv", under - over * 2, under * 2)
+    return call("floordiv", over * 2 + under, under * 2)
+
+
+def clamp(place: Expr, size: Expr) -> Expr:
+    """A place moved into 0..size-1."""
+    return call("max", call("min", place, size - 1), 0)
+
+
+def cubic_weights(t: Expr, a: float) -> list[Expr]:
+    """Weights of the four taps around a point at t between the middle two; Keys' cubic convolution."""
+
+    def near(d: Expr) -> Expr:
+        return call("add", call("mul", call("mul", call("sub", call("mul", d, a + 2), a + 3), d), d), 1.0)
+
+    def far(d: Expr) -> Expr:
+        inner = call("add", call("mul", call("sub", call("mul", d, a), 5 * a), d), 8 * a)
+        return call("sub", call("mul", inner, d), 4 * a)
+
+    rest = call("sub", 1.0, t)
+    return [far(call("add", t, 1.0)), near(t), near(rest), far(call("add", rest, 1.0))]
+
+
+def keys(d: Expr, a: float) -> Expr:
+    """Keys' cubic kernel at a distance d >= 0."""
+    near, far = cubic_weights(d, a)[1], cubic_weights(call("sub", d, 1.0), a)[0]
+    return select(call("le", d, 1.0), near, select(call("lt", d, 2.0), far, const(0.0, d.dtype)))
+
+
+def _normal(weights: list[Expr]) -> list[Expr]:
+    """The weights divided by their sum."""
+    total = weights[0]
+    for w in weights[1:]:
+        total = call("add", total, w)
+    return [call("div", w, total) for w in weights]
+
+
+_TAPS = 256  # elements that one of the result is made of, each written out in the kernel
+
+
+def reach(a: Axis, radius: int) -> tuple[float, int, int]:
+    """Scale of a kernel of some radius on a dimension that shrinks, and the places that it covers around a floor.
+
+    Raises:
+        Unsupported: when the scale is symbolic.
+    """
+    up, down = as_int(a.up), as_int(a.down)
+    if up is None or down is None or up < 1:
+        raise Unsupported("Resize with antialias by a symbolic scale")
+    scale = min(Fraction(up, down), Fraction(1))
+    first = math.floor(-radius / scale) + 1
+    return float(scale), first, 2 - first
+
+
+def _crops(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Crop, ...]:
+    """Coordinates first * (size - 1) + i * (last - first) * (size - 1) / (out - 1) of each dimension's region."""
+    named, given = source.attribute("axes"), source.required(1)
+    which = [axis_of(int(a), x.type.rank) for a in named] if named is not None else list(range(x.type.rank))
+    roi = given.const
+    if roi is None or at_run(*(a.size for a in axes)):
+        return _crops_at_run(source, given, which, x, axes)
+    if roi.size != 2 * len(which) or not all(map(math.isfinite, roi.reshape(-1))):
+        raise ModelError(f"Resize of {x.type!r} needs a region of {2 * len(which)} numbers")
+    edges = [(Fraction(0), Fraction(1))] * x.type.rank
+    for k, axis in enumerate(which):
+        first, last = (Fraction(float(roi.reshape(-1)[k + n])) for n in (0, len(which)))
+        edges[axis] = first, last
+    crops = []
+    for (first, last), a, d in zip(edges, axes, x.shape, strict=True):
+        size, out = as_int(d), as_int(a.size)
+        if first == 0 and last == 1 and a.plain:
+            crops.append(Crop(1, 0, 1))
+            continue
+        if size is None or out is None:
+            raise Unsupported("Resize that crops a symbolic dimension")
+        start, step = first * (size - 1), (last - first) * (size - 1) / max(out - 1, 1)
+        if out == 1:
+            start, step = start + step / 2, Fraction(0)
+        under = math.lcm(start.denominator, step.denominator)
+        if under > 1 << 40 or abs(start * under) > 1 << 60 or abs(step * under) * out > 1 << 60:
+            raise Unsupported(f"Resize that crops from {float(first)} to {float(last)}")
+        crops.append(Crop(int(step * under), int(start * under), under))
+    return tuple(crops)
+
+
+def _crops_at_run(
+    source: SourceNode, roi: Value, which: list[int], x: Value, axes: tuple[Axis, ...]
+) -> tuple[Crop, ...]:
+    edges = corners(source, roi)
+    if len(edges) != 2 * len(which):
+        raise ModelError(f"Resize of {x.type!r} needs a region of {2 * len(which)} numbers")
+    crops = [Crop(1, 0, 1)] * x.type.rank
+    for k, axis in enumerate(which):
+        first, last = edges[k], edges[k + len(which)]
+        crops[axis] = Crop(*crop_of(source, first, last, x.shape[axis], axes[axis].size))
+    return tuple(crops)
+
+
+def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
+    """Sizes and scales from the attribute or the operands, whichever the opset has."""
+    given = source.attribute("scales")
+    scales_at, sizes_at = (1, 9) if old else (2, 3)
+    operand = source.input(scales_at)
+    scales = given if given is not None else operand.const if operand is not None else None
+    sizes = source.dims(sizes_at, "the sizes of Resize")
+    axes = source.attribute("axes")
+    which = [axis_of(int(a), x.type.rank) for a in axes] if axes is not None else list(range(x.type.rank))
+    out = [Axis(d, const(1), const(1)) for d in x.shape]
+    if not sizes and scales is None and operand is not None and as_int(operand.type.size) == len(which):
+        for axis, (up, down) in zip(which, fractions(source, operand), strict=True):
+            out[axis] = Axis(call("floordiv", x.shape[axis] * up, down), up, down)
+        return _readable(source, x, tuple(out))
+    values = sizes if sizes else scales
+    if values is None or len(values) != len(which):
+        raise ModelError(f"{source.op_type} of {x.type!r} needs a scale or a size for {len(which)} dimensions")
+    policy = str(source.attribute("keep_aspect_ratio_policy", "stretch"))
+    if sizes:
+        return _sized(source, x, which, sizes, policy, out)
+    for axis, scale in zip(which, values, strict=True):
+        if not 0 < float(scale) < math.inf:
+            raise ModelError(f"{source.op_type} with a scale of {scale}")
+        exact = Fraction(float(scale))
+        up, down = const(exact.numerator), const(exact.denominator)
+        out[axis] = Axis(call("floordiv", x.shape[axis] * up, down), up, down)
+    return tuple(out)
+
+
+def _readable(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes, where a run checks that there is something to read for what it must make."""
+    for a, d in zip(axes, x.shape, strict=True):
+        if at_run(a.size):
+            require(constraints_of(source), either(call("gt", d, 0), call("eq", a.size, 0)), f"Resize of {x.type!r}")
+    return axes
+
+
+def _sized(
+    source: SourceNode, x: Value, which: list[int], sizes: Shape, policy: str, out: list[Axis]
+) -> tuple[Axis, ...]:
+    if policy == "stretch":
+        for axis, size in zip(which, sizes, strict=True):
+            out[axis] = Axis(size, size, x.shape[axis])
+        return _readable(source, x, tuple(out))
+    if at_run(*sizes):
+        up, down = common_ratio(policy, sizes, tuple(x.shape[a] for a in which))
+        for axis in which:
+            out[axis] = Axis(call("floordiv", x.shape[axis] * up * 2 + down, down * 2), up, down)
+        return _readable(source, x, tuple(out))
+    have, wanted = [as_int(x.shape[a]) for a in which], [as_int(s) for s in sizes]
+    if None in have or None in wanted:
+        raise Unsupported(f"Resize that keeps the aspect ratio ({policy}) of symbolic dimensions")
+    ratios = [Fraction(w or 0, h or 1) for w, h in zip(wanted, have, strict=True)]
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    if ratio <= 0:
+        raise ModelError(f"Resize to {wanted}")
+    for axis, h in zip(which, have, strict=True):
+        rounded = (ratio * (h or 0) + Fraction(1, 2)).__floor__()
+        out[axis] = Axis(const(rounded), const(ratio.numerator), const(ratio.denominator))
+    return tuple(out)
+
+
+def _blocks(source: SourceNode) -> tuple[Value, int, tuple[Expr, Expr, Expr, Expr]]:
+    x, b = source.required(0), int(source.attribute("blocksize", 0))
+    if x.type.rank != 4 or b < 1:
+        raise ModelError(f"{source.op_type} of {x.type!r} with blocks of {b}")
+    return x, b, (x.shape[0], x.shape[1], x.shape[2], x.shape[3])
+
+
+def _shuffle(source: SourceNode, x: Value, split: Shape, perm: tuple[int, ...], joined: Shape) -> list[Value]:
+    parts = source.emit(Reshape(split), [x])
+    return source.emit(Reshape(joined), source.emit(Transpose(perm), parts))
+
+
+def _whole(e: Expr, by: int, what: str) -> Expr:
+    value = as_int(e)
+    if value is not None and value % by:
+        raise ModelError(f"{what}: {value} is no multiple of {by}")
+    return call("floordiv", e, by)
+
+
+@operator()
+@dataclass(frozen=True)
+class DepthToSpace(Op):
+    """Blocks of channels become blocks of pixels: a Reshape, a Transpose and a Reshape at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, b, (n, c, h, w) = _blocks(source)
+        mode, side = str(source.attribute("mode", "DCR")), const(b)
+        rest = _whole(c, b * b, "channels of DepthToSpace")
+        if mode not in ("DCR", "CRD"):
+            raise ModelError(f"DepthToSpace has no mode {mode!r}")
+        split = (n, side, side, rest, h, w) if mode == "DCR" else (n, rest, side, side, h, w)
+        perm = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
+        return _shuffle(source, x, split, perm, (n, rest, h * b, w * b))
+
+
+@operator()
+@dataclass(frozen=True)
+class SpaceToDepth(Op):
+    """Blocks of pixels become blocks of channels: a Reshape, a Transpose and a Reshape at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, b, (n, c, h, w) = _blocks(source)
+        rows, columns, side = _whole(h, b, "SpaceToDepth"), _whole(w, b, "SpaceToDepth"), const(b)
+        mode = str(source.attribute("mode", "DCR"))
+        if mode not in ("DCR", "CRD"):
+            raise ModelError(f"SpaceToDepth has no mode {mode!r}")
+        perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+        return _shuffle(source, x, (n, c, rows, side, columns, side), perm, (n, c * (b * b), rows, columns))

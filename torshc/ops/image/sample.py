@@ -1,0 +1,454 @@
+"""Operators that read a tensor between its elements, where another tensor says: GridSample, RoiAlign, DeformConv; and
+Col2Im, which sums what a window once spread out.
+
+Decided here where ONNX leaves it open: coordinates are limited to `FAR` either way before they become integers, and a
+NaN becomes 0; a batch that does not exist is clamped into the range.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import F32, I64, DType, Expr, as_int, call, cast, const, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.axes import at_run, constraints_of, require
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
+from ..core.source import SourceNode, Unsupported
+from ..math.pointwise import compute
+from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
+from ..tensor.index import wrap
+from ..tensor.scatter import product
+from ..tensor.view import linear
+from .resize import clamp, cubic_weights
+
+FAR = 1 << 30
+_KEYS = -0.75  # coefficient of the cubic kernel
+Fetch = Callable[[Index], Expr]
+
+
+def _split(x: Expr) -> tuple[Expr, Expr]:
+    """A coordinate's floor as i64, and the rest."""
+    x = call("min", call("max", x, float(-FAR)), float(FAR))
+    low = call("floor", x)
+    return cast(low, I64), call("sub", x, low)
+
+
+def _blend(axes: list[tuple[list[Expr], list[Expr]]], fetch: Fetch, kind: DType) -> Expr:
+    """Sum over all combinations of places, a list an axis, of what is fetched there times the places' weights."""
+    total: Expr | None = None
+    for choice in itertools.product(*(list(zip(places, weights, strict=True)) for places, weights in axes)):
+        value = cast(fetch(tuple(place for place, _ in choice)), kind)
+        for _, weight in choice:
+            value = call("mul", value, cast(weight, kind))
+        total = value if total is None else call("add", total, value)
+    assert total is not None
+    return total
+
+
+def _bilinear(position: tuple[Expr, ...], fetch: Fetch, kind: DType) -> Expr:
+    axes = []
+    for x in position:
+        low, part = _split(x)
+        axes.append(([low, low + 1], [call("sub", 1.0, part), part]))
+    return _blend(axes, fetch, kind)
+
+
+@operator()
+@dataclass(frozen=True)
+class AffineGrid(Op):
+    """Places for GridSample: theta[N, r, r + 1] times (the place of each element of an image, from -1 to 1; 1).
+
+    Shape of the result: [N, D1, ..., Dr, r], of which the last dimension counts from Dr back to D1.
+
+    Attributes:
+        sizes: D1, ..., Dr; an axis of one element lies at -1 when corners are aligned, where ONNX divides 0 by 0.
+        align_corners: -1 and 1 are the centres of the outermost elements, not their outer edges.
+    """
+
+    family: ClassVar[str] = "nest"
+    sizes: Shape = ()
+    align_corners: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        theta, rank = need(inputs[0], "the matrices of AffineGrid"), len(self.sizes)
+        if rank not in (2, 3) or theta.type.rank != 3 or not theta.dtype.is_float:
+            raise ModelError(f"AffineGrid of {theta.type!r} for an image of {rank} dimensions; there are 2 or 3")
+        for d, wanted in zip(theta.shape[1:], (rank, rank + 1), strict=True):
+            same_dim(d, const(wanted), constraints, f"AffineGrid of {theta.type!r} for an image of {rank} dimensions")
+        return [TensorType(theta.dtype, (theta.shape[0], *self.sizes, const(rank)))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind, rank = compute(node.operands[0].dtype), len(self.sizes)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            total = cast(read(0, (at[0], at[-1], const(rank))), kind)
+            for k, (i, size) in enumerate(zip(at[1:-1], self.sizes, strict=True)):
+                factor = cast(read(0, (at[0], at[-1], const(rank - 1 - k))), kind)
+                total = call("add", total, call("mul", factor, self._place(cast(i, kind), cast(size, kind))))
+            return total
+
+        return Nest(body)
+
+    def _place(self, i: Expr, size: Expr) -> Expr:
+        if self.align_corners:
+            apart = call("div", const(2.0, i.dtype), call("max", call("sub", size, 1.0), 1.0))
+            return call("sub", call("mul", i, apart), 1.0)
+        apart = call("div", const(2.0, i.dtype), size)
+        return call("add", call("mul", i, apart), call("sub", call("div", apart, 2.0), 1.0))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        theta, dims = source.required(0), source.dims(1, "the size of AffineGrid") or ()
+        op = cls(dims[2:], int(source.attribute("align_corners", 0)))
+        source.fields(cls)
+        if theta.type.rank and dims:
+            same_dim(dims[0], theta.shape[0], constraints_of(source), "the batch of AffineGrid")
+        return source.emit(op, [theta])
+
+
+@operator()
+@dataclass(frozen=True)
+class GridSample(Op):
+    """x[N, C, D1, ..., Dr] read at grid[N, O1, ..., Or, r], whose last dimension counts from Dr back to D1, as
+    coordinates from -1 to 1. Shape of the result: [N, C, O1, ..., Or].
+
+    Attributes:
+        mode: "nearest" (halves to even), "linear" or "cubic" (Keys, -0.75).
+        padding_mode: what lies outside: "zeros", "border" (the edge) or "reflection" at it.
+        align_corners: -1 and 1 are the centres of the outermost elements, not their outer edges.
+    """
+
+    family: ClassVar[str] = "nest"
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    align_corners: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, grid = need(inputs[0], "input 0 of GridSample"), need(inputs[1], "the grid of GridSample")
+        rank = x.type.rank - 2
+        if rank < 1 or grid.type.rank != rank + 2 or as_int(grid.shape[-1]) not in (rank, None):
+            raise ModelError(f"GridSample of {x.type!r} at {grid.type!r}")
+        if not x.dtype.is_float or not grid.dtype.is_float:
+            raise Unsupported(f"GridSample of {x.dtype!r} at {grid.dtype!r}")
+        batch = same_dim(x.shape[0], grid.shape[0], constraints, "the batch of GridSample")
+        return [TensorType(x.dtype, (batch, x.shape[1], *grid.shape[1:-1]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, kind = node.operands[0], compute(node.operands[0].dtype)
+        sizes = x.shape[2:]
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            def fetch(places: Index) -> Expr:
+                within, index = const(True), []
+                for place, size in zip(places, sizes, strict=True):
+                    if self.padding_mode == "zeros":
+                        within = call("and", within, inside(place, size))
+                    if self.padding_mode == "reflection":
+                        place = cast(self._reflected(cast(place, F32), size), I64)
+                    index.append(clamp(place, size))  # a select does not keep a gather from being made
+                value = read(0, (*at[:2], *index))
+                return select(within, value, const(0, value.dtype))
+
+            axes = []
+            for k, size in enumerate(sizes):
+                coordinate = read(1, (at[0], *at[2:], const(len(sizes) - 1 - k)))
+                axes.append(self._taps(coordinate, size))
+            return _blend(axes, fetch, kind)
+
+        return Nest(body)
+
+    def _taps(self, normal: Expr, size: Expr) -> tuple[list[Expr], list[Expr]]:
+        """Places along an axis, which may lie outside, and their weights."""
+        extent = cast(size, normal.dtype)
+        scaled = call("add", normal, 1.0)
+        if self.align_corners:
+            x = call("mul", call("div", scaled, 2.0), call("sub", extent, 1.0))
+        else:
+            x = call("div", call("sub", call("mul", scaled, extent), 1.0), 2.0)
+        if self.mode == "nearest":
+            x = call("round", x)
+        low, high = self._border(size, x.dtype)
+        outside = call("or", call("lt", x, low), call("gt", x, high))
+        if self.padding_mode == "border":
+            x = select(outside, call("min", call("max", x, 0.0), call("sub", extent, 1.0)), x)
+        elif self.padding_mode == "reflection":
+            x = self._reflected(x, size)
+        place, part = _split(x)
+        one = const(1.0, x.dtype)
+        if self.mode == "nearest":
+            return [place], [one]
+        if self.mode == "linear":
+            return [place, place + 1], [call("sub", one, part), part]
+        return [place + k for k in (-1, 0, 1, 2)], cubic_weights(part, _KEYS)
+
+    def _border(self, size: Expr, kind: DType) -> tuple[Expr, Expr]:
+        """The coordinates where the tensor begins and ends."""
+        margin = 0.0 if self.align_corners else 0.5
+        return const(-margin, kind), call("sub", cast(size, kind), 1.0 - margin)
+
+    def _reflected(self, x: Expr, size: Expr) -> Expr:
+        """x folded back at both borders as often as it takes; a border of no extent takes all."""
+        low, high = self._border(size, x.dtype)
+        span = call("sub", high, low)
+        away = call("max", call("sub", low, x), call("sub", x, high))
+        turns = call("trunc", call("div", away, span))
+        rest = call("sub", away, call("mul", turns, span))
+        is_even = call("eq", call("sub", turns, call("mul", call("floor", call("div", turns, 2.0)), 2.0)), 0.0)
+        near_low = call("eq", is_even, call("lt", x, low))
+        folded = select(near_low, call("add", low, rest), call("sub", high, rest))
+        folded = select(call("gt", span, 0.0), folded, low)
+        return select(call("gt", away, 0.0), folded, x)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        mode, padding = str(source.attribute("mode", "linear")), str(source.attribute("padding_mode", "zeros"))
+        mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+        corners = int(source.attribute("align_corners", 0))
+        source.fields(cls)
+        if mode not in ("nearest", "linear", "cubic") or padding not in ("zeros", "border", "reflection"):
+            raise ModelError(f"GridSample has no mode {mode!r} with padding {padding!r}")
+        if mode == "cubic" and source.required(0).type.rank > 5:
+            raise Unsupported("cubic GridSample over more than 3 dimensions")
+        filled(source.inputs, "GridSample")
+        return source.emit(cls(mode, padding, corners), [source.required(0), source.required(1)])
+
+
+@operator()
+@dataclass(frozen=True)
+class RoiAlign(Op):
+    """Regions of x[N, C, H, W] averaged into a grid of bins: [R, C, height, width].
+
+    Operands: x, rois[R, 4] as x1, y1, x2, y2, and the batch that each belongs to. Each bin takes sampling x sampling
+    points, read bilinearly; a point more than 1 outside of x counts as 0. In mode "max" it is, as ONNX has it, the
+    greatest of all four weighted neighbours of all points.
+    """
+
+    family: ClassVar[str] = "nest"
+    height: int = 1
+    width: int = 1
+    sampling: int = 1
+    scale: float = 1.0
+    half_pixel: bool = True
+    mode: str = "avg"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, rois, batches = (need(v, "an input of RoiAlign") for v in inputs)
+        if x.type.rank != 4 or rois.type.rank != 2 or as_int(rois.shape[1]) != 4 or batches.type.rank != 1:
+            raise ModelError(f"RoiAlign of {x.type!r} in {rois.type!r} with batches {batches.type!r}")
+        if rois.dtype is not x.dtype or not batches.dtype.is_int:
+            raise ModelError(f"RoiAlign of {x.dtype!r} in {rois.dtype!r} with batches of {batches.dtype!r}")
+        count = same_dim(rois.shape[0], batches.shape[0], constraints, "the regions of RoiAlign")
+        return [TensorType(x.dtype, (count, x.shape[1], const(self.height), const(self.width)))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x = node.operands[0].shape
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            batch = wrap(read(2, at[:1]), x[0])
+            rows = self._point(read(1, (at[0], const(1))), read(1, (at[0], const(3))), at[2], inner[0], self.height)
+            columns = self._point(read(1, (at[0], const(0))), read(1, (at[0], const(2))), at[3], inner[1], self.width)
+            (ys, wy, ok_y), (xs, wx, ok_x) = _taps(rows, x[2]), _taps(columns, x[3])
+            terms = []
+            for (y, v), (c, u) in itertools.product(zip(ys, wy, strict=True), zip(xs, wx, strict=True)):
+                terms.append(call("mul", call("mul", v, u), read(0, (batch, at[1], y, c))))
+            total = terms[0]
+            for term in terms[1:]:
+                total = call("max" if self.mode == "max" else "add", total, term)
+            return select(call("and", ok_y, ok_x), total, const(0.0, total.dtype))
+
+        def mean(total: Expr, at: Index, read: Read) -> Expr:
+            return call("mul", total, 1.0 / self.sampling**2)
+
+        points = (const(self.sampling),) * 2
+        return Nest(body, points, "max") if self.mode == "max" else Nest(body, points, "add", mean)
+
+    def _point(self, first: Expr, last: Expr, which: Expr, point: Expr, bins: int) -> Expr:
+        """Coordinate of a sampling point in a bin."""
+        offset = 0.5 if self.half_pixel else 0.0
+        start = call("sub", call("mul", first, self.scale), offset)
+        extent = call("sub", call("sub", call("mul", last, self.scale), offset), start)
+        if not self.half_pixel:
+            extent = call("max", extent, 1.0)
+        size = call("div", extent, float(bins))
+        steps = call("add", cast(which, size.dtype), _middle(point, self.sampling, size.dtype))
+        return call("add", start, call("mul", size, steps))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        names = {"output_half_pixel": False, "half_pixel": True}
+        old = "output_half_pixel" if source.opset < 16 else "half_pixel"
+        transform = str(source.attribute("coordinate_transformation_mode", old))
+        height, width = int(source.attribute("output_height", 1)), int(source.attribute("output_width", 1))
+        sampling, scale = int(source.attribute("sampling_ratio", 0)), float(source.attribute("spatial_scale", 1.0))
+        mode = str(source.attribute("mode", "avg"))
+        source.fields(cls)
+        if sampling < 1:
+            raise Unsupported("RoiAlign whose number of sampling points depends on the regions (sampling_ratio = 0)")
+        if transform not in names or mode not in ("avg", "max") or height < 1 or width < 1:
+            raise ModelError(f"RoiAlign to {height} x {width} with {mode!r} and {transform!r}")
+        filled(source.inputs, "RoiAlign")
+        op = cls(height, width, sampling, scale, names[transform], mode)
+        return source.emit(op, [source.required(k) for k in range(3)])
+
+
+def _middle(point: Expr, count: int, kind: DType) -> Expr:
+    return call("div", call("add", cast(point, kind), 0.5), float(count))
+
+
+def _taps(x: Expr, size: Expr) -> tuple[list[Expr], list[Expr], Expr]:
+    """Two places around a coordinate with their weights, and whether it is less than 1 outside."""
+    extent = cast(size, x.dtype)
+    ok = call("and", call("ge", x, -1.0), call("le", x, extent))
+    low, part = _split(call("max", x, 0.0))
+    at_end = call("ge", low, size - 1)
+    part = select(at_end, const(0.0, x.dtype), part)
+    return [clamp(low, size), clamp(low + 1, size)], [call("sub", 1.0, part), part], ok
+
+
+@operator()
+@dataclass(frozen=True)
+class DeformConv(Op):
+    """Convolution of x[N, C, H, W] with w[M, C/group, kernel] whose taps are moved by offsets and weighed by a mask.
+
+    Operands: x, w, offsets[N, offset groups * kernel * 2, spatial] (rows first), then a bias[M] and a mask[N, offset
+    groups * kernel, spatial] where the node has them. Moved taps are read bilinearly, as 0 outside of x.
+    """
+
+    family: ClassVar[str] = "nest"
+    strides: Ints = ()
+    pads: Shape = ()
+    dilations: Ints = ()
+    group: int = 1
+    offset_group: int = 1
+    has_bias: bool = False
+    has_mask: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, w = operands(inputs, "DeformConv")
+        if x.type.rank != 4:
+            raise Unsupported(f"DeformConv of {x.type!r} with weights {w.type!r}")
+        same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of DeformConv of {x.type!r}")
+        what = f"DeformConv of {x.type!r} in {self.group} groups, {self.offset_group} of offsets"
+        grouped(w.shape[0], self.group, constraints, what)
+        grouped(x.shape[1], self.offset_group, constraints, what)
+        spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
+        taps = w.shape[2] * w.shape[3] * self.offset_group
+        rest = list(inputs[3:])
+        bias_of((x, w, rest.pop(0) if self.has_bias else None), w.shape[0], constraints, "DeformConv")
+        for v, depth in ((inputs[2], taps * 2), (rest.pop(0) if self.has_mask else None, taps)):
+            if v is None:
+                continue
+            if v.type.rank != 4 or v.dtype is not x.dtype:
+                raise ModelError(f"DeformConv of {x.type!r} with {v.type!r}")
+            for have, want in zip(v.shape, (x.shape[0], depth, *spatial), strict=True):
+                same_dim(have, want, constraints, f"DeformConv of {x.type!r} with {v.type!r}")
+        return [TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, w = node.operands[0], node.operands[1].shape
+        kind, kernel = compute(x.dtype), w[2:]
+        per_group, per_offset = call("floordiv", w[0], self.group), call("floordiv", x.shape[1], self.offset_group)
+        mask = 3 + self.has_bias
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            channel = call("floordiv", at[1], per_group) * w[1] + inner[0]
+            tap = (call("floordiv", channel, per_offset) * kernel[0] + inner[1]) * kernel[1] + inner[2]
+            position = []
+            for k in range(2):
+                plain = at[2 + k] * self.strides[k] - self.pads[k] + inner[1 + k] * self.dilations[k]
+                position.append(call("add", cast(plain, kind), read(2, (at[0], tap * 2 + k, *at[2:]))))
+
+            def fetch(places: Index) -> Expr:
+                ok = call("and", inside(places[0], x.shape[2]), inside(places[1], x.shape[3]))
+                value = read(0, (at[0], channel, *(clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))))
+                return select(ok, value, const(0.0, value.dtype))
+
+            value = call("mul", _bilinear(tuple(position), fetch, kind), read(1, (at[1], *inner)))
+            return call("mul", value, read(mask, (at[0], tap, *at[2:]))) if self.has_mask else value
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            return call("add", total, read(3, (at[1],))) if self.has_bias else total
+
+        return Nest(body, w[1:], "add", finish)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, w = operands(source.inputs, "DeformConv")
+        slid = window(source, x.shape[2:], kernel_of(source, w))
+        group, offsets = int(source.attribute("group", 1)), int(source.attribute("offset_group", 1))
+        source.fields(cls)
+        if group < 1 or offsets < 1:
+            raise ModelError(f"DeformConv in {group} groups, {offsets} of offsets")
+        filled(source.inputs, "DeformConv")
+        bias, mask = source.input(3), source.input(4)
+        op = cls(slid.strides, slid.pads, slid.dilations, group, offsets, bias is not None, mask is not None)
+        return source.emit(op, [x, w, source.required(2), *(v for v in (bias, mask) if v is not None)])
+
+
+@operator()
+@dataclass(frozen=True)
+class Col2Im(Op):
+    """Images[N, C, image] from columns[N, C * block, windows], overlapping windows summed; the inverse of unfolding.
+
+    Attributes:
+        image: spatial shape of the result.
+        block: shape of a window.
+        strides, dilations, pads: how the window slid.
+    """
+
+    family: ClassVar[str] = "nest"
+    image: Shape = ()
+    block: Shape = ()
+    strides: Ints = ()
+    dilations: Ints = ()
+    pads: Shape = ()
+
+    @property
+    def counts(self) -> Shape:
+        """Number of windows along each dimension."""
+        return slide(self.image, self.block, Window(self.strides, self.pads, self.dilations))
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, taps = need(inputs[0], "input 0 of Col2Im"), product(self.block)
+        if x.type.rank != 3:
+            raise ModelError(f"Col2Im of {x.type!r}")
+        same_dim(x.shape[2], product(self.counts), constraints, f"the windows of Col2Im of {x.type!r}")
+        fits = f"Col2Im of {x.type!r} with a window of {taps!r} elements"
+        if as_int(x.shape[1]) is not None or at_run(taps):
+            require(constraints, call("eq", call("mod", x.shape[1], taps), 0), fits)
+        for count in self.counts if at_run(*self.counts) else ():
+            require(constraints, call("ge", count, 0), fits)
+        return [TensorType(x.dtype, (x.shape[0], call("floordiv", x.shape[1], taps), *self.image))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        taps, counts = self.block, self.counts
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            ok, which = const(True), []
+            for i, k in enumerate(inner):
+                reach = at[2 + i] + self.pads[i] - k * self.dilations[i]
+                number = call("floordiv", reach, self.strides[i])
+                ok = call("and", ok, call("eq", call("mod", reach, self.strides[i]), 0))
+                ok = call("and", ok, inside(number, counts[i]))
+                which.append(number)
+            row = at[1] * product(taps) + linear(inner, taps)
+            value = read(0, (at[0], row, linear(tuple(which), counts)))
+            return select(ok, value, const(0, value.dtype))
+
+        return Nest(body, taps, "add")
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        image, block = source.dims(1, "the shape of Col2Im"), source.dims(2, "the block of Col2Im")
+        if image is None or block is None or len(image) != len(block):
+            raise ModelError("Col2Im needs a shape of the image and one of the block, of the same rank")
+        known = [as_int(k) for k in block]
+        slid = window(source, image, tuple(1 if k is None else k for k in known))
+        source.fields(cls)
+        for k in block:
+            require(constraints_of(source), call("ge", k, 1), "Col2Im with a block below 1")
+        return source.emit(cls(image, block, slid.strides, slid.dilations, slid.pads), [source.required(0)])

@@ -1,0 +1,1 @@
+"""Operators that compute with elements: pointwise functions, reductions, matrix products."""

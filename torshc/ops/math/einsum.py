@@ -1,0 +1,140 @@
+"""Einstein summation: two operands become a matrix product, everything else one loop nest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import Expr, call, const
+from ...graph import Builder, Node, TensorType, Value
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.source import SourceNode, Unsupported
+from ..tensor.view import Reshape, Transpose
+from .linalg import MatMul
+
+
+@operator()
+@dataclass(frozen=True)
+class Einsum(Op):
+    """Products of elements of the operands, summed over every label that the output lacks.
+
+    Attributes:
+        labels: of each operand's dimensions, a character each; the ellipsis is written out as capital letters.
+        result: labels of the output.
+    """
+
+    family: ClassVar[str] = "nest"
+    labels: tuple[str, ...] = ()
+    result: str = ""
+
+    def sizes(self, inputs: Inputs, constraints: Constraints) -> dict[str, Expr]:
+        """Extent of each label; a dimension of 1 broadcasts where the ellipsis stands."""
+        out: dict[str, Expr] = {}
+        for k, (v, labels) in enumerate(zip(inputs, self.labels, strict=True)):
+            for label, d in zip(labels, need(v, f"input {k} of Einsum").shape, strict=True):
+                have = out.get(label)
+                if have is None or (label.isupper() and have is const(1)):
+                    out[label] = d
+                elif not (label.isupper() and d is const(1)):
+                    out[label] = same_dim(have, d, constraints, f"label {label!r} of Einsum")
+        return out
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        first = need(inputs[0], "input 0 of Einsum")
+        if any(v is None or v.dtype is not first.dtype for v in inputs):
+            raise ModelError("Einsum of operands of different types")
+        sizes = self.sizes(inputs, constraints)
+        return [TensorType(first.dtype, tuple(sizes[label] for label in self.result))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        sizes = self.sizes(node.inputs, [])
+        summed = [label for label in sizes if label not in self.result]
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            place = {**dict(zip(self.result, at, strict=True)), **dict(zip(summed, inner, strict=True))}
+            total: Expr | None = None
+            for k, (v, labels) in enumerate(zip(node.operands, self.labels, strict=True)):
+                index = (const(0) if d is const(1) else place[label] for label, d in zip(labels, v.shape, strict=True))
+                value = read(k, tuple(index))
+                total = value if total is None else call("mul", total, value)
+            assert total is not None
+            return total
+
+        return Nest(body, tuple(sizes[label] for label in summed), "add" if summed else "")
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        operands = [source.required(k) for k in range(len(source.inputs))]
+        op = cls(*expand_labels(str(source.attribute("equation", "")), [v.type.rank for v in operands]))
+        source.fields(cls)
+        product = as_matmul(op, source.builder, operands)
+        return [product] if product is not None else source.emit(op, operands)
+
+
+def expand_labels(equation: str, ranks: list[int]) -> tuple[tuple[str, ...], str]:
+    """The labels of the operands and of the output of an equation, its ellipses written out as capital letters.
+
+    Raises:
+        ModelError: when the equation does not fit the ranks.
+    """
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if any(c.isupper() for c in equation):  # capitals stand for the ellipsis here
+        raise Unsupported(f"Einsum with capital letters: {equation!r}")
+    if len(terms) != len(ranks):
+        raise ModelError(f"Einsum {equation!r} of {len(ranks)} operands")
+    widths = [rank - len(t) + 3 for t, rank in zip(terms, ranks, strict=True) if "..." in t]
+    width = max(widths, default=0)
+    dots = "".join(chr(ord("A") + k) for k in range(width))
+    if width > 26 or min(widths, default=0) < 0:
+        raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}")
+    labels = tuple(
+        t.replace("...", dots[len(dots) - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True)
+    )
+    if any(len(t) != rank or (t and not t.isalpha()) for t, rank in zip(labels, ranks, strict=True)):
+        raise ModelError(f"Einsum {equation!r} of operands of ranks {ranks}")
+    if not arrow:
+        everything = "".join(labels)
+        right = "..." + "".join(sorted(c for c in set(everything) if c.islower() and everything.count(c) == 1))
+    result = right.replace("...", dots)
+    if len(set(result)) != len(result) or set(result) - set("".join(labels)):
+        raise ModelError(f"Einsum {equation!r}: its output does not follow from its operands")
+    return labels, result
+
+
+def as_matmul(op: Einsum, b: Builder, operands: list[Value]) -> Value | None:
+    """The summation as a product of matrices, or None when it is not one."""
+    if len(operands) != 2 or any(len(set(labels)) != len(labels) for labels in op.labels):
+        return None
+    left, right = op.labels
+    sizes = op.sizes(operands, [])
+    if any(
+        d is not sizes[c] for v, t in zip(operands, op.labels, strict=True) for c, d in zip(t, v.shape, strict=True)
+    ):
+        return None  # an ellipsis that broadcasts, or symbols that a run must compare
+    shared = [c for c in left if c in right]
+    batch, inner = [c for c in shared if c in op.result], [c for c in shared if c not in op.result]
+    rows, columns = [c for c in left if c not in shared], [c for c in right if c not in shared]
+    if not inner or any(c not in op.result for c in rows + columns):
+        return None
+
+    def grouped(v: Value, labels: str, groups: list[list[str]]) -> Value:
+        order = tuple(labels.index(c) for g in (batch, *groups) for c in g)
+        v = v if order == tuple(range(len(order))) else b.one(Transpose(order), v)
+        shape = (*(sizes[c] for c in batch), *(_product(sizes, g) for g in groups))
+        return v if shape == v.shape else b.one(Reshape(shape), v)
+
+    product = b.one(MatMul(), grouped(operands[0], left, [rows, inner]), grouped(operands[1], right, [inner, columns]))
+    made = [*batch, *rows, *columns]
+    shape = tuple(sizes[c] for c in made)
+    product = product if shape == product.shape else b.one(Reshape(shape), product)
+    order = tuple(made.index(c) for c in op.result)
+    return product if order == tuple(range(len(order))) else b.one(Transpose(order), product)
+
+
+def _product(sizes: dict[str, Expr], labels: list[str]) -> Expr:
+    total = const(1)
+    for c in labels:
+        total = total * sizes[c]
+    return total

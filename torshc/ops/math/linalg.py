@@ -1,0 +1,185 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import DTYPES, DType, Expr, as_int, call, const
+from ...graph import Builder, Node, Shape, TensorType, Value
+from ..core.base import (
+    Constraints,
+    Index,
+    Inputs,
+    Nest,
+    Op,
+    Read,
+    broadcast,
+    broadcast_index,
+    need,
+    operator,
+    same_dim,
+)
+from ..core.compose import apply
+from ..core.source import SourceNode
+from ..tensor.view import Transpose
+from .elimination import Determinant, eliminated
+from .pointwise import compute
+
+
+def product_type(operands: DType, out: str) -> DType:
+    """Element type of a product's result: that of its operands, or the type that it is summed in when `out` names it.
+
+    Products of f16 and bf16 are summed in f32, so ``out="f32"`` stores them as they are, without rounding or overflow.
+
+    Raises:
+        ModelError: when `out` names another type.
+    """
+    named = str(out) or operands.name
+    if named not in (operands.name, operands.compute):
+        raise ModelError(f"a product of {operands!r} cannot give {named!r}")
+    return DTYPES[named]
+
+
+@operator()
+@dataclass(frozen=True)
+class MatMul(Op):
+    """NumPy's matmul: a[..., M, K] times b[..., K, N]; operands of rank 1 are a row or a column that is dropped.
+
+    Attributes:
+        out: element type of the result where it is not that of the operands.
+    """
+
+    family: ClassVar[str] = "gemm"
+    out: str = ""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        a, b = need(inputs[0], "input 0 of MatMul"), need(inputs[1], "input 1 of MatMul")
+        if a.dtype is not b.dtype:
+            raise ModelError(f"MatMul of {a.dtype!r} and {b.dtype!r}")
+        if not a.type.rank or not b.type.rank:
+            raise ModelError("MatMul of a scalar")
+        same_dim(a.shape[-1], b.shape[max(b.type.rank - 2, 0)], constraints, f"MatMul of {a.type!r} and {b.type!r}")
+        batch = broadcast([a.shape[:-2], b.shape[:-2]], constraints)
+        dtype = product_type(a.dtype, self.out)
+        return [TensorType(dtype, (*batch, *a.shape[:-1][-1:], *(b.shape[-1:] if b.type.rank > 1 else ())))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        a, b = (v.shape for v in node.operands)
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            rows, columns = int(len(a) > 1), int(len(b) > 1)
+            batch, tail = at[: len(at) - rows - columns], at[len(at) - rows - columns :]
+            left = (*broadcast_index(batch, a[:-2]), *tail[:rows], inner[0])
+            right = (*broadcast_index(batch, b[:-2]), inner[0], *tail[rows:])
+            return call("mul", read(0, left), read(1, right))
+
+        return Nest(body, (a[-1],), "add")
+
+    def flops(self, node: Node) -> Expr:
+        return node.output.type.size * node.operands[0].shape[-1] * 2
+
+
+@operator()
+@dataclass(frozen=True)
+class Gemm(Op):
+    """alpha * a' @ b' + beta * c, with a' and b' the operands or their transposes; c broadcasts and may be absent."""
+
+    family: ClassVar[str] = "composite"
+    alpha: float = 1.0
+    beta: float = 1.0
+    trans_a: int = 0
+    trans_b: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        a, b = need(inputs[0], "input 0 of Gemm"), need(inputs[1], "input 1 of Gemm")
+        if a.type.rank != 2 or b.type.rank != 2:
+            raise ModelError(f"Gemm of {a.type!r} and {b.type!r}, which are no matrices")
+        if a.dtype is not b.dtype:
+            raise ModelError(f"Gemm of {a.dtype!r} and {b.dtype!r}")
+        left, right = _flip(a.shape, self.trans_a), _flip(b.shape, self.trans_b)
+        same_dim(left[1], right[0], constraints, f"Gemm of {a.type!r} and {b.type!r}")
+        shape = (left[0], right[1])
+        if len(inputs) > 2 and inputs[2] is not None:
+            c = inputs[2]
+            wide = broadcast([shape, c.shape], constraints)
+            if c.type.rank > 2 or any(w is not s for w, s in zip(wide, shape, strict=True) if s.op == "const"):
+                raise ModelError(f"Gemm adds {c.type!r}, which does not broadcast to {list(shape)}")
+            shape = (wide[0], wide[1]) if self.beta else shape
+        return [TensorType(a.dtype, shape)]
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        left, right = need(inputs[0], "input 0 of Gemm"), need(inputs[1], "input 1 of Gemm")
+        left = b.one(Transpose((1, 0)), left) if self.trans_a else left
+        right = b.one(Transpose((1, 0)), right) if self.trans_b else right
+        out = b.one(MatMul(), left, right)
+        if self.alpha != 1.0:
+            out = apply(b, "Mul", out, self.alpha)
+        c = inputs[2] if len(inputs) > 2 else None
+        if c is None or self.beta == 0.0:
+            return [out]
+        return [apply(b, "Add", out, c if self.beta == 1.0 else apply(b, "Mul", c, self.beta))]
+
+    def flops(self, node: Node) -> Expr:
+        return node.output.type.size * node.operands[0].shape[1 - self.trans_a] * 2
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        attributes = {
+            "alpha": float(source.attribute("alpha", 1.0)), "beta": float(source.attribute("beta", 1.0)),
+            "trans_a": int(source.attribute("transA", 0)), "trans_b": int(source.attribute("transB", 0)),
+        }  # fmt: skip
+        source.fields(cls)
+        return source.emit(cls(**attributes), source.inputs)  # type: ignore[arg-type]  # ints and floats by name
+
+
+def _flip(shape: Shape, flip: int) -> Shape:
+    return (shape[1], shape[0]) if flip else shape
+
+
+_LARGEST_DET = 4  # rows; the sum has n! terms
+
+
+@operator()
+@dataclass(frozen=True)
+class Det(Op):
+    """Determinant of the last two dimensions: of up to 4 rows by Laplace's expansion, which fuses, else by elimination.
+
+    The determinant of a matrix without elements is 1.
+    """
+
+    family: ClassVar[str] = "nest"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Det")
+        if x.type.rank < 2:
+            raise ModelError(f"Det of {x.type!r}, which is no matrix")
+        same_dim(x.shape[-1], x.shape[-2], constraints, f"Det of {x.type!r}")
+        return [TensorType(x.dtype, x.shape[:-2])]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        size = as_int(node.operands[0].shape[-1]) or 0
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            def minor(row: int, columns: tuple[int, ...]) -> Expr:
+                """Determinant of the rows from `row` on in some columns."""
+                total: Expr | None = None
+                for k, column in enumerate(columns):
+                    term = read(0, (*at, const(row), const(column)))
+                    if len(columns) > 1:
+                        term = call("mul", term, minor(row + 1, columns[:k] + columns[k + 1 :]))
+                    total = term if total is None else call("sub" if k % 2 else "add", total, term)
+                return const(1.0, compute(node.operands[0].dtype)) if total is None else total
+
+            return minor(0, tuple(range(size)))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        size = as_int(x.shape[-1]) if x.type.rank else None
+        if size is None or size > _LARGEST_DET:
+            return [eliminated(source, Determinant(), x.shape[:-2])]
+        return source.emit(cls(), [x])

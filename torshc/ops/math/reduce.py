@@ -1,0 +1,233 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...expr import I64, Expr, call, cast, const, select
+from ...graph import Builder, Node, Shape, TensorType, Value
+from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
+from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.compose import apply
+from ..core.source import SourceNode
+from ..tensor.view import Reshape, Stretch
+from .pointwise import compute
+
+Scalar = Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True)
+class Reduce(Op):
+    """Base of the reductions.
+
+    Attributes:
+        axes: reduced axes, non-negative and sorted.
+        keepdims: keep them with size 1.
+    """
+
+    family: ClassVar[str] = "reduce"
+    combine: ClassVar[str] = "add"
+
+    axes: tuple[int, ...] = ()
+    keepdims: bool = True
+
+    def term(self, x: Expr) -> Expr:
+        """What is accumulated for an element."""
+        return x
+
+    def last(self, total: Expr, count: Expr) -> Expr:
+        """The result from the accumulated value and the number of elements."""
+        return total
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], f"input 0 of {self.name}")
+        kept = [const(1) if d in self.axes else s for d, s in enumerate(x.shape) if self.keepdims or d not in self.axes]
+        return [TensorType(x.dtype, tuple(kept))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+        extents = tuple(shape[d] for d in self.axes)
+        count = const(1)
+        for e in extents:
+            count = count * e
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            outer, reduced, index = iter(at), iter(inner), []
+            for d in range(len(shape)):
+                if d in self.axes:
+                    index.append(next(reduced))
+                    if self.keepdims:
+                        next(outer)
+                else:
+                    index.append(next(outer))
+            return self.term(read(0, tuple(index)))
+
+        if not extents:  # each element is a sum of one
+            return Nest(lambda at, _, read: self.last(self.term(read(0, at)), count))
+        return Nest(body, extents, self.combine, lambda total, at, read: self.last(total, count))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        keepdims = bool(source.attribute("keepdims", 1))
+        noop = source.attribute("noop_with_empty_axes", 0)
+        rank, operand = x.type.rank, source.input(1)
+        if operand is not None and operand.type.rank == 1 and operand.type.static_shape is None and keepdims:
+            source.fields(cls)
+            return [cls.over(source.builder, x, _marked(source.builder, operand, rank, bool(noop)))]
+        given = axes_operand(source)
+        axes = known_axes(given or ())
+        source.fields(cls)
+        if axes is None:
+            return [_at_run(source, cls, x, given or (), keepdims)]
+        chosen = tuple(sorted({axis_of(a, rank) for a in axes})) if axes else () if noop else tuple(range(rank))
+        return source.emit(cls(axes=chosen, keepdims=keepdims), [x])
+
+    @classmethod
+    def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
+        """The reduction over the dimensions that a run marks, kept with size 1."""
+        return b.one(ReduceMarked(cls.name, marked), x)
+
+
+def _at_run(source: SourceNode, kind: type[Reduce], x: Value, axes: Shape, keepdims: bool) -> Value:
+    """A reduction over axes that only a run knows; how many they are is known, and so is the result's rank."""
+    b, rank = source.builder, x.type.rank
+    marked = marks(axes, rank, constraints_of(source))
+    out = kind.over(b, x, marked)
+    return out if keepdims else b.one(Reshape(without(x.shape, marked, rank - len(axes))), out)
+
+
+def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
+    """For each dimension, whether it is among the axes, whose number too only a run knows: 0 stands for all or none.
+
+    A run refuses axes that are out of range or stand there twice, as not each of them then marks one dimension more.
+    """
+    count = axes.shape[0]
+    column = b.one(Reshape((count, const(1))), apply(b, "Cast", axes, to=I64))
+    here, back = (b.constant(np.arange(rank, dtype=np.int64) - away) for away in (0, rank))
+    hit = apply(b, "Or", apply(b, "Equal", column, here), apply(b, "Equal", column, back))
+    hits = b.graph.elements_of(apply(b, "ReduceSum", apply(b, "Cast", hit, to=I64), axes=(0,), keepdims=False))
+    assert hits is not None  # as many as there are dimensions
+    once = tuple(call("eq", h, 1) for h in hits)
+    total = const(0)
+    for m in once:
+        total = total + select(m, const(1), const(0))
+    b.graph.constraints.append((total, count))
+    empty = const(False) if noop else call("eq", count, 0)
+    return tuple(call("or", empty, m) for m in once)
+
+
+@operator("ReduceMarked", "torshc")
+@dataclass(frozen=True)
+class ReduceMarked(Op):
+    """A reduction over dimensions that only a run chooses, which are kept with size 1.
+
+    Each dimension has a loop outside and one inside, of which one takes a single step: the index is their sum.
+
+    Attributes:
+        kind: ONNX's name of the reduction.
+        marked: for each dimension, whether it is reduced.
+    """
+
+    family: ClassVar[str] = "nest"
+    kind: str = ""
+    marked: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], f"input 0 of {self.kind}")
+        kept = (select(m, const(1), d) for m, d in zip(self.marked, x.shape, strict=True))
+        return [TensorType(x.dtype, tuple(kept))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind = REGISTRY["", self.kind]()
+        assert isinstance(kind, Reduce)
+        shape = node.operands[0].shape
+        extents = tuple(select(m, d, const(1)) for m, d in zip(self.marked, shape, strict=True))
+        count = const(1)
+        for e in extents:
+            count = count * e
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            return kind.term(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))
+
+        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(total, count))
+
+
+def reduction(
+    name: str, combine: str, term: Scalar | None = None, last: Callable[[Expr, Expr], Expr] | None = None
+) -> None:
+    """Declare a reduction."""
+    members: dict[str, object] = {"combine": combine, "__doc__": f"ONNX {name}."}
+    if term is not None:
+        members["term"] = lambda self, x: term(x)
+    if last is not None:
+        members["last"] = lambda self, total, count: last(total, count)
+    operator(name)(dataclass(frozen=True)(type(name, (Reduce,), members)))
+
+
+def _mean(total: Expr, count: Expr) -> Expr:
+    return call("div", total, cast(count, compute(total.dtype)))
+
+
+reduction("ReduceSum", "add")
+reduction("ReduceMean", "add", last=_mean)
+reduction("ReduceMax", "max")
+reduction("ReduceMin", "min")
+reduction("ReduceProd", "mul")
+reduction("ReduceL1", "add", lambda x: call("abs", x))
+reduction("ReduceL2", "add", lambda x: call("mul", x, x), lambda t, _: call("sqrt", t))
+reduction("ReduceSumSquare", "add", lambda x: call("mul", x, x))
+reduction("ReduceLogSum", "add", last=lambda t, _: call("log", t))
+
+
+@operator()
+@dataclass(frozen=True)
+class ReduceLogSumExp(Reduce):
+    """log(sum(exp(x))) as m + log(sum(exp(x - m))) with m the maximum, so that it does not overflow."""
+
+    family: ClassVar[str] = "composite"
+
+    def nest(self, node: Node, output: int) -> Nest:
+        return None  # type: ignore[return-value]  # composite: computed through decompose
+
+    @classmethod
+    def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
+        m = b.one(ReduceMarked("ReduceMax", marked), x)
+        e = apply(b, "Exp", apply(b, "Sub", x, b.one(Stretch(x.shape), m)))
+        total = b.one(ReduceMarked("ReduceSum", marked), e)
+        return apply(b, "Add", apply(b, "Log", total), m)
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        x = need(inputs[0], "input 0 of ReduceLogSumExp")
+        m = apply(b, "ReduceMax", x, axes=self.axes, keepdims=True)
+        e = apply(b, "Exp", apply(b, "Sub", x, m))
+        total = apply(b, "Log", apply(b, "ReduceSum", e, axes=self.axes, keepdims=True))
+        out = apply(b, "Add", total, m)
+        return [out if self.keepdims else apply(b, "ReduceSum", out, axes=self.axes, keepdims=False)]
+
+
+@operator()
+@dataclass(frozen=True)
+class GlobalAveragePool(Op):
+    """Mean over all spatial dimensions, kept with size 1."""
+
+    family: ClassVar[str] = "composite"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], f"input 0 of {self.name}")
+        return [TensorType(x.dtype, x.shape[:2] + (const(1),) * (x.type.rank - 2))]
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        x = need(inputs[0], f"input 0 of {self.name}")
+        kind = "ReduceMean" if self.name == "GlobalAveragePool" else "ReduceMax"
+        return [apply(b, kind, x, axes=tuple(range(2, x.type.rank)), keepdims=True)]
+
+
+@operator()
+@dataclass(frozen=True)
+class GlobalMaxPool(GlobalAveragePool):
+    """Maximum over all spatial dimensions, kept with size 1."""

@@ -1,0 +1,1 @@
+"""The domain com.microsoft, made of ONNX's own operators at import."""

@@ -1,0 +1,388 @@
+"""Tree ensembles of ai.onnx.ml: rows walk down all trees by tables of branches, and what their leaves say is summed.
+
+Decided here where ONNX leaves it open: a target that no leaf reached names is 0, whatever the aggregation; where a node
+says nothing of missing values, NaN goes to the side "false"; weights that a leaf has for one target several times are
+added, but of an only target the first counts, as in ONNX Runtime, on which exporters of decision paths rely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ...expr import F32, F64, I32, I64, DType, Expr, as_int, call, cast, const, select
+from ...graph import Node, TensorType, Value
+from ..core.axes import constraints_of, require
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply, as_type
+from ..core.source import SourceNode, Unsupported
+from ..tensor.view import Concat
+from .labels import named
+from .linear import DOMAIN, floats, post_transform
+
+DEEPEST = 64
+LANES = 16  # f32 of the widest vectors
+_COMBINE = {"SUM": "add", "AVERAGE": "add", "MIN": "min", "MAX": "max"}
+_NEUTRAL = {"MIN": math.inf, "MAX": -math.inf}
+_COMPARE = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
+_FUNCTIONS = ("le", "lt", "ge", "gt", "eq", "ne")
+_MODES = (*_COMPARE, "MEMBER")
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@operator("Walk", "torshc")
+@dataclass(frozen=True)
+class Walk(Op):
+    """The number of the leaf that each row of x[N, C] reaches in each tree, [T, N], or [N, T] for many trees.
+
+    Operands: x, and for each node its feature, value, mode (a place in `modes`), whether NaN goes to the side "true",
+    and the nodes of the sides "false" and "true", which of a leaf are itself; the root of each tree. Nodes from
+    `branches` on are the leaves. All places are checked when the tables are made.
+
+    It is apart from what the leaves say, so that a walk serves all targets, and vectors run along what is last.
+
+    Attributes:
+        depth: most branches on a way to a leaf.
+        branches: their number.
+        modes: functions that compare, those that occur.
+        missing: how many nodes send NaN to "true": "none", "all" or "some".
+        many: whether there are enough trees for a vector, so that a single row is fast, too.
+    """
+
+    family: ClassVar[str] = "nest"
+    depth: int = 0
+    branches: int = 0
+    modes: tuple[str, ...] = ("le",)
+    missing: str = "none"
+    many: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, roots = need(inputs[0], "the features of trees"), need(inputs[6], "the roots of trees")
+        shape = (x.shape[0], roots.shape[0]) if self.many else (roots.shape[0], x.shape[0])
+        return [TensorType(I32, shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            row, tree = at if self.many else at[::-1]
+            place = read(6, (tree,))
+            for _ in range(self.depth):
+                place = read(5, (place, cast(self._holds(row, place, read), I64)))
+            return cast(place - self.branches, I32)
+
+        return Nest(body)
+
+    def _holds(self, row: Expr, place: Expr, read: Read) -> Expr:
+        """Whether the way goes on at the side "true" of a node."""
+        x, value = read(0, (row, read(1, (place,)))), read(2, (place,))
+        holds = call(self.modes[0], x, value)
+        if len(self.modes) > 1:
+            kind, holds = read(3, (place,)), const(False)
+            for k, mode in enumerate(self.modes):
+                holds = call("or", holds, call("and", call("eq", kind, k), call(mode, x, value)))
+        if self.missing == "none" and "ne" not in self.modes:
+            return holds
+        lost = call("isnan", x)
+        if self.missing == "all":
+            return call("or", holds, lost)
+        holds = call("and", holds, call("not", lost))
+        if self.missing == "none":
+            return holds
+        return call("or", holds, call("and", lost, call("ne", read(4, (place,)), 0)))
+
+
+@operator("Trees", "torshc")
+@dataclass(frozen=True)
+class Trees(Op):
+    """[N, targets]: the weights[leaves, targets] of the leaves[N, T] that rows reach, aggregated by target.
+
+    Attributes:
+        aggregate: "SUM", "AVERAGE" (over all trees), "MIN" or "MAX".
+    """
+
+    family: ClassVar[str] = "nest"
+    aggregate: str = "SUM"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        leaves, weights = need(inputs[0], "the leaves of trees"), need(inputs[1], "the weights of trees")
+        return [TensorType(weights.dtype, (leaves.shape[0], weights.shape[1]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        trees = node.operands[0].shape[1]
+        neutral = _NEUTRAL.get(self.aggregate)
+
+        def body(at: Index, tree: Index, read: Read) -> Expr:
+            return read(1, (cast(read(0, (at[0], *tree)), I64), at[1]))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            if neutral is not None:
+                return select(call("eq", total, neutral), const(0.0, total.dtype), total)
+            return call("div", total, float(as_int(trees) or 1)) if self.aggregate == "AVERAGE" else total
+
+        return Nest(body, (trees,), _COMBINE[self.aggregate], finish)
+
+
+@dataclass
+class _Forest:
+    """Trees being read.
+
+    Attributes:
+        branches: feature, mode, value, whether NaN goes to "true", and both sides.
+        leaves: weights by target.
+        roots: of each tree. A side or a root is a branch's number, or a leaf's as -1 - number.
+    """
+
+    what: str
+    branches: list[tuple[int, str, float, bool, int, int]] = field(default_factory=list)
+    leaves: list[dict[int, float]] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+
+    def depth(self) -> int:
+        """Most branches on a way from a root.
+
+        Raises:
+            ModelError: when a node does not exist.
+            Unsupported: past `DEEPEST`.
+        """
+        level, depth = set(self.roots), 0
+        while True:
+            for k in level:
+                if not -len(self.leaves) <= k < len(self.branches):
+                    raise ModelError(f"{self.what} has no {f'node {k}' if k >= 0 else f'leaf {-1 - k}'}")
+            inner = [k for k in level if k >= 0]
+            if not inner:
+                return depth
+            if depth == DEEPEST:
+                raise Unsupported(f"{self.what} deeper than {DEEPEST}, or with nodes that lead to each other")
+            level, depth = {side for k in inner for side in self.branches[k][4:]}, depth + 1
+
+    def emit(self, source: SourceNode, x: Value, targets: int, aggregate: str, dtype: DType) -> Value:
+        """The operator over its tables."""
+        features = [b[0] for b in self.branches]
+        what = f"{self.what} of {x.type!r} that reads feature {max(features, default=0)}"
+        if x.type.rank != 2 or any(f < 0 for f in features):
+            raise ModelError(what)
+        require(constraints_of(source), call("gt", x.shape[1], max(features, default=-1)), what)
+        if not self.roots or any(not 0 <= t < targets for leaf in self.leaves for t in leaf):
+            raise ModelError(f"{self.what} with {len(self.roots)} trees and {targets} targets")
+        depth, count = self.depth(), len(self.branches)
+        names = list(dict.fromkeys(b[1] for b in self.branches)) or ["LEQ"]
+        kind = F64 if x.dtype is F64 else F32
+        nodes: list[Any] = list(self.branches)
+        nodes += [(0, names[0], 0.0, False, -1 - k, -1 - k) for k in range(len(self.leaves))]
+        feature, mode, value, missing, yes, no = zip(*nodes, strict=True)
+        weights = np.full((len(self.leaves), targets), _NEUTRAL.get(aggregate, 0.0), kind.numpy)
+        for k, leaf in enumerate(self.leaves):
+            for target, weight in leaf.items():
+                weights[k, target] = weight
+
+        def places(sides: Iterable[int]) -> np.ndarray[Any, Any]:
+            return np.asarray([k if k >= 0 else count - 1 - k for k in sides], np.int64)
+
+        tables = [
+            np.asarray(feature, np.int64), np.asarray(value, kind.numpy),
+            np.asarray([names.index(m) for m in mode], np.int64), np.asarray(missing, np.int64),
+            np.stack([places(no), places(yes)], axis=1), places(self.roots),
+        ]  # fmt: skip
+        lost = sum(b[3] for b in self.branches)
+        flag = "none" if not lost else "all" if lost == count else "some"
+        functions = tuple(_FUNCTIONS[_COMPARE.index(n)] for n in names)
+        constants = [source.builder.constant(t) for t in tables]
+        many = len(self.roots) >= LANES
+        (reached,) = source.emit(Walk(depth, count, functions, flag, many), [x, *constants])
+        reached = reached if many else apply(source.builder, "Transpose", reached, perm=(1, 0))
+        (out,) = source.emit(Trees(aggregate), [reached, source.builder.constant(weights)])
+        return as_type(source.builder, out, dtype)
+
+
+def _table(source: SourceNode, name: str, default: Any = ()) -> list[Any]:
+    """An attribute as a list of plain numbers or strings."""
+    given = source.attribute(name)
+    given = default if given is None else given
+    return given.reshape(-1).tolist() if isinstance(given, np.ndarray) else list(given)
+
+
+@operator("TreeEnsemble", DOMAIN)
+@dataclass(frozen=True)
+class TreeEnsemble(Op):
+    """Trees whose branches and leaves stand in tables of their own."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        aggregate = int(source.attribute("aggregate_function", 1))
+        transform, targets = int(source.attribute("post_transform", 0)), int(source.attribute("n_targets", 1))
+        forest = _by_tables(source)
+        source.attribute("nodes_hitrates")
+        source.fields(cls)
+        if not x.dtype.is_float or not 0 <= aggregate < 4 or not 0 <= transform < 5 or targets < 1:
+            raise ModelError(f"TreeEnsemble of {x.type!r} with {targets} targets")
+        out = forest.emit(source, x, targets, _AGGREGATES[aggregate], x.dtype)
+        return [post_transform(source.builder, out, _TRANSFORMS[transform])]
+
+
+def _by_tables(source: SourceNode) -> _Forest:
+    names = ("featureids", "splits", "modes", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
+    columns = [_table(source, f"nodes_{n}") for n in names]
+    columns[2] = modes = [int(m) if m in range(len(_MODES)) else -1 for m in columns[2]]
+    columns.append(_table(source, "nodes_missing_value_tracks_true") or [0] * len(modes))
+    if any(len(c) != len(modes) for c in columns) or any(m < 0 for m in modes):
+        raise ModelError("the tables of TreeEnsemble do not fit each other")
+    if any(side < 0 for side in (*columns[3], *columns[4])):
+        raise ModelError("TreeEnsemble has no nodes below 0")
+    members = _members(_table(source, "membership_values"), [_MODES[m] for m in modes])
+    forest = _Forest("TreeEnsemble")
+    more: list[tuple[int, str, float, bool, int, int]] = []
+    for k, (feature, split, mode, true, false, true_leaf, false_leaf, lost) in enumerate(zip(*columns, strict=True)):
+        yes, no = (-1 - s if leaf else s for s, leaf in ((true, true_leaf), (false, false_leaf)))
+        # A set is a chain of branches, one for each member.
+        values = members.get(k, (split,)) or (math.nan,)
+        name, first = "EQ" if k in members else _MODES[mode], len(modes) + len(more)
+        nexts = [*range(first, first + len(values) - 1), no]
+        rows = [(feature, name, float(v), bool(lost), yes, n) for v, n in zip(values, nexts, strict=True)]
+        forest.branches.append(rows[0])
+        more += rows[1:]
+    forest.branches += more
+    targets, weights = _table(source, "leaf_targetids"), _table(source, "leaf_weights")
+    forest.leaves = [{int(t): float(w)} for t, w in zip(targets, weights, strict=False)]
+    for r in _table(source, "tree_roots"):
+        # A tree of one leaf is written as a branch whose sides are both that leaf.
+        ends = forest.branches[r][4:] if 0 <= r < len(modes) else (0, 1)
+        forest.roots.append(ends[0] if ends[0] == ends[1] and ends[0] < 0 else r)
+    return forest
+
+
+def _members(values: list[float], modes: list[str]) -> dict[int, tuple[float, ...]]:
+    """The sets of the nodes of mode MEMBER, in their order; each ends with a NaN."""
+    sets: list[tuple[float, ...]] = []
+    current: list[float] = []
+    for v in values:
+        if math.isnan(v):
+            sets.append(tuple(current))
+            current = []
+        else:
+            current.append(v)
+    places = [k for k, m in enumerate(modes) if m == "MEMBER"]
+    if len(sets) != len(places) or current:
+        raise ModelError(f"TreeEnsemble with {len(places)} nodes of mode MEMBER and {len(sets)} sets")
+    return dict(zip(places, sets, strict=True))
+
+
+def _by_nodes(source: SourceNode, kind: str, only: bool = False) -> _Forest:
+    """Trees in the form before TreeEnsemble: nodes by tree and number, weights by node.
+
+    Args:
+        kind: what the weights are of, "target" or "class".
+        only: whether there is one target.
+    """
+    what = source.op_type
+    names = ("treeids", "nodeids", "featureids", "modes", "truenodeids", "falsenodeids")
+    columns = [_table(source, f"nodes_{n}") for n in names]
+    columns.append(_either(source, "nodes_values"))
+    columns.append(_table(source, "nodes_missing_value_tracks_true") or [0] * len(columns[0]))
+    for name in ("nodes_hitrates", "nodes_hitrates_as_tensor"):
+        source.attribute(name)
+    given = [_table(source, f"{kind}_{n}") for n in ("treeids", "nodeids", "ids")]
+    weights = _either(source, f"{kind}_weights")
+    if any(len(c) != len(columns[0]) for c in columns) or any(len(c) != len(weights) for c in given):
+        raise ModelError(f"the tables of {what} do not fit each other")
+    leaves: dict[tuple[int, int], dict[int, float]] = {}
+    for tree, number, target, weight in zip(*given, weights, strict=True):
+        found = leaves.setdefault((tree, number), {})
+        if not only or target not in found:
+            found[target] = found.get(target, 0.0) + weight
+    forest, place = _Forest(what), dict[tuple[int, int], int]()
+    rows = list(zip(*columns, strict=True))
+    counts = [0, 0]
+    for tree, number, _, mode, *_rest in rows:
+        is_leaf = mode == "LEAF"
+        place[tree, number] = -1 - counts[1] if is_leaf else counts[0]
+        counts[is_leaf] += 1
+    for tree, number, feature, mode, true, false, value, lost in rows:
+        if mode == "LEAF":
+            forest.leaves.append(leaves.get((tree, number), {}))
+            continue
+        name = str(mode).removeprefix("BRANCH_")
+        sides = [place.get((tree, s)) for s in (true, false)]
+        if name not in _COMPARE or sides[0] is None or sides[1] is None:
+            raise ModelError(f"{what} has no node {true} or {false} in tree {tree}, or no mode {mode!r}")
+        forest.branches.append((feature, name, value, bool(lost), sides[0], sides[1]))
+    first: dict[int, int] = {}
+    for tree, number in place:
+        first.setdefault(tree, number)
+    forest.roots = [place[node] for node in first.items()]
+    return forest
+
+
+def _either(source: SourceNode, name: str) -> list[Any]:
+    """Numbers that stand in an attribute, or in one that is a tensor."""
+    plain, tensor = _table(source, name), _table(source, f"{name}_as_tensor")
+    return plain or tensor
+
+
+def _based(source: SourceNode, out: Value, targets: int) -> Value:
+    base = _either(source, "base_values")
+    if len(base) not in (0, 1, targets):
+        raise ModelError(f"{source.op_type} with {len(base)} base values for {targets} targets")
+    b = source.builder
+    return apply(b, "Add", out, b.constant(np.asarray(base, out.dtype.numpy))) if base else out
+
+
+@operator("TreeEnsembleRegressor", DOMAIN)
+@dataclass(frozen=True)
+class TreeEnsembleRegressor(Op):
+    """Trees in the form before TreeEnsemble. The result is f32."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = floats(source, source.required(0))
+        aggregate, transform = (
+            str(source.attribute(n, d)) for n, d in (("aggregate_function", "SUM"), ("post_transform", "NONE"))
+        )
+        targets = int(source.attribute("n_targets", 1))
+        forest = _by_nodes(source, "target", targets == 1)
+        if aggregate not in _AGGREGATES or transform not in _TRANSFORMS or targets < 1:
+            raise ModelError(f"TreeEnsembleRegressor of {x.type!r} with {aggregate!r} and {transform!r}")
+        out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
+        source.fields(cls)
+        return [post_transform(source.builder, out, transform)]
+
+
+@operator("TreeEnsembleClassifier", DOMAIN)
+@dataclass(frozen=True)
+class TreeEnsembleClassifier(Op):
+    """The label of the largest score of each row, and the scores in f32.
+
+    Where all weights are of one class of two, or there is one label only, their sum is s, the scores are 1 - s and s
+    (with the transforms LOGISTIC and both of SOFTMAX: -s and s). Without a transform it is no probability where a
+    weight is below 0: the scores are -s and s, as in ONNX Runtime and the models that are exported for it.
+    """
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        if source.attribute("classlabels_strings"):
+            return named(cls, source, "classlabels_int64s")
+        b, x = source.builder, floats(source, source.required(0))
+        labels, transform = _table(source, "classlabels_int64s"), str(source.attribute("post_transform", "NONE"))
+        classes, count = dict.fromkeys(_table(source, "class_ids")), len(labels)
+        signed = any(w < 0 for w in _either(source, "class_weights"))
+        forest = _by_nodes(source, "class")
+        if not labels or transform not in _TRANSFORMS or (count == 1 and labels[0] != 1):
+            raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels} and {transform!r}")
+        scores = _based(source, forest.emit(source, x, count, "SUM", F32), count)
+        source.fields(cls)
+        if count <= 2 and len(classes) == 1:
+            one = apply(b, "Gather", scores, b.constant(np.asarray(list(classes), np.int64)), axis=1)
+            logit = transform not in ("NONE", "PROBIT") or (transform == "NONE" and signed)
+            other = apply(b, "Neg", one) if logit else apply(b, "Sub", b.constant(1.0, one), one)
+            scores = b.one(Concat(1), other, one)
+        labels = labels if count > 1 else [0, 1]
+        scores = post_transform(b, scores, transform)
+        best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
+        chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
+        return [chosen, scores][: max(source.outputs, 1)]

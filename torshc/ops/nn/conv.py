@@ -1,0 +1,335 @@
+"""Convolutions. Logical layout is N, C, spatial...; the physical one is a property of the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import Expr, as_int, call, const, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.source import SourceNode, Unsupported
+from ..math.linalg import product_type
+
+Ints = tuple[int, ...]
+Kernel = tuple[int | Expr, ...]
+"""Spatial shape of a kernel: numbers, or expressions where a run tells."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel slides over the spatial dimensions: what convolutions and pools share.
+
+    Attributes:
+        strides, dilations: of each spatial dimension.
+        pads: margins, first all begins, then all ends.
+    """
+
+    strides: Ints
+    pads: Shape
+    dilations: Ints
+
+
+def window(source: SourceNode, size: Shape, kernel: Kernel) -> Window:
+    """Strides, margins and dilations of a node, with ``auto_pad`` resolved.
+
+    Args:
+        size: spatial shape of the input.
+        kernel: spatial shape of the kernel.
+    """
+    rank = len(kernel)
+    if not 1 <= rank <= 3 or len(size) != rank:
+        raise Unsupported(f"{source.op_type} over {len(size)} spatial dimensions with a kernel of rank {rank}")
+    strides = _spatial(source, "strides", rank, 1)
+    dilations = _spatial(source, "dilations", rank, 1)
+    auto = str(source.attribute("auto_pad", "NOTSET") or "NOTSET")
+    given = source.attribute("pads")
+    pads: Shape = tuple(const(int(p)) for p in given) if given is not None else (const(0),) * (2 * rank)
+    if len(pads) != 2 * rank:
+        raise ModelError(f"{source.op_type} over {rank} dimensions needs {2 * rank} pads, and {len(pads)} are given")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = same_pads(size, kernel, strides, dilations, upper=auto == "SAME_UPPER")
+    elif auto == "VALID":
+        pads = (const(0),) * (2 * rank)
+    elif auto != "NOTSET":
+        raise ModelError(f"{source.op_type} has no auto_pad {auto!r}")
+    if any(v < 1 for v in (*strides, *dilations, *kernel) if isinstance(v, int)):
+        raise ModelError(f"{source.op_type} with a kernel, stride or dilation below 1")
+    return Window(strides, pads, dilations)
+
+
+def _spatial(source: SourceNode, name: str, rank: int, default: int) -> Ints:
+    given = source.attribute(name)
+    values = tuple(int(v) for v in given) if given is not None else (default,) * rank
+    if len(values) != rank:
+        raise ModelError(f"{source.op_type} over {rank} dimensions has {len(values)} {name}")
+    return values
+
+
+def same_pads(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, upper: bool) -> Shape:
+    """Margins that make the output ceil(size / stride), the odd one at the end (upper) or at the beginning."""
+    begins, ends = [], []
+    for d, k, s, dilation in zip(size, kernel, strides, dilations, strict=True):
+        out = call("floordiv", d + (s - 1), s)
+        total = call("max", (out - 1) * s + (k - 1) * dilation + 1 - d, 0)
+        half = call("floordiv", total, 2)
+        begins.append(half if upper else total - half)
+        ends.append(total - half if upper else half)
+    return (*begins, *ends)
+
+
+def slide(size: Shape, kernel: Kernel, w: Window, ceil: bool = False) -> Shape:
+    """Spatial shape of the output of a window that slides over `size`."""
+    out = []
+    rank = len(kernel)
+    for i, (d, k) in enumerate(zip(size, kernel, strict=True)):
+        before, after, s = w.pads[i], w.pads[rank + i], w.strides[i]
+        span = d + before + after - (k - 1) * w.dilations[i] - 1
+        if span.op == "const" and isinstance(span.data, int) and span.data < 0:
+            raise ModelError(f"a kernel of {k} does not fit into {d!r} with margins {before!r} and {after!r}")
+        count = call("floordiv", span + (s - 1 if ceil else 0), s) + 1
+        if ceil:  # a last window that starts in the margin after the data is dropped
+            count = select(call("ge", (count - 1) * s, d + before), count - 1, count)
+        out.append(count)
+    return tuple(out)
+
+
+def inside(position: Expr, size: Expr) -> Expr:
+    """Whether 0 <= position < size."""
+    return call("and", call("ge", position, 0), call("lt", position, size))
+
+
+def bias_of(inputs: Inputs, channels: Expr, constraints: Constraints, name: str) -> None:
+    """Check the optional bias, operand 2."""
+    bias = inputs[2] if len(inputs) > 2 else None
+    if bias is None:
+        return
+    if bias.type.rank != 1:
+        raise ModelError(f"{name} has a bias {bias.type!r}, which is no vector")
+    same_dim(bias.shape[0], channels, constraints, f"the bias of {name}")
+
+
+def operands(inputs: Inputs, name: str) -> tuple[Value, Value]:
+    """The data and the weights, with ranks and dtypes that fit each other."""
+    x, w = need(inputs[0], f"input 0 of {name}"), need(inputs[1], f"input 1 of {name}")
+    if x.type.rank != w.type.rank or x.type.rank < 3:
+        raise ModelError(f"{name} of {x.type!r} with weights {w.type!r}")
+    if x.dtype is not w.dtype or not x.dtype.is_float:
+        raise ModelError(f"{name} of {x.dtype!r} with weights {w.dtype!r}")
+    return x, w
+
+
+def kernel_of(source: SourceNode, w: Value) -> Kernel:
+    """Spatial shape of the weights, which must agree with ``kernel_shape``; that counts where a size is symbolic."""
+    kernel: Kernel = spatial_of(w)
+    given = source.attribute("kernel_shape")
+    if given is None:
+        return kernel
+    if len(given) != len(kernel) or any(isinstance(k, int) and k != g for k, g in zip(kernel, given, strict=True)):
+        raise ModelError(f"kernel_shape {list(given)} and weights {w.type!r} contradict each other")
+    constraints = source.builder.graph.constraints
+    constraints += [(k, const(int(g))) for k, g in zip(kernel, given, strict=True) if isinstance(k, Expr)]
+    return tuple(int(g) for g in given)
+
+
+def spatial_of(w: Value) -> Kernel:
+    """Spatial shape of the weights."""
+    return tuple(d if (size := as_int(d)) is None else size for d in w.shape[2:])
+
+
+def grouped(channels: Expr, group: int | Expr, constraints: Constraints, what: str) -> None:
+    """The channels that come first in the weights must be a multiple of the groups.
+
+    Raises:
+        ModelError: when they are known not to be.
+    """
+    same_dim(call("floordiv", channels, group) * group, channels, constraints, what)
+
+
+@operator()
+@dataclass(frozen=True)
+class Conv(Op):
+    """Convolution of x[N, C, spatial] with w[M, C/group, kernel], and an optional bias[M].
+
+    Attributes:
+        strides, dilations: of each spatial dimension (1 to 3 of them).
+        pads: margins, first all begins, then all ends.
+        group: number of independent groups of channels; an expression where a run tells.
+        out: element type of the result where it is not that of the data; the bias may be of either.
+    """
+
+    family: ClassVar[str] = "conv"
+    strides: Ints = ()
+    pads: Shape = ()
+    dilations: Ints = ()
+    group: int | Expr = 1
+    out: str = ""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, w = operands(inputs, "Conv")
+        same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of Conv of {x.type!r} with {w.type!r}")
+        grouped(w.shape[0], self.group, constraints, f"Conv in {self.group} groups with weights {w.type!r}")
+        bias_of(inputs, w.shape[0], constraints, "Conv")
+        spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
+        return [TensorType(product_type(x.dtype, self.out), (x.shape[0], w.shape[0], *spatial))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, w = node.operands[0].shape, node.operands[1].shape
+        has_bias = len(node.operands) > 2
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index, ok = self.place(at, inner, x, w)
+            value = read(0, index)
+            return call("mul", select(ok, value, const(0, value.dtype)), read(1, (at[1], *inner)))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            return call("add", total, read(2, (at[1],))) if has_bias else total
+
+        return Nest(body, w[1:], "add", finish)
+
+    def place(self, at: Index, inner: Index, x: Shape, w: Shape) -> tuple[Index, Expr]:
+        """Index in the data of a term of the sum at an output index, and whether it is in there or in the margin.
+
+        Args:
+            inner: channel of the group and place in the kernel.
+            x, w: shapes of the data and the weights.
+        """
+        index, ok = [], const(True)
+        for i, k in enumerate(inner[1:]):
+            position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
+            ok = call("and", ok, inside(position, x[2 + i]))
+            index.append(position)
+        per_group = call("floordiv", w[0], self.group)
+        channel = inner[0] if self.group == 1 else call("floordiv", at[1], per_group) * w[1] + inner[0]
+        return (at[0], channel, *index), ok
+
+    def flops(self, node: Node) -> Expr:
+        taps = const(2)
+        for d in node.operands[1].shape[1:]:
+            taps = taps * d
+        return node.output.type.size * taps
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, w = operands(source.inputs, "Conv")
+        slid = window(source, x.shape[2:], kernel_of(source, w))
+        group = int(source.attribute("group", 1))
+        out = str(source.fields(cls).get("out", ""))
+        if group < 1:
+            raise ModelError(f"Conv in {group} groups")
+        return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, out), source.inputs)
+
+
+@operator("DepthwiseConv", "torshc")
+@dataclass(frozen=True)
+class DepthwiseConv(Conv):
+    """A Conv in as many groups as there are output channels, which may be symbolic; it becomes one at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, w = operands(source.inputs, "DepthwiseConv")
+        slid = window(source, x.shape[2:], kernel_of(source, w))
+        group = as_int(w.shape[0]) or w.shape[0]
+        return source.emit(Conv(slid.strides, slid.pads, slid.dilations, group), source.inputs)
+
+
+@operator()
+@dataclass(frozen=True)
+class ConvTranspose(Op):
+    """Transposed convolution of x[N, C, spatial] with w[C, M/group, kernel], and an optional bias[M].
+
+    Output size of a dimension: (size - 1) * stride + output_padding + (kernel - 1) * dilation + 1 - begin - end.
+    """
+
+    family: ClassVar[str] = "conv_transpose"
+    strides: Ints = ()
+    pads: Shape = ()
+    dilations: Ints = ()
+    group: int = 1
+    output_padding: Ints = ()
+    out: str = ""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, w = operands(inputs, "ConvTranspose")
+        same_dim(x.shape[1], w.shape[0], constraints, f"channels of ConvTranspose of {x.type!r} with {w.type!r}")
+        grouped(w.shape[0], self.group, constraints, f"ConvTranspose in {self.group} groups with weights {w.type!r}")
+        channels = w.shape[1] * self.group
+        bias_of(inputs, channels, constraints, "ConvTranspose")
+        full = unslide(x.shape[2:], spatial_of(w), self.strides, self.dilations, self.output_padding)
+        rank = len(full)
+        spatial = tuple(d - self.pads[i] - self.pads[rank + i] for i, d in enumerate(full))
+        return [TensorType(product_type(x.dtype, self.out), (x.shape[0], channels, *spatial))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, w = node.operands[0].shape, node.operands[1].shape
+        has_bias = len(node.operands) > 2
+        per_group = call("floordiv", x[1], self.group)
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index, ok = [], const(True)
+            for i, k in enumerate(inner[1:]):
+                reach = at[2 + i] + self.pads[i] - k * self.dilations[i]
+                position = call("floordiv", reach, self.strides[i])
+                ok = call("and", ok, call("eq", call("mod", reach, self.strides[i]), 0))
+                ok = call("and", ok, inside(position, x[2 + i]))
+                index.append(position)
+            channel = call("floordiv", at[1], w[1]) * per_group + inner[0] if self.group > 1 else inner[0]
+            column = call("mod", at[1], w[1]) if self.group > 1 else at[1]
+            value = read(0, (at[0], channel, *index))
+            return call("mul", select(ok, value, const(0, value.dtype)), read(1, (channel, column, *inner[1:])))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            return call("add", total, read(2, (at[1],))) if has_bias else total
+
+        return Nest(body, (per_group, *w[2:]), "add", finish)
+
+    def flops(self, node: Node) -> Expr:
+        taps = const(2)
+        for d in node.operands[1].shape[1:]:
+            taps = taps * d
+        return node.operands[0].type.size * taps
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, w = operands(source.inputs, "ConvTranspose")
+        kernel = kernel_of(source, w)
+        auto = str(source.attribute("auto_pad", "NOTSET") or "NOTSET")
+        plain = {k: v for k, v in source.attributes.items() if k != "auto_pad"}
+        slid = window(SourceNode(source.op_type, source.opset, plain, [], 1, source.builder), x.shape[2:], kernel)
+        extra = _spatial(source, "output_padding", len(kernel), 0)
+        wanted, group = source.attribute("output_shape"), int(source.attribute("group", 1))
+        for name in ("strides", "pads", "dilations", "kernel_shape"):
+            source.attribute(name)
+        out = str(source.fields(cls).get("out", ""))
+        if group < 1:
+            raise ModelError(f"ConvTranspose in {group} groups")
+        if wanted is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
+            return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, extra, out), source.inputs)
+        full = unslide(x.shape[2:], kernel, slid.strides, slid.dilations, extra)
+        sizes: Shape = tuple(d * s for d, s in zip(x.shape[2:], slid.strides, strict=True))
+        if wanted is not None:
+            if len(wanted) < len(kernel):
+                raise ModelError(f"ConvTranspose over {len(kernel)} dimensions with output_shape {list(wanted)}")
+            sizes = tuple(const(int(v)) for v in wanted[-len(kernel) :])
+        pads = _cut(full, sizes, upper=auto == "SAME_UPPER")
+        return source.emit(cls(slid.strides, pads, slid.dilations, group, extra, out), source.inputs)
+
+
+def unslide(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, extra: Ints) -> Shape:
+    """Spatial shape of a transposed convolution before its margins are cut off."""
+    return tuple(
+        (d - 1) * s + (k - 1) * dilation + 1 + e
+        for d, k, s, dilation, e in zip(size, kernel, strides, dilations, extra, strict=True)
+    )
+
+
+def _cut(full: Shape, wanted: Shape, upper: bool) -> Shape:
+    """Margins that leave the wanted shape; the odd one at the end (upper) or at the beginning."""
+    begins, ends = [], []
+    for f, w in zip(full, wanted, strict=True):
+        total = f - w
+        half = call("floordiv", total, 2)
+        begins.append(half if upper else total - half)
+        ends.append(total - half if upper else half)
+    return (*begins, *ends)

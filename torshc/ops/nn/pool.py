@@ -1,0 +1,215 @@
+"""Pooling: a window that slides over the spatial dimensions and reduces what it covers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...errors import ModelError
+from ...expr import I64, Expr, call, cast, const, select
+from ...graph import Builder, Node, Shape, TensorType, Value
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply
+from ..core.source import SourceNode
+from ..math.pointwise import compute
+from ..math.reduce import GlobalAveragePool
+from ..tensor.scatter import product
+from ..tensor.view import delinear, linear
+from .conv import Ints, Window, inside, slide, window
+
+
+@dataclass(frozen=True)
+class Pool(Op):
+    """Base of the pools.
+
+    Attributes:
+        kernel, strides, dilations: of each spatial dimension (1 to 3 of them).
+        pads: margins, first all begins, then all ends.
+        ceil: whether a last window that is only partly covered counts.
+    """
+
+    family: ClassVar[str] = "nest"
+    combine: ClassVar[str] = "add"
+    kernel: Ints = ()
+    strides: Ints = ()
+    pads: Shape = ()
+    dilations: Ints = ()
+    ceil: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], f"input 0 of {self.name}")
+        spatial = slide(x.shape[2:], self.kernel, Window(self.strides, self.pads, self.dilations), self.ceil)
+        return [TensorType(x.dtype, (*x.shape[:2], *spatial))]
+
+    def term(self, x: Expr) -> Expr:
+        """What is accumulated for an element."""
+        return x
+
+    def outside(self, x: Expr) -> Expr:
+        """What the margin counts as."""
+        return const(0, x.dtype)
+
+    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
+        """The result from the accumulated value at an output index."""
+        return total
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index, ok = [], const(True)
+            for i, k in enumerate(inner):
+                position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
+                ok = call("and", ok, inside(position, shape[2 + i]))
+                index.append(position)
+            value = self.term(read(0, (*at[:2], *index)))
+            return select(ok, value, self.outside(value))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            return self.last(total, at, shape)
+
+        return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        kernel = tuple(int(k) for k in source.attribute("kernel_shape", ()))
+        if x.type.rank != len(kernel) + 2:
+            raise ModelError(f"{source.op_type} of {x.type!r} with kernel_shape {list(kernel)}")
+        slid = window(source, x.shape[2:], kernel)
+        ceil = bool(source.attribute("ceil_mode", 0)) and str(source.attribute("auto_pad", "NOTSET")) == "NOTSET"
+        columns = bool(source.attribute("storage_order", 0))
+        rest: dict[str, Any] = {k: v for k, v in source.fields(cls).items() if k not in _SHARED}
+        op = cls(kernel, slid.strides, slid.pads, slid.dilations, ceil, **rest)
+        pooled = source.emit(op, [x])
+        if source.outputs < 2:
+            return pooled
+        place = PoolPlace(kernel, slid.strides, slid.pads, slid.dilations, ceil, columns)
+        return [*pooled, *source.emit(place, [x, pooled[0]])]
+
+
+_SHARED = ("kernel", "strides", "pads", "dilations", "ceil")
+
+
+@operator()
+@dataclass(frozen=True)
+class MaxPool(Pool):
+    """Maximum of each window; the margin never wins, NaN always does."""
+
+    combine: ClassVar[str] = "max"
+
+    def outside(self, x: Expr) -> Expr:
+        return const(-math.inf if x.dtype.is_float else x.dtype.range[0], x.dtype)
+
+
+@operator("PoolPlace", "torshc")
+@dataclass(frozen=True)
+class PoolPlace(Pool):
+    """Where the maximum of each window stands in the whole of x: the second output of MaxPool.
+
+    Operands: x and the maxima. Of equal elements the first in row-major order counts; a NaN counts as the maximum. A
+    window that covers the margin alone has place 0.
+
+    Attributes:
+        columns: places are counted with the first spatial dimension running fastest (storage_order 1), not the last.
+    """
+
+    combine: ClassVar[str] = "min"
+    columns: bool = False
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, super().infer(inputs, constraints)[0].shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+        none = product(shape)
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index, ok = [], const(True)
+            for i, k in enumerate(inner):
+                position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
+                ok = call("and", ok, inside(position, shape[2 + i]))
+                index.append(position)
+            value = read(0, (*at[:2], *index))
+            found = call("eq", value, read(1, at))
+            if value.dtype.is_float:
+                found = call("or", found, call("isnan", value))
+            return select(select(ok, found, const(False)), linear((*at[:2], *index), shape), none)
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            place = total
+            if self.columns:
+                index = delinear(total, shape)
+                place = linear((*index[:2], *index[:1:-1]), (*shape[:2], *shape[:1:-1]))
+            return select(call("lt", total, none), place, const(0))
+
+        return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
+
+
+@operator()
+@dataclass(frozen=True)
+class AveragePool(Pool):
+    """Mean of each window, over the elements of the tensor, or of the margin too (count_include_pad)."""
+
+    count_include_pad: int = 0
+
+    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
+        count = const(1)
+        for i, (k, s, d) in enumerate(zip(self.kernel, self.strides, self.dilations, strict=True)):
+            start = at[2 + i] * s - self.pads[i]
+            low, high = const(0), shape[2 + i]
+            if self.count_include_pad:
+                low, high = low - self.pads[i], high + self.pads[len(self.kernel) + i]
+            count = count * taps_inside(start, k, d, low, high)
+        return call("div", total, cast(count, compute(total.dtype)))
+
+
+def taps_inside(start: Expr, kernel: int, dilation: int, low: Expr, high: Expr) -> Expr:
+    """How many of start, start + dilation, ... (kernel of them) lie in low..high-1."""
+    end = start + (kernel - 1) * dilation + 1
+    if dilation == 1:
+        return call("min", end, high) - call("max", start, low)
+    first = call("floordiv", call("max", low - start, 0) + (dilation - 1), dilation)
+    last = call("min", call("floordiv", high - 1 - start, dilation), kernel - 1)
+    return last - first + 1
+
+
+@operator()
+@dataclass(frozen=True)
+class LpPool(Pool):
+    """p-norm of each window."""
+
+    p: int = 2
+
+    def term(self, x: Expr) -> Expr:
+        x = call("abs", x)
+        if self.p == 1:
+            return x
+        return call("mul", x, x) if self.p == 2 else call("pow", x, const(self.p, x.dtype))
+
+    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
+        return root(total, self.p)
+
+
+def root(total: Expr, p: int) -> Expr:
+    """total ** (1 / p)."""
+    if p == 1:
+        return total
+    return call("sqrt", total) if p == 2 else call("pow", total, const(1.0 / p, total.dtype))
+
+
+@operator()
+@dataclass(frozen=True)
+class GlobalLpPool(GlobalAveragePool):
+    """p-norm over all spatial dimensions, kept with size 1."""
+
+    p: int = 2
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        x = need(inputs[0], "input 0 of GlobalLpPool")
+        axes = tuple(range(2, x.type.rank))
+        if self.p in (1, 2):
+            return [apply(b, f"ReduceL{self.p}", x, axes=axes, keepdims=True)]
+        power = apply(b, "Pow", apply(b, "Abs", x), float(self.p))
+        return [apply(b, "Pow", apply(b, "ReduceSum", power, axes=axes, keepdims=True), 1.0 / self.p)]

@@ -1,0 +1,218 @@
+"""Products of bytes, summed in i32, and what makes them of operands with zero points.
+
+Kernels multiply bytes as they lie in memory, u8 by i8. What zero points add is a sum over one operand alone:
+
+    sum((x - zx) * (w - zw)) = sum(x * w) - zx * sum(w - zw) - zw * sum(x)
+
+All of it wraps in 32 bits, so the sum is exact whatever the zero points are. Weights are constants here; centred
+ones (zw = 0) leave a constant for each column, which joins the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import ModelError
+from ...expr import F32, I8, I32, U8, DType, Expr, as_int, call, cast, const, select
+from ...graph import Builder, Node, TensorType, Value
+from ..core.base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim
+from ..core.compose import apply, as_type
+from ..math.linalg import MatMul
+from ..nn.conv import Conv, Window, grouped, slide, spatial_of
+from ..tensor.view import Reshape
+
+Array = np.ndarray[Any, Any]
+BYTES = (I8, U8)
+FEW_CHANNELS = 4  # input channels of a group up to which convolutions have kernels for floats only
+EXACT = 1 << 24  # floats hold every whole number up to here
+
+
+@operator("IntegerMatMul", "torshc")
+@dataclass(frozen=True)
+class IntegerMatMul(MatMul):
+    """Matrix product of bytes, of either sign each, summed in i32."""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        a, b = need(inputs[0], "input 0 of IntegerMatMul"), need(inputs[1], "input 1 of IntegerMatMul")
+        if a.dtype not in BYTES or b.dtype not in BYTES:
+            raise ModelError(f"IntegerMatMul of {a.dtype!r} and {b.dtype!r}")
+        (out,) = super().infer((_as(a, F32), _as(b, F32)), constraints)
+        return [TensorType(I32, out.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        plain = super().nest(node, output)
+        return Nest(lambda at, inner, read: plain.body(at, inner, _widened(read)), plain.reduce, plain.combine)
+
+
+@operator("IntegerConv", "torshc")
+@dataclass(frozen=True)
+class IntegerConv(Conv):
+    """Convolution of integers, summed in i32; operands x, w, and perhaps what the margin counts as, a scalar like x."""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, w = need(inputs[0], "input 0 of a convolution"), need(inputs[1], "the weights of a convolution")
+        margin = inputs[2] if len(inputs) > 2 else None
+        if margin is not None and margin.type != TensorType(x.dtype, ()):
+            raise ModelError(f"a convolution of {x.type!r} with a margin of {margin.type!r}")
+        same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of {x.type!r} with weights {w.type!r}")
+        grouped(w.shape[0], self.group, constraints, f"a convolution in {self.group} groups with weights {w.type!r}")
+        spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))
+        return [TensorType(I32, (x.shape[0], w.shape[0], *spatial))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, w = node.operands[0].shape, node.operands[1].shape
+        margin = len(node.operands) > 2
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            index, ok = self.place(at, inner, x, w)
+            edge = read(2, ()) if margin else const(0, node.operands[0].dtype)
+            value = select(ok, read(0, index), edge)
+            return call("mul", cast(value, I32), cast(read(1, (at[1], *inner)), I32))
+
+        return Nest(body, w[1:], "add")
+
+
+def _as(v: Value, dtype: DType) -> Value:
+    """A stand-in of another element type, to infer with."""
+    return Value(v.id, v.name, TensorType(dtype, v.shape))
+
+
+def _widened(read: Read) -> Read:
+    return lambda k, index: cast(read(k, index), I32)
+
+
+def integer_matmul(b: Builder, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None) -> Value:
+    """(x - x_zero) @ (w - w_zero) of bytes, in i32; exact.
+
+    Args:
+        x_zero, w_zero: of the same element types, in shapes that broadcast against x and w; None for 0.
+    """
+    if w.const is None or min(x.type.rank, w.type.rank) < 2:
+        return b.one(MatMul(), centred(b, x, x_zero), centred(b, w, w_zero))
+    weights = _Weights.of(b, w, w_zero)
+    x, x_offset = _unsigned(b, x, x_zero)
+    total = b.one(IntegerMatMul(), x, weights.signed)
+    if x_offset is not None:
+        total = apply(b, "Sub", total, apply(b, "Mul", x_offset, weights.sums(b, -2)))
+    if weights.offset is not None:
+        rows = apply(b, "ReduceSum", to_i32(b, x), axes=(x.type.rank - 1,))
+        total = apply(b, "Sub", total, apply(b, "Mul", weights.offset, rows))
+    return total
+
+
+def integer_conv(
+    b: Builder, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, slid: Window, group: int | Expr
+) -> Value:
+    """Convolution of (x - x_zero) with (w - w_zero), all of them bytes, in i32; exact. The margin counts as x_zero.
+
+    Of few channels it is one of floats, which hold the sums exactly.
+
+    Args:
+        x_zero: a scalar; None for 0.
+        w_zero: a scalar or [M, 1, ..]; None for 0.
+    """
+    fields = (slid.strides, slid.pads, slid.dilations, group)
+    terms = as_int(TensorType(w.dtype, w.shape[1:]).size)
+    if terms is not None and few_channels(w) and terms * 255 * 255 < EXACT:
+        floats = (apply(b, "Cast", centred(b, v, z), to=F32) for v, z in ((x, x_zero), (w, w_zero)))
+        return apply(b, "Cast", b.one(Conv(*fields), *floats), to=I32)
+    weights = _Weights.of(b, w, w_zero) if w.const is not None else None
+    if weights is None or weights.offset is not None:
+        return b.one(IntegerConv(*fields), centred(b, x, x_zero), centred(b, w, w_zero))
+    x, offset = _unsigned(b, x, x_zero)
+    if offset is None:
+        return b.one(IntegerConv(*fields), x, weights.signed)
+    total = b.one(IntegerConv(*fields), x, weights.signed, apply(b, "Cast", offset, to=U8))
+    sums = b.one(Reshape((w.shape[0], *(const(1),) * (w.type.rank - 2))), weights.sums(b, *range(1, w.type.rank)))
+    return apply(b, "Sub", total, apply(b, "Mul", offset, sums))
+
+
+def few_channels(w: Value) -> bool:
+    """Whether the groups of a convolution have so few channels that bytes are not worth a kernel."""
+    channels = as_int(w.shape[1])
+    return channels is not None and channels <= FEW_CHANNELS
+
+
+def parameter(b: Builder, v: Value, tail: int) -> Value:
+    """A scale or zero point of the whole tensor as a scalar, a vector with `tail` dimensions of 1 behind it."""
+    if as_int(v.type.size) == 1:
+        shape: tuple[Expr, ...] = ()
+    elif v.type.rank == 1:
+        shape = (*v.shape, *(const(1),) * tail)
+    else:
+        return v
+    if shape == v.shape:
+        return v
+    return b.one(Reshape(shape), v) if v.const is None else b.constant(v.const.reshape([as_int(d) or 0 for d in shape]))
+
+
+def to_i32(b: Builder, x: Value) -> Value:
+    """The same numbers in i32."""
+    if x.const is not None and x.type.rank == 0:
+        return b.constant(x.const.astype(np.int32))
+    return as_type(b, x, I32)
+
+
+def centred(b: Builder, x: Value, zero: Value | None) -> Value:
+    """x - zero in i32."""
+    wide = to_i32(b, x)
+    return wide if zero is None else apply(b, "Sub", wide, to_i32(b, zero))
+
+
+def _unsigned(b: Builder, x: Value, zero: Value | None) -> tuple[Value, Value | None]:
+    """Bytes as u8, and the zero point that goes with them in i32, None for 0."""
+    if x.dtype is I8:
+        x = apply(b, "Cast", apply(b, "Add", to_i32(b, x), 128), to=U8)
+        return x, b.constant(np.full((), 128, np.int32)) if zero is None else apply(b, "Add", to_i32(b, zero), 128)
+    if zero is None or (zero.const is not None and not zero.const.any()):
+        return x, None
+    return x, to_i32(b, zero)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Constant weights for kernels.
+
+    Attributes:
+        signed: as i8.
+        offset: the zero point that goes with them in i32; None for 0, as after a zero point that is known has been
+            taken off, where the differences are bytes.
+        known: the differences, when the zero point is known.
+        original: the weights and their zero point.
+    """
+
+    signed: Value
+    offset: Value | None
+    known: Array | None
+    original: tuple[Value, Value | None]
+
+    @classmethod
+    def of(cls, b: Builder, w: Value, zero: Value | None) -> _Weights:
+        assert w.const is not None
+        given = w, zero
+        known = None if zero is not None and zero.const is None else _difference(w.const, zero.const if zero else None)
+        if known is not None and known.size and known.min() >= -128 and known.max() <= 127:
+            return cls(_bytes(b, known, w), None, known, given)
+        offset = b.constant(np.zeros((), np.int32)) if zero is None else to_i32(b, zero)
+        if w.dtype is I8:
+            return cls(w, offset, known, given)
+        return cls(_bytes(b, w.const.astype(np.int32) - 128, w), apply(b, "Sub", offset, 128), known, given)
+
+    def sums(self, b: Builder, *axes: int) -> Value:
+        """Sums of weights less zero point, in i32, the axes kept."""
+        if self.known is not None:
+            return b.constant(self.known.sum(axes, dtype=np.int32, keepdims=True))
+        rank = self.signed.type.rank
+        return apply(b, "ReduceSum", centred(b, *self.original), axes=tuple(sorted(a % rank for a in axes)))
+
+
+def _difference(w: Array, zero: Array | None) -> Array:
+    wide: Array = w.astype(np.int32)
+    return wide if zero is None else wide - zero.astype(np.int32)
+
+
+def _bytes(b: Builder, array: Array, like: Value) -> Value:
+    return b.graph.constant(array.astype(np.int8), like.name)

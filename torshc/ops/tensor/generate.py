@@ -1,0 +1,275 @@
+"""Tensors made from attributes and shapes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ...expr import BOOL, F32, F64, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.axes import constraints_of, parts_of, require, whole
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply
+from ..core.source import SourceNode, Unsupported, text_of
+from ..math.pointwise import compute
+from .view import Expand, Reshape
+
+
+@operator()
+@dataclass(frozen=True)
+class Constant(Op):
+    """ONNX Constant; it becomes a constant value at import, whichever of its attributes holds it."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return [source.builder.graph.constant(array_of(source.attributes))]
+
+
+def array_of(attributes: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """What a Constant with these attributes makes.
+
+    Raises:
+        ModelError: when it has none of its attributes, or more than one.
+    """
+    if len(attributes) != 1:
+        raise ModelError("Constant needs exactly one of its attributes")
+    ((name, value),) = attributes.items()
+    if name in ("value_int", "value_ints"):
+        return np.asarray(value, dtype=np.int64)
+    if name in ("value_float", "value_floats"):
+        return np.asarray(value, dtype=np.float32)
+    if name == "value_string":
+        return np.array(text_of(value, "the text of Constant"), object)
+    if name == "value_strings":
+        return np.array([text_of(v, "the text of Constant") for v in value], object)
+    if name not in ("value", "sparse_value"):
+        raise ModelError(f"Constant has no attribute {name!r}")
+    found: np.ndarray[Any, Any] = value
+    return found
+
+
+@operator()
+@dataclass(frozen=True)
+class ConstantOfShape(Op):
+    """A tensor filled with one value; it becomes an Expand of that value at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        value = source.attribute("value")
+        array = np.zeros(1, np.float32) if value is None else value
+        source.fields(cls)
+        if array.size != 1:
+            raise ModelError(f"ConstantOfShape with a value of {array.size} elements")
+        dims = source.dims(0, "the shape of ConstantOfShape") or ()
+        fill = source.builder.graph.constant(np.ascontiguousarray(array).reshape(()))
+        return source.emit(Expand(dims), [fill])
+
+
+_NONE = const(0)
+
+
+@operator()
+@dataclass(frozen=True)
+class Range(Op):
+    """start, start + step, ...: `count` numbers.
+
+    Attributes:
+        start, step: i64 expressions, or floats; without meaning where they are operands.
+        count: number of elements.
+        dtype: element type.
+    """
+
+    family: ClassVar[str] = "nest"
+    start: Expr | float = 0.0
+    step: Expr | float = 1.0
+    count: Expr = _NONE
+    dtype: DType = I64
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(self.dtype, (self.count,))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind = compute(self.dtype)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            if node.operands:
+                return call("add", call("mul", cast(at[0], kind), read(1, ())), read(0, ()))
+            if isinstance(self.start, Expr) or isinstance(self.step, Expr):
+                return cast(at[0] * self.step + self.start, kind)
+            step, start = const(self.step, kind), const(self.start, kind)
+            return call("add", call("mul", cast(at[0], kind), step), start)
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        dtype = source.required(0).dtype
+        source.attribute("stash_type")
+        source.fields(cls)
+        if any(source.required(k).dtype is not dtype for k in (1, 2)):
+            raise ModelError("Range with bounds of different types")
+        if not dtype.is_int and any(source.required(k).const is None for k in range(3)):
+            return [_floats(source, dtype)]
+        if not dtype.is_int:
+            start, limit, step = (float(_scalar(source, k)) for k in range(3))
+            if step == 0 or not all(map(math.isfinite, (start, limit, step))):
+                raise ModelError(f"Range from {start} to {limit} in steps of {step}")
+            return source.emit(cls(start, step, const(max(math.ceil((limit - start) / step), 0)), dtype), [])
+        first, last, by = (cast(_element(source, k), I64) for k in range(3))
+        require(constraints_of(source), call("ne", by, 0), "Range in steps of 0")
+        span = select(call("gt", by, 0), last - first, first - last)
+        return source.emit(cls(first, by, parts_of(span, by), dtype), [])
+
+
+def _floats(source: SourceNode, dtype: DType) -> Value:
+    """A Range of floats that only a run knows: max(ceil((limit - start) / step), 0) of them, computed in f64.
+
+    Decided here: the count of a step of 0 or of a bound that is no number is 0, or too large for a run.
+    """
+    b, bounds = source.builder, [source.required(k) for k in range(3)]
+    if any(as_int(v.type.size) != 1 for v in bounds):
+        raise ModelError("a bound of Range is no scalar")
+    bounds = [b.one(Reshape(()), v) if v.type.rank else v for v in bounds]
+    start, limit, step = (apply(b, "Cast", v, to=F64) for v in bounds)
+    steps = apply(b, "Ceil", apply(b, "Div", apply(b, "Sub", limit, start), step))
+    found = b.graph.elements_of(whole(b, apply(b, "Max", steps, 0.0)))
+    assert found is not None
+    return b.one(Range(count=found[0], dtype=dtype), bounds[0], bounds[2])
+
+
+_RANGE = ("the start of Range", "the end of Range", "the step of Range")
+
+
+def _scalar(source: SourceNode, k: int) -> Any:
+    array = source.array(k, _RANGE[k])
+    if array is None or array.size != 1:
+        raise ModelError(f"{_RANGE[k]} is no scalar")
+    return array.reshape(-1)[0]
+
+
+def _element(source: SourceNode, k: int) -> Expr:
+    dims = source.dims(k, _RANGE[k])
+    if dims is None or len(dims) != 1:
+        raise ModelError(f"{_RANGE[k]} is no scalar")
+    return dims[0]
+
+
+@operator()
+@dataclass(frozen=True)
+class EyeLike(Op):
+    """Ones on a diagonal of a matrix, zeros elsewhere.
+
+    Attributes:
+        shape: shape of the matrix.
+        k: which diagonal; positive ones lie above the main one.
+    """
+
+    family: ClassVar[str] = "nest"
+    shape: Shape = ()
+    k: int = 0
+    dtype: DType = F32
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(self.dtype, self.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        kind = compute(self.dtype)
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            return select(call("eq", at[0] + self.k, at[1]), const(1, kind), const(0, kind))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = need(source.required(0), "input 0 of EyeLike")
+        code = source.attribute("dtype")
+        dtype = x.dtype if code is None else from_onnx(int(code))
+        k = int(source.attribute("k", 0))
+        source.fields(cls)
+        if dtype is None:
+            raise Unsupported(f"EyeLike of ONNX type {code}")
+        if x.type.rank != 2:
+            raise ModelError(f"EyeLike of {x.type!r}, which is no matrix")
+        return source.emit(cls(x.shape, k, dtype), [])
+
+
+@operator("Shape")
+@dataclass(frozen=True)
+class ShapeOf(Op):
+    """The shape of its operand as an i64 tensor, known symbolically at compile time."""
+
+    family: ClassVar[str] = "nest"
+    start: int = 0
+    end: int | None = None
+
+    def _dims(self, x: Value) -> Shape:
+        return x.shape[slice(self.start, self.end)]
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, (const(len(self._dims(need(inputs[0], "input 0 of Shape")))),))]
+
+    def symbolic(self, node: Node, output: int) -> tuple[Expr, ...]:
+        return self._dims(node.operands[0])
+
+    def nest(self, node: Node, output: int) -> Nest:
+        dims = self._dims(node.operands[0])
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            value = dims[-1] if dims else const(0)
+            for k in range(len(dims) - 2, -1, -1):
+                value = select(call("eq", at[0], k), dims[k], value)
+            return value
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class Size(Op):
+    """The number of elements as a rank-0 i64 tensor."""
+
+    family: ClassVar[str] = "nest"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(I64, ())]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        size = node.operands[0].type.size
+        return Nest(lambda at, _, read: size)
+
+
+@operator()
+@dataclass(frozen=True)
+class Trilu(Op):
+    """Upper or lower triangle of the last two dimensions, zero elsewhere."""
+
+    family: ClassVar[str] = "nest"
+    upper: int = 1
+    k: Expr = _NONE
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Trilu")
+        if x.type.rank < 2:
+            raise ModelError(f"Trilu of {x.type!r}, which is no matrix")
+        return [x.type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            distance = at[-1] - at[-2] - self.k
+            keep = call("ge" if self.upper else "le", distance, 0)
+            value = read(0, at)
+            return select(keep, value, const(False if value.dtype is BOOL else 0, value.dtype))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        k = source.dims(1, "k of Trilu", clamped=True)
+        upper = int(source.attribute("upper", 1))
+        return source.emit(cls(upper, k[0] if k else const(0)), [source.required(0)])

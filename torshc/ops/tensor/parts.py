@@ -1,0 +1,218 @@
+"""Parts of tensors and margins around them: Slice, Split and Pad."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import Expr, as_int, call, const, is_nonnegative, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from ..core.source import SourceNode
+from .view import Reshape, View
+
+
+@operator()
+@dataclass(frozen=True)
+class Slice(View):
+    """Strided part of each dimension.
+
+    Attributes:
+        starts: first index of every dimension (0 where a dimension is whole).
+        sizes: extent of every dimension of the output.
+        steps: step of every dimension; negative steps walk down.
+    """
+
+    starts: Shape = ()
+    sizes: Shape = ()
+    steps: tuple[int | Expr, ...] = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(need(inputs[0], "input 0 of Slice").dtype, self.sizes)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            return read(0, tuple(i * step + start for i, start, step in zip(at, self.starts, self.steps, strict=True)))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        if source.opset < 10:
+            raw = source.attribute("starts"), source.attribute("ends"), source.attribute("axes"), None
+            starts, ends, axes, steps = (None if r is None else tuple(const(int(v)) for v in r) for r in raw)
+        else:
+            operands = ((1, "starts", True), (2, "ends", True), (3, "axes", False), (4, "steps", True))
+            starts, ends, axes, steps = (source.dims(k, f"the {what} of Slice", far) for k, what, far in operands)
+        source.fields(cls)
+        if starts is None or ends is None:
+            raise ModelError("Slice needs starts and ends")
+        axes = axes or tuple(map(const, range(len(starts))))
+        steps = steps if steps is not None else (const(1),) * len(starts)
+        if len({len(axes), len(starts), len(ends), len(steps)}) > 1:
+            raise ModelError("Slice needs as many starts, ends, axes and steps")
+        marks(axes, x.type.rank, constraints_of(source), "axes of Slice")
+        for step in steps:
+            require(constraints_of(source), call("ne", step, 0), "Slice with a step of 0")
+        begin, size, pace = list[Expr](), list[Expr](), list[int | Expr]()
+        for k, d in enumerate(x.shape):
+            start, end, step = const(0), d, const(1)
+            for n, a in enumerate(axes):
+                here = either(call("eq", a, k), call("eq", a, k - x.type.rank))
+                start, end = select(here, starts[n], start), select(here, ends[n], end)
+                step = select(here, steps[n], step)
+            first, count = slice_extent(d, start, end, step)
+            begin.append(first)
+            size.append(count)
+            known = as_int(_near(step))
+            pace.append(step if known is None else known)
+        return source.emit(cls(tuple(begin), tuple(size), tuple(pace)), [x])
+
+
+def _near(e: Expr) -> Expr:
+    """A number beyond all sizes as one that a size can be added to."""
+    far, known = 1 << 60, as_int(e)
+    return e if known is None else const(max(-far, min(known, far)))
+
+
+def slice_extent(size: Expr, start: Expr, end: Expr, step: Expr) -> tuple[Expr, Expr]:
+    """First index and number of elements of a Python slice of a dimension, with ONNX's clamping."""
+    start, end, step = map(_near, (start, end, step))
+
+    def place(e: Expr, low: Expr, high: Expr) -> Expr:
+        e = select(call("lt", e, 0), e + size, e)
+        return call("min", call("max", e, low), high)
+
+    if end is size and as_int(start) == 0 and as_int(step) == 1:
+        return start, size
+    up = call("gt", step, 0)
+    first = select(up, place(start, const(0), size), place(start, const(0), size - 1))
+    last = select(up, place(end, const(0), size), place(end, const(-1), size - 1))
+    return first, parts_of(select(up, last - first, first - last), step)
+
+
+@operator()
+@dataclass(frozen=True)
+class Split(Op):
+    """One operand cut along an axis into parts."""
+
+    family: ClassVar[str] = "view"
+    axis: int = 0
+    sizes: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Split")
+        axis = axis_of(self.axis, x.type.rank)
+        total = const(0)
+        for s in self.sizes:
+            total = total + s
+        same_dim(total, x.shape[axis], constraints, "the parts of Split")
+        return [TensorType(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in self.sizes]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        axis = axis_of(self.axis, node.operands[0].type.rank)
+        start = const(0)
+        for s in self.sizes[:output]:
+            start = start + s
+        return Nest(lambda at, _, read: read(0, (*at[:axis], at[axis] + start, *at[axis + 1 :])))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        if not x.type.rank:
+            raise ModelError("Split of a scalar")
+        axis = axis_of(int(source.attribute("axis", 0)), x.type.rank)
+        given = source.attribute("split")
+        sizes = tuple(const(int(s)) for s in given) if given is not None else source.dims(1, "the sizes of Split")
+        if sizes is None:
+            count = int(source.attribute("num_outputs", source.outputs))
+            if count < 1:
+                raise ModelError(f"Split into {count} parts")
+            chunk = call("floordiv", x.shape[axis] + (count - 1), count)
+            sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
+        source.attribute("num_outputs")
+        source.fields(cls)
+        if len(sizes) < source.outputs:
+            raise ModelError(f"Split into {len(sizes)} parts with {source.outputs} outputs")
+        for size in sizes if at_run(*sizes) else ():
+            require(constraints_of(source), call("ge", size, 0), f"Split with a part of {size!r}")
+        return source.emit(cls(axis, sizes), [x])
+
+
+@operator()
+@dataclass(frozen=True)
+class Pad(Op):
+    """Margins around a tensor, or cut off it where negative.
+
+    Attributes:
+        before, after: margin of each dimension.
+        mode: "constant", "edge", "reflect" or "wrap". The constant is operand 1, or 0.
+    """
+
+    family: ClassVar[str] = "nest"
+    before: Shape = ()
+    after: Shape = ()
+    mode: str = "constant"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Pad")
+        dims = tuple(b + d + a for b, d, a in zip(self.before, x.shape, self.after, strict=True))
+        return [TensorType(x.dtype, dims)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape, has_value = node.operands[0].shape, len(node.operands) > 1
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            inside, index = const(True), []
+            for i, b, d, a in zip(at, self.before, shape, self.after, strict=True):
+                j = i - b
+                if self.mode == "edge":
+                    j = call("min", call("max", j, 0), d - 1)
+                elif self.mode == "wrap":
+                    j = call("mod", j, d)
+                elif self.mode == "reflect" and not all(is_nonnegative(d - 1 - margin) for margin in (b, a)):
+                    j = call("mod", j, call("max", (d - 1) * 2, 1))
+                    j = call("min", j, call("max", (d - 1) * 2 - j, 0))
+                elif self.mode == "reflect":
+                    j = select(call("lt", j, 0), -j, j)
+                    j = select(call("lt", j, d), j, (d - 1) * 2 - j)
+                else:
+                    inside = call("and", inside, call("and", call("ge", j, 0), call("lt", j, d)))
+                index.append(j)
+            value = read(0, tuple(index))
+            return select(inside, value, read(1, ()) if has_value else const(0, value.dtype))
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        given = source.attribute("pads")
+        pads = tuple(const(int(p)) for p in given) if given is not None else source.dims(1, "the pads of Pad")
+        mode, fill = str(source.attribute("mode", "constant")), source.input(2)
+        if source.attribute("value"):
+            import numpy as np
+
+            fill = source.builder.constant(np.asarray(source.attribute("value"), dtype=x.dtype.numpy))
+        if fill is not None and fill.type.rank:
+            fill = source.emit(Reshape(()), [fill])[0]
+        source.fields(cls)
+        if mode not in ("constant", "edge", "reflect", "wrap"):
+            raise ModelError(f"Pad has no mode {mode!r}")
+        axes, rank, constraints = source.dims(3, "the axes of Pad"), x.type.rank, constraints_of(source)
+        which = [axis_at(a, rank, constraints) for a in (map(const, range(rank)) if axes is None else axes)]
+        if pads is None or len(pads) != 2 * len(which):
+            raise ModelError(f"Pad of rank {rank} needs {2 * len(which)} pads")
+        marks(axes or (), rank, constraints, "axes of Pad")
+        before, after = (const(0),) * rank, (const(0),) * rank
+        for k, axis in enumerate(which):
+            before, after = put(axis, before, pads[k]), put(axis, after, pads[k + len(which)])
+        for b, d, a in zip(before, x.shape, after, strict=True):
+            if at_run(b, a):
+                readable = either(call("gt", d, 0), call("eq", b + d + a, 0), const(mode == "constant"))
+                require(constraints, call("ge", b + d + a, 0), f"Pad of {d!r} by {b!r} and {a!r}")
+                require(constraints, readable, f"Pad of a dimension without elements, mode {mode}")
+        return source.emit(cls(tuple(before), tuple(after), mode), [x] if fill is None else [x, fill])

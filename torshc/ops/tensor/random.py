@@ -1,0 +1,341 @@
+"""Random numbers, each a function of a key and of its element's index, and of nothing else.
+
+The generator is counter-based, Threefry-2x32 with 20 rounds (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel
+random numbers: as easy as 1, 2, 3", SC 2011): the counter is the place of the element in its tensor, and the key names
+the stream. So a number does not depend on who computes it or when, and is the same in every run, with any number of
+threads, in every fusion and on every target (up to the last bits of a logarithm, where one is taken).
+
+Decided here where ONNX leaves it open: two nodes with equal seeds draw the same stream. A node without a seed has a
+fixed one, made from its name and the number of draws before it: two such nodes draw different streams, and every run
+gives the same numbers. In a loop each round draws others. Uniform numbers are below `high`, also after rounding to the
+element type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, call, cast, const, from_onnx
+from ...graph import Builder, Node, Shape, TensorType, Value
+from ..control.flow import bodies
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply
+from ..core.source import SourceNode, Unsupported
+from ..math.pointwise import Pointwise, compute
+from .parts import Slice
+from .view import Reshape
+
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_PARITY = 0x1BD11BDA
+_ROUNDS = 20
+Key = tuple[int, int]
+
+
+def threefry(key: Key, counter: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    """Two u32 words from a key and a counter of two u32 words each."""
+    keys = (*key, _PARITY ^ key[0] ^ key[1])
+    x, y = (_plus(c, k) for c, k in zip(counter, key, strict=True))
+    for n in range(_ROUNDS):
+        turn = _ROTATIONS[n % 8]
+        x = call("add", x, y)
+        y = call("bitxor", call("bitor", call("shl", y, turn), call("shr", y, 32 - turn)), x)
+        if n % 4 == 3:
+            step = n // 4 + 1
+            x, y = _plus(x, keys[step % 3]), _plus(y, (keys[(step + 1) % 3] + step) % (1 << 32))
+    return x, y
+
+
+def _plus(x: Expr, value: float) -> Expr:
+    return call("add", x, const(value, x.dtype)) if value else x
+
+
+def _times(x: Expr, value: float) -> Expr:
+    return call("mul", x, const(value, x.dtype)) if value != 1.0 else x
+
+
+@operator("Draw", "torshc")
+@dataclass(frozen=True)
+class Draw(Op):
+    """A tensor of random numbers. Operands: the numbers of the rounds of the loops around it, if there are any.
+
+    Attributes:
+        shape: its shape.
+        dtype: its float type.
+        key: the stream.
+        normal: normally distributed with mean `low` and standard deviation `high`, by the method of Box and Muller;
+            else uniform in [low, high).
+    """
+
+    family: ClassVar[str] = "nest"
+    shape: Shape = ()
+    dtype: DType = F32
+    key: Key = (0, 0)
+    normal: bool = False
+    low: float = 0.0
+    high: float = 1.0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(self.dtype, self.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            place = const(0)
+            for i, d in zip(at, self.shape, strict=True):
+                place = place * d + i
+            rounds = [cast(read(k, ()), U32) for k in range(len(node.operands))]
+            return self._normal(place, rounds) if self.normal else self._uniform(place, rounds)
+
+        return Nest(body)
+
+    def _words(self, place: Expr, rounds: list[Expr], number: int) -> tuple[Expr, Expr]:
+        """The words of an element; the counter's highest bit, which no place needs, tells its two draws apart."""
+        size = as_int(TensorType(self.dtype, self.shape).size)
+        above = const(0, U32)
+        if size is None or size > 1 << 32:
+            above = cast(call("shr", cast(place, U64), 32), U32)
+        for r in rounds:  # Knuth's multiplier spreads them over the bits that places leave free
+            above = call("bitand", call("add", call("mul", above, const(2654435761, U32)), r), const(0x7FFFFFFF, U32))
+        return threefry(self.key, (cast(place, U32), call("bitor", above, number << 31)))
+
+    def _uniform(self, place: Expr, rounds: list[Expr]) -> Expr:
+        kind = compute(self.dtype)
+        value = _plus(_times(_fraction(self._words(place, rounds, 0), kind), self.high - self.low), self.low)
+        return call("min", value, const(below(self.high, self.dtype), kind))
+
+    def _normal(self, place: Expr, rounds: list[Expr]) -> Expr:
+        """sqrt(-2 log u) cos(2 pi v) for u in (0, 1] and v in [0, 1)."""
+        kind = compute(self.dtype)
+        words = self._words(place, rounds, 0)
+        if kind is F64:
+            radius = call("sub", 1.0, _fraction(words, kind))
+            turn = _fraction(self._words(place, rounds, 1), kind)
+        else:
+            whole = cast(cast(call("shr", words[0], 1), I32), kind)
+            radius = call("mul", call("add", whole, 1.0), 2.0**-31)
+            turn = _fraction(words[::-1], kind)
+        length = call("sqrt", call("mul", call("log", radius), -2.0))
+        value = call("mul", length, call("cos", call("mul", turn, 2 * math.pi)))
+        return _plus(_times(value, self.high), self.low)
+
+
+def salt(nodes: Iterable[Node], number: Value) -> bool:
+    """Let draws in a loop's body differ from round to round, also those in bodies inside it; whether there are any."""
+    found = False
+    for node in nodes:
+        inside = sum(salt(body.nodes, number) for body in bodies(node))
+        if inside or isinstance(node.op, Draw):
+            node.inputs = (*node.inputs, number)
+            found = True
+    return found
+
+
+def _fraction(words: tuple[Expr, ...], kind: DType) -> Expr:
+    """A number in [0, 1): a multiple of 2^-24 from the first word, or for f64 of 2^-53 from both. It is exact."""
+    if kind is F64:
+        low = call("mul", cast(call("shr", words[1], 11), F64), 2.0**-53)
+        return call("add", call("mul", cast(words[0], F64), 2.0**-32), low)
+    return call("mul", cast(cast(call("shr", words[0], 8), I32), F32), 2.0**-24)
+
+
+def below(high: float, dtype: DType) -> float:
+    """The largest number of a float type below another."""
+    end = np.asarray(high).astype(dtype.numpy)
+    return float(np.nextafter(end, np.asarray(-np.inf, dtype.numpy))) if float(end) >= high else float(end)
+
+
+def draw(
+    source: SourceNode, shape: Shape, dtype: DType, normal: bool = False, low: float = 0.0, high: float = 1.0
+) -> Value:
+    """Random numbers for a node, of its seed or of one made for it."""
+    seed = source.attribute("seed")
+    if seed is not None:
+        key = (int.from_bytes(struct.pack("<f", float(seed)), "little"), 0)
+    else:
+        graph = source.builder.graph
+        number = sum(isinstance(n.op, Draw) for n in graph.nodes)
+        digest = hashlib.blake2b(f"{number} {source.builder.name}".encode(), digest_size=8).digest()
+        key = struct.unpack("<2I", digest)
+    return source.builder.one(Draw(shape, dtype, key, normal, low, high))
+
+
+def _read(source: SourceNode, cls: type[Op], shape: Shape, like: DType, normal: bool) -> list[Value]:
+    names = (("mean", 0.0), ("scale", 1.0)) if normal else (("low", 0.0), ("high", 1.0))
+    low, high = (float(source.attribute(name, default)) for name, default in names)
+    code = source.attribute("dtype")
+    source.attribute("seed"), source.attribute("shape")
+    source.fields(cls)
+    dtype = like if code is None else from_onnx(int(code))
+    if dtype is None or not dtype.is_float:
+        raise Unsupported(f"{source.op_type} of {dtype!r}" if dtype else f"{source.op_type} of ONNX type {code}")
+    if not (math.isfinite(low) and math.isfinite(high)) or not (normal or low <= high):
+        raise ModelError(f"{source.op_type} with {names[0][0]} {low} and {names[1][0]} {high}")
+    if not normal and low == high:
+        return [apply(source.builder, "Add", draw(source, shape, dtype, high=0.0), low)]
+    return [draw(source, shape, dtype, normal, low, high)]
+
+
+def _given(source: SourceNode) -> Shape:
+    dims = source.attribute("shape")
+    if dims is None or any(int(d) < 0 for d in dims):
+        raise ModelError(f"{source.op_type} of shape {dims}")
+    return tuple(const(int(d)) for d in dims)
+
+
+@operator()
+@dataclass(frozen=True)
+class RandomUniform(Op):
+    """Numbers in [low, high), of a shape given by an attribute."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return _read(source, cls, _given(source), F32, normal=False)
+
+
+@operator()
+@dataclass(frozen=True)
+class RandomNormal(Op):
+    """Normally distributed numbers, of a shape given by an attribute."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return _read(source, cls, _given(source), F32, normal=True)
+
+
+@operator()
+@dataclass(frozen=True)
+class RandomUniformLike(Op):
+    """Numbers in [low, high), of the operand's shape, and of its type where none is given."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        return _read(source, cls, x.shape, x.dtype, normal=False)
+
+
+@operator()
+@dataclass(frozen=True)
+class RandomNormalLike(Op):
+    """Normally distributed numbers, of the operand's shape, and of its type where none is given."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        return _read(source, cls, x.shape, x.dtype, normal=True)
+
+
+def _wide(b: Builder, x: Value) -> Value:
+    return x if x.dtype in (F32, F64) else apply(b, "Cast", x, to=F32)
+
+
+@operator()
+@dataclass(frozen=True)
+class Bernoulli(Op):
+    """1 with the probability that the operand gives, else 0: whether a uniform number lies below it."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        b, x, code = source.builder, source.required(0), source.attribute("dtype")
+        dtype = x.dtype if code is None else from_onnx(int(code))
+        if dtype is None:
+            raise Unsupported(f"Bernoulli of ONNX type {code}")
+        chance = _wide(b, x)
+        return [apply(b, "Cast", apply(b, "Less", draw(source, x.shape, chance.dtype), chance), to=dtype)]
+
+
+@operator()
+@dataclass(frozen=True)
+class Multinomial(Op):
+    """Numbers of classes[N, samples], drawn by x[N, classes], the logarithms of their weights.
+
+    The class of a sample is the number of cumulated weights that are not above a uniform part of their sum, so that one
+    of weight 0 is never drawn.
+    """
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        b, x, code = source.builder, source.required(0), int(source.attribute("dtype", I32.onnx))
+        samples = int(source.attribute("sample_size", 1))
+        dtype = from_onnx(code)
+        if dtype not in (I32, I64):
+            raise Unsupported(f"Multinomial of ONNX type {code}")
+        if x.type.rank != 2 or samples < 1 or as_int(x.shape[1]) == 0:
+            raise ModelError(f"Multinomial of {x.type!r} with {samples} samples")
+        rows, classes = x.shape
+        x = _wide(b, x)
+        weights = apply(b, "Exp", apply(b, "Sub", x, apply(b, "ReduceMax", x, axes=(1,))))
+        sums = apply(b, "CumSum", weights, axis=1)
+        total = b.one(Slice((const(0), classes - 1), (rows, const(1)), (1, 1)), sums)
+        part = apply(b, "Mul", draw(source, (rows, const(samples)), x.dtype), total)
+        sums = b.one(Reshape((rows, const(1), classes)), sums)
+        ends = apply(b, "LessOrEqual", sums, b.one(Reshape((rows, const(samples), const(1))), part))
+        short = apply(b, "Less", sums, b.one(Reshape((rows, const(1), const(1))), total))
+        passed = apply(b, "Cast", apply(b, "And", ends, short), to=dtype)
+        return [apply(b, "ReduceSum", passed, axes=(2,), keepdims=False)]
+
+
+@operator()
+@dataclass(frozen=True)
+class Dropout(Pointwise):
+    """The data unchanged and a mask of ones, as in inference and with a ratio of 0; training is composed at import.
+
+    In training, an element is kept with the probability 1 - ratio and divided by that, else 0; the mask says which were
+    kept. The ratio and whether it is training may be known at run time only.
+    """
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Dropout")
+        return [x.type, TensorType(BOOL, x.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        return Nest(lambda at, _, read: read(0, at) if output == 0 else const(True))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, ratio, training = source.required(0), source.input(1), source.input(2)
+        share = float(source.attribute("ratio", 0.5))
+        always = source.attribute("is_test") == 0  # only the oldest opsets' nodes have it
+        for name in ("seed", "is_test"):
+            source.attribute(name)
+        source.fields(cls)
+        for v, what in ((ratio, "ratio"), (training, "training_mode")):
+            if v is not None and as_int(v.type.size) != 1:
+                raise ModelError(f"Dropout with a {what} {v.type!r}")
+        if ratio is not None and ratio.const is not None:
+            share, ratio = float(ratio.const.reshape(-1)[0]), None
+        if not 0 <= share <= 1:
+            raise ModelError(f"Dropout with a ratio of {share}")
+        trains = always or (training is not None and (training.const is None or bool(training.const.any())))
+        if not trains or (ratio is None and share == 0):
+            y, mask = source.emit(cls(), [x])
+        else:
+            y, mask = _dropped(source, x, ratio, share, None if always else training)
+        if source.opset < 10:  # the mask had the type of the data
+            mask = apply(source.builder, "Cast", mask, to=x.dtype)
+        return [y, mask][: max(source.outputs, 1)]
+
+
+def _dropped(
+    source: SourceNode, x: Value, ratio: Value | None, share: float, training: Value | None
+) -> tuple[Value, Value]:
+    """Data and mask in training, with a ratio that is an operand or else `share`."""
+    b = source.builder
+    chance = b.constant(np.asarray(share, np.float32)) if ratio is None else apply(b, "Cast", ratio, to=F32)
+    if ratio is not None and ratio.type.rank:
+        chance = b.one(Reshape(()), chance)
+    mask = apply(b, "GreaterOrEqual", draw(source, x.shape, F32), chance)
+    scale = apply(
+        b, "Cast", apply(b, "Reciprocal", apply(b, "Sub", b.constant(np.asarray(1, np.float32)), chance)), to=x.dtype
+    )
+    y = apply(b, "Where", mask, apply(b, "Mul", x, scale), b.constant(0.0, x))
+    if training is None or training.const is not None:
+        return y, mask
+    on = b.one(Reshape(()), training) if training.type.rank else training
+    return apply(b, "Where", on, y, x), apply(b, "Or", mask, apply(b, "Not", on))

@@ -1,0 +1,338 @@
+"""Operators that write where other tensors say, as loops that pull: each output element looks for its updates.
+
+That is correct on every target and in any order of threads, and takes work in proportion to the output times the
+updates that it looks through; `affordable` of the base refuses what would take too long.
+
+Decided here where ONNX leaves it open: without a reduction the last of several updates of one element wins; an index
+out of range writes nothing, and the run is refused (:mod:`torshc.ops.core.bounds`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.base import (
+    Constraints,
+    Index,
+    Inputs,
+    Nest,
+    Op,
+    Read,
+    affordable,
+    axis_of,
+    filled,
+    need,
+    operator,
+    same_dim,
+)
+from ..core.bounds import demand_in_range
+from ..core.source import SourceNode, Unsupported
+from ..nn.conv import inside
+from .index import indices_of
+from .parts import Pad
+from .view import Reshape, delinear, linear
+
+_COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def product(shape: Shape) -> Expr:
+    """Number of elements of a shape."""
+    total = const(1)
+    for d in shape:
+        total = total * d
+    return total
+
+
+def identity(combine: str, dtype: DType) -> Expr:
+    """What changes nothing when it is combined."""
+    if combine in ("add", "mul"):
+        return const(int(combine == "mul"), dtype)
+    low = combine == "max"
+    if dtype.is_float:
+        return const(-math.inf if low else math.inf, dtype)
+    return const(dtype.range[0 if low else 1], dtype)
+
+
+def safe(place: Expr, size: Expr) -> Expr:
+    """A place moved into 0..size-1; also where a select discards what is read, as the read may be made all the same."""
+    return call("max", call("min", place, size - 1), 0)
+
+
+def _place(index: Expr, size: Expr) -> Expr:
+    """An index counted from the end where negative; one that is out of range stays so."""
+    return select(call("lt", index, 0), index + size, index)
+
+
+@dataclass(frozen=True)
+class Scattering(Op):
+    """Base of the scatters: operands data, indices and updates.
+
+    Attributes:
+        reduction: "none", "add", "mul", "max" or "min"; how updates are combined with the data.
+    """
+
+    family: ClassVar[str] = "nest"
+    reduction: str = "none"
+
+    def check(self, inputs: Inputs) -> tuple[Value, Value, Value]:
+        """The operands, whose types fit each other."""
+        data, indices = indices_of(inputs, self.name)
+        updates = need(inputs[2], f"the updates of {self.name}")
+        if updates.dtype is not data.dtype:
+            raise ModelError(f"{self.name} of {data.dtype!r} with updates of {updates.dtype!r}")
+        if self.reduction not in _COMBINE:
+            raise ModelError(f"{self.name} has no reduction {self.reduction!r}")
+        if self.reduction != "none" and data.dtype is BOOL:
+            raise Unsupported(f"{self.name} of booleans with reduction {self.reduction}")
+        return data, indices, updates
+
+    def pull(self, hit: Expr, number: Expr, update: Expr) -> Expr:
+        """What an update contributes: its number when the last one is looked for, else its value."""
+        if self.reduction == "none":
+            return select(hit, number, const(-1))
+        return select(hit, update, identity(_COMBINE[self.reduction], update.dtype))
+
+    def settle(self, total: Expr, old: Expr, last: Expr) -> Expr:
+        """The element from what was pulled, the data there, and the update of that number."""
+        if self.reduction == "none":
+            return select(call("ge", total, 0), last, old)
+        return call(_COMBINE[self.reduction], old, total)
+
+
+@operator()
+@dataclass(frozen=True)
+class ScatterElements(Scattering):
+    """out[indices[i, j], j] = updates[i, j] for axis 0, and so on; the data elsewhere."""
+
+    axis: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        data, indices, updates = self.check(inputs)
+        axis = axis_of(self.axis, data.type.rank)
+        if data.type.rank != indices.type.rank or updates.type.rank != indices.type.rank:
+            raise ModelError(f"ScatterElements into {data.type!r} with indices {indices.type!r}")
+        for k, (d, i) in enumerate(zip(data.shape, indices.shape, strict=True)):
+            same_dim(i, updates.shape[k], constraints, "the indices and updates of ScatterElements")
+            have, want = as_int(d), as_int(i)
+            if k != axis and have is not None and want is not None and want > have:
+                raise ModelError(f"ScatterElements into {data.type!r} with indices {indices.type!r}")
+        affordable(self.name, indices.shape[axis], data.type.size)
+        return [data.type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        data, indices = node.operands[0].shape, node.operands[1].shape
+        axis = axis_of(self.axis, len(data))
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            there, covered = [*at[:axis], inner[0], *at[axis + 1 :]], const(True)
+            for k, (i, d) in enumerate(zip(indices, data, strict=True)):
+                if k != axis and i is not d:
+                    covered = call("and", covered, call("lt", at[k], i))
+                    there[k] = safe(at[k], i)
+            place = _place(cast(read(1, tuple(there)), I64), data[axis])
+            hit = call("and", covered, call("eq", place, at[axis]))
+            return self.pull(hit, inner[0], read(2, tuple(there)))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            there = (*at[:axis], total, *at[axis + 1 :])
+            last = total
+            if self.reduction == "none":
+                last = read(2, tuple(safe(i, d) for i, d in zip(there, indices, strict=True)))
+            return self.settle(total, read(0, at), last)
+
+        return Nest(body, (indices[axis],), _COMBINE[self.reduction], finish)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        data = source.required(0)
+        op = cls(**source.fields(cls))
+        if not data.type.rank or as_int(source.required(1).type.size) == 0:
+            if not data.type.rank:
+                raise ModelError(f"{source.op_type} into a scalar")
+            return [data]
+        demand_in_range(source, source.required(1), data.shape[axis_of(op.axis, data.type.rank)])
+        return source.emit(op, [data, source.required(1), source.required(2)])
+
+
+@operator()
+@dataclass(frozen=True)
+class Scatter(ScatterElements):
+    """ScatterElements as opset 9 called it; it becomes one at import."""
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return ScatterElements.read(source)
+
+
+@operator()
+@dataclass(frozen=True)
+class ScatterND(Scattering):
+    """out[indices[i, :], rest...] = updates[i, rest...]; the data elsewhere.
+
+    Operands: data, indices as a matrix of a row for each update, updates with that row's number in front.
+    """
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        data, indices, updates = self.check(inputs)
+        depth = as_int(indices.shape[-1]) if indices.type.rank == 2 else None
+        if depth is None or depth > data.type.rank or updates.type.rank != data.type.rank - depth + 1:
+            raise ModelError(f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}")
+        for a, u in zip((indices.shape[0], *data.shape[depth:]), updates.shape, strict=True):
+            same_dim(a, u, constraints, f"ScatterND into {data.type!r} with updates {updates.type!r}")
+        affordable(self.name, indices.shape[0], data.type.size)
+        return [data.type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        data, indices = node.operands[0].shape, node.operands[1].shape
+        depth = as_int(indices[1]) or 0
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            hit = const(True)
+            for k in range(depth):
+                place = _place(cast(read(1, (inner[0], const(k))), I64), data[k])
+                hit = call("and", hit, call("eq", place, at[k]))
+            return self.pull(hit, inner[0], read(2, (inner[0], *at[depth:])))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            last = read(2, (safe(total, indices[0]), *at[depth:])) if self.reduction == "none" else total
+            return self.settle(total, read(0, at), last)
+
+        return Nest(body, (indices[0],), _COMBINE[self.reduction], finish)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        data, indices, updates = (source.required(k) for k in range(3))
+        op = cls(**source.fields(cls))
+        depth = as_int(indices.shape[-1]) if indices.type.rank else None
+        if depth is None:
+            raise Unsupported("ScatterND whose last dimension of indices is symbolic")
+        if updates.type.rank != indices.type.rank - 1 + data.type.rank - depth:
+            raise ModelError(f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}")
+        if as_int(updates.type.size) == 0:
+            return [data]
+        rows = product(indices.shape[:-1])
+        table = source.emit(Reshape((rows, indices.shape[-1])), [indices])[0]
+        rest = updates.shape[indices.type.rank - 1 :]
+        if 0 < depth <= data.type.rank:
+            demand_in_range(source, table, *data.shape[:depth])
+        return source.emit(op, [data, table, source.emit(Reshape((rows, *rest)), [updates])[0]])
+
+
+@operator()
+@dataclass(frozen=True)
+class TensorScatter(Op):
+    """A cache with an update written along an axis, from the place on that the third operand gives for each batch.
+
+    Operands: cache[B, ..., L, ...], update[B, ..., S, ...], and perhaps places[B].
+
+    Attributes:
+        mode: "linear" (what passes the end is dropped) or "circular" (it goes on at the beginning).
+    """
+
+    family: ClassVar[str] = "nest"
+    axis: int = -2
+    mode: str = "linear"
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        cache, update = need(inputs[0], "the cache of TensorScatter"), need(inputs[1], "the update of TensorScatter")
+        axis = axis_of(self.axis, cache.type.rank)
+        if update.dtype is not cache.dtype or update.type.rank != cache.type.rank or not axis:
+            raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r} along axis {axis}")
+        if self.mode not in ("linear", "circular"):
+            raise ModelError(f"TensorScatter has no mode {self.mode!r}")
+        for k, (c, u) in enumerate(zip(cache.shape, update.shape, strict=True)):
+            if k != axis:
+                same_dim(c, u, constraints, f"TensorScatter of {update.type!r} into {cache.type!r}")
+        filled(inputs, self.name)
+        size, room = as_int(update.shape[axis]), as_int(cache.shape[axis])
+        if size is not None and room is not None and size > room:
+            raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r}")
+        if len(inputs) > 2:
+            places = need(inputs[2], "the places of TensorScatter")
+            if places.type.rank != 1 or not places.dtype.is_int:
+                raise ModelError(f"TensorScatter at places {places.type!r}")
+            same_dim(places.shape[0], cache.shape[0], constraints, "the batch of TensorScatter")
+        return [cache.type]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        cache, update = node.operands[0].shape, node.operands[1].shape
+        axis = axis_of(self.axis, len(cache))
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            start = cast(read(2, at[:1]), I64) if len(node.operands) > 2 else const(0)
+            away = at[axis] - start
+            if self.mode == "circular":
+                away = call("mod", away, cache[axis])
+            new = read(1, (*at[:axis], safe(away, update[axis]), *at[axis + 1 :]))
+            return select(inside(away, update[axis]), new, read(0, at))
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class MaxUnpool(Op):
+    """Zeros, and each element of x[N, C, spatial] at the place in the whole output, row-major, that its index tells.
+
+    An index out of range writes nothing, and the last of several elements at one place wins.
+
+    Attributes:
+        kernel, strides: of each spatial dimension.
+        pads: margins, first all begins, then all ends.
+    """
+
+    family: ClassVar[str] = "nest"
+    kernel: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, indices = indices_of(inputs, "MaxUnpool")
+        rank = len(self.kernel)
+        if x.type.rank != rank + 2 or indices.type.rank != x.type.rank:
+            raise ModelError(f"MaxUnpool of {x.type!r} with indices {indices.type!r} and a kernel of rank {rank}")
+        for d, i in zip(x.shape, indices.shape, strict=True):
+            same_dim(d, i, constraints, "the indices of MaxUnpool")
+        spatial = tuple(
+            (d - 1) * s + k - self.pads[n] - self.pads[rank + n]
+            for n, (d, s, k) in enumerate(zip(x.shape[2:], self.strides, self.kernel, strict=True))
+        )
+        out = TensorType(x.dtype, (*x.shape[:2], *spatial))
+        affordable(self.name, x.type.size, out.size)
+        return [out]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, whole = node.operands[0].shape, node.outputs[0].shape
+
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            hit = call("eq", cast(read(1, inner), I64), linear(at, whole))
+            return select(hit, linear(inner, x), const(-1))
+
+        def finish(total: Expr, at: Index, read: Read) -> Expr:
+            value = read(0, delinear(safe(total, product(x)), x))
+            return select(call("ge", total, 0), value, const(0, value.dtype))
+
+        return Nest(body, x, "max", finish)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, indices, wanted = source.required(0), source.required(1), source.dims(2, "the output shape of MaxUnpool")
+        kernel = tuple(int(k) for k in source.attribute("kernel_shape", ()))
+        strides = tuple(int(k) for k in source.attribute("strides", (1,) * len(kernel)))
+        pads = tuple(int(k) for k in source.attribute("pads", (0,) * (2 * len(kernel))))
+        source.fields(cls)
+        if len(strides) != len(kernel) or len(pads) != 2 * len(kernel):
+            raise ModelError(f"MaxUnpool with a kernel {kernel}, strides {strides} and pads {pads}")
+        filled((x, indices), "MaxUnpool")
+        out = source.emit(cls(kernel, strides, pads), [x, indices])[0]
+        if wanted is None:
+            return [out]
+        if len(wanted) != out.type.rank:
+            raise ModelError(f"MaxUnpool of {x.type!r} with an output shape of {len(wanted)} dimensions")
+        after = tuple(w - d for w, d in zip(wanted, out.shape, strict=True))
+        return source.emit(Pad((const(0),) * len(after), after), [out])

@@ -1,0 +1,413 @@
+"""Views: operators that move elements and compute nothing; fusion folds their index arithmetic away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import ModelError
+from ...expr import Expr, as_int, call, const, select
+from ...graph import Node, Shape, TensorType, Value
+from ..core.axes import (
+    at_run,
+    axes_operand,
+    constraints_of,
+    either,
+    known_axes,
+    marks,
+    require,
+    with_ones,
+    without,
+)
+from ..core.base import (
+    Constraints,
+    Index,
+    Inputs,
+    Nest,
+    Op,
+    Read,
+    axis_of,
+    broadcast,
+    broadcast_index,
+    need,
+    operator,
+    same_dim,
+)
+from ..core.source import SourceNode
+
+
+@dataclass(frozen=True)
+class View(Op):
+    """Base of the views of one operand."""
+
+    family: ClassVar[str] = "view"
+
+
+def linear(index: Index, shape: Shape) -> Expr:
+    """Row-major position of an index."""
+    total = const(0)
+    for i, d in zip(index, shape, strict=True):
+        total = total * d + i
+    return total
+
+
+def delinear(position: Expr, shape: Shape) -> Index:
+    """Index of a row-major position."""
+    out: list[Expr] = []
+    for k, d in enumerate(reversed(shape)):
+        if as_int(d) == 1:
+            out.append(const(0))
+            continue
+        out.append(position if k == len(shape) - 1 else call("mod", position, d))
+        position = call("floordiv", position, d)
+    return tuple(reversed(out))
+
+
+def remap(index: Index, source: Shape, target: Shape) -> Index:
+    """The index into `target` of the element that stands at `index` in `source`, both row-major.
+
+    Runs of dimensions that hold the same number of elements are mapped apart, so that a batch dimension that both
+    share never meets a division.
+    """
+    out: list[Expr] = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        start_i, start_j = i, j
+        left, right = const(1), const(1)
+        if i < len(source):
+            left, i = source[i], i + 1
+        if j < len(target):
+            right, j = target[j], j + 1
+        while left is not right and (i < len(source) or j < len(target)):
+            a, b = as_int(left), as_int(right)
+            grow_left = a < b if a is not None and b is not None else len(source) - i >= len(target) - j
+            if (grow_left and i < len(source)) or j >= len(target):
+                left, i = left * source[i], i + 1
+            else:
+                right, j = right * target[j], j + 1
+        out.extend(delinear(linear(index[start_i:i], source[start_i:i]), target[start_j:j]))
+    return tuple(out)
+
+
+@operator()
+@dataclass(frozen=True)
+class Reshape(View):
+    """The same elements in row-major order under another shape."""
+
+    shape: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Reshape")
+        out = TensorType(x.dtype, self.shape)
+        if out.size is not x.type.size:
+            same_dim(x.type.size, out.size, constraints, f"Reshape of {x.type!r} to {out!r}")
+        return [out]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        source, target = node.operands[0].shape, node.outputs[0].shape
+        return Nest(lambda at, _, read: read(0, remap(at, target, source)))
+
+    def push(self, node: Node, index: Index) -> Index:
+        return remap(index, node.operands[0].shape, node.outputs[0].shape)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        given = source.attribute("shape")
+        wanted = tuple(const(int(d)) for d in given) if given is not None else _wanted(source)
+        keep_zero = bool(source.attribute("allowzero", 0))
+        source.fields(cls)
+        if at_run(*(wanted or ())):
+            return source.emit(cls(resolve_at_run(x.shape, wanted or (), keep_zero, constraints_of(source))), [x])
+        return source.emit(cls(resolve(x.shape, wanted or (), keep_zero)), [x])
+
+
+def _wanted(source: SourceNode) -> Shape | None:
+    """The shape operand of a Reshape; where only a run knows its length, that is the rank that the model states."""
+    operand, rank = source.input(1), source.stated_rank
+    if operand is not None and rank is not None and operand.type.static_shape is None and operand.type.rank == 1:
+        source.inputs[1] = source.builder.one(Reshape((const(rank),)), operand)  # a run checks it
+    return source.dims(1, "the shape of Reshape")
+
+
+def resolve_at_run(shape: Shape, wanted: Shape, keep_zero: bool, constraints: Constraints) -> Shape:
+    """A Reshape operand that only a run knows, with 0 and -1 filled in wherever they turn out to stand."""
+    dims, holes = [], const(0)
+    for k, d in enumerate(wanted):
+        require(constraints, call("ge", d, -1), "a dimension of Reshape below -1")
+        copied = call("eq", d, 0)
+        if keep_zero:
+            dims.append(d)
+        elif k < len(shape):
+            dims.append(select(copied, shape[k], d))
+        else:
+            dims.append(d)
+            require(constraints, call("ne", d, 0), f"Reshape copies dimension {k} of a tensor of rank {len(shape)}")
+        holes = holes + select(call("eq", d, -1), const(1), const(0))
+    require(constraints, call("le", holes, 1), "Reshape with more than one -1")
+    total = const(1)
+    for d in shape:
+        total = total * d
+    out = []
+    for k, d in enumerate(dims):
+        known = const(1)
+        for other in (*dims[:k], *dims[k + 1 :]):
+            known = known * other
+        hole = call("eq", wanted[k], -1)
+        require(constraints, either(call("ge", wanted[k], 0), call("ne", known, 0)), "Reshape with -1 beside a 0")
+        out.append(select(hole, call("floordiv", total, known), d))
+    return tuple(out)
+
+
+def resolve(shape: Shape, wanted: Shape, keep_zero: bool) -> Shape:
+    """A Reshape operand with its 0 (copy) and -1 (the rest) filled in."""
+    dims = list(wanted)
+    for k, d in enumerate(dims):
+        if as_int(d) == 0 and not keep_zero:
+            if k >= len(shape):
+                raise ModelError(f"Reshape copies dimension {k} of a tensor of rank {len(shape)}")
+            dims[k] = shape[k]
+    holes = [k for k, d in enumerate(dims) if as_int(d) == -1]
+    if len(holes) > 1:
+        raise ModelError("Reshape with more than one -1")
+    if holes:
+        total, known = const(1), const(1)
+        for d in shape:
+            total = total * d
+        for k, d in enumerate(dims):
+            if k != holes[0]:
+                known = known * d
+        if as_int(known) == 0:
+            raise ModelError("Reshape with -1 beside a dimension of 0")
+        dims[holes[0]] = call("floordiv", total, known)
+    return tuple(dims)
+
+
+@operator()
+@dataclass(frozen=True)
+class Transpose(View):
+    """Permuted dimensions: output dimension k is input dimension perm[k]."""
+
+    perm: tuple[int, ...] = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Transpose")
+        if sorted(self.perm) != list(range(x.type.rank)):
+            raise ModelError(f"perm {self.perm} is no permutation of rank {x.type.rank}")
+        return [TensorType(x.dtype, tuple(x.shape[p] for p in self.perm))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        inverse = sorted(range(len(self.perm)), key=self.perm.__getitem__)
+        return Nest(lambda at, _, read: read(0, tuple(at[k] for k in inverse)))
+
+    def push(self, node: Node, index: Index) -> Index:
+        return tuple(index[p] for p in self.perm)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        perm = source.attribute("perm")
+        source.fields(cls)
+        return source.emit(cls(tuple(perm) if perm is not None else tuple(reversed(range(x.type.rank)))), [x])
+
+
+def _reshaping(name: str) -> None:
+    """Squeeze, Unsqueeze and Flatten are reshapes; they become one at import."""
+
+    def read(cls: type[Op], source: SourceNode) -> list[Value]:
+        x = source.required(0)
+        if name == "Flatten":
+            axis = int(source.attribute("axis", 1))
+            axis = axis + x.type.rank if axis < 0 else axis
+            if not 0 <= axis <= x.type.rank:
+                raise ModelError(f"axis {axis} is out of range for rank {x.type.rank}")
+            sizes = [const(1), const(1)]
+            for k, d in enumerate(x.shape):
+                sizes[k >= axis] = sizes[k >= axis] * d
+            shape: Shape = tuple(sizes)
+        else:
+            shape = (_squeeze if name == "Squeeze" else _unsqueeze)(source, x)
+        source.fields(cls)
+        return source.emit(Reshape(shape), [x])
+
+    operator(name)(
+        dataclass(frozen=True)(type(name, (View,), {"read": classmethod(read), "__doc__": f"ONNX {name}, a Reshape."}))
+    )
+
+
+def _squeeze(source: SourceNode, x: Value) -> Shape:
+    given = axes_operand(source)
+    axes = known_axes(given) if given is not None else None
+    if given is not None and axes is None:
+        constraints = constraints_of(source)
+        marked = marks(given, x.type.rank, constraints)
+        for m, d in zip(marked, x.shape, strict=True):
+            whole = select(m, d, const(1))
+            require(constraints, call("eq", whole, 1), f"Squeeze of a dimension {d!r}")
+        return without(x.shape, marked, x.type.rank - len(given))
+    chosen = {axis_of(a, x.type.rank) for a in axes} if axes is not None else None
+    for k in chosen or ():
+        if as_int(x.shape[k]) not in (1, None):
+            raise ModelError(f"Squeeze of dimension {k}, which is {x.shape[k]!r}")
+    return tuple(d for k, d in enumerate(x.shape) if (k not in chosen if chosen is not None else as_int(d) != 1))
+
+
+def _unsqueeze(source: SourceNode, x: Value) -> Shape:
+    given = axes_operand(source) or ()
+    axes, rank = known_axes(given), x.type.rank + len(given)
+    if axes is None:
+        return with_ones(x.shape, marks(given, rank, constraints_of(source)))
+    places = {axis_of(a, rank) for a in axes}
+    if len(places) != len(axes):
+        raise ModelError(f"Unsqueeze names an axis twice: {axes}")
+    rest = iter(x.shape)
+    return tuple(const(1) if k in places else next(rest) for k in range(rank))
+
+
+for _name in ("Squeeze", "Unsqueeze", "Flatten"):
+    _reshaping(_name)
+
+
+@operator()
+@dataclass(frozen=True)
+class Expand(View):
+    """Broadcast to a shape; a dimension of 1 in the wanted shape keeps the operand's."""
+
+    shape: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Expand")
+        return [TensorType(x.dtype, broadcast([x.shape, self.shape], constraints))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+        return Nest(lambda at, _, read: read(0, broadcast_index(at, shape)))
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        x, wanted = source.required(0), source.dims(1, "the shape of Expand") or ()
+        if not at_run(*wanted, *x.shape):
+            return source.emit(cls(wanted), [x])
+        lead = max(x.type.rank - len(wanted), 0)
+        have = (const(1),) * (len(wanted) - x.type.rank) + x.shape
+        whole = tuple(_spread(d, w, constraints_of(source)) for d, w in zip(have[lead:], wanted, strict=True))
+        plain = all(as_int(d) == 1 or d is w for d, w in zip(have[lead:], whole, strict=True))
+        return source.emit((cls if plain else Stretch)((*have[:lead], *whole)), [x])
+
+
+def _spread(d: Expr, wanted: Expr, constraints: Constraints) -> Expr:
+    """What a dimension becomes when it is broadcast to a wanted one, either of which may turn out to be 1."""
+    if as_int(d) == 1 or d is wanted:
+        return wanted
+    fits = either(call("eq", d, 1), call("eq", wanted, 1), call("eq", d, wanted))
+    require(constraints, fits, f"Expand of a dimension {d!r} to {wanted!r}")
+    known = as_int(d), as_int(wanted)
+    if known[0] is not None or known[1] == 1:
+        return d
+    return wanted if known[1] is not None else select(call("eq", wanted, 1), d, wanted)
+
+
+@operator("Stretch", "torshc")
+@dataclass(frozen=True)
+class Stretch(View):
+    """Broadcast to a shape, where only a run knows which dimensions of the operand are 1; all others must be equal."""
+
+    shape: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "the operand of Stretch")
+        for d, wanted in zip(x.shape, self.shape[len(self.shape) - x.type.rank :], strict=True):
+            if d is not wanted:
+                fits = either(call("eq", d, 1), call("eq", d, wanted))
+                require(constraints, fits, f"a dimension {d!r} does not broadcast to {wanted!r}")
+        return [TensorType(x.dtype, self.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape, out = node.operands[0].shape, node.outputs[0].shape
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            lead = len(out) - len(shape)
+            index = [
+                i if d is w else select(call("eq", d, 1), const(0), i)
+                for i, d, w in zip(at[lead:], shape, out[lead:], strict=True)
+            ]
+            return read(0, tuple(index))
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class Concat(Op):
+    """Operands joined along an axis."""
+
+    family: ClassVar[str] = "view"
+    axis: int = 0
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        first = need(inputs[0], "input 0 of Concat")
+        if not first.type.rank:
+            raise ModelError("Concat of scalars")
+        axis = axis_of(self.axis, first.type.rank)
+        shape = list(first.shape)
+        for v in inputs[1:]:
+            v = need(v, "an input of Concat")
+            if v.type.rank != first.type.rank or v.dtype is not first.dtype:
+                raise ModelError(f"Concat of {first.type!r} and {v.type!r}")
+            for d in range(len(shape)):
+                shape[d] = shape[d] + v.shape[d] if d == axis else same_dim(shape[d], v.shape[d], constraints, "Concat")
+        return [TensorType(first.dtype, tuple(shape))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        axis = axis_of(self.axis, node.operands[0].type.rank)
+        sizes = [v.shape[axis] for v in node.operands]
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            ends = [sizes[0]]
+            for s in sizes[1:]:
+                ends.append(ends[-1] + s)
+
+            def pick(k: int) -> Expr:
+                """Operand k or a later one; an operand that the index surely misses is not read."""
+                here = at[axis] - (ends[k - 1] if k else const(0))
+                inside = const(True) if k == len(sizes) - 1 else call("lt", here, sizes[k])
+                if inside.op == "const" and not inside.data:
+                    return pick(k + 1)
+                value = read(k, (*at[:axis], here, *at[axis + 1 :]))
+                return value if inside.op == "const" else select(inside, value, pick(k + 1))
+
+            return pick(0)
+
+        return Nest(body)
+
+
+@operator()
+@dataclass(frozen=True)
+class Tile(View):
+    """The operand repeated along each dimension.
+
+    Attributes:
+        repeats: how often, for each dimension.
+    """
+
+    repeats: Shape = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x = need(inputs[0], "input 0 of Tile")
+        if len(self.repeats) != x.type.rank:
+            raise ModelError(f"Tile of {x.type!r} with {len(self.repeats)} repeats")
+        return [TensorType(x.dtype, tuple(d * r for d, r in zip(x.shape, self.repeats, strict=True)))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        shape = node.operands[0].shape
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            return read(
+                0, tuple(call("mod", i, d) if as_int(d) != 1 else const(0) for i, d in zip(at, shape, strict=True))
+            )
+
+        return Nest(body)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        return source.emit(cls(source.dims(1, "the repeats of Tile") or ()), [source.required(0)])
