@@ -54,6 +54,20 @@ def test_attention_of_quantised_operands(mask: str) -> None:
         check("QAttention", x, w, bias, *scales, MASKS[mask], *zeros, fixed=(1, 2, 3, 4, 6, 7), **form)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (24,)])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_attention_of_quantised_operands_with_few_and_many_scales(dtype: Any, shape: tuple[int, ...]) -> None:
+    """Weights have one scale and zero point, or one of each column; those of x may be vectors of one element."""
+    x, w, bias, past = some_bytes(2, 3, 6), some_bytes(6, 24, dtype=dtype), numbers(24), numbers(2, 2, 2, 5, 4)
+    scales, zeros = numbers(*shape, low=0.01, high=0.02), some_bytes(*shape, dtype=dtype, seed=1)
+    for own in ((), (1,)):
+        left = np.full(own, 0.01, F32), np.full(own, 120, np.uint8)
+        operands = x, w, bias, left[0], scales, None, left[1], zeros
+        check("QAttention", *operands, num_heads=2, **CLOSE)
+        check("QAttention", *operands, past, num_heads=2, unidirectional=1, outputs=2, **CLOSE)
+        check("QAttention", *operands[:5], num_heads=2, **CLOSE)
+
+
 @pytest.mark.parametrize("mask", [m for m in MASKS if m != "ranges"])
 def test_attention_of_many_heads(mask: str) -> None:
     q, k, v = numbers(2, 4, 8), numbers(2, 4, 8, seed=1), numbers(2, 4, 4, seed=2)

@@ -111,6 +111,20 @@ def test_products(kinds: tuple[Any, Any]) -> None:
         check("QGemm", *common, b, scale(0.1), np.asarray(1, right), fixed=fixed, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 1, 5)])
+def test_scales_of_stacked_matrices(shape: tuple[int, ...], fixed: bool) -> None:
+    """Of all, or of each column of each matrix."""
+    a, b = some_bytes(2, 3, 8), some_bytes(2, 8, 5, dtype=I8, seed=3)
+    scales, zeros = numbers(*shape, low=0.01, high=0.1), some_bytes(*shape, dtype=I8, seed=5)
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    for left in (a, a[0]):
+        given, places = (left, b, scale(0.02), scales, np.asarray(3, U8), zeros), (1, 3, 5) if fixed else ()
+        check("MatMulIntegerToFloat", *given, fixed=places, **close)
+    places = (1, 2, 3) if fixed else ()
+    check("DynamicQuantizeMatMul", numbers(2, 3, 8), b, scales, zeros, fixed=places, **close)
+
+
 def test_convolution_with_channels_last() -> None:
     x, w = some_bytes(1, 6, 5, 8), some_bytes(4, 8, 3, 3, dtype=I8, seed=1)
     rest = w, numbers(4, low=0.01, high=0.1), np.zeros(4, I8), scale(2.0), np.asarray(100, U8)

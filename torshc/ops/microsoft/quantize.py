@@ -242,13 +242,17 @@ class MsDequantizeLinear(Contrib):
 
 
 def columns(source: SourceNode, parameter: Value, b: Value) -> None:
-    """Check a scale or zero point of b, one or one for each of its columns."""
+    """Check a scale or zero point of b: one, one for each column, or one for each column of each of its matrices."""
     if as_int(parameter.type.size) == 1:
         return
-    if parameter.type.rank != 1 or b.type.rank < 2:
+    rank, constraints = parameter.type.rank, source.builder.graph.constraints
+    stacked = rank == b.type.rank and rank > 1 and as_int(parameter.shape[-2]) == 1
+    if b.type.rank < 2 or (rank != 1 and not stacked):
         raise Unsupported(f"{source.op_type} of {b.type!r} with a scale or zero point {parameter.type!r}")
-    constraints = source.builder.graph.constraints
-    same_dim(parameter.shape[0], b.shape[-1], constraints, f"scales and zero points of the columns of {b.type!r}")
+    what = f"scales and zero points of the columns of {b.type!r}"
+    for k in range(rank):
+        if k != rank - 2:
+            same_dim(parameter.shape[k], b.shape[k - rank], constraints, what)
 
 
 def integers(source: SourceNode, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
