@@ -25,6 +25,8 @@ NEWEST = onnx_opset_version()
 EARLY = {("", "LayerNormalization"): 17}
 """Operators that ONNX Runtime writes into models of older opsets, with the opset whose meaning they have there."""
 
+_CALLS_OUT = (("", "ATen"), ("org.pytorch.aten", "ATen"))  # operators that stand for one of another tool
+
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
     "SPARSE_TENSOR": (np.ndarray, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
@@ -118,12 +120,12 @@ def _type_text(p: Partial) -> str:
 
 
 def check_fields(op: SourceOp, cls: type[Op]) -> dict[str, Any]:
-    """The attributes of a node of an operator of our own, checked against the operator's fields.
+    """The attributes of a node of an operator without a schema, checked against the operator's fields.
 
     Raises:
         Misfit: for an attribute that is unknown or of the wrong kind.
     """
-    fields = {f.name: f.default for f in dataclasses.fields(cls)}
+    fields = cls.experimental or {f.name: f.default for f in dataclasses.fields(cls)}
     out: dict[str, Any] = {}
     for name, value in op.attributes.items():
         if name not in fields:
@@ -157,6 +159,11 @@ def unknown(op: SourceOp) -> str:
     """Why there is no such operator."""
     if schema_of(op.op_type, op.domain, NEWEST if not op.domain else 1 << 30) is not None:
         return f"{op.op_type} is not supported yet"
+    if (op.domain, op.op_type) in _CALLS_OUT:
+        called = op.attributes.get("operator", "")
+        return f"ATen calls PyTorch's own operator {called!r}; export the model with operators of ONNX only"
+    if op.op_type == "GRUUnit" and not op.domain:
+        return "GRUUnit was experimental, and ONNX does not say what it computes; export the model with GRU"
     names = [n for d, n in REGISTRY if d == op.domain]
     domain = f"domain {op.domain}" if op.domain else "ONNX's own domain"
     found = f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"

@@ -12,7 +12,7 @@ An operator is a frozen dataclass whose fields are its attributes. It says what 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -55,12 +55,14 @@ class Op:
             "nest" (another nest, such as pooling), "composite" (decomposes), "host" (:mod:`.host`), or the name of a
             heavy kernel kind.
         objects: whether operands may be strings, sequences or optionals.
+        experimental: attributes, with their defaults, of the form that it had before ONNX had a schema of it.
     """
 
     name: ClassVar[str] = ""
     domain: ClassVar[str] = ""
     family: ClassVar[str] = ""
     objects: ClassVar[bool] = False
+    experimental: ClassVar[Mapping[str, Any]] = {}
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         """Types of the outputs. Dimensions that must turn out equal at run time are appended to `constraints`.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import ModelError
 from ...expr import F32, Expr, as_int, call, const, from_onnx, select
@@ -225,12 +226,27 @@ class BatchNormalization(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         momentum = float(source.attribute("momentum", 0.9))
         if not source.attribute("spatial", 1):
-            raise Unsupported("BatchNormalization with statistics of each activation (spatial = 0)")
+            return [_each_activation(source, cls(**source.fields(cls)))]
         if source.attribute("training_mode", 0):
             return _trained(source, cls(**source.fields(cls)), momentum)
         if source.outputs > 1:
             raise Unsupported("BatchNormalization in training mode")
         return source.emit(cls(**source.fields(cls)), [source.required(k) for k in range(5)])
+
+
+def _each_activation(source: SourceNode, op: BatchNormalization) -> Value:
+    """Statistics of each element of a sample, of shape x.shape[1:], as up to opset 8 with `spatial` = 0."""
+    b, (x, *rest) = source.builder, [source.required(k) for k in range(5)]
+    if source.outputs > 1:
+        raise Unsupported("BatchNormalization in training mode")
+    for v in rest:
+        if v.type.rank != x.type.rank - 1:
+            raise ModelError(f"BatchNormalization of {x.type!r} with {v.type!r} for each element of a sample")
+        for mine, wanted in zip(v.shape, x.shape[1:], strict=True):
+            same_dim(wanted, mine, b.graph.constraints, f"BatchNormalization of {x.type!r} with {v.type!r}")
+    scale, bias, mean, variance = rest
+    factor = apply(b, "Div", scale, apply(b, "Sqrt", apply(b, "Add", variance, op.epsilon)))
+    return apply(b, "Add", apply(b, "Mul", apply(b, "Sub", x, mean), factor), bias)
 
 
 def _trained(source: SourceNode, op: BatchNormalization, momentum: float) -> list[Value]:
@@ -345,10 +361,28 @@ class LpNormalization(Op):
 @operator()
 @dataclass(frozen=True)
 class MeanVarianceNormalization(Op):
-    """(x - mean) / (standard deviation + 1e-9) over the axes."""
+    """(x - mean) / (standard deviation + 1e-9) over the axes.
+
+    Before opset 9 it was experimental: channels apart or together, perhaps only centred. Samples are taken together, as
+    by the default of opset 9 and by ONNX Runtime.
+    """
 
     family: ClassVar[str] = "composite"
+    experimental: ClassVar[Mapping[str, Any]] = {"across_channels": 0, "normalize_variance": 1}
     axes: tuple[int, ...] = (0, 2, 3)
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        if source.opset >= 9:
+            return super().read(source)
+        x, b = source.required(0), source.builder
+        together = bool(source.attribute("across_channels", 0))
+        axes = tuple(k for k in range(x.type.rank) if together or k != 1)
+        if x.type.rank < 3:
+            raise ModelError(f"MeanVarianceNormalization of {x.type!r}, which has no spatial dimensions")
+        if source.attribute("normalize_variance", 1):
+            return [b.one(cls(axes), x)]
+        return [apply(b, "Sub", x, apply(b, "ReduceMean", x, axes=axes))]
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of MeanVarianceNormalization")

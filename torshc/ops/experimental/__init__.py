@@ -1,0 +1,1 @@
+"""ONNX's experimental operators, which its first releases had and WinML's models still have."""
