@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, as_int, call, const
+from ...expr import Expr, as_int, axis, call, const
 from ...graph import Value
 from ...kernels.axes import product
 from ...kernels.base import Kernel
@@ -81,7 +81,12 @@ def lower_grid_generic(group: Group, storage: Mapping[Value, Storage]) -> list[K
 
 
 def to_grid(kernel: Kernel) -> Kernel:
-    """A map or row kernel with its work dealt out to blocks of threads."""
+    """A map or row kernel with its work dealt out to blocks of threads.
+
+    A kernel without axes (one element, such as what a uniform operand holds everywhere) gets one of extent 1.
+    """
+    if isinstance(kernel, MapKernel) and not kernel.axes:
+        kernel = dataclasses.replace(kernel, axes=(axis("i0", 1),))
     fields = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
     if isinstance(kernel, MapKernel):
         packet = _packet(kernel.axes[-1])
