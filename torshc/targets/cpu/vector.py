@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr import BOOL, I32, I64, DType, Expr, locals_of, walk
-from ...expr.affine import lane_stride
+from ...expr.lanes import LaneSteps
 from ...kernels.base import Buffer, Store
 from ..index import OPERATORS, STORED, literal, scalar
 
@@ -59,6 +59,7 @@ class Block:
         self, names: Names, lane: Expr | None, lanes: int, count: str | None = None, prefix: str = "v"
     ) -> None:
         self.names, self.lane, self.lanes, self.count, self.prefix = names, lane, lanes, count, prefix
+        self._steps = None if lane is None else LaneSteps(lane, lanes)
         self.lines: list[str] = []
         self._memo: list[dict[Expr, str]] = [{}]
         self._masks: list[str] = []
@@ -136,7 +137,7 @@ class Block:
         return f"t_{function}_{dtype.name}({', '.join(args)})"
 
     def _step(self, e: Expr) -> int | None:
-        return 0 if self.lane is None else lane_stride(e, self.lane, self.lanes)
+        return 0 if self._steps is None else self._steps.of(e)
 
     def _text(self, e: Expr) -> str:
         compute = e.dtype.compute
