@@ -84,6 +84,25 @@ def test_loops_that_are_not_known() -> None:
             import_model(endless.SerializeToString())
 
 
+def test_states_that_are_optional_only_at_first() -> None:
+    """The body declares an optional: it is one in every round, so the body is imported once, for a run."""
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(F, [3]))
+    nodes = [
+        helper.make_node("OptionalGetElement", ["state"], ["held"]),
+        helper.make_node("Add", ["held", "x"], ["next"]),
+        helper.make_node("Identity", ["going"], ["on"]),
+    ]
+    inputs = [info("step", INT, []), info("going", B, []), helper.make_value_info("state", kind)]
+    body = helper.make_graph(nodes, "body", inputs, [info("on", B, []), info("next", F, [3])])
+    node = helper.make_node("Loop", ["count", "condition", "first"], ["last"], name="it", body=body)
+    weights = {"count": np.asarray(3), "condition": np.asarray(True)}
+    model = model_of(node, {"x": (F, [3])}, weights)
+    model.graph.input.append(helper.make_value_info("first", kind))
+    model.opset_import[0].version = 16  # whose OptionalGetElement takes nothing but optionals
+    model.ir_version = 8
+    assert looping(model)
+
+
 def scan(**attributes: Any) -> NodeProto:
     nodes = [helper.make_node("Add", ["total", "part"], ["sum"]), helper.make_node("Mul", ["sum", "k"], ["row"])]
     inputs = [info("total", F, [2]), info("part", F, [2])]

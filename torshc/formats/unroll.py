@@ -121,6 +121,10 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
         if any(m is None for m in made):
             return ()
         current, rest = made[1 : 1 + len(states)], made[1 + len(states) :]
+        if any(
+            c is not None and s is not None and c.dtype is not s.dtype for c, s in zip(current, states, strict=True)
+        ):
+            raise Endless("a state that is an optional at first and what it holds later")
         rows.append([r for r in rest if r is not None])
         goes_on = True if condition is None else _truth(made[0])  # without one, what the body says is ignored
         step += 1
