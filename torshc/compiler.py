@@ -187,7 +187,10 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     if kind.device != host_module.CPU:
         graph.drop_demands()
     drop_unneeded(graph)
-    script = None if is_plain(graph) else partition(graph)
+    plain = is_plain(graph)
+    if not plain and kind.device != host_module.CPU:
+        raise UnsupportedError(*_needs_processor(graph, options.target))
+    script = None if plain else partition(graph)
     parts = script.segments if script is not None else [graph]
     with clock.stage("optimise"):
         records = [r for part in parts for r in optimise(part, options)]
@@ -197,8 +200,6 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     isa = isa_module.resolve(options.mcpu)
     machine = Machine(isa.lanes, winograd=options.winograd, archs=find_archs(kind.toolchain, options))
     target = kind(machine)
-    if script is not None and target.device != host_module.CPU:
-        raise UnsupportedError(*_needs_processor(graph, options.target))
     with clock.stage("lower"):
         lowered = [_lower(plan.graph, plan, target, options.fallback) for plan in plans]
     with clock.stage("render"):
@@ -231,11 +232,13 @@ def _joined(graph: Graph, plans: list[Plan]) -> tuple[Plan, tuple[range, ...]]:
 
 def _needs_processor(graph: Graph, target: str) -> tuple[list[str], str]:
     """Why a model whose steps only a run knows is not for a device yet, and what to do."""
-    told = [f"{e.value.name or e.value!r} tells sizes" for e in graph.elements.values()]
-    nodes = [n.describe() for n in graph.nodes if n.op.family == "host"] or told[:1]
-    return [f"{what} needs the host between kernels, which target {target!r} cannot do yet" for what in nodes], (
-        "compile it with --target c"
-    )
+    cause = f"which target {target!r} cannot do yet"
+    nodes = [f"{n.describe()} needs the host between kernels, {cause}" for n in graph.nodes if n.op.family == "host"]
+    objects = dict.fromkeys(v for v in (*graph.inputs, *graph.outputs) if v.dtype.is_object)
+    values = [f"{v.name!r} is a {v.dtype.name}: it needs the host between kernels, {cause}" for v in objects]
+    computed = dict.fromkeys(e.value.producer for e in graph.elements.values() if e.value.producer is not None)
+    sizes = [f"{n.describe()} computes sizes: it needs the host between kernels, {cause}" for n in computed]
+    return nodes or values or sizes, "compile it with --target c"
 
 
 Lowered = tuple[Group, list[Kernel], Target, str]

@@ -38,13 +38,18 @@ class UnsupportedError(TorshcError):
     """The model is valid but asks for what torshc cannot do; lists all of it at once.
 
     Args:
-        problems: one line each, naming node, operator and cause.
+        problems: one line each, naming node, operator and cause; at least one.
         warnings: what was passed over in the model until then, a line each.
+
+    Raises:
+        InternalError: when there is no problem to list: a refusal without a cause is a fault of torshc.
     """
 
     exit_code = 3
 
     def __init__(self, problems: Sequence[str], remedy: str = "", warnings: Sequence[str] = ()) -> None:
+        if not problems:
+            raise InternalError("a model was refused without a cause")
         self.problems = tuple(problems)
         self.warnings = tuple(warnings)
         count = f"{len(self.problems)} unsupported thing" + ("s" if len(self.problems) != 1 else "")

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from torshc.compiler import prepare
-from torshc.errors import RunError, UnsupportedError
+from torshc.errors import InternalError, RunError, UnsupportedError
 from torshc.options import CompileOptions
 
 F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -264,6 +264,21 @@ def test_devices_refuse_by_name(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(UnsupportedError, match=r"NonZero.*'cuda'"):
         prepare(tmp_path / "m.onnx", CompileOptions(target="cuda"))
+
+
+@pytest.mark.parametrize("target", ["cuda", "metal"])
+def test_devices_refuse_values_that_are_no_tensors(target: str, tmp_path: Path) -> None:
+    """No node is at fault here: the message names the value and the cause."""
+    ports = [helper.make_tensor_sequence_value_info(n, F, ["a"]) for n in ("x", "y")]
+    graph = helper.make_graph([node("Identity", ["x"], ["y"])], "sequences", ports[:1], ports[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedError, match=rf"1 unsupported thing.*\n.*'x' is a sequence.*'{target}'"):
+        prepare(tmp_path / "m.onnx", CompileOptions(target=target))
+
+
+def test_no_refusal_without_a_cause() -> None:
+    with pytest.raises(InternalError, match="without a cause"):
+        raise UnsupportedError([])
 
 
 @pytest.mark.parametrize("rounds", [3, 300])
