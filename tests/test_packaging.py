@@ -21,7 +21,7 @@ def test_every_package_is_listed() -> None:
 
 def test_resources_are_found_in_a_checkout() -> None:
     assert (resources.rules("pipelines") / "O3.yaml").is_file()
-    assert (resources.templates("c") / "t_vec.h").is_file()
+    assert resources.find_template(["cuda", "c"], "t_vec.h").is_file()
     assert resources.rule_files("rewrites")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +28,25 @@ def rules(kind: str = "") -> Path:
 def templates(target: str = "") -> Path:
     """The folder of the templates, or that of a target."""
     return _find("templates") / target
+
+
+@cache
+def template_folders(search: tuple[str, ...]) -> tuple[Path, ...]:
+    """Where the templates of some folders lie, in order: in each one itself, then in its folders by trade."""
+    places = (templates(name) for name in search)
+    return tuple(f for place in places for f in (place, *sorted(p for p in place.iterdir() if p.is_dir())))
+
+
+def find_template(search: Iterable[str], name: str) -> Path:
+    """The first file of this name in some folders of templates.
+
+    Raises:
+        InternalError: there is none.
+    """
+    for folder in template_folders(tuple(search)):
+        if (path := folder / name).is_file():
+            return path
+    raise InternalError(f"no template {name!r} in {', '.join(search)}", "install torshc anew")
 
 
 def rule_files(kind: str) -> tuple[Path, ...]:

@@ -68,7 +68,7 @@ def test_valgrind(tmp_path: Path) -> None:
 def test_header_is_cxx(tmp_path: Path) -> None:
     source = tmp_path / "use.cpp"
     source.write_text('#include <model.h>\nstatic_assert(sizeof(torshc_tensor) == 48, "DLTensor");\nint main() {}\n')
-    header = HERE.parents[1] / "templates" / "c"
+    header = HERE.parents[1] / "templates" / "c" / "host"
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{header}"]
     subprocess.run(["g++", *flags, str(source)], check=True)
 

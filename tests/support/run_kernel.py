@@ -32,7 +32,7 @@ from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
 from torshc.plan.fusion import Limits
 from torshc.plan.place import Plan, make_plan
-from torshc.targets.cpu.c import HEADERS, CTarget
+from torshc.targets.cpu.c import CTarget
 
 Array = np.ndarray[Any, Any]
 FLAGS = [
@@ -67,8 +67,8 @@ def kind_of(compiler: str) -> str:
 @lru_cache(maxsize=1)
 def _work() -> Path:
     place = Path(tempfile.mkdtemp(prefix="torshc-kernels-"))
-    for name in HEADERS:
-        (place / name).write_text((resources.templates("c") / name).read_text())
+    for header in (resources.templates("c") / "prelude").iterdir():
+        (place / header.name).write_text(header.read_text())
     return place
 
 

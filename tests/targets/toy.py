@@ -27,7 +27,7 @@ class ToyTarget(GridTarget):
     name = "toy"
     title = "plain C"
     search = (str(Path(__file__).parent / "toy"), "gpu", "c")
-    headers = ("t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h")
+    preludes = ("gpu",)
     words = Words(shared="", barrier="")
 
     def threads(self, kernel: Kernel) -> int:

@@ -53,8 +53,17 @@ class Harness:
 
     def __init__(self, work: Path, compiler: str = COMPILER or "gcc", flags: Sequence[str] = ()) -> None:
         program = work / "host_harness"
-        sources = [HERE / "host_harness.c", *sorted(SOURCES.glob("t_op_*.c"))]
-        command = [compiler, *STRICT, *flags, f"-I{SOURCES}", *map(str, sources), "-o", str(program)]
+        sources = [HERE / "host_harness.c", *sorted((SOURCES / "values").glob("t_op_*.c"))]
+        command = [
+            compiler,
+            *STRICT,
+            *flags,
+            f"-I{SOURCES / 'host'}",
+            f"-I{SOURCES / 'values'}",
+            *map(str, sources),
+            "-o",
+            str(program),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-4000:]
         self.process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SOURCES = HERE.parents[1] / "templates" / "c"
+SOURCES = HERE.parents[1] / "templates" / "c" / "host"
 COMPILER = next((name for name in ("clang-19", "clang", "gcc") if shutil.which(name)), None)
 
 

@@ -70,7 +70,7 @@ __all__ = [
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE.parents[1] / "templates"
-GPU = [f"-I{HERE / 'scalar'}", f"-I{TEMPLATES / 'gpu'}"]
+GPU = [f"-I{HERE / 'scalar'}", f"-I{TEMPLATES / 'gpu' / 'prelude'}"]
 FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror"]
 OWN = "-DT_OWN_MATH=1"
 CONFIGS = [
@@ -122,7 +122,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Callable[[np.dtype[Any]
     if compiler is None:
         pytest.skip("no compiler here")
     work = tmp_path_factory.mktemp("vectors")
-    flags = ["-std=gnu11", "-O1", "-DTORSHC_LANES=1", f"-I{TEMPLATES / 'c'}"]
+    flags = ["-std=gnu11", "-O1", "-DTORSHC_LANES=1", f"-I{TEMPLATES / 'c' / 'prelude'}"]
     build([compiler, *flags, str(HERE / "math_harness.c"), "-o", str(work / "vectors"), "-lm"])
     return lru_cache(lambda dtype: Harness(work / "vectors", work, 1).run(exact_calls(dtype)))
 
@@ -234,7 +234,7 @@ def test_nvcc_takes_the_whole_prelude(tmp_path: Path) -> None:
     if nvcc is None:
         pytest.skip("no nvcc here")
     source = str(HERE / "scalar" / "every.cu")
-    flags = ["-arch=sm_80", "-Xptxas", "-O0", "-Werror", "all-warnings", *GPU, f"-I{TEMPLATES / 'cuda'}"]
+    flags = ["-arch=sm_80", "-Xptxas", "-O0", "-Werror", "all-warnings", *GPU, f"-I{TEMPLATES / 'cuda' / 'prelude'}"]
     build([nvcc, *flags, "-c", source, "-o", str(tmp_path / "every.o")])
 
 
@@ -250,5 +250,5 @@ def test_emulator_takes_the_whole_prelude(tmp_path: Path, target: str) -> None:
     program = HERE.parent / "emulation" / "bin" / name
     if reason := missing(metal=target == "metal"):
         pytest.skip(reason)
-    paths = [*GPU, f"-I{TEMPLATES / target}"]
+    paths = [*GPU, f"-I{TEMPLATES / target / 'prelude'}"]
     build([str(program), *flags, *paths, "-c", str(HERE / "scalar" / source), "-o", str(tmp_path / "every.o")])

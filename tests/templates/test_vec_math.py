@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
-HEADERS = HERE.parents[1] / "templates" / "c"
+HEADERS = HERE.parents[1] / "templates" / "c" / "prelude"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-ffp-contract=fast", "-fno-math-errno"]
 SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 COMPILERS = [name for name in ("clang-19", "clang", "gcc") if shutil.which(name)]

@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if reason := missing():
         pytest.skip(reason)
     target = tmp_path_factory.mktemp("warp") / "warp.so"
-    paths = [f"-I{TEMPLATES / folder}" for folder in ("cuda", "gpu")]
+    paths = [f"-I{TEMPLATES / folder / 'prelude'}" for folder in ("cuda", "gpu")]
     command = [
         str(NVCC),
         "-std=c++17",

@@ -1,7 +1,7 @@
 """The host program as data, and its C source.
 
 A :class:`HostProgram` says what a run does: which input dimension each symbol is, what the shapes and sizes are, and
-the steps in order. ``templates/c/host.c.j2`` renders it, with ``launch.j2`` of the target's folders for what differs;
+the steps in order. ``templates/c/host/`` renders it, with ``launch.j2`` of the target's folders for what differs;
 the checks, the memory and the threads that every model shares stand in plain C beside it, by :class:`HostFiles`.
 
 Sizes are integers or C expressions over the symbols ``s0``, ``s1``, ... and named parts of sizes ``z0``, ``z1``, ...,
@@ -73,7 +73,7 @@ class HostFiles:
 
     def text(self, name: str) -> str:
         """The first file of this name."""
-        return next(p for f in self.search if (p := resources.templates(f) / name).is_file()).read_text()
+        return resources.find_template(self.search, name).read_text()
 
 
 # Libraries for processors, and what all libraries for devices share; a target adds its device layer to the latter.

@@ -125,7 +125,7 @@ _BY_ML_DTYPE = {v: DTYPES[k] for k, v in _ML_DTYPES.items()}
 _BY_NUMPY = {np.dtype(v): DTYPES[k] for k, v in _NUMPY.items()}
 
 
-# Elements that only operators of the host touch (``templates/c/t_value.h``).
+# Elements that only operators of the host touch (``templates/c/values/t_value.h``).
 STRING = DType("string", 16, "s", 8, "string")
 SEQUENCE = DType("sequence", 168, "q", -1, "sequence")
 OPTIONAL = DType("optional", 168, "q", -2, "optional")

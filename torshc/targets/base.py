@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -56,7 +56,7 @@ class Target(ABC):
         device: DLPack's code of where its tensors lie: 1 processor, 2 CUDA, 8 Metal.
         toolchain: what builds its libraries: "cc", "nvcc" or "xcrun".
         search: folders of ``templates/`` in which its files are looked for, in order.
-        headers: what its kernels include.
+        preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
         device_sources: sources of its device layer, beside what all libraries for devices share.
         launchers: whether its kernels come with a function that launches them, or are found by name.
 
@@ -71,7 +71,7 @@ class Target(ABC):
     device: ClassVar[int] = 1
     toolchain: ClassVar[str] = "cc"
     search: ClassVar[tuple[str, ...]] = ("c",)
-    headers: ClassVar[tuple[str, ...]] = ()
+    preludes: ClassVar[tuple[str, ...]] = ("c",)
     device_sources: ClassVar[tuple[str, ...]] = ()
     launchers: ClassVar[bool] = True
 
@@ -121,7 +121,8 @@ class Target(ABC):
 
     def header_texts(self) -> dict[str, str]:
         """What kernels include, by file name."""
-        return {name: find_template(self.search, name) for name in self.headers}
+        folders = (resources.templates(name) / "prelude" for name in self.preludes)
+        return {file.name: file.read_text() for folder in folders for file in sorted(folder.glob("*.h"))}
 
 
 TARGETS: dict[str, type[Target]] = {}
@@ -147,16 +148,11 @@ def find_target(name: str) -> type[Target]:
     return found
 
 
-def find_template(search: Iterable[str], name: str) -> str:
-    """The text of the first file of this name."""
-    return next(p for f in search if (p := resources.templates(f) / name).is_file()).read_text()
-
-
 @lru_cache(maxsize=8)
 def environment(search: tuple[str, ...]) -> jinja2.Environment:
     """Templates of some folders, in order."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader([resources.templates(folder) for folder in search]),
+        loader=jinja2.FileSystemLoader(resources.template_folders(search)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

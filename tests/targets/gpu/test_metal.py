@@ -101,7 +101,7 @@ def test_headers_of_kernels_are_there() -> None:
 
 
 def _text(name: str) -> str:
-    return next(p for f in MetalTarget.search if (p := resources.templates(f) / name).is_file()).read_text()
+    return resources.find_template(MetalTarget.search, name).read_text()
 
 
 # ---- the device layer ----
@@ -119,10 +119,10 @@ def _text(name: str) -> str:
 )
 def test_the_device_layer_fits_the_framework(tmp_path: Path, old: str, new: str, message: str) -> None:
     """Checked against declarations of Metal; each spoiled copy is noticed, so the check sees something."""
-    text = (resources.templates("metal") / "t_device.mm").read_text()
+    text = resources.find_template(["metal"], "t_device.mm").read_text()
     assert old in text
     (tmp_path / "t_device.mm").write_text(text.replace(old, new, 1) if old else text)
-    include = [f"-I{resources.templates(folder)}" for folder in ("metal", "gpu", "c")]
+    include = [f"-I{folder}" for folder in resources.template_folders(("metal", "gpu", "c"))]
     command = [str(BIN / "xcrun"), "-sdk", "macosx", "clang++", "-std=c++17", "-x", "objective-c++", "-fobjc-arc"]
     command += ["-Wall", "-Wextra", "-Werror", *include, "-c", "t_device.mm", "-o", "t_device.o"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

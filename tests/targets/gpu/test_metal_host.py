@@ -45,9 +45,9 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Objects of the device layer and the stand-ins."""
     folder = tmp_path_factory.mktemp("layer")
     metal = HERE / "metal"
-    include = [metal / "frameworks", metal, *(resources.templates(f) for f in ("gpu", "c"))]
+    include = [metal / "frameworks", metal, *resources.template_folders(("gpu", "c"))]
     made = {}
-    for source in (resources.templates("metal") / "t_device.mm", metal / "fake_metal.mm"):
+    for source in (resources.find_template(["metal"], "t_device.mm"), metal / "fake_metal.mm"):
         made[source.stem] = folder / f"{source.stem}.o"
         command = [str(CLANG), *OBJECTIVE, *(f"-I{f}" for f in include), "-fvisibility=hidden"]
         subprocess.run([*command, "-c", str(source), "-o", str(made[source.stem])], check=True)

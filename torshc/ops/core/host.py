@@ -2,8 +2,8 @@
 
     NonZero(x) -> as many columns as x has elements that are not 0
 
-Such an operator is a C function of ``templates/c/t_op_*.c`` over values that know their own shapes
-(``templates/c/t_value.h``). It stands between the fused kernels and ends a fusion.
+Such an operator is a C function of ``templates/c/values/t_op_*.c`` over values that know their own shapes
+(``templates/c/values/t_value.h``). It stands between the fused kernels and ends a fusion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regular expressions in RE2's syntax, compiled to the programs that ``templates/c/t_op_regex.c`` runs.
+"""Regular expressions in RE2's syntax, compiled to the programs that ``templates/c/values/t_op_regex.c`` runs.
 
     a(b|c)* -> SET a; SPLIT to the loop or behind it; SET b | SET c; back
 

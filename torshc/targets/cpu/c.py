@@ -15,10 +15,6 @@ from ..index import CTYPES, literal
 from .base import CpuTarget
 from .vector import Block, Names, vector_type
 
-HEADERS = (
-    "t_kernel.h", "t_vec.h", "t_cast.h", "t_math.h", "t_arith.h", "t_integer.h", "t_math_exp.h", "t_math_f64.h",
-    "t_math_pow.h", "t_math_trig.h", "t_tile.h", "t_dot.h", "t_narrow.h", "t_scan.h", "t_topk.h",
-)  # fmt: skip
 _NAMED = re.compile(r"\bs\d+\b")
 _DECLARED = re.compile(r"^ *const int64_t (s\d+) = dim\[\d+\];\n", re.MULTILINE)
 _ARGUMENT = re.compile(r"\bdim\[(\d+)\]")
@@ -173,7 +169,6 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
-    headers = HEADERS
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes

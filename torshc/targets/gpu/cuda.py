@@ -37,9 +37,7 @@ class CudaTarget(GridTarget):
     device = 2
     toolchain = "nvcc"
     search = ("cuda", "gpu", "c")
-    headers = (
-        "t_cuda.h", "t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h",
-    )  # fmt: skip
+    preludes = ("cuda", "gpu")
     device_sources = ("t_device.cu",)
     words = Words(shared="__shared__", barrier="__syncthreads();")
 

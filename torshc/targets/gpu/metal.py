@@ -38,9 +38,7 @@ class MetalTarget(GridTarget):
     device = 8
     toolchain = "xcrun"
     search = ("metal", "gpu", "c")
-    headers = (
-        "t_metal.h", "t_scalar.h", "t_scalar_narrow.h", "t_scalar_math.h", "t_scalar_own.h", "t_warp.h", "t_packet.h",
-    )  # fmt: skip
+    preludes = ("metal", "gpu")
     device_sources = ("t_device.mm",)
     launchers = False
     words = Words(
