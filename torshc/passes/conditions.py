@@ -38,13 +38,11 @@ class Condition:
     negated: bool
 
     def holds(self, found: Match) -> bool:
-        """Whether the match satisfies it."""
-        given: list[Any] = []
-        for a in self.arguments:
-            given.append(
-                a if not isinstance(a, str) else found.attributes[a] if a in found.attributes else found.values[a]
-            )
-        return self.predicate(*given) is not self.negated
+        """Whether the match satisfies it; one about a name that this match does not bind does not hold."""
+        known = {**found.values, **found.attributes}
+        if any(isinstance(a, str) and a not in known for a in self.arguments):
+            return False
+        return self.predicate(*(known[a] if isinstance(a, str) else a for a in self.arguments)) is not self.negated
 
 
 def parse_condition(item: Item, bound: set[str]) -> Condition:

@@ -55,11 +55,13 @@ def match(
     value: Value | None,
     so_far: Match | None = None,
     parts: Mapping[str, Sequence[Pattern]] | None = None,
+    through: bool = False,
 ) -> Iterator[Match]:
     """The ways in which a value fits a pattern, the likeliest first.
 
     Args:
         parts: alternatives of the parts that the pattern names.
+        through: look through views for operators that are none.
     """
     found = so_far or Match()
     if isinstance(pattern, Absent) or value is None:
@@ -68,15 +70,15 @@ def match(
         return
     if isinstance(pattern, Part):
         for alternative in (parts or {})[pattern.name]:
-            yield from match(alternative, value, found, parts)
+            yield from match(alternative, value, found, parts, through)
         return
     if isinstance(pattern, Named):
         bound = found.bind(pattern.name, value)
         if bound is not None:
-            yield from match(pattern.inside, value, bound, parts)
+            yield from match(pattern.inside, value, bound, parts, through)
         return
     if isinstance(pattern, Apply):
-        yield from _apply(pattern, value, found, parts)
+        yield from _apply(pattern, value, found, parts, through)
         return
     bound = _leaf(pattern, value, found)
     if bound is not None:
@@ -108,13 +110,25 @@ def _is_number(array: np.ndarray[Any, Any], number: Number) -> bool:
     return bool(np.all((array == wanted) & (np.signbit(array) == np.signbit(wanted))))
 
 
+def behind_views(value: Value) -> tuple[Value, list[Node]]:
+    """The value that a chain of one-operand views starts from, and the views, nearest to the reader first."""
+    chain: list[Node] = []
+    while (node := value.producer) is not None and node.op.family == "view" and len(node.operands) == 1:
+        chain.append(node)
+        value = node.operands[0]
+    return value, chain
+
+
 def _apply(
-    pattern: Apply, value: Value, found: Match, parts: Mapping[str, Sequence[Pattern]] | None
+    pattern: Apply, value: Value, found: Match, parts: Mapping[str, Sequence[Pattern]] | None, through: bool
 ) -> Iterator[Match]:
     node = value.producer
-    if node is None or node.output is not value or type(node.op) not in pattern.ops:
+    if through and node is not None and not pattern.fits(node.op):
+        value = behind_views(value)[0]
+        node = value.producer
+    if node is None or node.output is not value or not pattern.fits(node.op):
         return
-    if len(pattern.args) != len(node.inputs):
+    if len(pattern.args) > len(node.inputs) or (len(pattern.args) < len(node.inputs) and not pattern.more):
         return
     captured = _attributes(pattern, node, found)
     if captured is None:
@@ -124,10 +138,16 @@ def _apply(
         start = start.bind(pattern.name, value)
     if start is None:
         return
-    swap = node.op.name in COMMUTATIVE and len(node.inputs) <= 4
-    orders = itertools.permutations(node.inputs) if swap else iter([node.inputs])
-    for order in orders:
-        yield from _operands(pattern.args, order, start, parts)
+    for order in _orders(pattern, node):
+        yield from _operands(pattern.args, order, start, parts, through)
+
+
+def _orders(pattern: Apply, node: Node) -> Iterator[tuple[Value | None, ...]]:
+    """The operands that the arguments may be: any order of a commutative operator's, a selection where more are let."""
+    count = len(pattern.args)
+    if node.op.name in COMMUTATIVE and len(node.inputs) <= 4:
+        return itertools.permutations(node.inputs, count)
+    return itertools.combinations(node.inputs, count) if pattern.more else iter([node.inputs])
 
 
 def _operands(
@@ -135,12 +155,13 @@ def _operands(
     values: Sequence[Value | None],
     found: Match,
     parts: Mapping[str, Sequence[Pattern]] | None,
+    through: bool,
 ) -> Iterator[Match]:
     if not patterns:
         yield found
         return
-    for head in match(patterns[0], values[0], found, parts):
-        yield from _operands(patterns[1:], values[1:], head, parts)
+    for head in match(patterns[0], values[0], found, parts, through):
+        yield from _operands(patterns[1:], values[1:], head, parts, through)
 
 
 def _attributes(pattern: Apply, node: Node, found: Match) -> Mapping[str, Any] | None:

@@ -9,13 +9,15 @@ Max|Min(x, y)                   one operator of several
 p=Softmax(x)                    the name of an inner value
 @scores                         a part that is defined beside the pattern, with alternatives
 none                            an operand that is absent
+Conv(x, ...)                    x among the operands, in the order in which they are written, and any others
+pointwise(gemm(...), ...)       a lower-case word is a family of operators; any(...) is every operator
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import did_you_mean
 from ..ops import REGISTRY, Op
@@ -72,15 +74,23 @@ class Apply:
 
     Attributes:
         ops: the operators that fit.
+        families: the families of operators that fit; "any" is all of them.
         attributes: by field name, a literal or a capture.
         args: the operands.
         name: what the value is called, or empty.
+        more: whether there may be other operands before, between and behind them.
     """
 
     ops: tuple[type[Op], ...]
     attributes: tuple[tuple[str, Literal | Capture], ...]
     args: tuple[Pattern, ...]
     name: str = ""
+    families: tuple[str, ...] = ()
+    more: bool = False
+
+    def fits(self, op: Op) -> bool:
+        """Whether it is one of the operators."""
+        return type(op) in self.ops or op.family in self.families or "any" in self.families
 
 
 @dataclass(frozen=True)
@@ -93,9 +103,13 @@ class Named:
 
 Pattern = Variable | Constant | Number | Absent | Part | Named | Apply
 
+FAMILIES = (
+    "any", "attention", "composite", "conv", "conv_transpose", "gemm", "nest", "pointwise", "recurrent", "reduce",
+    "scan", "topk", "view",
+)  # fmt: skip
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>~?-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|~?-?inf)\b|(?P<name>[$@]?[A-Za-z_]\w*\+?)|"
-    r"(?P<string>'[^']*')|(?P<mark>[()\[\],=|]))"
+    r"(?P<string>'[^']*')|(?P<mark>\.\.\.|[()\[\],=|]))"
 )
 
 
@@ -165,7 +179,7 @@ class Parser:
             self.take("=")
             inside = self.pattern(depth + 1)
             if isinstance(inside, Apply):
-                return Apply(inside.ops, inside.attributes, inside.args, word)
+                return replace(inside, name=word)
             if isinstance(inside, Part):
                 return Named(word, inside)
             raise self.item.error(f"{word!r} names something that is no operator")
@@ -176,21 +190,28 @@ class Parser:
         while self.peek() == "|":
             self.take("|")
             names.append(self.take()[1])
-        ops = tuple(self._operator(n) for n in names)
+        families = tuple(n for n in names if n in FAMILIES)
+        ops = tuple(self._operator(n) for n in names if n not in FAMILIES)
+        if families and self.peek() == "[":
+            raise self.item.error(f"the family {families[0]!r} has no attributes of its own", "name the operator")
         attributes = self._attributes(ops) if self.peek() == "[" else ()
         self.take("(")
         args: list[Pattern] = []
+        more = False
         while self.peek() != ")":
             if args:
                 self.take(",")
+            if more := self.peek() == "...":
+                self.take()
+                break
             args.append(self.pattern(depth + 1))
         self.take(")")
-        return Apply(ops, attributes, tuple(args))
+        return Apply(ops, attributes, tuple(args), families=families, more=more)
 
     def _operator(self, name: str) -> type[Op]:
         found = REGISTRY.get(("", name)) or REGISTRY.get(("torshc", name))
         if found is None:
-            known = sorted({n for _, n in REGISTRY})
+            known = sorted({*(n for _, n in REGISTRY), *FAMILIES})
             raise self.item.error(f"unknown operator {name!r}{did_you_mean(name, known)}")
         return found
 
