@@ -38,8 +38,8 @@ from .graph import Graph, Partial, Value
 from .kernels.base import Kernel
 from .kernels.machine import Machine
 from .options import CompileOptions
-from .passes import PassRecord, optimise
-from .plan.fusion import Limits
+from .passes import PassRecord, pipeline_of, run_pipeline
+from .passes.policy import Policy, policy_of
 from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
@@ -180,6 +180,9 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         TorshcError: a member of the family, by cause.
     """
     clock = Clock(observer)
+    pipeline = pipeline_of(options)
+    policy = policy_of(options, pipeline)
+    options = dataclasses.replace(options, fusion=policy.strategy)
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
@@ -193,10 +196,9 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     script = None if plain else partition(graph)
     parts = script.segments if script is not None else [graph]
     with clock.stage("optimise"):
-        records = [r for part in parts for r in optimise(part, options)]
+        records = [r for part in parts for r in run_pipeline(part, pipeline, options)]
     with clock.stage("plan"):
-        strategy = "none" if options.opt_level == 0 else options.fusion
-        plans = [make_plan(part, Limits(strategy, options.max_fusion_size)) for part in parts]
+        plans = [make_plan(part, policy) for part in parts]
     isa = isa_module.resolve(options.mcpu)
     machine = Machine(isa.lanes, winograd=options.winograd, archs=find_archs(kind.toolchain, options))
     target = kind(machine)
@@ -208,17 +210,17 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         placed = [p for _, p, _ in rendered]
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
-    whole, spans = _joined(graph, plans) if script is not None else (plans[0], ())
+    whole, spans = _joined(graph, plans, policy) if script is not None else (plans[0], ())
     return Compilation(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
         clock.seconds, script=script, spans=spans, warnings=tuple(graph.warnings),
     )  # fmt: skip
 
 
-def _joined(graph: Graph, plans: list[Plan]) -> tuple[Plan, tuple[range, ...]]:
+def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:
     """The plans of a script's segments as one, for those who look at a compilation, and the groups of each segment."""
     whole = Graph(graph.name, graph.inputs, graph.results, graph.output_names[: len(graph.results)])
-    out, spans = Plan(whole), []
+    out, spans = Plan(whole, policy), []
     for plan in plans:
         spans.append(range(len(out.groups), len(out.groups) + len(plan.groups)))
         whole.nodes += plan.graph.nodes
@@ -227,6 +229,8 @@ def _joined(graph: Graph, plans: list[Plan]) -> tuple[Plan, tuple[range, ...]]:
             out.groups.append(group)
         out.storage |= plan.storage
         out.boundaries += plan.boundaries
+        out.apart += plan.apart
+        out.stored |= plan.stored
     return out, tuple(spans)
 
 

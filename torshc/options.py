@@ -27,10 +27,11 @@ class CompileOptions:
         mcpu: processor to compile for, a name that the compiler knows, or "native".
         arch: architecture where a target has several (a GPU's), empty for the default.
         shapes: input name to its dimensions, which pin symbolic ones; a string names a symbol anew, None leaves one.
-        fusion: how far nodes are joined into kernels: "none", "conservative", "default", "aggressive".
-        max_fusion_size: largest number of nodes in one kernel.
+        fusion: how far nodes are joined into kernels: "none", "conservative", "default", "aggressive"; empty for what
+            the pipeline says.
+        max_fusion_size: largest number of nodes in one kernel; None for what the rules say.
         pipeline: a pipeline file in place of that of the optimisation level.
-        rules: further files of rewrites.
+        rules: further files of rewrites and fusion rules.
         passes: pass name to True (on) or False (off), overriding the pipeline.
         jobs: compilers that run at once; 0 means one a processor.
         cache: use the kernel cache.
@@ -57,8 +58,8 @@ class CompileOptions:
     mcpu: str = "native"
     arch: str = ""
     shapes: Mapping[str, tuple[int | str | None, ...]] = field(default_factory=dict)
-    fusion: str = "default"
-    max_fusion_size: int = 64
+    fusion: str = ""
+    max_fusion_size: int | None = None
     pipeline: Path | None = None
     rules: tuple[Path, ...] = ()
     passes: Mapping[str, bool] = field(default_factory=dict)
@@ -77,11 +78,13 @@ class CompileOptions:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        _choice("fusion", self.fusion, FUSION_MODES)
+        if self.fusion:
+            _choice("fusion", self.fusion, FUSION_MODES)
         _choice("precision", self.precision, PRECISIONS)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
-        _between("max_fusion_size", self.max_fusion_size, 1, 4096)
+        if self.max_fusion_size is not None:
+            _between("max_fusion_size", self.max_fusion_size, 1, 4096)
         _between("jobs", self.jobs, 0, 1024)
         _between("threads", self.threads, 0, 1024)
         for name in ("target", "mcpu", "arch"):

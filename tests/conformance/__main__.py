@@ -62,7 +62,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes; 2")
     parser.add_argument("--target", choices=sorted(TARGETS), default="c", help="what to compile for; c")
     parser.add_argument("--emulated", action="store_true", help="through the tests' emulator, though a device is here")
-    parser.add_argument("--fusion", choices=FUSION_MODES, default="default", help="how far nodes are joined")
+    parser.add_argument(
+        "--fusion", choices=FUSION_MODES, default="", help="how far nodes are joined; left out, as the level says"
+    )
     parser.add_argument("--dynamic", action="store_true", help="symbolic dimensions, run-time shape operands; -O3")
     parser.add_argument("--sanitize", action="store_true", help="core cases with address and UB sanitizers; -O3")
     parser.add_argument("--refused", action="store_true", help="list the refused cases")

@@ -46,7 +46,7 @@ class Mode:
 
     level: int = 3
     target: str = "c"
-    fusion: str = "default"
+    fusion: str = ""
     cc: str = ""
     dynamic: bool = False
 

@@ -17,11 +17,12 @@ from torshc.passes.interpret import run_graph
 from torshc.passes.manager import PASSES
 from torshc.passes.match import Match, build
 from torshc.passes.pattern import Apply, Capture, Constant, Variable
-from torshc.passes.rewrite import Rewrite, read_rewrites
+from torshc.passes.rewrite_rules import Rewrite
+from torshc.passes.rules import read_rules
 
 from ..support.pass_graphs import OPTIONS, Model, names
 
-RULES = [rule for file in resources.rule_files("rewrites") for rule in read_rewrites(file)]
+RULES = [rule for file in resources.rule_files("rewrites") for rule in read_rules(file).rewrites]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e-40, 3e38]
 
 
@@ -127,7 +128,7 @@ def test_a_replacement_of_another_shape_is_no_match() -> None:
         ('- name: a\n  match: "Add(x, y"\n  replace: "x"\n', 2, "ends too early"),
         ('- name: a\n  match: "Add(x, y)"\n  replace: "z"\n', 3, "'z' is not bound"),
         ('- name: a\n  match: "Add(x, y)"\n  replase: "x"\n', 3, "did you mean 'replace'"),
-        ('- name: a\n  match: "Add(x, y)"\n', 1, "'replace' is missing"),
+        ('- name: a\n  match: "Add(x, y)"\n', 1, "one of replace, fuse, separate, limit, recompute is missing"),
         ('- name: a\n  match: "Clip[lo=1](x)"\n  replace: "x"\n', 2, "did you mean 'low'"),
         ('- name: a\n  match: "Add(x, y)"\n  where: ["scalr(x)"]\n  replace: "x"\n', 3, "did you mean 'scalar'"),
         ('- name: a\n  match: "Add(x, y)"\n  where: ["scalar(z)"]\n  replace: "x"\n', 3, "not bound"),
@@ -143,5 +144,5 @@ def test_a_wrong_rule_names_file_and_line(tmp_path: Path, text: str, line: int, 
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message) as e:
-        read_rewrites(file)
+        read_rules(file)
     assert f"{file}:{line}:" in str(e.value)

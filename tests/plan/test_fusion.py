@@ -8,7 +8,7 @@ import pytest
 from torshc.expr import F32, const, dim
 from torshc.graph import Builder, Graph, TensorType, Value
 from torshc.ops.core.base import REGISTRY, Op
-from torshc.plan.fusion import Limits
+from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 
 
@@ -27,7 +27,7 @@ def op(name: str, domain: str = "", **attributes: object) -> Op:
 def finish(graph: Graph, *outputs: Value, **limits: object) -> Plan:
     graph.outputs = list(outputs)
     graph.output_names = [f"y{k}" for k in range(len(outputs))]
-    return make_plan(graph, Limits(**limits))  # type: ignore[arg-type]
+    return make_plan(graph, Policy.of(**limits))  # type: ignore[arg-type]
 
 
 def shown(plan: Plan) -> list[str]:

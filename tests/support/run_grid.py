@@ -28,7 +28,7 @@ from torshc.expr import DType, dim
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
-from torshc.plan.fusion import Limits
+from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.base import Target, find_target
 
@@ -143,12 +143,12 @@ class GridProgram:
         graph: Graph,
         dims: Mapping[str, int] | None = None,
         target: Target | None = None,
-        limits: Limits | None = None,
+        limits: Policy | None = None,
         plan: Plan | None = None,
     ) -> None:
         self.graph, self.dims_of = graph, dict(dims or {})
         self.target = target or find_target("cuda")(Machine())
-        self.plan = plan or make_plan(graph, limits or Limits())
+        self.plan = plan or make_plan(graph, limits or Policy.of())
         self.memory: dict[object, Memory] = {}
         self.launches: list[Launch] = []
         for group in self.plan.groups:

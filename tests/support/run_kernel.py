@@ -30,7 +30,7 @@ from torshc.expr import DType, Expr, as_int, const, dim, substitute
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
-from torshc.plan.fusion import Limits
+from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.cpu.c import CTarget
 
@@ -180,14 +180,14 @@ class Program:
         dims: Mapping[str, int] | None = None,
         machine: Machine | None = None,
         compiler: str | None = None,
-        limits: Limits | None = None,
+        limits: Policy | None = None,
         plan: Plan | None = None,
     ) -> None:
         self.graph, self.dims_of = graph, dict(dims or {})
         self.compiler = compiler or compilers()[0]
         self.machine = machine or Machine(lanes=native_lanes(), compiler=kind_of(self.compiler))
         self.target = CTarget(self.machine)
-        self.plan = plan or make_plan(graph, limits or Limits())
+        self.plan = plan or make_plan(graph, limits or Policy.of())
         self.memory: dict[object, Memory] = {}
         self.launches: list[Launch] = []
         for group in self.plan.groups:

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import UnsupportedError
 from ..expr import Expr, as_int, call, const, dims_of
 from ..graph import Graph, Partial, Value
+from ..passes.policy import Policy
 from ..plan.place import Plan
 from ..plan.script import Repeat, Script, Step, flat
 from .host import UNKNOWN, HostFiles, HostProgram, Port, Symbol
@@ -123,7 +124,7 @@ def assemble_script(
     for plan, kernels in zip(plans, placed, strict=True):
         assemblers.append(Assembler(plan, kernels, names, assemblers[0] if assemblers else None))
         assemblers[-1].weigh()
-    first = assemblers[0] if assemblers else Assembler(Plan(Graph()), (), names)
+    first = assemblers[0] if assemblers else Assembler(Plan(Graph(), Policy("", ())), (), names)
     out = ScriptProgram(script, weights=first.list)
     for v in script.constants.values():
         first.add_weight(v)

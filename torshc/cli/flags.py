@@ -44,13 +44,13 @@ MODEL: list[Option] = [
     click.option("--shapes", multiple=True, callback=_shapes, metavar="NAME:1x3x224x224",
                  help="Pin the dimensions of an input; `?` leaves one, a word names it. Repeatable."),
     click.option("--pipeline", type=FILE, help="Passes to run, in place of the level's own (YAML)."),
-    click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion patterns (YAML). Repeatable."),
+    click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion rules (YAML). Repeatable."),
     click.option("--pass", "passes", multiple=True, callback=_switches, metavar="NAME=on|off",
                  help="Switch a pass on or off. Repeatable."),
-    click.option("--fusion", type=click.Choice(["none", "conservative", "default", "aggressive"]), default="default",
-                 show_default=True, help="How far nodes are joined into kernels."),
-    click.option("--max-fusion-size", type=click.IntRange(1, 4096), default=64, show_default=True,
-                 help="Most nodes in one kernel."),
+    click.option("--fusion", type=click.Choice(["none", "conservative", "default", "aggressive"]),
+                 help="How far nodes are joined into kernels; left out, as the level says."),
+    click.option("--max-fusion-size", type=click.IntRange(1, 4096),
+                 help="Most nodes in one kernel; left out, 64 or what rules say."),
     click.option("--winograd", is_flag=True, help="Let 3x3 convolutions be faster and less exact (1e-5)."),
     click.option("--precision", type=click.Choice(["f32", "f16", "bf16"]), default="f32", show_default=True,
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
@@ -101,6 +101,7 @@ def compile_options(given: dict[str, Any]) -> CompileOptions:
 
     from ..options import CompileOptions
 
+    given["fusion"] = given.pop("fusion", None) or ""
     given["cache"] = not given.pop("no_cache", False)
     given["fallback"] = not given.pop("no_fallback", False)
     names = [f.name for f in dataclasses.fields(CompileOptions) if f.name in given]

@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..graph import Node, Value
-from ..plan.fusion import behind_views
 from ..plan.group import REASONS, Boundary, Group
+from ..plan.views import behind_views
 from .course import Course, course
+from .rules import RuleInfo, made_by, rule_infos, standing
 from .sizes import Evaluator, bind, plain, type_text
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Stop:
 
     Attributes:
         reason: a code of :data:`torshc.plan.group.REASONS`; ``meaning`` says it in words.
+        rule: the fusion rule that says so, with file and line when it is the user's; empty where none does.
         value: the value that goes through memory.
         producer, consumer: the nodes that could have shared a kernel; the producer is None for an input.
         source: the group that makes the value, or None.
@@ -86,15 +88,16 @@ class Stop:
     producer: NodeInfo | None
     consumer: NodeInfo
     source: int | None
+    rule: str = ""
 
 
 @dataclass(frozen=True)
 class GroupInfo:
-    """A group: what one launch (or a packing launch and one more) computes."""
+    """A group: what one launch (or a packing launch and one more) computes; ``rules`` brought its nodes together."""
 
     id: int
     kind: str
-    pattern: str
+    rules: tuple[str, ...]
     operators: str
     nodes: tuple[NodeInfo, ...]
     folded: tuple[NodeInfo, ...]
@@ -157,6 +160,7 @@ class Explanation:
     approximations: tuple[str, ...]
     seconds: Mapping[str, float]
     course: tuple[Course, ...] = ()
+    rules: tuple[RuleInfo, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -191,7 +195,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         isa=" ".join(filter(None, (compilation.isa.arch, compilation.isa.mcpu))),
         lanes=compilation.isa.lanes if compilation.target.device == 1 else 0,
         opt_level=compilation.options.opt_level,
-        fusion=_strategy(compilation),
+        fusion=compilation.options.fusion,
         inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in graph.inputs),
         outputs=tuple(
             Tensor(name, type_text(v.type), "value", describe.writers(v))
@@ -211,11 +215,8 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         approximations=compilation.approximations,
         seconds=compilation.seconds,
         course=course(compilation.script, compilation.spans) if compilation.script is not None else (),
+        rules=rule_infos(compilation.plan),
     )
-
-
-def _strategy(compilation: Compilation) -> str:
-    return "none" if compilation.options.opt_level == 0 else compilation.options.fusion
 
 
 def operators(nodes: Sequence[Node]) -> str:
@@ -251,6 +252,7 @@ class _Describer:
     def __init__(self, compilation: Compilation, sizes: Evaluator) -> None:
         self.sizes = sizes
         self.storage = compilation.plan.storage
+        self.rules = compilation.plan.policy.rules
         self.inputs = set(compilation.graph.inputs)
         self.makers: dict[Value, list[int]] = {}
         self.home: dict[Node, int] = {}
@@ -277,7 +279,7 @@ class _Describer:
         return GroupInfo(
             id=g.id,
             kind=g.kind,
-            pattern=g.pattern,
+            rules=tuple(map(str, dict.fromkeys((*g.rules, *made_by(g, self.rules))))),
             operators=operators(g.nodes),
             nodes=tuple(map(_node, g.nodes)),
             folded=tuple(map(_node, g.folded)),
@@ -301,17 +303,11 @@ class _Describer:
         )
 
     def stops(self, group: Group) -> tuple[Stop, ...]:
-        """The boundaries of a group that hold in the end: a later merge, or computing again, undoes an early one."""
-        inside = {*group.nodes, *group.folded}
-        seen: dict[tuple[Value, Node], Stop] = {}
-        for b in group.boundaries:
-            base, _ = behind_views(b.value)
-            if base.producer not in inside:
-                seen.setdefault((b.value, b.consumer), self._stop(b, base))
-        return tuple(seen.values())
+        """Where the group ends, and why."""
+        return tuple(map(self._stop, standing(group)))
 
-    def _stop(self, b: Boundary, base: Value) -> Stop:
-        maker = base.producer
+    def _stop(self, b: Boundary) -> Stop:
+        maker = behind_views(b.value)[0].producer
         return Stop(
             b.reason,
             REASONS[b.reason],
@@ -319,4 +315,5 @@ class _Describer:
             _node(maker) if maker is not None else None,
             _node(b.consumer),
             self.home.get(maker) if maker is not None else None,
+            str(b.rule) if b.rule is not None else "",
         )

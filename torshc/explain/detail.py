@@ -9,7 +9,7 @@ from .columns import Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
 from .safe import printable, shortened
 from .sizes import bytes_text, flops_text
-from .text import intensity, stop_text
+from .text import intensity, reason_text, stop_text
 
 
 def group_text(explanation: Explanation, number: int) -> str:
@@ -24,7 +24,9 @@ def group_text(explanation: Explanation, number: int) -> str:
 
 
 def _lines(g: GroupInfo) -> Iterator[str]:
-    yield f"Group {g.id}, {g.kind}" + (f", made by {g.pattern}" if g.pattern else "")
+    yield f"Group {g.id}, {g.kind}"
+    for k, rule in enumerate(g.rules):
+        yield from paragraph("rules" if k == 0 else "", printable(rule))
     yield from paragraph("operators", printable(g.operators))
     yield from _nodes("Nodes", g.nodes)
     if g.folded:
@@ -39,7 +41,7 @@ def _lines(g: GroupInfo) -> Iterator[str]:
     yield "Where fusion stopped" if g.stops else "Fusion stopped nowhere here."
     for stop in g.stops:
         yield f"  {stop_text(stop, g.id, 78)}"
-        yield from (f"    {line}" for line in broken(f"{stop.reason}: {stop.meaning}", 76))
+        yield from (f"    {line}" for line in broken(printable(f"{stop.reason}: {reason_text(stop)}"), 76))
 
 
 def _nodes(title: str, nodes: Sequence[NodeInfo]) -> Iterator[str]:

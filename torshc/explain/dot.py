@@ -10,6 +10,7 @@ from .sizes import short
 
 _COLOURS = {"nest": "#e8f0fe", "row": "#e6f4ea"}
 _HEAVY = "#fce8e6"
+_RULE = 200  # characters of a rule, its file among them
 
 
 def to_dot(explanation: Explanation) -> str:
@@ -41,8 +42,10 @@ def _lines(e: Explanation) -> Iterator[str]:
     inputs = {tensor.name: k for k, tensor in enumerate(e.inputs)}
     for group in e.groups:
         for read in group.reads:
+            why = [f"{s.reason}: {s.rule}" if s.rule else s.reason for s in group.stops if s.value == read.name]
+            label = _lines_of(read.type, *(shortened(w, _RULE) for w in dict.fromkeys(why)))
             for source in _sources(read, inputs):
-                yield f"  {source} -> g{group.id} [label={quoted(read.type)}];"
+                yield f"  {source} -> g{group.id} [label={label}];"
     for k, tensor in enumerate(e.outputs):
         for number in tensor.groups:
             yield f"  g{number} -> o{k} [label={quoted(tensor.type)}];"
@@ -54,11 +57,15 @@ def _tensor(tensor: Tensor) -> str:
 
 
 def _label(group: GroupInfo) -> str:
-    lines = (
+    return _lines_of(
         f"{group.id}: {group.kind} ({', '.join(group.templates)})",
         shortened(group.operators, 60),
+        *(shortened(f"rule: {rule}", _RULE) for rule in group.rules),
         f"{short(group.flops / 1e6)} MFLOP, {short(group.bytes / 1e3)} kB",
     )
+
+
+def _lines_of(*lines: str) -> str:
     # \n between quoted parts is DOT's own line break.
     return '"' + "\\n".join(quoted(line)[1:-1] for line in lines) + '"'
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, PassInfo, Stop
+from .rules import RuleInfo
 from .safe import printable, shortened
 from .sizes import bytes_text, flops_text, short
 
@@ -25,6 +26,7 @@ _PASSES = (
     Column("nodes", 6, right=True),
     Column("ms", 9, right=True),
 )
+_RULES = (Column("  rule", 38), Column("effect", 41))
 _SHOWN = 3  # places shown for each reason
 _SYMBOLS = 4  # symbols up to which the value of each is shown
 _OPERATORS = 66  # characters of a group's operators in the table: three lines
@@ -37,7 +39,7 @@ def to_text(explanation: Explanation, everything: bool = False) -> str:
         everything: list every place where fusion stopped, not only the first few for each reason.
     """
     e = explanation
-    parts = [_header(e), _passes(e.passes), _groups(e), _course(e), _stops(e, everything), _totals(e)]
+    parts = [_header(e), _passes(e.passes), _groups(e), _course(e), _stops(e, everything), _rules(e), _totals(e)]
     return "\n".join("\n".join(line.rstrip() for line in part) + "\n" for part in map(list, parts) if part)
 
 
@@ -127,22 +129,48 @@ def intensity(flops: int, nbytes: int) -> str:
 
 
 def _stops(e: Explanation, everything: bool) -> Iterator[str]:
-    counts = Counter(s.reason for s in e.stops)
-    if e.fusion == "none":
+    counts = Counter((s.reason, s.rule) for s in e.stops)
+    if e.fusion == "none" and not counts:
         yield "Fusion is off: every node is a launch of its own."
         return
     if not counts:
         yield "Fusion stopped nowhere."
         return
     yield "Where fusion stopped"
-    for reason, count in counts.most_common():
-        found = [(g, s) for g in e.groups for s in g.stops if s.reason == reason]
-        yield from paragraph(f"{count:4}  {reason}", found[0][1].meaning, indent=0, hang=16)
+    for (reason, rule), count in counts.most_common():
+        found = [(g, s) for g in e.groups for s in g.stops if (s.reason, s.rule) == (reason, rule)]
+        yield from paragraph(f"{count:4}  {reason}", printable(reason_text(found[0][1])), indent=0, hang=16)
         shown = found if everything else found[:_SHOWN]
         for group, stop in shown:
             yield "        " + stop_text(stop, group.id, 72)
         if len(shown) < len(found):
             yield f"        and {len(found) - len(shown)} more"
+
+
+def _rules(e: Explanation) -> Iterator[str]:
+    if not e.rules:
+        return
+    yield "Fusion rules"
+    yield from table(_RULES, ([f"  {_rule_name(r)}", _effect(r)] for r in e.rules))
+
+
+def _rule_name(r: RuleInfo) -> str:
+    return printable(f"{r.name} ({r.where})" if r.where else r.name)
+
+
+def _effect(r: RuleInfo) -> str:
+    if r.where and not r.places and not r.stops:
+        return f"{r.action}: matches nothing in this model"
+    parts = [f"group{'s' if len(r.groups) > 1 else ''} {', '.join(map(str, r.groups))}"] if r.groups else []
+    if r.stops:
+        parts.append(f"stops at {r.stops} place{'s' if r.stops > 1 else ''}")
+    parts += [f"cannot be had: {printable(line)}" for line in r.unmet]
+    return f"{r.action}: {'; '.join(parts) or f'{r.places} places, no effect'}"
+
+
+def reason_text(stop: Stop) -> str:
+    """Why fusion stopped, in words, with the rule that says so."""
+    return f"{stop.meaning}: {stop.rule}" if stop.rule else stop.meaning
 
 
 def stop_text(stop: Stop, group: int, width: int) -> str:

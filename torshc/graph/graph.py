@@ -16,6 +16,7 @@ import numpy as np
 
 from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, later
 from .data import LIMIT, data_of
+from .mark import Mark, RuleName
 
 if TYPE_CHECKING:
     from ..ops.core.base import Op
@@ -155,9 +156,10 @@ class Node:
         inputs: operands; None where an optional one is absent.
         outputs: results, at least one.
         name: the model's own name for it (or the names of what it was made from).
+        marks: of the rules that matched it, or what it was made from.
     """
 
-    __slots__ = ("id", "inputs", "name", "op", "outputs")
+    __slots__ = ("id", "inputs", "marks", "name", "op", "outputs")
 
     def __init__(
         self, id: int, op: Op, inputs: tuple[Value | None, ...], outputs: tuple[Value, ...], name: str
@@ -167,6 +169,11 @@ class Node:
         self.inputs = inputs
         self.outputs = outputs
         self.name = name
+        self.marks: tuple[Mark, ...] = ()
+
+    def inherit(self, *others: Node) -> None:
+        """Take over the marks of nodes whose place this one takes."""
+        self.marks = tuple(dict.fromkeys((*self.marks, *(m for n in others for m in n.marks))))
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -234,6 +241,7 @@ class Graph:
     warnings: list[str] = field(default_factory=list)
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
+    marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked
     numbers: Numbers = field(default_factory=lambda: Numbers())
 
     @property
@@ -346,4 +354,4 @@ class Graph:
     def child(self, name: str = "") -> Graph:
         """An empty graph for the body of a branch or loop, whose numbers and symbols are this one's too."""
         taken = {*self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
-        return Graph(name, elements=self.elements, taken=taken, numbers=self.numbers)
+        return Graph(name, elements=self.elements, taken=taken, numbers=self.numbers, marks=self.marks)

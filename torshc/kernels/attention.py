@@ -12,10 +12,10 @@ from ..expr.affine import contains
 from ..graph import Node, Value
 from ..ops.core.base import Index, broadcast_index
 from ..ops.nn.attention import Attention
-from ..plan.fusion import behind_views
 from ..plan.group import Group
 from ..plan.inline import Inliner
 from ..plan.storage import Storage
+from ..plan.views import behind_views
 from .axes import make_axes, product
 from .heavy import (
     HeavyKernel,

@@ -14,6 +14,7 @@ from . import (
     fold_constants,
     half_products,
     integer_products,
+    mark_fusion,
     narrow_weights,
     propagate,
     recognise_attention,
@@ -38,9 +39,9 @@ from .manager import (
 __all__ = [
     "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "choose_layout",
     "common_subexpressions", "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass",
-    "half_products", "integer_products", "narrow_weights", "optimise", "pipeline_of", "propagate", "read_pipeline",
-    "recognise_attention",
-    "resolve_indices", "rewrite", "run_pipeline", "settle_outputs", "strength_reduction",
+    "half_products", "integer_products", "mark_fusion", "narrow_weights", "optimise", "pipeline_of", "propagate",
+    "read_pipeline", "recognise_attention", "resolve_indices", "rewrite", "run_pipeline", "settle_outputs",
+    "strength_reduction",
 ]  # fmt: skip
 
 

@@ -38,6 +38,7 @@ def common_subexpressions(graph: Graph, options: CompileOptions) -> bool:
         if twin is node:
             kept.append(node)
         else:
+            twin.inherit(node)
             newest.update(zip(node.outputs, twin.outputs, strict=True))
     if not newest:
         return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,43 @@ class Item:
         if isinstance(self.value, dict | list):
             return "a mapping" if isinstance(self.value, dict) else "a list"
         return f"the text {self.value!r}" if isinstance(self.value, str) else repr(self.value)
+
+
+class Mistakes(ConfigError):
+    """Several things that are wrong with rules."""
+
+    def __init__(self, found: Sequence[ConfigError]) -> None:
+        self.found = tuple(found)
+        lines = [f"  - {e.message}{f' ({e.remedy})' if e.remedy else ''}" for e in found]
+        super().__init__("\n".join([f"{len(found)} mistakes in rules:", *lines]))
+
+
+class Problems:
+    """Gathers what is wrong with a file, so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self.found: list[ConfigError] = []
+
+    @contextmanager
+    def gather(self) -> Iterator[None]:
+        """What fails inside is kept for the end."""
+        try:
+            yield
+        except Mistakes as e:
+            self.found.extend(e.found)
+        except ConfigError as e:
+            self.found.append(e)
+
+    def settle(self) -> None:
+        """Raise what was gathered.
+
+        Raises:
+            ConfigError: the one there is, or one that lists all.
+        """
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            raise Mistakes(self.found)
 
 
 def read_yaml(path: Path) -> Item:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..expr import DTYPES, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Value
-from ..ops.math.pointwise import Cast
+from ..ops.math.pointwise import Cast, Separator
 from ..ops.nn.pool import MaxPool
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
 from ..options import CompileOptions
@@ -115,7 +115,7 @@ class _Halves:
 
         One that drops elements does so only where nobody wants its operand as f32: else there is more to cast.
         """
-        if isinstance(node.op, Reshape | Transpose | Expand):
+        if isinstance(node.op, Reshape | Transpose | Expand | Separator):
             return True
         if isinstance(node.op, Concat):
             return value not in self.whole

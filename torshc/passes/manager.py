@@ -13,8 +13,9 @@ from ..errors import ConfigError, OutputError, TorshcError, did_you_mean
 from ..graph import Graph, sort
 from ..graph.text import graph_text
 from ..graph.verify import Verifier
-from ..options import CompileOptions
+from ..options import FUSION_MODES, CompileOptions
 from .config import Item, read_yaml
+from .fusion_rules import Limit, Recompute, parse_limit, parse_recompute, parse_word
 
 Pass = Callable[..., bool]
 PASSES: dict[str, Pass] = {}
@@ -60,10 +61,18 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The passes of an optimisation level, in order."""
+    """The passes of an optimisation level, in order, and how its nodes are fused.
+
+    Attributes:
+        fusion: the strategy, unless the options name one.
+        limit, recompute: bounds in place of the strategy's.
+    """
 
     name: str
     steps: tuple[Step | Repeat, ...]
+    fusion: str = "default"
+    limit: Limit | None = None
+    recompute: Recompute | None = None
 
     def names(self) -> list[str]:
         """Every pass in it."""
@@ -90,9 +99,15 @@ def read_pipeline(path: Path) -> Pipeline:
     Raises:
         ConfigError: with file and line, for an unknown key, pass or parameter.
     """
-    top = read_yaml(path).mapping(known=("name", "about", "passes"), required=("passes",))
-    name = top["name"].text() if "name" in top else path.stem
-    return Pipeline(name, tuple(_part(item) for item in top["passes"].sequence()))
+    known = ("name", "about", "fusion", "limit", "recompute", "passes")
+    top = read_yaml(path).mapping(known=known, required=("passes",))
+    return Pipeline(
+        top["name"].text() if "name" in top else path.stem,
+        tuple(_part(item) for item in top["passes"].sequence()),
+        parse_word(top["fusion"], FUSION_MODES, "fusion") if "fusion" in top else "default",
+        parse_limit(top["limit"]) if "limit" in top else None,
+        parse_recompute(top["recompute"]) if "recompute" in top else None,
+    )
 
 
 def _part(item: Item) -> Step | Repeat:

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
-from .. import resources
 from ..expr import F32, as_int
-from ..graph import Graph, Node, Patch, Value
+from ..graph import Graph, Mark, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.tensor.view import Expand, Reshape, Transpose
 from ..options import CompileOptions
-from .config import read_yaml
+from .fusion_rules import Fuse, FusionRule
 from .manager import graph_pass
 from .match import Match, covers, match
-from .pattern import Apply, Pattern, parse
+from .rules import rules_of
 from .walk import Site, walk
 
 _HIDDEN = -1e30  # a score this low, or lowered by this much, has weight 0 beside any other
 
 
-@dataclass(frozen=True)
-class _Form:
-    """A way to write attention: the pattern, and its parts with their alternatives."""
-
-    pattern: Pattern
-    parts: Mapping[str, tuple[Pattern, ...]]
-
-
 @graph_pass("recognise_attention")
 def recognise_attention(graph: Graph, options: CompileOptions) -> bool:
-    """Replace the nodes that ``rules/fusion/attention.yaml`` describes by Attention; k is turned to rows by a view.
+    """Replace the nodes that a rule with ``fuse: attention`` describes by Attention; k is turned to rows by a view.
 
     A mask that is a constant lower triangle becomes the attribute ``causal``; heads of k and v that an Expand repeats
     are left to broadcasting.
@@ -51,27 +39,22 @@ def recognise_attention(graph: Graph, options: CompileOptions) -> bool:
         %3 = Transpose[perm=(0, 1, 3, 2)](%1)
         %4 = Attention[scale=0.125](%0, %3, %2)
     """
-    forms = _forms()
+    forms = [r for r in rules_of(options.rules).fusion if r.action == Fuse("attention")]
+    forms = [r for r in forms if not r.fusion or (options.fusion or "default") in r.fusion]
     return walk(graph, lambda site: _rule(site, forms), "recognise_attention")
 
 
-@cache
-def _forms() -> tuple[_Form, ...]:
-    forms = []
-    for item in read_yaml(resources.rules("fusion") / "attention.yaml").sequence():
-        entry = item.mapping(known=("name", "kind", "about", "match", "parts"), required=("match", "parts"))
-        parts = {k: tuple(parse(a) for a in v.sequence()) for k, v in entry["parts"].mapping().items()}
-        forms.append(_Form(parse(entry["match"]), parts))
-    return tuple(forms)
-
-
-def _rule(site: Site, forms: tuple[_Form, ...]) -> Patch | None:
+def _rule(site: Site, forms: list[FusionRule]) -> Patch | None:
     root = site.node.output
     for form in forms:
-        if not isinstance(form.pattern, Apply) or type(site.node.op) not in form.pattern.ops:
+        if form.match is None or not form.match.fits(site.node.op):
             continue
-        for found in match(form.pattern, root, parts=form.parts):
-            if covers(found, root, site.uses) and (patch := _patch(site, found)) is not None:
+        for found in match(form.match, root, parts=form.parts):
+            if not covers(found, root, site.uses) or not all(c.holds(found) for c in form.where):
+                continue
+            if (patch := _patch(site, found)) is not None:
+                for node in patch.nodes:
+                    node.marks = (*node.marks, Mark(form.name, 0)) if node.op.name == "Attention" else node.marks
                 return patch
     return None
 

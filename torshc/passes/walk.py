@@ -75,9 +75,13 @@ def walk(graph: Graph, rule: Rule, origin: str) -> bool:
             newest[old] = new_value
             uses[new_value] = uses.get(new_value, 0) + uses.pop(old, 0)
         if all(v in patch.replace or not uses.get(v) for v in node.outputs):
-            gone.update(_release(node, uses))
+            released = _release(node, uses)
+            gone.update(released)
         else:
+            released = [node]
             kept.append(node)
+        for new in patch.nodes:
+            new.inherit(*released)
     graph.nodes[:] = [n for n in kept if n not in gone]
     graph.outputs = [newest.get(v, v) for v in graph.outputs]
     return changed
@@ -91,14 +95,14 @@ def _check(patch: Patch, origin: str) -> None:
             new.name = old.name
 
 
-def _release(node: Node, uses: dict[Value, int]) -> set[Node]:
+def _release(node: Node, uses: dict[Value, int]) -> list[Node]:
     """A node is gone: what only it read has no readers any more, and so on upwards. Returns all that are gone."""
-    pending, gone = [node], {node}
+    pending, gone = [node], [node]
     while pending:
         for v in pending.pop().operands:
             uses[v] = uses.get(v, 0) - 1
             maker = v.producer
             if uses[v] == 0 and maker is not None and not any(uses.get(o) for o in maker.outputs):
                 pending.append(maker)
-                gone.add(maker)
+                gone.append(maker)
     return gone

@@ -9,28 +9,15 @@ group: whoever reads through one folds its index arithmetic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from ..expr import as_int
-from ..graph import Graph, Node, Shape, Value
+from ..expr import as_int, const
+from ..graph import Graph, Node, RuleName, Shape, Value
 from .group import Boundary, Group
+from .permits import Permits
+from .views import bases, behind_views, is_view
 
 HEAVY = ("gemm", "conv", "conv_transpose", "attention", "recurrent", "scan", "topk")
 Space = tuple[Shape, tuple[int, ...]]  # the shape that reductions run over, and their axes
-CHEAP = {"none": 0, "conservative": 1, "default": 4, "aggressive": 12}  # nodes that may be computed again
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far fusion may go.
-
-    Attributes:
-        strategy: "none", "conservative", "default" or "aggressive".
-        size: most nodes (views apart) in a group.
-    """
-
-    strategy: str = "default"
-    size: int = 64
 
 
 def kind_of(node: Node) -> str:
@@ -43,72 +30,82 @@ def kind_of(node: Node) -> str:
     return "row" if nest is not None and nest.reduce else "nest"
 
 
-def is_view(node: Node) -> bool:
-    return node.op.family == "view"
-
-
-def behind_views(value: Value) -> tuple[Value, list[Node]]:
-    """The value that a chain of one-operand views starts from, and the views, nearest to the reader first."""
-    chain: list[Node] = []
-    while (node := value.producer) is not None and is_view(node) and len(node.operands) == 1:
-        chain.append(node)
-        value = node.operands[0]
-    return value, chain
-
-
 class Fuser:
     """The state of the search."""
 
-    def __init__(self, graph: Graph, limits: Limits) -> None:
+    def __init__(self, graph: Graph, permits: Permits) -> None:
         self.graph = graph
-        self.limits = limits
+        self.permits = permits
         self.group_of: dict[Node, Group] = {}
         self.position = {n: k for k, n in enumerate(graph.nodes)}
+        self.users = graph.users()
+        self.outputs = set(graph.outputs)
         self.boundaries: list[Boundary] = []
 
-    def run(self) -> list[Group]:
-        for node in self.graph.nodes:
-            if is_view(node):
-                continue
+    def run(self) -> None:
+        """Form the groups: first what rules force together, then, from the front to the end, what they allow."""
+        nodes = [n for n in self.graph.nodes if not is_view(n)]
+        for node in nodes:
             kind = kind_of(node)
-            group = Group(0, kind, [node], anchor=node if kind in HEAVY else None)
-            self.group_of[node] = group
-            if self.limits.strategy != "none":
-                self._join_producers(node)
-        return list(dict.fromkeys(self.group_of.values()))
+            self.group_of[node] = Group(0, kind, [node], anchor=node if kind in HEAVY else None)
+        for node in nodes:
+            if node.marks:
+                self._join_producers(node, force=True)
+        for node in nodes:
+            self._join_producers(node, force=False)
 
-    def _join_producers(self, node: Node) -> None:
+    def _join_producers(self, node: Node, force: bool) -> None:
         """Join the groups of the operands, latest first; a node with its own kernel kind joins none."""
         sources = [(v, *behind_views(v)) for v in dict.fromkeys(node.operands)]
         made = [(v, b, c) for v, b, c in sources if b.producer is not None and b.producer in self.group_of]
         made.sort(key=lambda s: -max(self.position[n] for n in self.group_of[_maker(s[1])].nodes))
         for value, base, chain in made:
             source, own = self.group_of[_maker(base)], self.group_of[node]
-            if source is own:
+            rule = self.permits.forced(_maker(base), node)
+            if source is own or (force and rule is None):
                 continue
-            reason = self._refusal(node, value, base, chain, source, own)
-            if reason is None:
-                self._merge(source, own)
+            rule = rule or self.permits.allowed(_maker(base), node)
+            if rule is None and self.permits.policy.off:
+                continue  # no reason is needed for what nobody asks for
+            found = self._refusal(node, value, base, chain, source, own, rule)
+            if found is None:
+                self._merge(source, own, rule)
             else:
-                self.boundaries.append(Boundary(value, node, reason))
+                self.boundaries.append(Boundary(value, node, *found))
 
     def _refusal(
+        self,
+        node: Node,
+        value: Value,
+        base: Value,
+        chain: list[Node],
+        source: Group,
+        own: Group,
+        rule: RuleName | None,
+    ) -> tuple[str, RuleName | None] | None:
+        """Why `own` (which holds `node`) cannot take in `source`, with the rule that says so; None when it can."""
+        if (apart := self.permits.apart(source.nodes, own.nodes)) is not None:
+            return "apart", apart
+        if (reason := self._illegal(node, value, base, chain, source, own)) is not None:
+            return reason, None
+        if rule is None:
+            return "rule", None
+        force = self.permits.forced(_maker(base), node) is not None
+        return self.permits.refusal([*source.nodes, *own.nodes], len(self._outside_readers(base, own)), force)
+
+    def _illegal(
         self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group
     ) -> str | None:
-        """Why `own` (which holds `node`) cannot take in `source`, or None when it can."""
+        """Why no kernel can compute `own` (which holds `node`) and `source`, or None when one can."""
         if node.op.family in HEAVY or node.op.family == "composite":
             return "template"
         if source.anchor is not None and own.anchor is not None:
             return "template"
         if own.anchor is not None and self._anchor_reads(own, source):
             return "cycle"
-        if len(source.nodes) + len(own.nodes) > self.limits.size:
-            return "size"
         reason = self._fits(node, value, base, chain, source, own)
         if reason is not None:
             return reason
-        if self.limits.strategy == "conservative" and len(self._outside_readers(base, own)) > 0:
-            return "reader"
         nodes, anchor = {*source.nodes, *own.nodes}, source.anchor or own.anchor
         if anchor is not None or "row" in (source.kind, own.kind):
             reached = self._reached(nodes, anchor)
@@ -174,9 +171,10 @@ class Fuser:
             return "shape"
         return None if value.shape in shapes else "shape"
 
-    def _merge(self, source: Group, own: Group) -> None:
+    def _merge(self, source: Group, own: Group, rule: RuleName | None) -> None:
         nodes = sorted({*source.nodes, *own.nodes}, key=self.position.__getitem__)
         merged = Group(0, own.kind, nodes, anchor=source.anchor or own.anchor)
+        merged.rules = list(dict.fromkeys([*source.rules, *own.rules, *([rule] if rule is not None else [])]))
         if merged.anchor is not None:
             merged.kind = merged.anchor.op.family
         elif "row" in (source.kind, own.kind):
@@ -185,12 +183,12 @@ class Fuser:
             self.group_of[n] = merged
 
     def _outside_readers(self, value: Value, own: Group) -> list[Node]:
-        return [n for n in self.graph.nodes if value in n.operands and self.group_of.get(n) is not own]
+        return [n for n in dict.fromkeys(self.users.get(value, ())) if self.group_of.get(n) is not own]
 
     def _anchor_reads(self, own: Group, source: Group) -> bool:
         """Whether the heavy node of a group reads what `source` makes, through views; that must stay before it."""
         assert own.anchor is not None
-        return any(b.producer in source.nodes for v in own.anchor.operands for b in self._bases(v))
+        return any(b.producer in source.nodes for v in own.anchor.operands for b in bases(v))
 
     def _strays(self, nodes: set[Node], shapes: set[Shape]) -> bool:
         """Whether the joint kernel would have to store a value whose shape none of its results has.
@@ -208,7 +206,7 @@ class Fuser:
         space = next((_space(n) for n in nodes if n.op.family == "reduce"), None) if anchor is None else None
         reached: set[Value] = set()
         for n in sorted(nodes, key=self.position.__getitem__):
-            hits = [v for v in n.operands if any(b in reached for b in self._bases(v))]
+            hits = [v for v in n.operands if any(b in reached for b in bases(v))]
             if any(not _reads_in_place(n, v, space, moved=v not in reached, heavy=anchor is not None) for v in hits):
                 return None
             if hits or n is anchor or (anchor is None and n.op.family != "pointwise" and kind_of(n) == "row"):
@@ -220,24 +218,14 @@ class Fuser:
         pending = [value]
         while pending:
             v = pending.pop()
-            if v in self.graph.outputs:
+            if v in self.outputs:
                 return True
-            for n in self.graph.nodes:
-                if n not in nodes and v in n.operands:
+            for n in self.users.get(v, ()):
+                if n not in nodes:
                     if not is_view(n):
                         return True
                     pending.extend(n.outputs)
         return False
-
-    def _bases(self, value: Value) -> Iterator[Value]:
-        """The values that are no views behind a value."""
-        pending = [value]
-        while pending:
-            v = pending.pop()
-            if v.producer is not None and is_view(v.producer):
-                pending.extend(v.producer.operands)
-            else:
-                yield v
 
     def _would_cycle(self, source: Group, own: Group) -> bool:
         """Whether another group stands between the two: it reads the source and the own group reads it."""
@@ -278,8 +266,6 @@ def _maker(value: Value) -> Node:
 
 
 def _kept(full: Shape, axes: tuple[int, ...]) -> Shape:
-    from ..expr import const
-
     return tuple(const(1) if k in axes else d for k, d in enumerate(full))
 
 

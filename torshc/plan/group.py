@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..expr import const
-from ..graph import Builder, Graph, Node, Value
+from ..graph import Builder, Graph, Node, RuleName, Value
 
 
 @dataclass(frozen=True)
@@ -17,25 +17,26 @@ class Boundary:
         value: the value at the boundary.
         consumer: the node that could have joined.
         reason: a code of :data:`REASONS`.
+        rule: the fusion rule that says so, where it is one.
     """
 
     value: Value
     consumer: Node
     reason: str
+    rule: RuleName | None = None
 
 
 REASONS = {
-    "output": "it is an output of the model",
     "reader": "another kernel reads it too",
     "shape": "its reader runs over another shape",
     "axes": "its reader reduces over other axes",
-    "dtype": "its reader needs another element type",
     "size": "the group has reached the size limit",
+    "inputs": "the group would read more inputs than the limit",
+    "apart": "a rule keeps them apart",
+    "rule": "no rule lets them share a kernel",
     "template": "no kernel template computes both",
     "cycle": "joining them would make a cycle",
-    "cost": "computing it again for each reader costs more than storing it",
     "layout": "its reader needs another order in memory",
-    "off": "fusion is switched off",
 }
 
 
@@ -52,7 +53,7 @@ class Group:
         outputs: values that it writes to memory.
         boundaries: what else could have joined, and why it did not.
         reads: values that it reads from memory.
-        pattern: name of the fusion pattern or pass that made the anchor, or empty.
+        rules: the fusion rules by which its nodes came together.
         alias: for an output of a composite node that lowering has expanded, the value that stands for it.
     """
 
@@ -64,7 +65,7 @@ class Group:
     outputs: list[Value] = field(default_factory=list)
     reads: list[Value] = field(default_factory=list)
     boundaries: list[Boundary] = field(default_factory=list)
-    pattern: str = ""
+    rules: list[RuleName] = field(default_factory=list)
     alias: dict[Value, Value] = field(default_factory=dict)
 
     @property
@@ -91,6 +92,7 @@ def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value,
             out.append(node)
             return
         for inner in scratch:
+            inner.inherit(node)
             visit(inner)
         for old, new in zip(node.outputs, made, strict=False):
             alias[old] = alias.get(new, new)
@@ -105,13 +107,18 @@ def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: 
     for old, new in zip(node.outputs, outputs, strict=True):
         new.layout = old.layout
         alias[old] = new
-    return graph.new_node(node.op, inputs, outputs, node.name)
+    made = graph.new_node(node.op, inputs, outputs, node.name)
+    made.inherit(node)
+    return made
 
 
-def split_composites(graph: Graph) -> None:
+def split_composites(graph: Graph, opened: Collection[Node] = ()) -> None:
     """Replace composite nodes that no single kernel computes by the simpler nodes they stand for.
 
     The others stay whole, so that without fusion each node of the model is a launch.
+
+    Args:
+        opened: nodes that are replaced all the same, as a rule wants them in one kernel with others.
     """
     kept: list[Node] = []
     mapping: dict[Value, Value] = {}
@@ -119,7 +126,7 @@ def split_composites(graph: Graph) -> None:
         node.inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
         if node.op.family == "composite":
             inner, alias = expand(graph, [node])
-            if not _one_kernel(inner, [alias.get(v, v) for v in node.outputs]):
+            if node in opened or not _one_kernel(inner, [alias.get(v, v) for v in node.outputs]):
                 kept.extend(inner)
                 mapping.update(alias)
                 continue

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..expr import Expr, as_int, axis, const, cost, walk
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, RuleName, Value
 from ..ops.core.base import REGISTRY
-from .fusion import CHEAP, HEAVY, Fuser, Limits, behind_views, is_view, kind_of
+from ..passes.fusion_rules import Recompute
+from ..passes.policy import Policy
+from .fusion import HEAVY, Fuser, kind_of
 from .group import Boundary, Group, split_composites
 from .inline import Inliner
+from .permits import Permits
 from .storage import Storage, contiguous, strided
-
-COST = 8  # work of a node that may be done again for each reader, in multiply-adds
+from .views import behind_views, is_view, readers
 
 
 @dataclass
@@ -24,25 +26,34 @@ class Plan:
         groups: in an order in which every group finds its operands ready.
         storage: values that lie inside the memory of others.
         boundaries: why fusion stopped where it did.
+        policy: the rules that held.
+        apart: what rules kept apart: the rule, who makes a value, who reads it.
+        stored: nodes that may be computed again, and why their results are stored all the same.
     """
 
     graph: Graph
+    policy: Policy
     groups: list[Group] = field(default_factory=list)
     storage: dict[Value, Storage] = field(default_factory=dict)
     boundaries: list[Boundary] = field(default_factory=list)
+    apart: list[tuple[RuleName, Node, Node]] = field(default_factory=list)
+    stored: dict[Node, str] = field(default_factory=dict)
 
 
-def make_plan(graph: Graph, limits: Limits) -> Plan:
+def make_plan(graph: Graph, policy: Policy) -> Plan:
     """Fuse a graph and decide what is stored."""
-    split_composites(graph)
-    return _Placer(graph, limits).run()
+    forced = {r.name for r in policy.fuses("force")}
+    split_composites(graph, [n for n in graph.nodes if any(m.rule in forced for m in n.marks)])
+    return _Placer(graph, Permits(graph, policy)).run()
 
 
 class _Placer:
-    def __init__(self, graph: Graph, limits: Limits) -> None:
+    def __init__(self, graph: Graph, permits: Permits) -> None:
         self.graph = graph
-        self.limits = limits
-        self.fuser = Fuser(graph, limits)
+        self.permits = permits
+        self.off = permits.policy.off
+        self.stored: dict[Node, str] = {}
+        self.fuser = Fuser(graph, permits)
         self.fuser.run()
         self.group_of = self.fuser.group_of
         self.users = graph.users()
@@ -56,7 +67,7 @@ class _Placer:
         self.boundaries = self.fuser.boundaries
 
     def run(self) -> Plan:
-        if self.limits.strategy == "none":
+        if self.off:
             for node in self.graph.nodes:
                 if is_view(node):
                     self.group_of[node] = Group(0, "nest", [node])
@@ -68,7 +79,10 @@ class _Placer:
         self._order()
         for g in self.groups:
             g.boundaries = [b for b in self.boundaries if b.consumer in g.nodes]
-        return Plan(self.graph, self.groups, self._settle(), self.boundaries)
+        permits = self.permits
+        return Plan(
+            self.graph, permits.policy, self.groups, self._settle(), self.boundaries, permits.pairs, self.stored
+        )
 
     def _copy(self, v: Value) -> Value:
         """An output that is an input, a constant or another output is copied."""
@@ -132,19 +146,25 @@ class _Placer:
             return
         if node in group.folded or node in group.nodes:
             return
-        if self.limits.strategy != "none" and reader.op.family != "composite":
-            if is_view(node) and self._foldable(group, node):
-                group.folded.append(node)
-                for v in node.operands:
-                    self._pull(group, node, v, wanted)
-                return
-            if not is_view(node) and self._cheap(node):
-                for member in self._needed_members(node):
-                    group.folded.append(member)
-                    for v in member.operands:
-                        self._pull(group, member, v, wanted)
-                return
-        wanted[value] = None
+        found = self._folds(group, node) if reader.op.family != "composite" else []
+        for member in found:
+            group.folded.append(member)
+            for v in member.operands:
+                self._pull(group, member, v, wanted)
+        if not found:
+            wanted[value] = None
+
+    def _folds(self, group: Group, node: Node) -> list[Node]:
+        """The nodes that a group computes itself in order not to read what a node has stored; none to read it."""
+        if is_view(node):
+            return [node] if not self.off and self._foldable(group, node) else []
+        rule = self._cheap(node)
+        members = self._needed_members(node) if rule is not None else []
+        if rule is None or self.permits.apart(members, (*group.nodes, *group.folded)) is not None:
+            return []
+        if rule not in group.rules:
+            group.rules.append(rule)
+        return members
 
     def _foldable(self, group: Group, view: Node) -> bool:
         """Whether a group may read through a view: concatenations only where the branch is cheap and not nested."""
@@ -166,28 +186,34 @@ class _Placer:
                 return False
         return not any(v in self.graph.outputs for v in view.outputs)
 
-    def _cheap(self, node: Node) -> bool:
-        """Whether a pointwise group is better computed again by each reader than stored."""
+    def _cheap(self, node: Node) -> RuleName | None:
+        """The rule by which each reader computes a value of a pointwise group again; None to store it."""
+        most, rule = self.permits.policy.recompute(node)
+        if not most.nodes:
+            return None
+        reason = self._why_stored(node, most)
+        if reason:
+            self.stored[node] = reason
+        return rule if not reason else None
+
+    def _why_stored(self, node: Node, most: Recompute) -> str:
+        """Why the value of a node is not computed again, or nothing."""
         group = self.group_of[node]
-        limit = CHEAP[self.limits.strategy]
-        if group.kind != "nest" or len(group.nodes) > limit or any(v in self.graph.outputs for v in node.outputs):
-            return False
+        if group.kind != "nest":
+            return f"a kernel of kind {group.kind} makes it"
+        if any(v in self.graph.outputs for v in node.outputs):
+            return "it is an output of the model"
+        if len(group.nodes) > (most.nodes or 0):
+            return f"its kernel has {len(group.nodes)} nodes, more than {most.nodes}"
+        if any(n.op.family in HEAVY for v in node.outputs for n in readers(v, self.users)):
+            return "a heavy kernel reads it, which takes its operands from memory"
         index = tuple(axis(f"i{k}", d) for k, d in enumerate(node.output.shape))
         body = Inliner(group.nodes).at(node.output, index)
-        loads = [x for x in walk(body) if x.op == "load"]
-        heavy_reader = any(n.op.family in HEAVY for v in node.outputs for n in self._readers(v))
-        return len(loads) <= 1 and cost(body) <= COST and not heavy_reader
-
-    def _readers(self, value: Value) -> list[Node]:
-        out: list[Node] = []
-        pending = list(self.users.get(value, []))
-        while pending:
-            n = pending.pop()
-            if is_view(n):
-                pending.extend(m for v in n.outputs for m in self.users.get(v, []))
-            else:
-                out.append(n)
-        return out
+        loads = sum(x.op == "load" for x in walk(body))
+        if loads > (most.loads or 0):
+            return f"an element needs {loads} loads, more than {most.loads}"
+        work = cost(body)
+        return f"an element is {work} operations of work, more than {most.work}" if work > (most.work or 0) else ""
 
     def _needed_members(self, node: Node) -> list[Node]:
         """The nodes of a group that one of its results depends on."""
@@ -203,7 +229,7 @@ class _Placer:
     def _pull_heavy(self, group: Group, node: Node, value: Value, wanted: dict[Value, None]) -> None:
         """An operand of a heavy node: read through views where that leaves plain strides, else from memory."""
         _, chain = behind_views(value)
-        can_stride = node.op.family in ("gemm", "attention") and self.limits.strategy != "none"
+        can_stride = node.op.family in ("gemm", "attention") and not self.off
         if not can_stride or not chain or self._stored(value):
             wanted[value] = None
             return

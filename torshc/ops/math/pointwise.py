@@ -103,6 +103,26 @@ pointwise("Where", select)
 pointwise("Identity", lambda x: x)
 
 
+@dataclass(frozen=True)
+class Separator(Pointwise):
+    """x, which who computes it and who reads it here hand over in memory: no pass looks through it.
+
+    A rule puts it there and planning takes it out, so it is no operator that a model may have.
+
+    Attributes:
+        rule, where: of :class:`torshc.graph.RuleName`.
+    """
+
+    name: ClassVar[str] = "Separator"
+    domain: ClassVar[str] = "torshc"
+    family: ClassVar[str] = "boundary"
+    rule: str = ""
+    where: str = ""
+
+    def body(self, *xs: Expr) -> Expr:
+        return xs[0]
+
+
 def _clip(x: Expr, low: float, high: float) -> Expr:
     return call("min", call("max", x, low), high)
 
