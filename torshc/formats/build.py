@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import MAP, OPTIONAL, Expr, as_int
+from ..expr import MAP, OPTIONAL, Expr, as_int, call
 from ..graph import Builder, Graph, TensorType, Value
 from ..ops import REGISTRY, SourceNode, Unsupported
+from ..ops.core.axes import require
 from ..ops.text import strings
 from . import control, flex, legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
@@ -18,6 +19,7 @@ from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
 from .repeats import without_repeats
 
+_ATTEMPTS = 32  # imports to find out which branches fit
 _DEPTH = 64  # calls of functions and branches inside each other
 _UNFOLDED = 1 << 17  # nodes of all calls and bodies together; functions of ten calls each, a few deep, have no end
 
@@ -32,10 +34,35 @@ def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
     """
-    graph = _Importer(model, lenient).run(pins)
-    while forced := _forced(graph, pins):
-        pins = forced
-        graph = _Importer(model, lenient).run(pins)
+    return _attempt(model, pins, lenient, {}, iter(range(_ATTEMPTS)))
+
+
+def _attempt(model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
+    """The graph with some branches chosen.
+
+    Where sizes choose between branches of different ranks, as in what PyTorch makes of ``x.squeeze(1)``, the rest of
+    the model mostly fits one of them alone. That one is taken, and a run checks that its sizes choose it.
+    """
+    try:
+        graph = _Importer(model, lenient, chosen).run(pins)
+        while forced := _forced(graph, pins):
+            pins = forced
+            graph = _Importer(model, lenient, chosen).run(pins)
+    except _Fork as fork:
+        graphs: list[Graph] = []
+        lacks: list[tuple[str, ...]] = []
+        for choice in (True, False):
+            try:
+                if next(budget, None) is not None:
+                    graphs.append(_attempt(model, pins, lenient, {**chosen, fork.place: choice}, budget))
+            except ModelError:
+                pass  # this branch does not fit the rest
+            except UnsupportedError as e:
+                lacks.append(e.problems)
+        if len(graphs) != 1:
+            shared = [p for p in lacks[0] if p in lacks[1]] if len(lacks) == 2 else []
+            raise UnsupportedError([fork.problem, *shared]) from None
+        return graphs[0]
     return graph
 
 
@@ -65,6 +92,15 @@ def _undeclared(name: str, t: TypeDecl) -> str:
     return f"the model does not state its rank; give its shape, such as --shapes {name}:1x3x224x224"
 
 
+class _Fork(Exception):
+    """Sizes choose between branches of different ranks, and no choice was made yet."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(problem)
+        self.place = place
+        self.problem = problem
+
+
 class _Placed(Misfit):
     """A fault whose place is already in the message."""
 
@@ -81,8 +117,9 @@ class _Scope:
 
 
 class _Importer:
-    def __init__(self, model: SourceModel, lenient: bool) -> None:
+    def __init__(self, model: SourceModel, lenient: bool, chosen: Mapping[str, bool]) -> None:
         self.model = model
+        self.chosen = chosen
         self.lenient = lenient
         self.graph = Graph(name=model.graph.name)
         self.problems: dict[str, None] = {}
@@ -295,7 +332,7 @@ class _Importer:
         return [self.result(inner, name) if name in wanted else None for name in function.outputs]
 
     def branch(self, op: SourceOp, operands: Sequence[Value | None], scope: _Scope) -> Sequence[Value | None]:
-        """The chosen branch of an If whose condition is known."""
+        """The chosen branch of an If whose condition is known; else both."""
         condition = operands[0] if len(operands) == 1 else None
         if condition is None:
             raise Misfit("If needs a condition")
@@ -304,9 +341,11 @@ class _Importer:
             chosen = bool(condition.const.reshape(-1)[0])
         elif data is not None and len(data) == 1 and data[0].op == "const":
             chosen = bool(data[0].data)
+        elif data is not None and (place := scope.prefix + op.describe()) in self.chosen:
+            chosen = self.chosen[place]
+            require(self.graph.constraints, call("eq", data[0], chosen), f"its branch {chosen} does not fit the model")
         else:
-            importer = control.Importer(self.inside, lambda body, values: self.nested(op, scope, body, values))
-            return control.branch(op, condition, importer, Builder(self.graph, name=scope.prefix + op.name))
+            return self.both(op, condition, scope)
         body = op.attributes.get("then_branch" if chosen else "else_branch")
         if not isinstance(body, SourceGraph) or len(body.outputs) != len(op.outputs):
             raise Misfit("If needs two branches with as many outputs as it has")
@@ -315,6 +354,17 @@ class _Importer:
         inner = replace(scope, values=dict(scope.values), depth=scope.depth + 1)
         self.body(body, inner)
         return [self.result(inner, name) for name, _ in body.outputs]
+
+    def both(self, op: SourceOp, condition: Value, scope: _Scope) -> Sequence[Value | None]:
+        """An If of which a run decides."""
+        importer = control.Importer(self.inside, lambda body, values: self.nested(op, scope, body, values))
+        try:
+            return control.branch(op, condition, importer, Builder(self.graph, name=scope.prefix + op.name))
+        except control.RanksDiffer as e:
+            place = scope.prefix + op.describe()
+            if condition.data is not None and len(condition.data) == 1:
+                raise _Fork(place, f"{place}: {e}") from e
+            raise
 
     def repeat(self, op: SourceOp, version: int, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
         """A Loop, Scan or SequenceMap: its rounds one after the other when they are few, else run by the host."""

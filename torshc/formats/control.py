@@ -40,6 +40,10 @@ class Importer:
     body: Callable[[SourceGraph, Sequence[Value]], list[Value | None]]
 
 
+class RanksDiffer(Unsupported):
+    """The branches of an If give results of different ranks."""
+
+
 def branch(op: SourceOp, condition: Value, importer: Importer, b: Builder) -> Results:
     """The outputs of an If; none when a branch could not be imported."""
     sides: list[Graph] = []
@@ -55,7 +59,7 @@ def branch(op: SourceOp, condition: Value, importer: Importer, b: Builder) -> Re
     partials = []
     for one, two in zip(*(g.results for g in sides), strict=True):
         if one.dtype is two.dtype and one.type.rank != two.type.rank:
-            raise Unsupported(_ranks(condition, one, two))
+            raise RanksDiffer(_ranks(condition, one, two))
         partials.append(_join(seen_outside(one, sides[0]), seen_outside(two, sides[1]), "the branches of an If"))
     return b.later(Branching(then=sides[0], other=sides[1]), [condition, *free_values(sides)], partials)
 

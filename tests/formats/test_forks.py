@@ -1,0 +1,123 @@
+"""Sizes that choose between branches of different ranks, of which the rest of the model fits one only.
+
+PyTorch's exporter makes such an If of ``x.squeeze(1)`` where the dimension is symbolic.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import torshc
+from torshc.errors import RunError, UnsupportedError
+from torshc.formats import import_model
+
+from ..support.evaluate import Array
+
+F, B = TensorProto.FLOAT, TensorProto.BOOL
+WEIGHTS = {
+    "one": np.asarray(1), "axis": np.array([1]), "last": np.array([-1]), "at": np.asarray(1),
+    "w": np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2), "k": np.ones((4, 2, 1), np.float32),
+}  # fmt: skip
+info = helper.make_tensor_value_info
+
+
+def node(op: str, inputs: str, output: str, **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs.split(",") if inputs else [], [output], **attributes)
+
+
+def body(*nodes: NodeProto) -> GraphProto:
+    return helper.make_graph(nodes, "body", [], [helper.make_empty_tensor_value_info(nodes[-1].output[0])])
+
+
+def squeezed(x: str, out: str) -> list[NodeProto]:
+    """What is exported for ``out = x.squeeze(1)``."""
+    then, other = body(node("Squeeze", f"{x},axis", f"{out}s")), body(node("Identity", x, f"{out}i"))
+    return [
+        node("Shape", x, f"{out}shape"), node("Gather", f"{out}shape,at", f"{out}d"),
+        node("Equal", f"{out}d,one", f"{out}c"), node("If", f"{out}c", out, then_branch=then, else_branch=other),
+    ]  # fmt: skip
+
+
+def model(*nodes: NodeProto, more: list[Any] | None = None) -> ModelProto:
+    graph = helper.make_graph(
+        nodes, "forks", [info("x", F, [2, "n", 5]), *(more or [])], [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(a, n) for n, a in WEIGHTS.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("elsewhere", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def x_of(n: int) -> Array:
+    return np.random.default_rng(n).standard_normal((2, n, 5)).astype(np.float32)
+
+
+def answer(m: ModelProto, folder: Path, feeds: dict[str, Array]) -> Array:
+    (folder / "m.onnx").write_bytes(m.SerializeToString())
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, opt_level=1)
+    with torshc.load(folder / "m.tsc", threads=1) as compiled:
+        return compiled.run(feeds)["y"]
+
+
+def agree(m: ModelProto, folder: Path, **feeds: Array) -> None:
+    (wanted,) = ReferenceEvaluator(m).run(None, feeds)
+    np.testing.assert_allclose(answer(m, folder, feeds), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_follows_fits_the_first_branch(tmp_path: Path) -> None:
+    """A Gemm takes matrices only, so that n is 1."""
+    m = model(*squeezed("x", "s"), node("Gemm", "s,w", "y"))
+    agree(m, tmp_path, x=x_of(1))
+    for n in (0, 2, 3):
+        with pytest.raises(RunError, match="fit"):
+            answer(m, tmp_path, {"x": x_of(n)})
+
+
+def test_what_follows_fits_the_second_branch(tmp_path: Path) -> None:
+    """A Conv takes three dimensions at least, so that n is not 1; it is 2, by the weights."""
+    m = model(*squeezed("x", "s"), node("Conv", "s,k", "y"))
+    agree(m, tmp_path, x=x_of(2))
+    m = model(*squeezed("x", "s"), node("Transpose", "s", "y", perm=[1, 2, 0]))
+    agree(m, tmp_path, x=x_of(3))
+    with pytest.raises(RunError, match="fit"):
+        answer(m, tmp_path, {"x": x_of(1)})
+
+
+def test_one_choice_after_the_other(tmp_path: Path) -> None:
+    nodes = [*squeezed("x", "s"), *squeezed("x", "r"), node("Gemm", "s,w", "g"), node("Gemm", "r,w", "h")]
+    agree(model(*nodes, node("Sub", "g,h", "y")), tmp_path, x=x_of(1))
+
+
+def test_a_choice_inside_of_a_branch_that_a_run_takes(tmp_path: Path) -> None:
+    """Sizes are checked only if the run comes there."""
+    then = body(*squeezed("x", "s"), node("Gemm", "s,w", "g"))
+    other = body(node("ReduceSum", "x,axis", "r", keepdims=0), node("Gemm", "r,w", "h"))
+    m = model(node("If", "c", "y", then_branch=then, else_branch=other), more=[info("c", B, [])])
+    agree(m, tmp_path, x=x_of(1), c=np.asarray(True))
+    for n in (1, 3):
+        agree(m, tmp_path, x=x_of(n), c=np.asarray(False))
+    with pytest.raises(RunError, match="fit"):
+        answer(m, tmp_path, {"x": x_of(3), "c": np.asarray(True)})
+
+
+REFUSED = "its branches give f32[2, 5] and f32[2, n, 5], of which only a run decides: pin the inputs' shapes"
+
+
+def test_what_fits_both_branches_is_refused() -> None:
+    """With all that is unsupported besides."""
+    m = model(*squeezed("x", "s"), node("Mystery", "x", "m", domain="elsewhere"), node("Relu", "s", "y"))
+    with pytest.raises(UnsupportedError) as e:
+        import_model(m.SerializeToString())
+    assert REFUSED in e.value.problems[0] and "Mystery" in e.value.problems[1] and len(e.value.problems) == 2
+
+
+def test_what_fits_no_branch_is_refused() -> None:
+    m = model(*squeezed("x", "s"), node("Gemm", "s,w", "g"), node("Conv", "g,k", "y"))
+    with pytest.raises(UnsupportedError) as e:
+        import_model(m.SerializeToString())
+    assert REFUSED in e.value.problems[0] and len(e.value.problems) == 1
