@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,7 @@ from .runner import CONSTANTS, FAILED, PASSED, UNSUPPORTED, Mode, Outcome, run_c
 
 OPERATORS = 40
 PARTS = 4  # so that processes share the work
-DYNAMIC = 16
+DYNAMIC = 24
 SANITIZED = "^(add|gemm_all_attributes|softmax_axis_1|maxpool_2d_dilations|gather_0|cast_FLOAT_to_FLOAT16)$"
 SLOW = ("LSTM", "GRU", "RNN", "[light]")  # what takes a compiler long, and other tests run whole
 
@@ -40,26 +40,42 @@ def _recorded() -> tuple[Case, ...]:
     return tuple(sorted(found, key=lambda c: _hash(c.name)))
 
 
+def _by_operator(cases: Iterable[Case]) -> list[Case]:
+    """A case of each operator, in an order that is arbitrary but always the same."""
+    first: dict[str, Case] = {}
+    for case in cases:
+        if case.operator[:1] not in "([":
+            first.setdefault(case.operator, case)
+    return [first[operator] for operator in sorted(first, key=_hash)]
+
+
 @lru_cache(maxsize=1)
 def sample() -> tuple[Case, ...]:
     """A case of each of some operators."""
-    first: dict[str, Case] = {}
-    for case in _recorded():
-        if case.operator[:1] not in "([":
-            first.setdefault(case.operator, case)
-    return tuple(first[operator] for operator in sorted(first, key=_hash)[:OPERATORS])
+    return tuple(_by_operator(_recorded())[:OPERATORS])
+
+
+def dynamic_sample() -> list[Case]:
+    """A case of each of some other operators, among those that are recorded as dynamic."""
+    recorded = record.read(record.DYNAMIC)
+    taken = {c.operator for c in sample()}
+    return _by_operator(c for c in _recorded() if c.name in recorded and c.operator not in taken)[:DYNAMIC]
 
 
 @lru_cache(maxsize=1)
 def wide_sample() -> tuple[Case, ...]:
-    """The same, and cases until each kind of implementation, element type, and kind of case and value is there."""
+    """The same, and small cases until every family of operators, element type and kind of case and value is there."""
     chosen = {c.name: c for c in sample()}
     seen = {mark for c in sample() for mark in _marks(c)}
-    for case in _recorded():
+    for case in sorted(_recorded(), key=_nodes):
         if not seen.issuperset(_marks(case)):
             seen |= _marks(case)
             chosen[case.name] = case
     return tuple(chosen.values())
+
+
+def _nodes(case: Case) -> int:
+    return len(case.model.graph.node) + sum(len(f.node) for f in case.model.functions)
 
 
 def _marks(case: Case) -> set[str]:
@@ -99,8 +115,7 @@ def test_dynamic_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Recorded cases still pass when their sizes are known only at run time."""
     monkeypatch.chdir(tmp_path)
     recorded = record.read(record.DYNAMIC)
-    some = [c for c in _recorded() if c.name in recorded][:DYNAMIC]
-    lost = record.lost([run_case(c, Mode(dynamic=True)) for c in some], recorded)
+    lost = record.lost([run_case(c, Mode(dynamic=True)) for c in dynamic_sample()], recorded)
     assert not lost, _told(lost)
 
 
