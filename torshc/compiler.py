@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ._version import __version__
-from .bundle import host as host_module
 from .bundle import isa as isa_module
 from .bundle.build import build_objects, link_library, work_folder
 from .bundle.cache import Cache, cache_folder
+from .bundle.host import CPU
+from .bundle.host_source import host_sources
 from .bundle.manifest import (
+    ConditionInfo,
     IsaInfo,
     KernelInfo,
     Manifest,
@@ -29,10 +31,10 @@ from .bundle.manifest import (
 )
 from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
-from .bundle.script import ScriptProgram, assemble_script, script_files
+from .bundle.script import assemble_script
 from .bundle.toolchains import build_script, find_archs, find_tools
 from .errors import UnsupportedError
-from .expr import Expr, as_int, to_text
+from .expr import Expr, as_int, dims_of, to_text
 from .formats import load_graph
 from .graph import Graph, Partial, Value
 from .kernels.base import Kernel
@@ -109,7 +111,7 @@ class Compilation:
     records: tuple[PassRecord, ...]
     plan: Plan
     units: tuple[Unit, ...]
-    program: Program | ScriptProgram
+    program: Program
     isa: isa_module.Isa
     target: Target
     sources: dict[str, str]
@@ -187,11 +189,11 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
     kind = find_target(options.target)
-    if kind.device != host_module.CPU:
+    if kind.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
     plain = is_plain(graph)
-    if not plain and kind.device != host_module.CPU:
+    if not plain and kind.device != CPU:
         raise UnsupportedError(*_needs_processor(graph, options.target))
     script = None if plain else partition(graph)
     parts = script.segments if script is not None else [graph]
@@ -275,7 +277,7 @@ def _render(lowered: list[Lowered], device: int) -> tuple[list[Unit], list[Place
     sources: dict[str, str] = {}
     for group, kernels, target, refused in lowered:
         symbols = []
-        away = bool(refused) and device != host_module.CPU  # operands of a fallback are copied from a device only
+        away = bool(refused) and device != CPU  # operands of a fallback are copied from a device only
         for kernel in kernels:
             made = target.render(kernel)
             sources[made.symbol + target.suffix] = made.source
@@ -320,12 +322,8 @@ def compile_model(
             cpu_features=compilation.isa.cpu_features,
             device=target.device,
         )
-        files = host_files(target)
-        if isinstance(program, ScriptProgram):
-            host_sources, host_headers = host_module.host_sources(host, script_files(files, program.script), program)
-        else:
-            host_sources, host_headers = host_module.host_sources(host, files)
-        commented = {**_commented(compilation), **host_sources}
+        own_sources, host_headers = host_sources(host, target.host)
+        commented = {**_commented(compilation), **own_sources}
         headers = {**kernel_headers(compilation), **host_headers}
         embedded = options.embed_weights and weights.bytes > 0
         if tools is None:
@@ -336,7 +334,7 @@ def compile_model(
             with clock.stage("compile"), work_folder(options.workdir, options.keep_intermediates) as folder:
                 cache = Cache(cache_folder() if options.cache else None)
                 objects = build_objects(
-                    {**compilation.sources, **host_sources},
+                    {**compilation.sources, **own_sources},
                     headers,
                     tools.compiler,
                     flags,
@@ -359,18 +357,6 @@ def compile_model(
     return compilation
 
 
-def host_files(target: type[Target]) -> host_module.HostFiles:
-    """What a target's libraries have beside their kernels."""
-    if target.device == host_module.CPU:
-        return host_module.C_FILES
-    return dataclasses.replace(
-        host_module.GPU_FILES,
-        search=target.search,
-        sources=(*host_module.GPU_FILES.sources, *target.device_sources),
-        launchers=target.launchers,
-    )
-
-
 def kernel_headers(compilation: Compilation) -> dict[str, str]:
     """What the kernels include, by file name: the target's, and those of C when some of it runs on the processor."""
     texts = compilation.target.header_texts()
@@ -384,7 +370,7 @@ def _commented(compilation: Compilation) -> dict[str, str]:
 
     Dimensions are called as in the host program, as no name of a model may reach a source.
     """
-    names = {name: f"s{k}" for k, name in enumerate(compilation.program.all_symbols)}
+    names = {name: f"s{k}" for k, name in enumerate(compilation.program.names)}
     notes: dict[str, list[str]] = {}
     for unit in compilation.units:
         for kernel, file in zip(unit.kernels, unit.files, strict=True):
@@ -439,7 +425,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
             steps.append(StepInfo(kernels[symbol].id, names))
     p = c.program
     symbols = tuple(
-        SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.symbol_names, p.symbols, strict=True)
+        SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.names, p.symbols, strict=False)
     )
     return Manifest(
         torshc=__version__,
@@ -447,6 +433,9 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
         inputs=tuple(_tensor(v.name, v) for v in c.graph.inputs),
         outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.results, strict=False)),
         symbols=symbols,
+        conditions=tuple(
+            ConditionInfo(to_text(c.left), to_text(c.right), tuple(dims_of(c.left, c.right))) for c in p.conditions
+        ),
         target=c.options.target,
         device=c.target.device,
         isa=IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes),

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from torshc.bundle import build, host, toolchain
+from torshc.bundle import build, toolchain
 from torshc.bundle.cache import Cache
-from torshc.bundle.host import Buffer, Copy, HostProgram, Launch, Port, Symbol
+from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
+from torshc.bundle.host_source import host_sources, render_host
 from torshc.errors import InternalError
+from torshc.expr import call, const, dim, select
 from torshc.runtime.native import Library
+from torshc.targets.cpu.c import CTarget
+from torshc.targets.gpu.cuda import CudaTarget
 
 from . import tiny
 
-X = Port("f32", ("s0", 4))
+S0, S1 = dim("s0"), dim("s1")
+NAMES = ("s0",)
+X = Port("f32", (S0, 4))
+FILES, GPU_FILES = CTarget.host, CudaTarget.host
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
-        *("s0; system(1)", "s1", "s0 */ 2", "system(s0)", "t_imin", "", " ", "s0x"),
-        *("/* s0", "1 // 2", "s0 = 3", "0x10", "s0\\"),
-    ],
-)
-def test_text_that_is_no_expression_is_refused(size: str) -> None:
-    program = HostProgram((X,), (), (Symbol(0, 0),), arena_bytes=size)
-    with pytest.raises(InternalError):
-        host.render_host(program)
+def test_a_symbol_that_is_not_bound_is_refused() -> None:
+    program = HostProgram((X,), (), (Symbol(0, 0),), NAMES, arena_bytes=S1 * 4)
+    with pytest.raises(InternalError, match="uses 's1'"):
+        render_host(program, FILES)
 
 
 @pytest.mark.parametrize(
@@ -45,47 +45,45 @@ def test_text_that_is_no_expression_is_refused(size: str) -> None:
         {"symbols": (Symbol(0, 2),)},
         {"symbols": (Symbol(0, 0, 5, 4),)},
         {"symbols": (Symbol(0, 0, 0, 2**31),)},
-        {"inputs": (Port("q8", ("s0", 4)),)},
+        {"inputs": (Port("q8", (S0, 4)),)},
         {"arena_bytes": -1},
         {"arena_bytes": 2**48},
         {"cpu_features": ('avx2") || system("',)},
     ],
 )
 def test_what_contradicts_itself_is_refused(change: dict[str, object]) -> None:
-    program = HostProgram((X,), (X,), (Symbol(0, 0),), weights_bytes=64)
-    host.render_host(program)
+    program = HostProgram((X,), (X,), (Symbol(0, 0),), NAMES, weights_bytes=64)
+    render_host(program, FILES)
     with pytest.raises(InternalError):
-        host.render_host(dataclasses.replace(program, **change))  # type: ignore[arg-type]  # wrong on purpose
+        render_host(dataclasses.replace(program, **change), FILES)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def compiled(program: HostProgram, folder: Path, kernels: dict[str, str], cc: str | None) -> Library:
     compiler = toolchain.find_compiler(cc)
-    sources, headers = host.host_sources(program)
+    sources, headers = host_sources(program, FILES)
     flags = (*compiler.base_flags(1), "-Wall", "-Wextra", "-Werror")
     objects = build.build_objects({**sources, **kernels}, headers, compiler, flags, Cache(None), 2, folder)
     return Library(build.link_library(compiler, objects, folder))
 
 
 @pytest.mark.parametrize("cc", tiny.COMPILERS)
-def test_program_without_inputs_and_with_a_copy(tmp_path: Path, cc: str | None) -> None:
-    copy = Copy(Buffer("arena"), Buffer("output"), 8, "node 1")
-    program = HostProgram((), (Port("i64"),), steps=(copy, Launch("k0", (), tasks=0)), arena_bytes=8)
-    kernel = tiny.RELU
-    library = compiled(program, tmp_path, {"k0.c": kernel}, cc)
+def test_program_without_inputs_and_without_work(tmp_path: Path, cc: str | None) -> None:
+    program = HostProgram((), (Port("i64"),), steps=(Launch("k0", (), tasks=0),), arena_bytes=8)
+    library = compiled(program, tmp_path, {"k0.c": tiny.RELU}, cc)
     assert library.info("output", 0)[1] == ()
     assert library.torshc_input_count() == 0
     library.unload()
 
 
 EXPRESSIONS = {
-    "t_imin(s0, 5)": lambda a, b: min(a, 5),
-    "t_imax(1, s0)": lambda a, b: max(1, a),
-    "t_idiv(s0 - 10, 4) + 3": lambda a, b: (a - 10) // 4 + 3,
-    "t_imod(s0 - 10, 4)": lambda a, b: (a - 10) % 4,
-    "t_idiv(s0, s1)": lambda a, b: a // b if b else 0,
-    "(s0 + 3) / 4 * (s1 + 1)": lambda a, b: (a + 3) // 4 * (b + 1),
-    "t_imin(t_imax(s0, s1), t_imin(7, s1 + 2))": lambda a, b: min(max(a, b), min(7, b + 2)),
-    "s0 > s1 ? s0 : s1": lambda a, b: max(a, b),
+    call("min", S0, 5): lambda a, b: min(a, 5),
+    call("max", 1, S0): lambda a, b: max(1, a),
+    (S0 - 10) // 4 + 3: lambda a, b: (a - 10) // 4 + 3,
+    (S0 - 10) % 4: lambda a, b: (a - 10) % 4,
+    S0 // S1: lambda a, b: a // b if b else 0,
+    (S0 + 3) // 4 * (S1 + 1): lambda a, b: (a + 3) // 4 * (b + 1),
+    call("min", call("max", S0, S1), call("min", 7, S1 + 2)): lambda a, b: min(max(a, b), min(7, b + 2)),
+    select(call("gt", S0, S1), S0, S1): lambda a, b: max(a, b),
 }
 
 
@@ -95,10 +93,14 @@ def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
     from torshc.runtime.native import CPU, Dtype, Options, Tensor
 
     program = HostProgram(
-        inputs=(Port("u8", ("s0",)), Port("u8", ("s1", "2 * s0"))),
-        outputs=(Port("u8", tuple(EXPRESSIONS)), Port("u8", ("s0 * s1 * s1 * s0 + 1", 0))),
+        inputs=(Port("u8", (S0,)), Port("u8", (S1, S0 * 2))),
+        outputs=(Port("u8", tuple(EXPRESSIONS)), Port("u8", (S0 * S1 * S1 * S0 + 1, 0))),
         symbols=(Symbol(0, 0), Symbol(1, 0, 0, 1000)),
-        constraints=("s1 != 13", "s0 + s1 < 2000"),
+        names=("s0", "s1"),
+        conditions=(
+            Condition(0, select(call("eq", S1, 13), const(1), const(0)), const(0)),
+            Condition(7, call("max", S0 + S1, 1999), const(1999)),
+        ),
     )
     library = compiled(program, tmp_path, {}, None)
     options, model = Options(ctypes.sizeof(Options), 0, 1, None), ctypes.c_void_p()
@@ -117,7 +119,8 @@ def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
         want = [function(a, b) for function in EXPRESSIONS.values()]
         assert shape(0, a, b, 2 * a) == (want if min(want) >= 0 else 6), (a, b)
     assert shape(0, 3, 2, 7) == 6  # not 2 * s0
-    assert shape(0, 3, 13, 6) == 6  # a constraint
+    assert shape(0, 3, 13, 6) == 6  # a condition
+    assert (fault := library.last_fault()).condition == 0 and (fault.left, fault.right) == (1, 0)
     assert shape(0, 3, 1001, 6) == 6  # above the maximum
     assert shape(1, 2**30, 1000, 2**31) == 13  # 2^80 elements
     assert shape(0, 1999, 1, 3998) == 6  # the second constraint
@@ -125,60 +128,59 @@ def test_expressions_constraints_and_overflow(tmp_path: Path) -> None:
     library.unload()
 
 
-def device_program(device: int = host.CUDA, fallback: bool = False) -> HostProgram:
-    first = Launch(
-        "k0", (Buffer("input"), Buffer("arena", 0, "s0 * 4")), ("s0",), "s0 + 1", threads=0 if fallback else 128
-    )
+CUDA, METAL = 2, 8  # by DLPack
+
+
+def device_program(device: int = CUDA, fallback: bool = False) -> HostProgram:
+    first = Launch("k0", (Buffer("input"), Buffer("arena", 0, S0 * 4)), (S0,), S0 + 1, threads=0 if fallback else 128)
     if fallback:
-        first = dataclasses.replace(first, scratch=64, fallback=True, bytes=("s0 * 16", 16), written=(False, True))
-    second = Launch("k1", (), (), 7, scratch="s0 * 512", threads=32)
-    copy = Copy(Buffer("arena"), Buffer("output"), "s0 * 16")
-    return HostProgram((X,), (X,), (Symbol(0, 0),), arena_bytes=4096, steps=(first, second, copy), device=device)
+        first = dataclasses.replace(first, scratch=64, fallback=True, bytes=(S0 * 16, 16), written=(False, True))
+    second = Launch("k1", (), (), 7, scratch=S0 * 512, threads=32)
+    return HostProgram((X,), (X,), (Symbol(0, 0),), NAMES, arena_bytes=4096, steps=(first, second), device=device)
 
 
 def test_steps_on_a_device() -> None:
-    text = host.render_host(device_program(), host.GPU_FILES)
-    assert '#include "t_device.h"' in text and ".device = TORSHC_CUDA" in text and ".fallbacks" not in text
+    text = render_host(device_program(), GPU_FILES)
+    assert '#include "t_device.h"' in text and ".device = 2," in text and ".fallbacks" not in text
     assert "int k0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);" in text
-    assert 't_launch(r, 0, "k0", k0, buf, 2, dim, 1, 128, s0 + 1);' in text
+    assert 't_launch(r, 0, "k0", k0, buf, 2, dim, 1, 128, (s0 + 1));' in text
     assert 't_launch(r, 1, "k1", k1, NULL, 0, NULL, 0, 32, 7);' in text
-    assert "t_copy(r, 2, r->out[0], r->arena, s0 * 16);" in text
-    assert "s0 * 512" not in text  # kernels on a device have no scratch of the host's
+    assert "512" not in text  # kernels on a device have no scratch of the host's
 
 
 def test_kernels_found_by_name() -> None:
-    files = dataclasses.replace(host.GPU_FILES, launchers=False)
-    text = host.render_host(device_program(host.METAL), files)
-    assert ".device = TORSHC_METAL" in text and "k0(" not in text
-    assert 't_launch(r, 0, "k0", NULL, buf, 2, dim, 1, 128, s0 + 1);' in text
+    files = dataclasses.replace(GPU_FILES, launchers=False)
+    text = render_host(device_program(METAL), files)
+    assert ".device = 8," in text and "k0(" not in text
+    assert 't_launch(r, 0, "k0", NULL, buf, 2, dim, 1, 128, (s0 + 1));' in text
 
 
 def test_a_step_on_the_processor_between_steps_on_a_device() -> None:
-    text = host.render_host(device_program(fallback=True), host.GPU_FILES)
+    text = render_host(device_program(fallback=True), GPU_FILES)
     assert ".fallbacks = 1," in text and "int k1(void *const *buf" in text
     assert "void k0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end);" in text
-    assert "const int64_t bytes[] = {s0 * 16, 16};" in text and "const unsigned char written[] = {0, 1};" in text
-    assert "t_fallback(r, 0, k0, buf, 2, bytes, written, dim, 64, s0 + 1);" in text
+    assert "const int64_t bytes[] = {(16 * s0), 16};" in text and "const unsigned char written[] = {0, 1};" in text
+    assert "t_fallback(r, 0, k0, buf, 2, bytes, written, dim, 64, (s0 + 1));" in text
 
 
 @pytest.mark.parametrize(
     ("device", "change"),
     [
-        (host.CPU, {"threads": 32}),
-        (host.CPU, {"fallback": True, "bytes": (4,), "written": (True,)}),
-        (host.CUDA, {}),
-        (host.CUDA, {"threads": 2048}),
-        (host.CUDA, {"threads": 32, "fallback": True, "bytes": (4,), "written": (True,)}),
-        (host.CUDA, {"fallback": True}),
-        (host.CUDA, {"fallback": True, "bytes": (4,), "written": (True, True)}),
-        (host.CUDA, {"fallback": True, "bytes": ("system()",), "written": (True,)}),
-        (7, {"threads": 32}),
+        (CPU, {"threads": 32}),
+        (CPU, {"fallback": True, "bytes": (4,), "written": (True,)}),
+        (CUDA, {}),
+        (CUDA, {"threads": 2048}),
+        (CUDA, {"threads": 32, "fallback": True, "bytes": (4,), "written": (True,)}),
+        (CUDA, {"fallback": True}),
+        (CUDA, {"fallback": True, "bytes": (4,), "written": (True, True)}),
+        (CUDA, {"fallback": True, "bytes": (S1,), "written": (True,)}),
+        (0, {"threads": 32}),
     ],
 )
 def test_launches_that_a_device_cannot_make(device: int, change: dict[str, object]) -> None:
     step = dataclasses.replace(Launch("k0", (Buffer("input"),)), **change)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InternalError):
-        host.render_host(HostProgram((X,), (X,), (Symbol(0, 0),), steps=(step,), device=device), host.GPU_FILES)
+        render_host(HostProgram((X,), (X,), (Symbol(0, 0),), NAMES, steps=(step,), device=device), GPU_FILES)
 
 
 def test_one_kernel_is_not_both() -> None:
@@ -187,4 +189,4 @@ def test_one_kernel_is_not_both() -> None:
         Launch("k0", (), fallback=True),
     )
     with pytest.raises(InternalError, match="fallback too"):
-        host.render_host(HostProgram((X,), (X,), (Symbol(0, 0),), steps=both, device=host.CUDA), host.GPU_FILES)
+        render_host(HostProgram((X,), (X,), (Symbol(0, 0),), NAMES, steps=both, device=CUDA), GPU_FILES)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from torshc.bundle.sizes import ATOM, LONG, Sizes, names_in
+from torshc.bundle.sizes import ATOM, LONG, Sizes
 from torshc.expr import Expr, call, const, dim, length, select
 
-SYMBOLS = {"a": "s0", "b": "s1", "c": "s2"}
+SYMBOLS = ("a", "b", "c")
 
 
 def winding(steps: int) -> Expr:
@@ -21,12 +21,12 @@ def winding(steps: int) -> Expr:
 @pytest.mark.parametrize("steps", [1, 4, 60])
 def test_long_sizes_are_written_in_parts(steps: int) -> None:
     sizes = Sizes(SYMBOLS)
-    text = str(sizes.text(winding(steps)))
+    text = sizes.text(winding(steps))
     assert bool(sizes.parts) == (length(winding(steps)) > ATOM)
-    assert max(len(t) for t in (text, *sizes.parts)) < 20 * LONG
+    assert max(len(t) for t in (text, *(p.text for p in sizes.parts))) < 20 * LONG
     for k, part in enumerate(sizes.parts):
-        assert max(names_in([part], sizes.parts)[1], default=-1) < k
-    assert names_in([text], sizes.parts)[0] == [0, 1, 2]
+        assert sizes.needs([part.expr])[1] == sizes.parts[: k + 1]  # each stands on those before it
+    assert sizes.needs([winding(steps)]) == ([0, 1, 2], sizes.parts)
 
 
 def test_a_part_is_named_once() -> None:
@@ -40,6 +40,6 @@ def test_a_part_is_named_once() -> None:
 
 def test_short_sizes_stand_where_they_are_used() -> None:
     sizes = Sizes(SYMBOLS)
-    assert sizes.text(const(7)) == 7
+    assert sizes.text(const(7)) == "7" and sizes.text(None) == "-1"
     assert sizes.text(dim("a") * 4 + dim("b")) == "(4 * s0 + s1)"
     assert not sizes.parts

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from torshc.bundle import build, host, isa, manifest, package, toolchain
 from torshc.bundle.cache import Cache
-from torshc.bundle.sizes import Size
+from torshc.bundle.host_source import host_sources
+from torshc.expr import dim
+from torshc.targets.cpu.c import CTarget
 
 WIDTH = 16
 # Compilers to build with: whatever is found, and gcc beside it where there is one.
@@ -60,7 +62,7 @@ def program(
     batch: int | None = None, weights_id: int = 0, embed: bool = False, mcpu: str | None = None
 ) -> host.HostProgram:
     """The host program; symbolic when ``batch`` is None."""
-    rows: Size = "s0" if batch is None else batch
+    rows: host.Size = dim("s0") if batch is None else batch
     port = host.Port("f32", (rows, WIDTH))
     buffer = host.Buffer
     relu = host.Launch(
@@ -73,11 +75,12 @@ def program(
         rows,
         comment="nodes 1, 2 (add, mul)",
     )
-    arena: Size = "64 + s0 * 64" if batch is None else 64 + batch * 64
+    arena: host.Size = dim("s0") * 64 + 64 if batch is None else 64 + batch * 64
     return host.HostProgram(
         inputs=(port,),
         outputs=(port, port),
         symbols=(host.Symbol(0, 0),) if batch is None else (),
+        names=("s0",) if batch is None else (),
         arena_bytes=arena,
         steps=(relu, add),
         weights_bytes=64,
@@ -103,6 +106,7 @@ def manifest_of(
         inputs=(manifest.TensorInfo("x", "f32", dims),),
         outputs=(manifest.TensorInfo("y", "f32", dims), manifest.TensorInfo('z"*/\n{{ }}', "f32", dims)),
         symbols=(manifest.SymbolInfo("batch", 0, 0, 0, host.SYMBOL_MAX, "dim"),) if batch is None else (),
+        conditions=(),
         target="c",
         device=1,
         isa=manifest.IsaInfo(here.arch, here.mcpu, here.extras, here.lanes),
@@ -143,7 +147,7 @@ def write(
     flags += ("-DTORSHC_PROFILE",) if profile else ()
     with package.BundleWriter(place) as bundle, build.work_folder() as work:
         info = bundle.write_weights([weights], embed)
-        sources, headers = host.host_sources(program(batch, info.id, embed, mcpu))
+        sources, headers = host_sources(program(batch, info.id, embed, mcpu), CTarget.host)
         objects = build.build_objects(
             {**sources, **KERNELS}, headers, compiler, flags, cache or Cache(None), jobs, work
         )

@@ -11,14 +11,11 @@ import numpy.typing as npt
 
 from torshc.bundle import build, host, isa, nvcc, package
 from torshc.bundle.cache import Cache
-from torshc.bundle.sizes import Size
+from torshc.bundle.host_source import host_sources
+from torshc.expr import dim
+from torshc.targets.gpu.cuda import CudaTarget
 
 from . import tiny
-
-# What a library for CUDA has beside its kernels.
-FILES = dataclasses.replace(
-    host.GPU_FILES, search=("cuda", *host.GPU_FILES.search), sources=(*host.GPU_FILES.sources, "t_device.cu")
-)
 
 # A block is a row, of at most 32 threads.
 RELU = """
@@ -80,12 +77,12 @@ def program(
     made = tiny.program(batch, weights_id, embed)
     relu, add = made.steps
     assert isinstance(relu, host.Launch) and isinstance(add, host.Launch)
-    rows: Size = "s0 * 64" if batch is None else batch * 64
+    rows: host.Size = dim("s0") * 64 if batch is None else batch * 64
     if fallback:
         relu = dataclasses.replace(relu, fallback=True, bytes=(rows, rows), written=(False, True))
     else:
         relu = dataclasses.replace(relu, threads=32)
-    return dataclasses.replace(made, device=host.CUDA, steps=(relu, dataclasses.replace(add, threads=4)))
+    return dataclasses.replace(made, device=2, steps=(relu, dataclasses.replace(add, threads=4)))
 
 
 def write(
@@ -106,7 +103,7 @@ def write(
     flags += ("-DTORSHC_PROFILE",) if profile else ()
     with package.BundleWriter(place) as bundle, build.work_folder() as work:
         info = bundle.write_weights([weights], embed)
-        sources, headers = host.host_sources(program(batch, info.id, embed, fallback), FILES)
+        sources, headers = host_sources(program(batch, info.id, embed, fallback), CudaTarget.host)
         every = {**sources, **kernels(fallback, block)}
         objects = build.build_objects(every, headers, compiler, flags, Cache(None), 1, work)  # type: ignore[arg-type]  # shaped alike
         library = build.link_library(compiler, objects, work, bundle.weights if embed else None)  # type: ignore[arg-type]

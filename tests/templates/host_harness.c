@@ -4,7 +4,7 @@
  * value: i64 code (-1: absent), bits, rank, dimensions, then data; of strings, for each its length and its bytes; of
  * sequences and optionals, values. The answer: i64 status, then the message (length and bytes) or the outputs.
  */
-#include "t_ops.h"
+#include "t_value.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -123,6 +123,13 @@ void t_scratch_free(void *memory)
 {
     free(memory);
 }
+
+t_operator t_op_text_case, t_op_text_concat, t_op_text_equal, t_op_text_find, t_op_text_from, t_op_text_keep;
+t_operator t_op_text_match, t_op_text_pick, t_op_text_split, t_op_text_to, t_op_text_view, t_op_text_tokens;
+t_operator t_op_compress, t_op_non_max_suppression, t_op_nonzero, t_op_unique;
+t_operator t_op_concat_from_sequence, t_op_optional, t_op_optional_get, t_op_optional_has, t_op_sequence_at;
+t_operator t_op_sequence_construct, t_op_sequence_erase, t_op_sequence_insert, t_op_sequence_length;
+t_operator t_op_split_to_sequence, t_op_couple, t_op_zip_map;
 
 static t_operator *const operators[] = {
     t_op_text_case, t_op_text_concat, t_op_text_equal, t_op_text_find,  t_op_text_from, t_op_text_keep,

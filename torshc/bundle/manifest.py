@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from torshc.errors import BundleError
 
 FORMAT = "torshc-bundle"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILE = "manifest.json"
 SCHEMA = Path(__file__).with_name("manifest.schema.json")
 
@@ -52,6 +52,15 @@ class SymbolInfo:
     min: int
     max: int
     kind: str
+
+
+@dataclass(frozen=True)
+class ConditionInfo:
+    """Two sizes that have to be equal in a run, and the symbols in them, by name."""
+
+    left: str
+    right: str
+    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -90,9 +99,9 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class StepInfo:
-    """A step of a run: a launch of kernel ``kernel``, or a copy (None), with the names of its model nodes."""
+    """A step of a run: a launch of kernel ``kernel``, with the names of its model nodes."""
 
-    kernel: int | None
+    kernel: int
     nodes: tuple[str, ...]
 
 
@@ -134,6 +143,7 @@ class Manifest:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     symbols: tuple[SymbolInfo, ...]
+    conditions: tuple[ConditionInfo, ...]
     target: str
     device: int
     isa: IsaInfo

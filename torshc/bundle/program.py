@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
-from .host import SYMBOL_MAX, SYMBOLS_MAX, Buffer, HostProgram, Launch, Port, Symbol
-from .sizes import Size, Sizes
+from ..plan.storage import Storage
+from .host import SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Symbol
 from .weights import weight_offsets
 
 MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
@@ -30,7 +30,7 @@ class Placed:
     Attributes:
         kernel: the kernel.
         symbol: its name in C.
-        dims: the symbolic dimensions that it wants, by name, and long sizes, in order.
+        dims: the sizes that it wants, in order.
         comment: a line for the reader of the host program.
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
@@ -38,7 +38,7 @@ class Placed:
 
     kernel: Kernel
     symbol: str
-    dims: tuple[str | Expr, ...]
+    dims: tuple[Expr, ...]
     comment: str
     threads: int = 0
     fallback: bool = False
@@ -78,39 +78,47 @@ def text_blob(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(ends.tobytes() + b"".join(texts), np.uint8)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Program:
-    """The host program and what goes into the weights file, in order."""
+    """The host program and what goes into the weights file, in order.
+
+    Attributes:
+        weights, offsets: the constants, and where each lies in the file.
+        names: of all symbols, by number; the inputs bind the first of them (`symbols`).
+        segments: of a script, the program of each segment, whose weights are these.
+        conditions: all that has to hold, those of the segments and of the script's steps too.
+        Others are as of :class:`.host.HostProgram`.
+    """
 
     weights: list[Weight] = field(default_factory=list)
     offsets: tuple[int, ...] = ()
     arena_bytes: Expr = field(default_factory=lambda: const(0))
-    arena_size: Size = 0
-    steps: list[Launch] = field(default_factory=list)
+    steps: tuple[Launch, ...] = ()
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     symbols: tuple[Symbol, ...] = ()
-    symbol_names: tuple[str, ...] = ()
-    parts: tuple[Size, ...] = ()
-    constraints: tuple[str, ...] = ()
-    extents: tuple[Size, ...] = ()
-
-    @property
-    def all_symbols(self) -> tuple[str, ...]:
-        """Names of all symbols, by number."""
-        return self.symbol_names
+    names: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    extents: tuple[Expr, ...] = ()
+    segments: tuple[Program, ...] = ()
+    script: HostScript | None = None
 
     def host(self, **more: Any) -> HostProgram:
         """The program for the template, with what is known only once the weights are written."""
+        script = None
+        if self.script is not None:
+            shared = {"device": more["device"], "weights_bytes": more["weights_bytes"]}
+            script = replace(self.script, segments=tuple(p.host(**shared) for p in self.segments))
         return HostProgram(
             inputs=self.inputs,
             outputs=self.outputs,
             symbols=self.symbols,
-            parts=self.parts,
-            constraints=self.constraints,
+            names=self.names,
+            conditions=self.conditions if script is None else (),
             extents=self.extents,
-            arena_bytes=self.arena_size,
-            steps=tuple(self.steps),
+            arena_bytes=self.arena_bytes if script is None else 0,
+            steps=self.steps,
+            script=script,
             **more,
         )
 
@@ -123,7 +131,7 @@ def assemble(plan: Plan, placed: Sequence[Placed]) -> Program:
     """
     names = tuple(dict.fromkeys(plan.graph.symbols()))
     symbols = bind_symbols(plan.graph, names)
-    assembler = Assembler(plan, placed, names)
+    assembler = Assembler(plan.graph, plan.storage, placed, names)
     assembler.weigh()
     return assembler.run(symbols)
 
@@ -132,18 +140,24 @@ class Assembler:
     """Gives every operand a place and every launch its arguments.
 
     Args:
+        graph: the graph that the kernels compute.
+        storage: where its values lie.
+        placed: the kernels in launch order.
         names: of the symbols, by number.
         beside: the assembler of another segment of the same script, whose weights are this one's too.
     """
 
     def __init__(
-        self, plan: Plan, placed: Sequence[Placed], names: tuple[str, ...], beside: Assembler | None = None
+        self,
+        graph: Graph,
+        storage: Mapping[Value, Storage],
+        placed: Sequence[Placed],
+        names: tuple[str, ...],
+        beside: Assembler | None = None,
     ) -> None:
-        self.plan = plan
-        self.graph: Graph = plan.graph
+        self.graph, self.storage = graph, storage
         self.placed = placed
-        self.names = {n: f"s{k}" for k, n in enumerate(names)}
-        self._sizes = Sizes(self.names)
+        self.names = names
         self.inputs = {v: k for k, v in enumerate(self.graph.inputs)}
         self.outputs = self._roots(self.graph.results)
         self.faults = self._roots(self.graph.outputs[len(self.graph.results) :])
@@ -155,7 +169,7 @@ class Assembler:
         """The values whose memory is that of one of these: it, or what it is an alias of."""
         roots: dict[Value, int] = {}
         for k, v in enumerate(values):
-            where = self.plan.storage.get(v)
+            where = self.storage.get(v)
             roots[where.root if where is not None else v] = k
         return roots
 
@@ -165,8 +179,8 @@ class Assembler:
             for b in p.kernel.buffers:
                 self.add_weight(b.operand)
 
-    def run(self, symbols: tuple[Symbol, ...] = ()) -> Program:
-        """The program."""
+    def run(self, symbols: tuple[Symbol, ...] = (), first: int = 0) -> Program:
+        """The program, its conditions numbered from `first` on."""
         items = self._items()
         self._require_memory(items)
         offsets, arena = place(items)
@@ -178,20 +192,17 @@ class Assembler:
             self.list,
             starts,
             arena,
-            self.size(arena),
-            steps,
-            tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.inputs),
-            tuple(Port(v.dtype.name, tuple(self.size(d) for d in v.shape)) for v in self.graph.results),
+            tuple(steps),
+            tuple(Port(v.dtype.name, v.shape) for v in self.graph.inputs),
+            tuple(Port(v.dtype.name, v.shape) for v in self.graph.results),
             symbols,
-            tuple(self.names),
-            constraints=self._constraints(),
-            extents=self._extents(),
-            parts=tuple(self._sizes.parts),  # last, as the others name them
+            self.names,
+            self._conditions(first),
+            self._extents(),
         )
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
         buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
-        dims = tuple(self.size(d) if isinstance(d, Expr) else self.names[d] for d in p.dims)
         known = p.kernel.buffers if p.fallback else ()
         demands = tuple(
             (place, self.graph.demands[self.faults[b.operand]])
@@ -201,13 +212,13 @@ class Assembler:
         return Launch(
             p.symbol,
             buffers,
-            dims,
-            self.size(p.kernel.tasks),
-            self.size(p.kernel.scratch) if not p.threads else 0,
+            p.dims,
+            p.kernel.tasks,
+            p.kernel.scratch,
             p.comment,
             p.threads,
             p.fallback,
-            tuple(b.operand.nbytes if isinstance(b.operand, Packed) else self.size(_nbytes(b.operand)) for b in known),
+            tuple(b.operand.nbytes if isinstance(b.operand, Packed) else _nbytes(b.operand) for b in known),
             tuple(b.written for b in known),
             demands,
         )
@@ -262,21 +273,18 @@ class Assembler:
                 return Buffer("input", self.inputs[o])
             if o in self.outputs:
                 return Buffer("output", self.outputs[o])
-        return Buffer("arena", 0, self.size(offsets[self.home.get(o, o)]))
+        return Buffer("arena", 0, offsets[self.home.get(o, o)])
 
-    def size(self, e: Expr) -> Size:
-        return self._sizes.text(e)
-
-    def _extents(self) -> tuple[Size, ...]:
-        """Dimensions that hang on elements: no kernel may see a negative one."""
+    def _extents(self) -> tuple[Expr, ...]:
+        """Dimensions that depend on elements: no kernel may see a negative one."""
         if not self.graph.elements:
             return ()
         dims = dict.fromkeys(d for v in self.graph.values() for d in v.shape)
-        return tuple(self.size(d) for d in dims if not is_nonnegative(d))
+        return tuple(d for d in dims if not is_nonnegative(d))
 
-    def _constraints(self) -> tuple[str, ...]:
-        texts = (f"{self.size(a)} == {self.size(b)}" for a, b in self.graph.constraints if a is not b)
-        return tuple(dict.fromkeys(texts))
+    def _conditions(self, first: int) -> tuple[Condition, ...]:
+        pairs = dict.fromkeys((a, b) for a, b in self.graph.constraints if a is not b)
+        return tuple(Condition(first + k, a, b) for k, (a, b) in enumerate(pairs))
 
 
 def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:

@@ -1,65 +1,97 @@
-"""Sizes as C of the host program: integers, or expressions over the symbols ``s0``, ``s1``, ... and named parts.
+"""Sizes as C: the one place where expressions over the symbols of a model become text of its host program.
 
 Expressions share parts, and one that is written whole at each use can double with every layer of a model. So parts
-that are long are named, ``z0``, ``z1``, ..., each over the symbols and the parts before it.
+that are long are named, ``z0``, ``z1``, ..., each over the symbols ``s0``, ``s1``, ... and the parts before it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..expr import I64, Expr, as_int, walk_new
-from ..targets.index import scalar
+from ..expr import I64, SYMBOLS, Expr, as_expr, as_int, walk_new
+from ..targets.index import CTYPES, scalar
+from .host import Size
 
-Size = int | str
 LONG = 24  # nodes that are written in one place
 ATOM = 10  # the same for what is no sum or product, which sums share most
-_NAMES = re.compile(r"\b([sz])(\d+)\b")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named part of sizes: its expression, its name, its text and its C type."""
+
+    expr: Expr
+    name: str
+    text: str
+    ctype: str
 
 
 class Sizes:
-    """Writes sizes.
+    """Writes the sizes of a program.
 
     Args:
-        symbols: what C calls each symbol.
+        names: what expressions call the symbols.
+        spelled: how C spells symbol k.
+        sizes: what will be asked for, so that parts are numbered in this order.
 
     Attributes:
-        parts: the named parts, ``parts[k]`` being ``z<k>``.
+        parts: the named parts.
     """
 
-    def __init__(self, symbols: Mapping[str, str]) -> None:
-        self.parts: list[str] = []
-        self._names: dict[Any, str] = dict(symbols)
+    def __init__(
+        self, names: Sequence[str], spelled: Callable[[int], str] = "s{}".format, sizes: Iterable[Size] = ()
+    ) -> None:
+        self.parts: list[Part] = []
+        self._numbers = {n: k for k, n in enumerate(names)}
+        self._names: dict[Any, str] = {n: spelled(k) for k, n in enumerate(names)}
+        self._part_of: dict[Expr, int] = {}
         self._written: dict[Expr, int] = {}  # nodes that the text of an expression has
+        self._texts: dict[Expr, str] = {}
+        for size in sizes:
+            self.text(size)
 
-    def text(self, e: Expr) -> Size:
-        """A size, or a condition on sizes."""
-        known = as_int(e)
-        if known is not None:
-            return known
+    def text(self, size: Size | None) -> str:
+        """A size, or a condition on sizes; -1 for a run-time dependent one."""
+        if size is None:
+            return "-1"
+        e = as_expr(size)
+        if (known := as_int(e)) is not None:
+            return str(known)
+        if e not in self._texts:
+            self._texts[e] = self._write(e)
+        return self._texts[e]
+
+    def _write(self, e: Expr) -> str:
         for x in walk_new(e, self._written):
             self._written[x] = 1 + sum(self._written[a] for a in x.args)
             most = LONG if x.op in ("add", "mul") else ATOM
-            if self._written[x] > most and x.dtype is I64:
-                self.parts.append(scalar(x, {}, self._names))
-                self._names[x], self._written[x] = f"z{len(self.parts) - 1}", 1
+            if self._written[x] > most:
+                self._name(x)
         return scalar(e, {}, self._names)
 
+    def _name(self, x: Expr) -> None:
+        ctype = "" if x.dtype is I64 else CTYPES[x.dtype.compute]
+        part = Part(x, f"z{len(self.parts)}", scalar(x, {}, self._names), ctype)
+        self._part_of[x] = len(self.parts)
+        self.parts.append(part)
+        self._names[x], self._written[x] = part.name, 1
 
-def names_in(sizes: Iterable[Size], parts: Sequence[str] = ()) -> tuple[list[int], list[int]]:
-    """The numbers of the symbols and of the named parts that these sizes need, ascending.
-
-    >>> names_in([3, "s10 * 4 + z1"], ["s7 + 1", "z0 * s2"])
-    ([2, 7, 10], [0, 1])
-    """
-    found: dict[str, set[int]] = {"s": set(), "z": set()}
-    pending = [size for size in sizes if isinstance(size, str)]
-    while pending:
-        for kind, digits in _NAMES.findall(pending.pop()):
-            number = int(digits)
-            if kind == "z" and number not in found["z"]:
-                pending.append(parts[number])
-            found[kind].add(number)
-    return sorted(found["s"]), sorted(found["z"])
+    def needs(self, sizes: Iterable[Size | None]) -> tuple[list[int], list[Part]]:
+        """The numbers of the symbols, and the named parts, that these sizes are written with, both in order."""
+        symbols: set[int] = set()
+        parts: set[int] = set()
+        pending = [as_expr(s) for s in sizes if s is not None]
+        seen: set[Expr] = set()
+        while pending:
+            e = pending.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            if e in self._part_of:
+                parts.add(self._part_of[e])
+            if e.op in SYMBOLS:
+                symbols.add(self._numbers[str(e.data)])
+            pending += e.args
+        return sorted(symbols), [self.parts[k] for k in sorted(parts)]

@@ -186,7 +186,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         ConfigError: when `dims` names a dimension that the model does not have.
     """
     graph = compilation.graph
-    sizes = Evaluator(bind(list(compilation.program.all_symbols), dims or {}))
+    sizes = Evaluator(bind(list(compilation.program.names), dims or {}))
     describe = _Describer(compilation, sizes)
     symbols = [s for u in compilation.units for s in u.symbols]
     return Explanation(

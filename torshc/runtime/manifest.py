@@ -13,7 +13,7 @@ import numpy as np
 from torshc.errors import BundleError, RunError
 
 FORMAT = "torshc-bundle"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 REMEDY = "compile the model again"
 _SIZE_MAX = 256 << 20
 
@@ -80,8 +80,17 @@ class SymbolSpec:
 
 
 @dataclass(frozen=True)
+class ConditionSpec:
+    """Two sizes that have to be equal in a run, and the symbols in them, by name."""
+
+    left: str
+    right: str
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StepSpec:
-    """A step of a run: the kernel's symbol and template ("copy" without a kernel), and the model nodes."""
+    """A step of a run: the kernel's symbol and template, and the model nodes."""
 
     kernel: str
     template: str
@@ -101,6 +110,7 @@ class Manifest:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     symbols: tuple[SymbolSpec, ...]
+    conditions: tuple[ConditionSpec, ...]
     steps: tuple[StepSpec, ...]
     operators: dict[int, str]  # the model's names of the nodes that the host runs, by number
     dynamic: bool
@@ -144,9 +154,7 @@ def read_manifest(folder: Path) -> Manifest:
 def _read(body: dict[str, Any]) -> Manifest:
     kernels = body["kernels"]
     steps = tuple(
-        StepSpec("copy", "copy", tuple(step["nodes"]))
-        if step["kernel"] is None
-        else StepSpec(kernels[step["kernel"]]["symbol"], kernels[step["kernel"]]["template"], tuple(step["nodes"]))
+        StepSpec(kernels[step["kernel"]]["symbol"], kernels[step["kernel"]]["template"], tuple(step["nodes"]))
         for step in body["steps"]
     )
     weights = body["weights"]
@@ -162,6 +170,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         inputs=tuple(_tensor(item) for item in body["inputs"]),
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),
+        conditions=tuple(ConditionSpec(c["left"], c["right"], tuple(c["symbols"])) for c in body["conditions"]),
         steps=steps,
         operators={int(o["node"]): str(o["name"]) for o in body["operators"]},
         dynamic=bool(body["dynamic"]),

@@ -6,7 +6,6 @@ import ctypes
 import hashlib
 import os
 import platform
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from torshc.errors import BundleError, RunError
 
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name
+from .faults import explain_fault
 from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
 from .native import CPU, Library, Tensor
 from .values import Given, put_into, taken
@@ -240,13 +240,7 @@ class Model:
         return [out.get(spec.name, result) for spec, result in zip(self.outputs, found, strict=True)]
 
     def _failure(self, status: int) -> RunError:
-        message = self._library.last_error()
-        step = re.search(r"\bstep (\d+) ", message)
-        if step and int(step[1]) < len(self._manifest.steps):
-            message += f" (nodes {', '.join(map(repr, dict.fromkeys(self._manifest.steps[int(step[1])].nodes)))})"
-        node = re.match(r"node (\d+): ", message)
-        if node and int(node[1]) in self._manifest.operators:
-            message += f" (node {self._manifest.operators[int(node[1])]!r})"
+        message = explain_fault(self._library.last_error(), self._library.last_fault(), self._manifest)
         return RunError(f"model {self.name!r}: {message}", REMEDIES.get(status, self._expects()))
 
     def _borrow(self, value: Any, what: str, spec: TensorSpec, writable: bool = False) -> OnDevice | None:

@@ -63,11 +63,24 @@ class Options(ctypes.Structure):
     )
 
 
+class Fault(ctypes.Structure):
+    """Where a call failed, by the numbers of the manifest; -1 for what does not apply."""
+
+    _fields_ = (
+        ("step", c_int32),
+        ("node", c_int32),
+        ("condition", c_int32),
+        ("left", c_int64),
+        ("right", c_int64),
+    )
+
+
 _MODEL = ctypes.c_void_p
 _INFO = (c_int32, POINTER(Dtype), POINTER(c_int32), POINTER(POINTER(c_int64)))
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_abi_version": (c_int, ()),
     "torshc_last_error": (c_char_p, ()),
+    "torshc_last_fault": (None, (POINTER(Fault),)),
     "torshc_status_text": (c_char_p, (c_int,)),
     "torshc_open": (c_int, (POINTER(Options), POINTER(_MODEL))),
     "torshc_close": (None, (_MODEL,)),
@@ -185,6 +198,12 @@ class Library:
     def last_error(self) -> str:
         """The message of this thread's last failed call."""
         return bytes(self.torshc_last_error()).decode(errors="replace")
+
+    def last_fault(self) -> Fault:
+        """Where this thread's last failed call failed."""
+        fault = Fault()
+        self.torshc_last_fault(byref(fault))
+        return fault
 
     def info(self, kind: str, index: int) -> tuple[Dtype, tuple[int, ...]]:
         """Type and dimensions (-1: symbolic) of input or output ``index``; ``kind`` is "input" or "output"."""

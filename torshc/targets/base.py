@@ -13,7 +13,7 @@ import jinja2
 
 from .. import resources
 from ..errors import ConfigError, did_you_mean
-from ..expr import Expr, as_int, const, dims_of
+from ..expr import Expr, as_int, const, dim, dims_of
 from ..graph import Graph, Value
 from ..kernels.base import Kernel
 from ..kernels.base import NoKernel as NoKernel
@@ -34,16 +34,37 @@ class Rendered:
     Attributes:
         symbol: its external name, made from its text, so that equal kernels are one.
         source: its source.
-        dims: the symbolic dimensions that it wants in ``dim``, by name, and long sizes, in order.
+        dims: the sizes that it wants in ``dim``, in order: symbolic dimensions, and long sizes.
     """
 
     symbol: str
     source: str
-    dims: tuple[str | Expr, ...]
+    dims: tuple[Expr, ...]
 
 
 Lowering = Callable[[Group, Mapping[Value, Storage], Machine], list[Kernel]]
 NEST = "nest"  # the family of groups without a heavy node
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """What a target's libraries have beside host.c and their kernels.
+
+    Attributes:
+        search: folders of ``templates/`` in which a file is looked for, in order.
+        sources: names of the sources.
+        headers: names of what they include.
+        launchers: whether a kernel for a device is a C function that launches it, or is found by its name alone.
+    """
+
+    search: tuple[str, ...]
+    sources: tuple[str, ...]
+    headers: tuple[str, ...]
+    launchers: bool = True
+
+    def text(self, name: str) -> str:
+        """The first file of this name."""
+        return resources.find_template(self.search, name).read_text()
 
 
 class Target(ABC):
@@ -57,8 +78,7 @@ class Target(ABC):
         toolchain: what builds its libraries: "cc", "nvcc" or "xcrun".
         search: folders of ``templates/`` in which its files are looked for, in order.
         preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
-        device_sources: sources of its device layer, beside what all libraries for devices share.
-        launchers: whether its kernels come with a function that launches them, or are found by name.
+        host: what its libraries have beside their kernels.
 
     Args:
         machine: the processor that is compiled for.
@@ -72,8 +92,7 @@ class Target(ABC):
     toolchain: ClassVar[str] = "cc"
     search: ClassVar[tuple[str, ...]] = ("c",)
     preludes: ClassVar[tuple[str, ...]] = ("c",)
-    device_sources: ClassVar[tuple[str, ...]] = ()
-    launchers: ClassVar[bool] = True
+    host: ClassVar[HostFiles]
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -165,7 +184,9 @@ def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter,
     text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
     text = printer.finish(text)
     name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
-    return Rendered(name, text.replace(PLACEHOLDER, name), tuple(printer.dim_names))
+    return Rendered(
+        name, text.replace(PLACEHOLDER, name), tuple(dim(d) if isinstance(d, str) else d for d in printer.dim_names)
+    )
 
 
 class IndexPrinter:

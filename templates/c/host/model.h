@@ -141,6 +141,15 @@ TORSHC_API const char *torshc_status_text(int status);
 /* What the last failed call of this thread had to complain about; valid until this thread's next call. */
 TORSHC_API const char *torshc_last_error(void);
 
+/* Where the last failed call of this thread failed, by the numbers of manifest.json; -1 for what does not apply. */
+typedef struct {
+    int32_t step;        /* the launch */
+    int32_t node;        /* the node that the host runs between launches */
+    int32_t condition;   /* the condition on the shapes that does not hold */
+    int64_t left, right; /* its two sides, which should be equal */
+} torshc_fault;
+TORSHC_API void torshc_last_fault(torshc_fault *fault);
+
 /* Opens a model. `options` may be NULL for a library without a weights file. The weights file is mapped read-only; its
  * size and its 64-bit identity (in the last 64 bytes of the file) must be those that the library was built with. The
  * file must not change while the model is open. On failure *model is NULL. */

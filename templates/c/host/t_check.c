@@ -8,7 +8,9 @@
 
 /* ---- messages ---- */
 
-static _Thread_local char t_message[256];
+static _Thread_local char t_message[512];
+static const torshc_fault t_nowhere = {-1, -1, -1, 0, 0};
+static _Thread_local torshc_fault t_fault = {-1, -1, -1, 0, 0};
 
 int t_fail(int status, const char *format, ...)
 {
@@ -16,6 +18,13 @@ int t_fail(int status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(t_message, sizeof t_message, format, arguments);
     va_end(arguments);
+    t_fault = t_nowhere;
+    return status;
+}
+
+int t_at_step(int32_t step, int status)
+{
+    t_fault.step = step;
     return status;
 }
 
@@ -23,7 +32,32 @@ int t_fail_in(int32_t node, int status)
 {
     char message[sizeof t_message];
     memcpy(message, t_message, sizeof message);
-    return t_fail(status, "node %d: %.*s", (int)node, (int)sizeof message - 24, message);
+    t_fail(status, "node %d: %.*s", (int)node, (int)sizeof message - 24, message);
+    t_fault.node = node;
+    return status;
+}
+
+/* A value that is shown; sizes are far smaller. */
+static int64_t shown(t_wide value)
+{
+    return value > INT64_MAX ? INT64_MAX : value < INT64_MIN ? INT64_MIN : (int64_t)value;
+}
+
+int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right)
+{
+    if (left == right)
+        return TORSHC_OK;
+    t_fail(TORSHC_E_SHAPE, "the shapes do not fit together: %s does not hold, %lld is not %lld", equation,
+           (long long)shown(left), (long long)shown(right));
+    t_fault.condition = condition;
+    t_fault.left = shown(left);
+    t_fault.right = shown(right);
+    return TORSHC_E_SHAPE;
+}
+
+void torshc_last_fault(torshc_fault *fault)
+{
+    *fault = t_fault;
 }
 
 const char *torshc_last_error(void)
@@ -205,9 +239,7 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
         if ((status = check_shape(&inputs[i], want, "input", i)) || (status = extent(&inputs[i], "input", i, &bytes)))
             return status;
     }
-    if (!P->holds(s))
-        return t_fail(TORSHC_E_SHAPE, "the dimensions of the inputs do not fit together");
-    return TORSHC_OK;
+    return P->holds(s);
 }
 
 /* What a tensor without elements has for data: an element may be read there where no lane, or only a mask, discards it. */

@@ -49,8 +49,7 @@ int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_
 {
     const int64_t *s = f->run.symbols;
     T_TRY(segment->fits(s));
-    if (!segment->holds(s))
-        return t_demand(0);
+    T_TRY(segment->holds(s));
     const size_t arena = t_round_up(segment->arena(s)), scratch = t_round_up(segment->scratch(s));
     unsigned char *at[segment->inputs + segment->outputs + 1];
     T_TRY(fill(f, segment, in, out, at));
@@ -93,11 +92,6 @@ int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *
     if (*symbol < -most || *symbol > most)
         return t_fail(TORSHC_E_SIZE, "a size of %lld", (long long)*symbol);
     return TORSHC_OK;
-}
-
-int t_demand(int holds)
-{
-    return holds ? TORSHC_OK : t_fail(TORSHC_E_SHAPE, "sizes that only this run could tell do not fit together");
 }
 
 int t_scalar(t_frame *f, int32_t slot, int64_t *value)

@@ -3,7 +3,7 @@
 #define T_FRAME_H
 
 #include "t_host.h"
-#include "t_ops.h"
+#include "t_value.h"
 #include "t_value.h"
 
 /* Characters that live until the next run. */
@@ -45,9 +45,6 @@ int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int3
 
 /* A dimension (T_DIM), or an element of integers (T_ELEMENT, T_CLAMPED), of what a slot holds. */
 int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *symbol);
-
-/* Refuses what a run's sizes must fulfil and do not. */
-int t_demand(int holds);
 
 /* The one element of a slot. */
 int t_truth(t_frame *f, int32_t slot, int *yes);

@@ -34,21 +34,4 @@ static inline void t_launch(const t_run *r, int32_t step, t_kernel *kernel, void
 #endif
 }
 
-static inline void t_copy(const t_run *r, int32_t step, unsigned char *to, const unsigned char *from, int64_t bytes)
-{
-    if (bytes <= 0)
-        return;
-#ifdef TORSHC_PROFILE
-    const uint64_t began = t_now();
-#else
-    (void)step;
-    (void)r;
-#endif
-    memcpy(to, from, (size_t)bytes);
-#ifdef TORSHC_PROFILE
-    r->counters[step].calls++;
-    r->counters[step].ns += t_now() - began;
-#endif
-}
-
 #endif

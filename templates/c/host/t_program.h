@@ -94,7 +94,7 @@ typedef struct {
     const unsigned char *embedded;       /* weights inside the library, or NULL */
     int (*cpu)(void);                    /* does this processor have the instructions? */
     int (*fits)(const int64_t *s);       /* status: is every size of a run in 0 .. T_BYTES_MAX? */
-    int (*holds)(const int64_t *s);      /* do the constraints hold? */
+    int (*holds)(const int64_t *s);      /* status: are the sizes equal that have to be? */
     void (*input_dims)(int32_t index, const int64_t *s, int64_t *d);
     void (*output_dims)(int32_t index, const int64_t *s, int64_t *d);
     int64_t (*arena)(const int64_t *s);   /* bytes */
@@ -116,7 +116,9 @@ int t_cpu_has(const char *name);
 
 /* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
 int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int t_at_step(int32_t step, int status); /* notes the launch that failed */
 int t_fail_in(int32_t node, int status); /* puts the number of the node before the message */
+int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right); /* are the two equal? */
 int t_size(t_wide size);
 int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype);
 int t_options(const torshc_options *given, torshc_options *options);

@@ -1,5 +1,5 @@
 /* Operators of the host that eliminate the rows of a matrix. */
-#include "t_ops.h"
+#include "t_value.h"
 
 #include <math.h>
 

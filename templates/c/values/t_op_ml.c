@@ -1,5 +1,5 @@
 /* Operators of the host for ai.onnx.ml. */
-#include "t_ops.h"
+#include "t_value.h"
 
 /* The probabilities p of k classes that agree best with those of pairs, r[i, j] that it is i out of i and j: the least
  * sum of (r[j, i] p[i] - r[i, j] p[j])^2. T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability estimates for multi-class

@@ -1,5 +1,5 @@
 /* Operators of the host on sequences and optionals. Elements are shared, not copied, wherever they go. */
-#include "t_ops.h"
+#include "t_value.h"
 
 #include <string.h>
 

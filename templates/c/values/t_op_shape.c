@@ -1,5 +1,5 @@
 /* Operators of the host whose results are as large as what they find: NonZero, Compress, Unique, NonMaxSuppression. */
-#include "t_ops.h"
+#include "t_value.h"
 
 #include <string.h>
 

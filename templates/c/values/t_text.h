@@ -2,7 +2,7 @@
 #ifndef T_TEXT_H
 #define T_TEXT_H
 
-#include "t_ops.h"
+#include "t_value.h"
 
 static const torshc_dtype T_STRING = {TORSHC_STRING, 128, 1};
 

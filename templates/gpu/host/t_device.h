@@ -29,7 +29,6 @@ struct t_run {
 /* After the first step that fails the others do nothing. `launcher` is NULL where kernels are found by name. */
 void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launcher, void *const *buf, int32_t buffers,
               const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks);
-void t_copy(const t_run *r, int32_t step, unsigned char *to, const unsigned char *from, int64_t bytes);
 
 /* A kernel for the processor: its buffers, of so many bytes each, are copied there, and the written ones back. */
 void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers,

@@ -24,24 +24,16 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
     if (m->status || blocks <= 0)
         return;
     if (blocks > INT32_MAX) {
-        m->status = t_fail(TORSHC_E_SIZE, "step %d (%s) has %lld blocks; at most 2^31 - 1", (int)step, name,
-                           (long long)blocks);
+        t_fail(TORSHC_E_SIZE, "step %d (%s) has %lld blocks; at most 2^31 - 1", (int)step, name, (long long)blocks);
+        m->status = t_at_step(step, TORSHC_E_SIZE);
         return;
     }
     mark(m, step);
     const t_step launch = {step, name, launcher, buf, dim, buffers, dims, threads, blocks};
     if (!m->status)
         m->status = t_device_launch(m->device, &launch);
-}
-
-void t_copy(const t_run *r, int32_t step, unsigned char *to, const unsigned char *from, int64_t bytes)
-{
-    torshc_model *m = r->model;
-    if (m->status || bytes <= 0)
-        return;
-    mark(m, step);
-    if (!m->status)
-        m->status = t_device_copy(m->device, to, from, (size_t)bytes);
+    if (m->status)
+        t_at_step(step, m->status);
 }
 
 /* ---- steps on the processor ---- */

@@ -10,11 +10,17 @@ from ...kernels.machine import Machine
 from ...kernels.nest import lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ..base import Target
+from ..base import HostFiles, Target
 
 
 class CpuTarget(Target):
     """A target whose kernels run on the processor."""
+
+    host = HostFiles(
+        search=("c",),
+        sources=("t_host.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),
+        headers=("model.h", "t_program.h", "t_host.h", "t_pool.h"),
+    )
 
 
 @CpuTarget.lowers("nest")

@@ -14,7 +14,7 @@ from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ..base import IndexPrinter, Rendered, Target, indented, render_kernel
+from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, literal, scalar
 from ..tidy import drop_voids
 from .grid import lower_grid
@@ -201,6 +201,14 @@ def _elements(b: Buffer) -> int | None:
         return as_int(b.operand.type.size)
     size = b.operand.nbytes
     return size if isinstance(size, int) else as_int(size)
+
+
+# What all libraries for devices share; a target adds its device layer.
+HOST = HostFiles(
+    search=("gpu", "c"),
+    sources=("t_gpu_host.c", "t_gpu_steps.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),
+    headers=("model.h", "t_program.h", "t_gpu_model.h", "t_device.h", "t_pool.h"),
+)
 
 
 class GridTarget(Target):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...kernels.machine import Device
 from ..base import register
-from .base import GridTarget, Words
+from .base import HOST, GridTarget, Words
 
 # Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
 # have so many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
@@ -38,7 +39,7 @@ class CudaTarget(GridTarget):
     toolchain = "nvcc"
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
-    device_sources = ("t_device.cu",)
+    host = replace(HOST, search=search, sources=(*HOST.sources, "t_device.cu"))
     words = Words(shared="__shared__", barrier="__syncthreads();")
 
     @classmethod

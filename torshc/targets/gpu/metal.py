@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from ...expr import F64, walk
@@ -14,7 +14,7 @@ from ...kernels.machine import Device
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, register
-from .base import GridPrinter, GridTarget, Words
+from .base import HOST, GridPrinter, GridTarget, Words
 
 BUFFERS = 30  # Metal has 31; one is for the sizes
 SHARED = 32 << 10  # bytes of threadgroup memory
@@ -39,8 +39,7 @@ class MetalTarget(GridTarget):
     toolchain = "xcrun"
     search = ("metal", "gpu", "c")
     preludes = ("metal", "gpu")
-    device_sources = ("t_device.mm",)
-    launchers = False
+    host = replace(HOST, search=search, sources=(*HOST.sources, "t_device.mm"), launchers=False)
     words = Words(
         shared="threadgroup",
         barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
@@ -62,7 +61,7 @@ class MetalTarget(GridTarget):
 
     def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
         made = super()._render(kernel, printer)
-        return dataclasses.replace(made, source=in_metal(made.source))
+        return replace(made, source=in_metal(made.source))
 
 
 def in_metal(text: str) -> str:

@@ -1,0 +1,57 @@
+"""Messages of failed runs speak in the model's own names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import torshc
+from torshc.errors import RunError
+
+INFO, NODE, F = helper.make_tensor_value_info, helper.make_node, TensorProto.FLOAT
+
+
+def compiled(folder: Path, nodes: list[onnx.NodeProto], inputs: dict[str, list[str | int]], y: list[str | int]) -> Path:
+    graph = helper.make_graph(nodes, "m", [INFO(n, F, d) for n, d in inputs.items()], [INFO("y", F, y)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), folder / "m.onnx")
+    torshc.compile(folder / "m.onnx", folder / "m.tsc")
+    return folder / "m.tsc"
+
+
+def test_shapes_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    """The equation in the model's names, both values, and where each symbol stands."""
+    flat = NODE("Reshape", ["b", "flat"], ["c"])
+    flat_shape = NODE("Constant", [], ["flat"], value_ints=[-1])
+    nodes = [flat_shape, flat, NODE("Add", ["a", "c"], ["y"])]
+    bundle = compiled(tmp_path, nodes, {"a": ["frames"], "b": ["batch", 2]}, ["frames"])
+    with torshc.load(bundle) as model:
+        model.run({"a": np.zeros(6, np.float32), "b": np.zeros((3, 2), np.float32)})
+        with pytest.raises(RunError) as caught:
+            model.run({"a": np.zeros(6, np.float32), "b": np.zeros((2, 2), np.float32)})
+    text = str(caught.value)
+    assert "do not fit together: frames == 2*batch does not hold, 6 is not 4" in text
+    assert "frames is dimension 0 of input 'a', batch is dimension 0 of input 'b'" in text
+
+
+def test_run_time_dependent_sizes_that_do_not_fit(tmp_path: Path) -> None:
+    nodes = [
+        NODE("NonZero", ["a"], ["places"]),
+        NODE("Squeeze", ["places", "first"], ["row"]),
+        NODE("Cast", ["row"], ["found"], to=F),
+        NODE("Concat", ["b", "found"], ["long"], axis=0),
+        NODE("Sub", ["long", "c"], ["y"]),
+    ]
+    first = NODE("Constant", [], ["first"], value_ints=[0])
+    bundle = compiled(tmp_path, [first, *nodes], {"a": ["n"], "b": ["m"], "c": ["k"]}, ["k"])
+    with torshc.load(bundle) as model:
+        a, b = np.array([0, 1, 1, 0], np.float32), np.zeros(3, np.float32)
+        assert model.run({"a": a, "b": b, "c": np.zeros(5, np.float32)})["y"].tolist() == [0, 0, 0, 1, 2]
+        with pytest.raises(RunError) as caught:
+            model.run({"a": a, "b": b, "c": np.zeros(4, np.float32)})
+    text = str(caught.value)
+    assert ("do not fit together" in text and "5 is not 4" in text) or "4 is not 5" in text
+    assert "k is dimension 0 of input 'c'" in text

@@ -1,0 +1,197 @@
+"""The C source of a host program.
+
+``host.c.j2`` renders it, with ``launch.j2`` of the target's folders for what differs; the checks, the memory and the
+threads that every model shares stand in plain C beside it (:class:`torshc.targets.base.HostFiles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..expr import Expr, as_int, const, dims_of, to_text
+from ..graph import Value
+from ..ops.core.host import HostOp
+from ..plan.script import Check
+from ..targets.base import HostFiles, environment
+from .host import Condition, HostProgram, HostScript, Size, check_program, sizes_of
+from .script import script_files
+from .sizes import Part, Sizes
+
+EQUATION = 40  # nodes of a condition that its message shows
+
+
+@dataclass(frozen=True)
+class ProgramView:
+    """A program as the template renders it.
+
+    Attributes:
+        p: the program.
+        x: ends its names in C.
+        first: number of its first step.
+        steps: how many there are; for a script, those of its segments.
+        spelled: what messages call the symbols.
+        scripted: whether a script says what the host does between segments.
+    """
+
+    p: HostProgram
+    spelled: Mapping[str, str]
+    x: str = ""
+    first: int = 0
+    steps: int = 0
+    scripted: bool = False
+
+    @cached_property
+    def _writer(self) -> Sizes:
+        conditions = [e for c in self.p.conditions for e in (c.left, c.right)]
+        return Sizes(self.p.names, sizes=[*sizes_of(self.p), *conditions, *self.run_sizes])
+
+    def text(self, size: Size | None) -> str:
+        """A size as C."""
+        return self._writer.text(size)
+
+    def texts(self, sizes: Iterable[Size | None]) -> list[str]:
+        """Sizes as C."""
+        return [self.text(size) for size in sizes]
+
+    def needs(self, sizes: Iterable[Size | None]) -> tuple[list[int], list[Part]]:
+        """Numbers of symbols and named parts that sizes are written with."""
+        return self._writer.needs(sizes)
+
+    def equation(self, c: Condition) -> str:
+        """A condition for a message, in terms of the inputs."""
+        return equation(c, self.spelled)
+
+    @property
+    def distinct(self) -> list[Size]:
+        """The sizes that depend on symbols, each once."""
+        return list(dict.fromkeys(s for s in sizes_of(self.p) if _symbolic(s)))
+
+    @property
+    def scratches(self) -> list[Size]:
+        """Scratch of the steps that depends on symbols, each once."""
+        return list(dict.fromkeys(s for step in self.p.steps for s in step.host_scratch if _symbolic(s)))
+
+    @property
+    def scratch_floor(self) -> int:
+        """The most scratch of the other steps."""
+        scratches = (s for step in self.p.steps for s in step.host_scratch)
+        return max((_int(s) or 0 for s in scratches), default=0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step has work, whatever the symbols."""
+        return all(_int(step.tasks) == 0 for step in self.p.steps)
+
+    @property
+    def run_sizes(self) -> list[Size]:
+        """What the steps are written with."""
+        found: list[Size] = []
+        for step in self.p.steps:
+            found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
+        return found
+
+
+def _int(size: Size) -> int | None:
+    return size if isinstance(size, int) else as_int(size)
+
+
+def _symbolic(size: Size) -> bool:
+    return _int(size) is None
+
+
+def equation(c: Condition, spelled: Mapping[str, str]) -> str:
+    """A condition for a message: ``in0.shape[1] == in1.shape[0]``."""
+    return " == ".join(to_text(e, EQUATION, spelled) for e in (c.left, c.right))
+
+
+def spell(program: HostProgram) -> dict[str, str]:
+    """What messages of C call the symbols: ``in0.shape[1]`` for a dimension, ``in0[1]`` for an element."""
+    spelled = {name: f"s{k}" for k, name in enumerate(program.names)}
+    for name, s in zip(program.names, program.symbols, strict=False):
+        spelled[name] = f"in{s.input}.shape[{s.dim}]" if s.kind == "dim" else f"in{s.input}[{s.dim}]"
+    return spelled
+
+
+class ScriptView:
+    """A script as the template renders it.
+
+    Args:
+        host: the script.
+        spelled: what messages call the symbols.
+    """
+
+    def __init__(self, host: HostScript, spelled: Mapping[str, str]) -> None:
+        self.host, self.script, self._spelled = host, host.script, spelled
+        self._numbers = {n: k for k, n in enumerate(self.script.symbols)}
+        self._places = {v: k for k, (v, _) in enumerate(host.stacked)}
+
+    @property
+    def functions(self) -> list[str]:
+        """The C functions of the operators of the host, each once."""
+        return list(dict.fromkeys(n.op.function for n in self.script.operators() if isinstance(n.op, HostOp)))
+
+    def number(self, symbol: str) -> int:
+        """The number of a symbol."""
+        return self._numbers[symbol]
+
+    def sizes(self, *sizes: Expr) -> tuple[list[str], list[Part]]:
+        """Expressions over the symbols, in 128 bits, and their named parts."""
+        writer = Sizes(self.script.symbols, "(t_wide)s[{}]".format)
+        return [writer.text(e) for e in sizes], writer.parts
+
+    def condition(self, step: Check) -> Condition:
+        """The condition of a step."""
+        return self.host.checks[step]
+
+    def equation(self, step: Check) -> str:
+        """A condition for a message, in terms of the inputs."""
+        return equation(self.condition(step), self._spelled)
+
+    def port_name(self, v: Value) -> str:
+        """The name in C of a stacked result's port."""
+        return f"stacked_{self._places[v]}"
+
+    def dims(self, v: Value) -> list[Expr]:
+        """A stacked result's dimensions when there was no round; one that only rounds tell is still 0 then."""
+        bound = set(self.script.symbols)
+        return [const(0), *(d if set(dims_of(d)) <= bound else const(0) for d in v.shape[1:])]
+
+
+def render_host(program: HostProgram, files: HostFiles) -> str:
+    """The source of host.c.
+
+    Raises:
+        InternalError: the program contradicts itself.
+    """
+    spelled, script = spell(program), program.script
+    views: list[ProgramView] = []
+    for k, segment in enumerate(script.segments if script is not None else ()):
+        check_program(segment)
+        first = sum(len(v.p.steps) for v in views)
+        views.append(ProgramView(segment, spelled, f"_{k}", first, len(segment.steps)))
+    check_program(program)
+    steps = sum(len(v.p.steps) for v in views) or len(program.steps)
+    whole = ProgramView(program, spelled, steps=steps, scripted=script is not None)
+    return (
+        environment(files.search)
+        .get_template("host.c.j2")
+        .render(
+            p=program,
+            parts=[*views, whole],
+            script=None if script is None else ScriptView(script, spelled),
+            header="t_frame.h" if script is not None else "",
+            kernels=tuple(dict.fromkeys(k for v in (*views, whole) for k in v.p.kernels)),
+            launchers=files.launchers,
+        )
+    )
+
+
+def host_sources(program: HostProgram, files: HostFiles) -> tuple[dict[str, str], dict[str, str]]:
+    """The sources that a library has beside its kernels, and the headers that they include, by file name."""
+    if program.script is not None:
+        files = script_files(files, program.script.script)
+    sources = {name: files.text(name) for name in files.sources}
+    headers = {name: files.text(name) for name in files.headers}
+    return {"host.c": render_host(program, files), **sources}, headers
