@@ -11,6 +11,7 @@ and that the values are legal ones are compared.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 from tests.emulation.emulated import emulated_tools, missing
 from torshc import backend
@@ -37,9 +39,9 @@ _WORST_LAST = (STATIC, PASSED, CONSTANTS, ONES, SHARED, UNSUPPORTED, FAILED)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    if options.sanitize:
-        sanitized.restart(sys.argv[1:] if arguments is None else arguments)
-    cases = _chosen(options)
+    cases = sanitized.handed(options.cases) if options.cases else _chosen(options)
+    if options.sanitize and not sanitized.restarted():
+        _restart(sys.argv[1:] if arguments is None else arguments, cases)
     with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as folder:
         modes = _modes(options, Path(folder))
         with _emulated(options, modes[0].device):
@@ -68,9 +70,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dynamic", action="store_true", help="symbolic dimensions, run-time shape operands; -O3")
     parser.add_argument("--sanitize", action="store_true", help="core cases with address and UB sanitizers; -O3")
     parser.add_argument("--refused", action="store_true", help="list the refused cases")
+    parser.add_argument("--cases", type=Path, help=argparse.SUPPRESS)  # those of the process that started this one
     parser.add_argument("--recorded", action="store_true", help="only cases that are on record")
     parser.add_argument("--record", action="store_true", help="add to the record what passes at -O0 and at -O3")
     return parser.parse_args(arguments)
+
+
+def _restart(arguments: Sequence[str], cases: Sequence[Case]) -> NoReturn:
+    handle, file = tempfile.mkstemp(prefix="torshc-conformance-")
+    os.close(handle)
+    command, env = sanitized.command(arguments, cases, Path(file))
+    os.execve(command[0], command, env)
 
 
 def _modes(options: argparse.Namespace, folder: Path) -> list[Mode]:

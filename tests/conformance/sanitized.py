@@ -1,13 +1,14 @@
 """A process in which libraries with the address and undefined-behaviour sanitizers can be loaded.
 
-The sanitizers' runtime has to come first in a process, so the command starts itself again with it preloaded. Cases are
-then compiled by a compiler that adds the sanitizers' flags, into a cache of their own; the first finding ends a
-worker, and becomes the outcome of the case.
+The sanitizers' runtime has to come first in a process, so the command starts itself again with it preloaded. The cases
+go to that process in a file, as making them there takes several times longer. They are compiled by one that adds
+the sanitizers' flags, into a cache of their own; the first finding ends a worker, and becomes the outcome of the case.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from tests.support.sanitize import usable
 from torshc.bundle.cache import cache_folder
+
+from .cases import Case
 
 # -O1 keeps the compiler quick; the last -O counts. The function sanitizer of clang takes C's compatible types as
 # different ones, across libraries.
@@ -27,27 +30,41 @@ _ASAN = (
 _UBSAN = "print_stacktrace=0:halt_on_error=1:exitcode=99"
 
 
-def restart(arguments: Sequence[str]) -> None:
-    """Starts ``python -m tests.conformance`` again with the runtime preloaded; returns when it is.
+def restarted() -> bool:
+    """Whether this process has the runtime preloaded.
 
     Raises:
         SystemExit: no compiler with a runtime is here.
     """
+    return os.environ.get("LD_PRELOAD") == _runtime()
+
+
+def _runtime() -> str:
     found = usable()
     if found is None:
         raise SystemExit("no compiler with the sanitizers' runtime is here (on Debian: apt install libclang-rt-19-dev)")
-    runtime = found[1]
-    if os.environ.get("LD_PRELOAD") == runtime:
-        return
+    return found[1]
+
+
+def command(arguments: Sequence[str], cases: Sequence[Case], file: Path) -> tuple[list[str], dict[str, str]]:
+    """The command with the runtime preloaded, and its environment; writes the cases to a file, which it removes."""
+    file.write_bytes(pickle.dumps(tuple(cases)))
     env = {
         **os.environ,
-        "LD_PRELOAD": runtime,
+        "LD_PRELOAD": _runtime(),
         "ASAN_OPTIONS": _ASAN,
         "UBSAN_OPTIONS": _UBSAN,
         "PYTHONMALLOC": "malloc",
         "TORSHC_CACHE_DIR": str(cache_folder() / "sanitized"),
     }
-    os.execve(sys.executable, [sys.executable, "-m", "tests.conformance", *arguments], env)
+    return [sys.executable, "-m", "tests.conformance", *arguments, "--cases", str(file)], env
+
+
+def handed(file: Path) -> list[Case]:
+    """The cases that :func:`command` wrote."""
+    found: tuple[Case, ...] = pickle.loads(file.read_bytes())  # our own, of a moment ago
+    file.unlink()
+    return list(found)
 
 
 def compiler(folder: Path) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from tests.emulation.emulated import emulated_tools
+from tests.emulation.emulated import emulated_tools, missing
 from tests.support import sanitize
 from torshc.ops import REGISTRY
 
-from . import record
+from . import record, sanitized
 from .__main__ import main
 from .cases import Case, all_cases
 from .runner import CONSTANTS, FAILED, PASSED, UNSUPPORTED, Mode, Outcome, run_case
@@ -119,14 +120,31 @@ def test_dynamic_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not lost, _told(lost)
 
 
-def test_sanitized_sample() -> None:
+def test_sanitized_sample(tmp_path: Path) -> None:
     """The command with sanitizers."""
     if sanitize.usable() is None:
         pytest.skip("no compiler with the sanitizers' runtime is here")
-    command = [sys.executable, "-m", "tests.conformance", "--sanitize", "--jobs", "1", "--filter", SANITIZED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    some = [c for c in all_cases() if re.search(SANITIZED, c.name)]
+    command, env = sanitized.command(["--sanitize", "--jobs", "1"], some, tmp_path / "cases")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == "6 passed, 0 failed, 0 skipped"
+
+
+def test_the_command_starts_itself_again_for_sanitizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sanitize.usable() is None:
+        pytest.skip("no compiler with the sanitizers' runtime is here")
+    started: list[list[str]] = []
+
+    def execve(path: str, command: list[str], env: dict[str, str]) -> NoReturn:
+        started.append([*command, *(c.name for c in sanitized.handed(Path(command[-1])))])
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execve", execve)
+    with pytest.raises(SystemExit):
+        main(["--sanitize", "--filter", "^(add|relu|string_concat)$"])
+    assert started[0][1:4] == ["-m", "tests.conformance", "--sanitize"]
+    assert started[0][-2:] == ["add", "relu"]
 
 
 def test_the_record_is_well_formed() -> None:
@@ -160,3 +178,24 @@ def test_the_command_prints_a_table_and_a_closing_line(capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["Relu", "1", "-", "-", "-"] for line in lines)
     assert lines[-1] == "1 passed, 0 failed, 0 skipped"
+
+
+@pytest.mark.parametrize("target", ["cuda", "metal"])
+def test_the_command_runs_on_a_device_or_through_its_emulator(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is not supported there is counted with its reason, and is no loss: the record is of the C target."""
+    if reason := missing():
+        pytest.skip(reason)
+    run = ["--target", target, "--filter", "^(relu|gradient_of_add|nonzero_example)$", "--level", "3", "--jobs", "1"]
+    assert main(run) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == ["Relu", "1", "-", "-", "-"] for line in lines)
+    assert any(line.endswith("Gradient is not supported yet") for line in lines)
+    assert not any(line.startswith("LOST") for line in lines)
+    assert re.fullmatch(r"[12] passed, 0 failed, [12] skipped", lines[-1])
+
+
+def test_a_device_without_an_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.conformance.__main__.missing", lambda metal: f"no emulator, metal: {metal}")
+    monkeypatch.setattr("torshc.backend.supports_device", lambda device: False)
+    with pytest.raises(SystemExit, match="no device for metal is here, and no emulator, metal: True"):
+        main(["--target", "metal", "--filter", "^relu$"])
