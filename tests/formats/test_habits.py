@@ -219,11 +219,13 @@ def test_absent_operands_and_unused_results(tmp_path: Path) -> None:
     np.testing.assert_allclose(last, reference(alone, {"steps": steps})[0], rtol=1e-5)
 
 
-def test_names_of_bodies_that_shadow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_names_of_bodies_that_shadow(first: bool, tmp_path: Path) -> None:
     """Old exporters number values anew in each body, so that names of the graph around stand there again."""
     then = body([node("Neg", "x", "a"), node("Abs", "a", "r")], "r")
     other = body([node("Exp", "x", "a"), node("Identity", "a", "r")], "r")
     nodes = [node("If", "c", "r", then_branch=then, else_branch=other), node("Relu", "x", "a"), node("Add", "a,r")]
+    nodes = [nodes[1], nodes[0], nodes[2]] if first else nodes
     made = model(nodes, [info("x", F, [2, 3, 4, 5]), info("c", B, [])])
     for c in (True, False):
         wanted = np.maximum(X, 0) + (abs(X) if c else np.exp(X))

@@ -186,7 +186,8 @@ class _Importer:
         """Import the constants and nodes of a graph into a scope."""
         for name, array in graph.constants.items():
             scope.values[name] = self.constant(array, name)
-        for op in sort_nodes(without_repeats(graph), set(scope.values)):
+        own = {name for name, _ in graph.inputs} | set(graph.constants)
+        for op in sort_nodes(without_repeats(graph), own, set(scope.values) - own):
             self.node(op, scope)
 
     def constant(self, array: Array | Unusable, name: str) -> Value | None:
@@ -325,7 +326,7 @@ class _Importer:
             f"{scope.prefix}{op.name or op.op_type}/",
             scope.depth + 1,
         )
-        self.body(SourceGraph(nodes=nodes), inner)
+        self.body(SourceGraph(inputs=[(name, TypeDecl()) for name in function.inputs], nodes=nodes), inner)
         wanted = [name for name, given in zip(function.outputs, op.outputs, strict=False) if given]
         if len(op.outputs) > len(function.outputs):
             raise Misfit(f"it has {len(function.outputs)} outputs, and {len(op.outputs)} are named")

@@ -10,11 +10,12 @@ from .model import Misfit, SourceGraph, SourceOp
 _DEPTH = 64
 
 
-def sort_nodes(nodes: list[SourceOp], available: set[str]) -> list[SourceOp]:
+def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[SourceOp]:
     """The nodes in topological order, as near to the given order as it can be.
 
     Args:
-        available: names of the values that are there before any node.
+        own: names of the graph's inputs and constants.
+        around: names of the values around a body, which its own values hide.
 
     Raises:
         Misfit: when two nodes make one value, a node reads one that nobody makes, or the graph has a cycle.
@@ -22,7 +23,7 @@ def sort_nodes(nodes: list[SourceOp], available: set[str]) -> list[SourceOp]:
     maker: dict[str, int] = {}
     for k, op in enumerate(nodes):
         for name in filter(None, op.outputs):
-            if name in maker or name in available:
+            if name in maker or name in own:
                 other = nodes[maker[name]].describe() if name in maker else "an input or initializer"
                 raise Misfit(f"{op.describe()} makes {name!r}, which {other} makes too")
             maker[name] = k
@@ -33,7 +34,7 @@ def sort_nodes(nodes: list[SourceOp], available: set[str]) -> list[SourceOp]:
             if name in maker:
                 waiting[k] += 1
                 readers[maker[name]].append(k)
-            elif name not in available:
+            elif name not in own and name not in around:
                 raise Misfit(f"{op.describe()} reads {name!r}, which nothing makes")
     ready = [k for k, n in enumerate(waiting) if not n]
     order: list[SourceOp] = []
