@@ -77,6 +77,49 @@ def test_attributes_that_changed() -> None:
     np.testing.assert_array_equal(out, image.repeat(2, 2).repeat(3, 3))
 
 
+def along(x: Array, y: Array) -> Array:
+    """y as x's channels, dimension 1."""
+    return y.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+X, M, V = numbers(2, 3, 4, 5), numbers(2, 6), numbers(3)
+WINDOWS = [X[:, :, i : i + 3, j : j + 4] for i in (0, 1) for j in (0, 1)]
+LARGE = [np.abs(numbers(3, 4, 5)) + F32(k + 0.5) for k in range(4)]  # scale, bias, mean, variance of each activation
+FORMS: list[tuple[str, tuple[Array, ...], dict[str, Any], Array]] = [
+    ("Split", (M,), {"axis": 1, "split": [2, 4], "outputs": 2}, M[:, :2]),
+    ("Split", (M,), {"axis": 1, "outputs": 2}, M[:, :3]),
+    ("Slice", (X,), {"starts": [0, 1], "ends": [1, 3], "axes": [0, 2]}, X[:1, :, 1:3]),
+    ("Slice", (X,), {"starts": [0, 1], "ends": [1, -1]}, X[:1, 1:-1]),
+    ("Squeeze", (X[:1],), {"axes": [0]}, X[0]),
+    ("Unsqueeze", (M,), {"axes": [0, 3]}, M[None, :, :, None]),
+    ("Gemm", (numbers(3, 4), numbers(4, 5), numbers(5)), {"broadcast": 1, "alpha": 0.5, "beta": 2.0},
+     numbers(3, 4) @ numbers(4, 5) / 2 + 2 * numbers(5)),
+    ("Less", (X, V), {"broadcast": 1, "axis": 1}, along(X, V) > X),
+    ("And", (X > 0, V > 0), {"broadcast": 1, "axis": 1}, (X > 0) & along(X, V > 0)),
+    ("Pow", (np.abs(X), V), {"broadcast": 1, "axis": 1}, np.abs(X) ** along(X, V)),
+    ("Div", (X, V[:1]), {"broadcast": 1, "axis": 0}, X / V[0]),
+    ("LpPool", (X,), {"kernel_shape": [2, 2]}, np.sqrt(sum(np.square(w) for w in WINDOWS))),
+    ("MaxPool", (X,), {"kernel_shape": [2, 2]}, np.max(WINDOWS, 0)),
+    ("Softmax", (X,), {}, np.exp(X) / np.exp(X).sum((1, 2, 3), keepdims=True)),
+    ("ReduceSum", (X,), {"axes": [1], "keepdims": 0}, X.sum(1)),
+    ("TopK", (M,), {"k": 2, "outputs": 2}, -np.sort(-M, 1)[:, :2]),
+    ("Clip", (X,), {"min": -0.5}, X.clip(-0.5)),
+    ("ThresholdedRelu", (X,), {}, np.where(X > 1, X, 0)),
+    ("BatchNormalization", (X, *LARGE), {"is_test": 1, "spatial": 0},
+     (X - LARGE[2]) / np.sqrt(LARGE[3] + 1e-5) * LARGE[0] + LARGE[1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [1, 4, 6])
+@pytest.mark.parametrize(("op", "operands", "form", "wanted"), FORMS, ids=[f"{f[0]}{k}" for k, f in enumerate(FORMS)])
+def test_forms_of_old(op: str, operands: tuple[Array, ...], form: dict[str, Any], wanted: Array, opset: int) -> None:
+    """Against what the texts of those opsets say, in NumPy."""
+    hints = {"consumed_inputs": [0] * len(operands)} if op in ("Clip", "BatchNormalization") and opset < 6 else {}
+    got = result(op, *operands, opset=opset, **form, **hints)
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_test_mode() -> None:
     x, vectors = numbers(2, 3, 4), [np.abs(numbers(3)) + F32(k) for k in range(4)]
     out = result("BatchNormalization", x, *vectors, opset=6, is_test=1, epsilon=0.0)
