@@ -107,6 +107,17 @@ def test_joining_that_would_make_a_cycle_is_refused() -> None:
         made.update(g.outputs)
 
 
+def test_what_stands_around_a_concatenation_does_not_read_it_inside_one_kernel() -> None:
+    """A reduction of what is written there would begin before it is there."""
+    graph, b, (x,) = graph_of((1,))
+    part = b.one(op("Sign"), x)
+    joined = b.one(op("Concat", axis=0), part, part)
+    total = b.one(op("ReduceProd", axes=(0,)), joined)
+    plan = finish(graph, b.one(op("Div"), part, total), joined)
+    (own,) = (g for g in plan.groups if "ReduceProd" in {n.op.name for n in g.nodes})
+    assert "Sign" not in {n.op.name for n in own.nodes}
+
+
 def test_the_size_limit_holds() -> None:
     graph, b, (x,) = graph_of((8, 8))
     for _ in range(10):

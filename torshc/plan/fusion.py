@@ -228,7 +228,9 @@ class Fuser:
         return False
 
     def _would_cycle(self, source: Group, own: Group) -> bool:
-        """Whether another group stands between the two: it reads the source and the own group reads it."""
+        """Whether something stands between the two: a group, or a concatenation that may have to be in memory."""
+        if self._reads_joined(own, source):
+            return True
         first = min(self.position[n] for n in source.nodes)
         seen: set[int] = set()
         pending = [g for g in self._feeders(own) if g is not source]
@@ -242,6 +244,22 @@ class Fuser:
             if max(self.position[n] for n in group.nodes) < first:
                 continue
             pending.extend(g for g in self._feeders(group) if g is not own)
+        return False
+
+    def _reads_joined(self, own: Group, source: Group) -> bool:
+        """Whether a group reads what another makes as a part of a concatenation."""
+        members = set(source.nodes)
+        pending = [(v, False) for n in own.nodes for v in n.operands]
+        seen: set[tuple[Value, bool]] = set()
+        while pending:
+            v, joined = pending.pop()
+            if (v, joined) in seen or v.producer is None:
+                continue
+            seen.add((v, joined))
+            if is_view(v.producer):
+                pending.extend((x, joined or v.producer.op.name == "Concat") for x in v.producer.operands)
+            elif joined and v.producer in members:
+                return True
         return False
 
     def _feeders(self, group: Group) -> Iterator[Group]:
