@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torshc.expr import Expr, axis, call, dim, length, select
-from torshc.targets.index import LONG, long_sizes, scalar
+from torshc.targets.index import LONG, given_sizes, scalar
 
 
 def winding(steps: int) -> Expr:
@@ -17,9 +17,9 @@ def winding(steps: int) -> Expr:
 def test_long_sizes_are_given() -> None:
     size, short = winding(4), winding(1)
     i = axis("i", size)
-    assert long_sizes([i * size + short, size]) == [size]
-    assert long_sizes([short, axis("j", short) * short]) == []
-    assert long_sizes([i]) == [size]  # the extent of an axis
+    assert given_sizes([i * size + short, size]) == [size]
+    assert given_sizes([short, axis("j", short) * short]) == []
+    assert given_sizes([i]) == [size]  # the extent of an axis
     names = {"a": "s0", "b": "s1", "c": "s2", size: "s3"}
     assert scalar(i * size, {i: "i0"}, names) == "(i0 * s3)"
     assert length(size) > LONG
@@ -28,7 +28,7 @@ def test_long_sizes_are_given() -> None:
 def test_sums_of_long_sizes_are_not_given() -> None:
     """Their parts are, since a number of rows multiplies such sums out."""
     size = winding(4)
-    assert long_sizes([size * 3 + dim("b")]) == [size]
+    assert given_sizes([size * 3 + dim("b")]) == [size]
 
 
 def test_a_product_that_is_given_keeps_its_name_in_a_sum() -> None:

@@ -56,7 +56,7 @@ from .expr import (
     walk,
     walk_new,
 )
-from .functions import FUNCTIONS, Function, call, cast, cost, select
+from .functions import FUNCTIONS, Function, call, cast, cost, on_host, select, without_wraps
 from .index import is_long, is_nonnegative, length, lower_bound, upper_bound
 from .text import parse_dim, to_text
 
@@ -118,6 +118,7 @@ __all__ = [
     "locals_of",
     "lower_bound",
     "make",
+    "on_host",
     "parse_dim",
     "rebuild",
     "select",
@@ -126,4 +127,5 @@ __all__ = [
     "upper_bound",
     "walk",
     "walk_new",
+    "without_wraps",
 ]  # fmt: skip

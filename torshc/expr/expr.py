@@ -46,39 +46,39 @@ class Expr:
     def __add__(self, other: Scalar) -> Expr:
         from .index import add
 
-        return add(self, as_expr(other))
+        return add(self, _like(self, other))
 
     def __sub__(self, other: Scalar) -> Expr:
-        from .index import add, mul
+        from .index import subtract
 
-        return add(self, mul(const(-1), as_expr(other)))
+        return subtract(self, _like(self, other))
 
     def __mul__(self, other: Scalar) -> Expr:
         from .index import mul
 
-        return mul(self, as_expr(other))
+        return mul(self, _like(self, other))
 
     def __floordiv__(self, other: Scalar) -> Expr:
         from .index import floordiv
 
-        return floordiv(self, as_expr(other))
+        return floordiv(self, _like(self, other))
 
     def __mod__(self, other: Scalar) -> Expr:
         from .index import mod
 
-        return mod(self, as_expr(other))
+        return mod(self, _like(self, other))
 
     def __neg__(self) -> Expr:
-        return const(-1) * self
+        return _like(self, 0) - self
 
     def __radd__(self, other: int) -> Expr:
-        return const(other) + self
+        return _like(self, other) + self
 
     def __rsub__(self, other: int) -> Expr:
-        return const(other) - self
+        return _like(self, other) - self
 
     def __rmul__(self, other: int) -> Expr:
-        return const(other) * self
+        return _like(self, other) * self
 
     def __bool__(self) -> bool:
         raise TypeError(f"the truth of {self!r} is not known at compile time; use as_int or bounds")
@@ -162,6 +162,11 @@ def load(key: Hashable, index: tuple[Expr, ...], dtype: DType) -> Expr:
 
 def as_expr(value: Scalar) -> Expr:
     return value if isinstance(value, Expr) else const(value)
+
+
+def _like(e: Expr, value: Scalar) -> Expr:
+    """An operand beside an expression: a Python number takes its type."""
+    return value if isinstance(value, Expr) else const(value) if e.dtype is I64 else const(value, e.dtype)
 
 
 def as_int(expr: Scalar) -> int | None:

@@ -6,6 +6,7 @@ The NumPy form folds constants and is the reference of the generated functions; 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from . import index
-from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, I64, NARROW, DType
-from .expr import SYMBOLS, Expr, Scalar, as_expr, const, make
+from .bounds import fits, range_of
+from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, F64, I64, NARROW, DType
+from .expr import SYMBOLS, Expr, Scalar, as_expr, const, locals_of, make, rebuild, walk, walk_new
+from .index import length
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Function:
         result: "same" as the arguments, or the name of a type.
         numpy: the same function on arrays.
         cost: rough price in multiply-adds, for fusion's cost rule.
+        host: whether the host program computes it too, to the last bit as kernels do, so that sizes may depend on it.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Function:
     result: str
     numpy: Callable[..., Any]
     cost: int = 1
+    host: bool = False
 
 
 def _erf(x: Any) -> Any:
@@ -89,24 +94,24 @@ def _from_bits(x: Any, dtype: DType) -> Any:
 
 
 _ROWS = [
-    Function("add", 2, "same", np.add),
-    Function("sub", 2, "same", np.subtract),
-    Function("mul", 2, "same", np.multiply),
-    Function("div", 2, "same", _div, 4),
-    Function("min", 2, "same", np.minimum),
-    Function("max", 2, "same", np.maximum),
+    Function("add", 2, "same", np.add, host=True),
+    Function("sub", 2, "same", np.subtract, host=True),
+    Function("mul", 2, "same", np.multiply, host=True),
+    Function("div", 2, "same", _div, 4, host=True),
+    Function("min", 2, "same", np.minimum, host=True),
+    Function("max", 2, "same", np.maximum, host=True),
     Function("fmod", 2, "same", np.fmod, 8),
-    Function("mod", 2, "same", np.mod, 8),
-    Function("floordiv", 2, "same", np.floor_divide, 8),
+    Function("mod", 2, "same", np.mod, 8, host=True),
+    Function("floordiv", 2, "same", np.floor_divide, 8, host=True),
     Function("pow", 2, "same", np.power, 30),
-    Function("neg", 1, "same", np.negative),
-    Function("abs", 1, "same", np.abs),
-    Function("sign", 1, "same", np.sign, 2),
-    Function("floor", 1, "same", np.floor),
-    Function("ceil", 1, "same", np.ceil),
-    Function("round", 1, "same", np.rint),
-    Function("trunc", 1, "same", np.trunc),
-    Function("sqrt", 1, "same", np.sqrt, 6),
+    Function("neg", 1, "same", np.negative, host=True),
+    Function("abs", 1, "same", np.abs, host=True),
+    Function("sign", 1, "same", np.sign, 2, host=True),
+    Function("floor", 1, "same", np.floor, host=True),
+    Function("ceil", 1, "same", np.ceil, host=True),
+    Function("round", 1, "same", np.rint, host=True),
+    Function("trunc", 1, "same", np.trunc, host=True),
+    Function("sqrt", 1, "same", np.sqrt, 6, host=True),
     Function("exp", 1, "same", np.exp, 12),
     Function("log", 1, "same", np.log, 16),
     Function("log1p", 1, "same", np.log1p, 20),
@@ -126,18 +131,18 @@ _ROWS = [
     Function("acosh", 1, "same", np.arccosh, 30),
     Function("atanh", 1, "same", np.arctanh, 30),
     *_storage_rows(),
-    Function("lt", 2, "bool", np.less),
-    Function("le", 2, "bool", np.less_equal),
-    Function("gt", 2, "bool", np.greater),
-    Function("ge", 2, "bool", np.greater_equal),
-    Function("eq", 2, "bool", np.equal),
-    Function("ne", 2, "bool", np.not_equal),
-    Function("isnan", 1, "bool", np.isnan),
-    Function("isinf", 1, "bool", np.isinf),
-    Function("and", 2, "bool", np.logical_and),
-    Function("or", 2, "bool", np.logical_or),
-    Function("xor", 2, "bool", np.logical_xor),
-    Function("not", 1, "bool", np.logical_not),
+    Function("lt", 2, "bool", np.less, host=True),
+    Function("le", 2, "bool", np.less_equal, host=True),
+    Function("gt", 2, "bool", np.greater, host=True),
+    Function("ge", 2, "bool", np.greater_equal, host=True),
+    Function("eq", 2, "bool", np.equal, host=True),
+    Function("ne", 2, "bool", np.not_equal, host=True),
+    Function("isnan", 1, "bool", np.isnan, host=True),
+    Function("isinf", 1, "bool", np.isinf, host=True),
+    Function("and", 2, "bool", np.logical_and, host=True),
+    Function("or", 2, "bool", np.logical_or, host=True),
+    Function("xor", 2, "bool", np.logical_xor, host=True),
+    Function("not", 1, "bool", np.logical_not, host=True),
     Function("bitand", 2, "same", np.bitwise_and),
     Function("bitor", 2, "same", np.bitwise_or),
     Function("bitxor", 2, "same", np.bitwise_xor),
@@ -151,6 +156,9 @@ _ROWS = [
 ]
 FUNCTIONS: dict[str, Function] = {f.name: f for f in _ROWS}
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
+_ROUNDING = ("floor", "ceil", "round", "trunc")
+_RING = ("add", "sub", "mul", "neg")  # of which a wrapped result depends on wrapped operands alone
+_WHOLE = (*_RING, "min", "max", "abs", "sign", "div", "floordiv", "mod", "fmod", *_COMPARE)
 
 
 def call(op: str, *args: Scalar, dtype: DType | None = None) -> Expr:
@@ -177,7 +185,58 @@ def call(op: str, *args: Scalar, dtype: DType | None = None) -> Expr:
     result = DTYPES.get(function.result, xs[0].dtype)
     if all(x.op == "const" for x in xs):
         return _fold(function, xs, result)
+    if op in _ROUNDING and (xs[0].op in _ROUNDING or (xs[0].op == "cast" and xs[0].args[0].dtype.is_int)):
+        return xs[0]  # a whole number already
+    if not any(locals_of(x) for x in xs) and (found := _of_sizes(op, xs)) is not None:
+        return found
     return make(op, xs, result)
+
+
+def _of_sizes(op: str, xs: tuple[Expr, ...]) -> Expr | None:
+    """A function of sizes alone in terms of i64, whose normal form simplifies and compares; None where it has none.
+
+    Narrower integers are i64 that wraps to them: i32(a) * i32(b) is i32(a * b).
+    """
+    dtype = xs[0].dtype
+    if dtype is I64:
+        return _signed(op, xs)
+    if op in _COMPARE and dtype.is_float:
+        return _decided(op, xs)
+    if op not in _WHOLE or not _is_narrow_int(dtype):
+        return None
+    whole = call(op, *((_unwrapped if op in _RING else _wide)(x) for x in xs))
+    return whole if whole.dtype is BOOL else cast(whole, dtype)
+
+
+def _signed(op: str, xs: tuple[Expr, ...]) -> Expr | None:
+    if op == "abs":
+        return index.maximum(xs[0], -xs[0])
+    if op == "sign":
+        return cast(call("gt", xs[0], 0), I64) - cast(call("lt", xs[0], 0), I64)
+    if op == "fmod":
+        return xs[0] - call("div", *xs) * xs[1]
+    return None
+
+
+def _decided(op: str, xs: tuple[Expr, ...]) -> Expr | None:
+    """A comparison of floats whose bounds answer it."""
+    (low, high), (least, most) = range_of(xs[0]), range_of(xs[1])
+    if high < least:
+        return const(op in ("lt", "le", "ne"))
+    return const(op in ("gt", "ge", "ne")) if low > most else None
+
+
+def _is_narrow_int(dtype: DType) -> bool:
+    return dtype.is_int and dtype.size < 8
+
+
+def _wide(x: Expr) -> Expr:
+    return cast(x, I64)
+
+
+def _unwrapped(x: Expr) -> Expr:
+    """An i64 that wraps to a narrower integer."""
+    return x.args[0] if x.op == "cast" and x.args[0].dtype is I64 else cast(x, I64)
 
 
 def _same_type(args: tuple[Scalar, ...]) -> tuple[Expr, ...]:
@@ -241,7 +300,11 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
     """`a` where the condition holds, else `b`; only the chosen side's loads are made, so it also guards indices."""
     if condition.op == "const":
         return a if condition.data else b
-    return a if a is b else make("select", (condition, a, b), a.dtype)
+    if a is b:
+        return a
+    if _is_narrow_int(a.dtype) and not any(locals_of(x) for x in (condition, a, b)):
+        return cast(select(condition, _wide(a), _wide(b)), a.dtype)
+    return make("select", (condition, a, b), a.dtype)
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
@@ -258,13 +321,73 @@ def cast(x: Expr, dtype: DType) -> Expr:
             low, high = dtype.range
             value = 0 if math.isnan(value) else low if value < low else high if value > high else math.trunc(value)
         return const(int(value), dtype)  # type: ignore[call-overload]
+    if x.op == "cast":
+        (inner,) = x.args
+        if _keeps(inner, x.dtype) or (_wraps(inner, x.dtype) and _wraps(x, dtype) and dtype.size <= x.dtype.size):
+            return cast(inner, dtype)
+    if dtype is BOOL and not locals_of(x):
+        return call("ne", x, 0)
     return make("cast", (x,), dtype)
+
+
+def _keeps(x: Expr, dtype: DType) -> bool:
+    """Whether a conversion surely loses nothing."""
+    if x.dtype is BOOL:
+        return True
+    if not x.dtype.is_int or locals_of(x):
+        return False
+    if dtype.is_int:
+        return fits(x, dtype)
+    low, high = range_of(x)
+    most = {"f32": 2**24, "f64": 2**53}.get(dtype.name, 0)
+    return -most <= low and high <= most
+
+
+def _wraps(x: Expr, dtype: DType) -> bool:
+    return x.dtype.is_int and dtype.is_int
+
+
+def without_wraps(e: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
+    """A size without the wraps of narrower integers in it, and pairs that are equal as long as none of these wraps.
+
+    What a select guards stays, since it may wrap where it is not chosen.
+
+    >>> without_wraps(cast(cast(dim("n") * 3, I32), I64) + 1)
+    (3*n + 1, [(3*n, i64(i32(3*n)))])
+    """
+    pairs: list[tuple[Expr, Expr]] = []
+
+    def leaf(x: Expr) -> Expr | None:
+        if x.op == "select":
+            return x
+        narrow = x.args[0] if x.op == "cast" else None
+        if narrow is None or narrow.op != "cast" or not _is_narrow_int(narrow.dtype) or narrow.args[0].dtype is not I64:
+            return None
+        plain = rebuild(narrow.args[0], leaf)
+        if not fits(plain, narrow.dtype):
+            pairs.append((plain, make("cast", (make("cast", (plain,), narrow.dtype),), I64)))
+        return cast(plain, x.dtype)
+
+    return rebuild(e, leaf), pairs
+
+
+_ON_HOST: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
+_TYPES = (I64, F32, F64, BOOL)
+_SHORT = 256  # nodes of what is written at each use, as it is no i64, of which long parts have names
+
+
+def on_host(e: Expr) -> bool:
+    """Whether the host program can compute an expression of symbols."""
+    for x in walk_new(e, _ON_HOST):
+        known = x.op in ("const", "select", "cast", *SYMBOLS) or (x.op in FUNCTIONS and FUNCTIONS[x.op].host)
+        typed = x.dtype in _TYPES or (_is_narrow_int(x.dtype) and x.op in ("const", "cast"))
+        short = x.dtype is I64 or length(x) <= _SHORT
+        _ON_HOST[x] = known and typed and short and all(_ON_HOST[a] for a in x.args)
+    return _ON_HOST[e]
 
 
 def cost(expr: Expr) -> int:
     """Rough price of evaluating an expression once, in multiply-adds."""
-    from .expr import walk
-
     return sum(
         FUNCTIONS[e.op].cost if e.op in FUNCTIONS else 1 for e in walk(expr) if e.op not in ("const", "axis", *SYMBOLS)
     )

@@ -10,6 +10,7 @@ import hashlib
 import math
 import weakref
 
+from .bounds import range_of
 from .dtype import BOOL, I64
 from .expr import Expr, as_int, const, make, walk, walk_new
 
@@ -137,6 +138,14 @@ def add(a: Expr, b: Expr) -> Expr:
     return from_poly(p)
 
 
+def subtract(a: Expr, b: Expr) -> Expr:
+    if a.dtype is not I64 or b.dtype is not I64:
+        from .functions import call
+
+        return call("sub", a, b)
+    return add(a, mul(const(-1), b))
+
+
 def mul(a: Expr, b: Expr) -> Expr:
     if a.dtype is not I64 or b.dtype is not I64:
         from .functions import call
@@ -211,6 +220,10 @@ def _fits(r: Expr, d: Expr) -> bool:
 
 def floordiv(a: Expr, d: Expr) -> Expr:
     """a // d rounded down; d must not be 0."""
+    if a.dtype is not I64 or d.dtype is not I64:
+        from .functions import call
+
+        return call("floordiv", a, d)
     n, m = as_int(a), as_int(d)
     if m == 1 or n == 0:
         return a
@@ -219,15 +232,24 @@ def floordiv(a: Expr, d: Expr) -> Expr:
     quotient, rest = _split(a, d)
     if as_int(rest) == 0 or _fits(rest, d):
         return quotient
-    if rest.op == "floordiv" and _positive(rest.args[1]) and _positive(d):
+    if rest.op == "floordiv" and _positive(rest.args[1]) and _positive(d) and _product_fits(rest.args[1], d):
         inner = floordiv(rest.args[0], rest.args[1] * d)
     else:
         inner = make("floordiv", (rest, d), I64)
     return add(quotient, inner)
 
 
+def _product_fits(a: Expr, b: Expr) -> bool:
+    n, m = as_int(a), as_int(b)
+    return n is None or m is None or n * m < 2**63
+
+
 def mod(a: Expr, d: Expr) -> Expr:
     """a - a // d * d."""
+    if a.dtype is not I64 or d.dtype is not I64:
+        from .functions import call
+
+        return call("mod", a, d)
     n, m = as_int(a), as_int(d)
     if m == 1:
         return const(0)
@@ -300,66 +322,18 @@ def upper(e: Expr) -> Expr:
     return total + from_poly(p)
 
 
-_RANGES: weakref.WeakKeyDictionary[Expr, tuple[float, float]] = weakref.WeakKeyDictionary()
 _SIGNS: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
-
-
-def _range(e: Expr) -> tuple[float, float]:
-    """Inclusive bounds of an i64 expression, infinite where unknown; kept, since expressions share parts."""
-    for x in walk_new(e, _RANGES):
-        _RANGES[x] = _bounds(x)
-    return _RANGES[e]
-
-
-def _bounds(e: Expr) -> tuple[float, float]:
-    if e.op == "const":
-        value = int(e.data)  # type: ignore[call-overload]
-        return value, value
-    if e.op == "dim":
-        return 0, math.inf
-    if e.op == "axis":
-        return 0, max(_range(e.args[0])[1] - 1, 0)
-    if e.op == "add":
-        ranges = [_range(a) for a in e.args]
-        return sum(r[0] for r in ranges), sum(r[1] for r in ranges)
-    if e.op == "mul":
-        low: float = 1
-        high: float = 1
-        for a in e.args:
-            x, y = _range(a)
-            ends = [0 if p == 0 or q == 0 else p * q for p in (low, high) for q in (x, y)]
-            low, high = min(ends), max(ends)
-        return low, high
-    if e.op == "floordiv":
-        (low, high), (d_low, d_high) = _range(e.args[0]), _range(e.args[1])
-        if d_low >= 1 and low >= 0:
-            return 0 if math.isinf(d_high) else low // d_high, high if math.isinf(high) else high // d_low
-        return -math.inf, math.inf
-    if e.op == "mod":
-        d_high = _range(e.args[1])[1]
-        if _range(e.args[1])[0] >= 0:
-            return 0, min(d_high - 1, _range(e.args[0])[1] if _range(e.args[0])[0] >= 0 else math.inf)
-        return -math.inf, math.inf
-    if e.op in ("min", "max", "select"):
-        one, two = _range(e.args[-2]), _range(e.args[-1])
-        if e.op == "select":
-            return min(one[0], two[0]), max(one[1], two[1])
-        pick = min if e.op == "min" else max
-        return pick(one[0], two[0]), pick(one[1], two[1])
-    if e.op == "cast" and e.args[0].dtype is BOOL:
-        return 0, 1
-    return -math.inf, math.inf
 
 
 def lower_bound(e: Expr) -> int | None:
     """A number that e is never below, or None when undecided."""
-    low = _range(e)[0]
+    low = range_of(e)[0]
     return None if math.isinf(low) or math.isnan(low) else int(low)
 
 
 def upper_bound(e: Expr) -> int | None:
     """A number that e is never above, or None when undecided."""
-    high = _range(e)[1]
+    high = range_of(e)[1]
     return None if math.isinf(high) or math.isnan(high) else int(high)
 
 
@@ -367,5 +341,5 @@ def is_nonnegative(e: Expr) -> bool:
     """Whether e >= 0 is certain. False means undecided or negative."""
     if e not in _SIGNS:
         # -1 * axis + extent - 1 and the like: put each axis at its worst end, then look again.
-        _SIGNS[e] = _range(e)[0] >= 0 or ((worst := -upper(-e)) is not e and _range(worst)[0] >= 0)
+        _SIGNS[e] = range_of(e)[0] >= 0 or ((worst := -upper(-e)) is not e and range_of(worst)[0] >= 0)
     return _SIGNS[e]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..expr import BOOL, Expr, as_int, call, const, is_long
+from ..expr import BOOL, Expr, as_int, call, const, is_long, on_host
 from .data import FLOATS, LIMIT, indices
 from .graph import Graph, Node, Partial, Value
 
@@ -66,7 +66,7 @@ class Builder:
 def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
     """The elements of a small output as expressions, from the elements of the inputs; None when unknown.
 
-    Those of floats are known as numbers or not at all, since sizes and their symbols are integers.
+    They may be of any type that the host program computes with; what it cannot compute is not known.
     It runs the operator's own loop nest on expressions, so an operator needs no second definition for shapes.
     """
     value = node.outputs[output]
@@ -87,8 +87,7 @@ def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
         found = tuple(_element(node, nest, index) for index in indices(shape))
     except LookupError:
         return None
-    unknown = (is_long(e) or (e.dtype.is_float and e.op != "const") for e in found)
-    return None if any(unknown) else found  # the run computes them
+    return found if all(on_host(e) and not is_long(e) for e in found) else None
 
 
 def _element(node: Node, nest: Nest, index: tuple[int, ...]) -> Expr:

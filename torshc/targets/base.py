@@ -21,7 +21,7 @@ from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..plan.group import Group
 from ..plan.storage import Storage
-from .index import CTYPES, long_sizes, scalar
+from .index import CTYPES, given_sizes, scalar
 from .tidy import tidy
 
 PLACEHOLDER = "KERNEL_NAME"
@@ -200,7 +200,7 @@ class IndexPrinter:
         self.kernel = kernel
         self.name = PLACEHOLDER
         self.dim_names: dict[Any, str] = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
-        for e in long_sizes(kernel.expressions()):
+        for e in given_sizes(kernel.expressions()):
             self.dim_names[e] = f"s{len(self.dim_names)}"
         self._axes: dict[Expr, str] = {}
 

@@ -36,6 +36,40 @@ T_APART t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0)
 T_APART t_wide t_iquot(t_wide a, t_wide b) { return b ? a / b : 0; }
 T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
 
+/* Functions of floats in host expressions, named as those of kernels are. Each rounds its result; a compiler that saw two
+ * of them in one place could contract them. NaN as an integer is 0, and what is too large is the largest. */
+#define T_FLOATS(F, T, S)                                                                                             \
+    T_APART T t_add_##F(T a, T b) { return a + b; }                                                                   \
+    T_APART T t_sub_##F(T a, T b) { return a - b; }                                                                   \
+    T_APART T t_mul_##F(T a, T b) { return a * b; }                                                                   \
+    T_APART T t_div_##F(T a, T b) { return a / b; }                                                                   \
+    T_APART T t_min_##F(T a, T b) { return a != a || a < b ? a : b; }                                                 \
+    T_APART T t_max_##F(T a, T b) { return a != a || a > b ? a : b; }                                                 \
+    T_APART T t_neg_##F(T a) { return -a; }                                                                           \
+    T_APART T t_abs_##F(T a) { return __builtin_fabs##S(a); }                                                         \
+    T_APART T t_sign_##F(T a) { return a > 0 ? 1 : a < 0 ? -1 : a; }                                                  \
+    T_APART T t_floor_##F(T a) { return __builtin_floor##S(a); }                                                      \
+    T_APART T t_ceil_##F(T a) { return __builtin_ceil##S(a); }                                                        \
+    T_APART T t_round_##F(T a) { return __builtin_rint##S(a); }                                                       \
+    T_APART T t_trunc_##F(T a) { return __builtin_trunc##S(a); }                                                      \
+    T_APART T t_sqrt_##F(T a) { return __builtin_sqrt##S(a); }                                                        \
+    T_APART int t_isnan_##F(T a) { return a != a; }                                                                   \
+    T_APART int t_isinf_##F(T a) { return __builtin_fabs##S(a) == __builtin_inf(); }                                  \
+    T_APART int64_t t_i64_##F(T a)                                                                                    \
+    {                                                                                                                 \
+        return a != a ? 0 : a >= (T)0x1p63 ? INT64_MAX : a < (T)-0x1p63 ? INT64_MIN : (int64_t)a;                     \
+    }                                                                                                                 \
+    T_TO_INT(F, T, i32, INT32_MIN, INT32_MAX)                                                                         \
+    T_TO_INT(F, T, i16, INT16_MIN, INT16_MAX)                                                                         \
+    T_TO_INT(F, T, i8, INT8_MIN, INT8_MAX)                                                                            \
+    T_TO_INT(F, T, u32, 0, UINT32_MAX)                                                                                \
+    T_TO_INT(F, T, u16, 0, UINT16_MAX)                                                                                \
+    T_TO_INT(F, T, u8, 0, UINT8_MAX)
+#define T_TO_INT(F, T, I, LOW, HIGH)                                                                                  \
+    T_APART int64_t t_##I##_##F(T a) { return (int64_t)t_imin(t_imax(t_i64_##F(a), LOW), HIGH); }
+T_FLOATS(f32, float, f)
+T_FLOATS(f64, double, )
+
 typedef struct t_port {
     torshc_dtype dtype;
     int32_t ndim;               /* -1: any */

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ModelError, did_you_mean
-from ...expr import I64, Expr, cast
+from ...expr import I64, Expr, cast, without_wraps
 from ...graph import Builder, Value
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class SourceNode:
     def dims(self, k: int, what: str, clamped: bool = False) -> tuple[Expr, ...] | None:
         """The elements of input k as i64 expressions (a shape, starts, repeats), None when absent.
 
+        A run checks that none of the narrower integers that exporters compute sizes with has wrapped.
+
         Args:
             clamped: an element that a run finds out of 32 bits is as good as the largest of them.
 
@@ -125,7 +127,9 @@ class SourceNode:
         data = self.builder.graph.elements_of(value, clamped)
         if data is None:
             raise Unsupported(f"{what} is {value.type!r}: how many there are is known only at run time")
-        return tuple(cast(e, I64) for e in data)
+        found = [without_wraps(cast(e, I64)) for e in data]
+        self.builder.graph.constraints += [pair for _, pairs in found for pair in pairs]
+        return tuple(e for e, _ in found)
 
     def ints(self, k: int, what: str) -> tuple[int, ...] | None:
         """The elements of input k as integers, None when absent.

@@ -16,7 +16,7 @@ from typing import Any
 from ...expr import BOOL, I32, I64, DType, Expr, locals_of, walk
 from ...expr.lanes import LaneSteps
 from ...kernels.base import Buffer, Store
-from ..index import OPERATORS, STORED, literal, scalar
+from ..index import OPERATORS, STORED, is_index, literal, scalar
 
 INLINE = 60  # characters; a longer value has a name even when it is read once
 
@@ -175,10 +175,10 @@ class Block:
         if any(x.op == "acc" or (x.op == "load" and self._step(x.args[0]) != 0) for x in locals_of(e)):
             return None
         # A row that a table of indices names is one for all lanes; behind a mask, the index may not be looked at.
-        return self._step(e) if _is_index(e, loads=not self._masks) else None
+        return self._step(e) if is_index(e, () if self._masks else (I64, I32)) else None
 
     def _is_uniform(self, e: Expr) -> bool:
-        return _is_index(e) and self._step(e) == 0
+        return is_index(e) and self._step(e) == 0
 
     def _load(self, e: Expr) -> str:
         (offset,) = e.args
@@ -218,7 +218,7 @@ class Block:
 
     def _select(self, e: Expr) -> str:
         condition, a, b = e.args
-        guards = _is_index(condition) and any(x.op == "load" for x in walk(a, b))
+        guards = is_index(condition) and any(x.op == "load" for x in walk(a, b))
         if guards and self._is_uniform(condition):
             return self._branch(e)
         mask = self.emit(condition)
@@ -277,14 +277,3 @@ def _plain(dtype: DType) -> bool:
 
 def _register(dtype: DType) -> str:
     return "bool" if dtype is BOOL else dtype.compute
-
-
-def _is_index(e: Expr, loads: bool = False) -> bool:
-    """Whether an expression is made of axes, dimensions and constants alone, and of loaded integers where allowed."""
-
-    def fits(x: Expr) -> bool:
-        if x.op == "load":
-            return loads and x.dtype in (I64, I32)
-        return x.op != "acc" and (x.dtype is I64 or x.dtype is BOOL)
-
-    return all(map(fits, walk(e)))

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import BOOL, I64, DType, Expr, walk
+from ...expr import BOOL, DTYPES, I64, DType, Expr, walk
 from ...expr.affine import aligned, split_axis
 from ...kernels.base import Buffer, Store
-from ..index import COMPARE, CTYPES, OPERATORS, STORED, literal, scalar
+from ..index import COMPARE, CTYPES, OPERATORS, STORED, is_index, literal, scalar
 
 INLINE = 72  # characters; a longer value has a name even when it is read once
 
@@ -139,7 +139,7 @@ class Statements:
 
     def _element(self, offset: Expr) -> str:
         """An index, or a condition on such, at this packet's element j or at the one element."""
-        if not _spelt(offset):
+        if not is_index(offset, DTYPES.values()):
             return self.emit(offset)
         if self.packet is None:
             return self.index(offset)
@@ -161,11 +161,11 @@ class Statements:
             return self.names.accs[str(e.data)]
         if e.op == "load":
             return self._load(e)
-        if e.dtype is I64 and _is_index(e):
+        if e.dtype is I64 and is_index(e):
             return self._position(e)
         if e.op == "select":
             return self._select(e)
-        if e.dtype is BOOL and _is_index(e):
+        if e.dtype is BOOL and is_index(e):
             return self._element(e)
         args = [self.emit(a) for a in e.args]
         if e.op == "cast":
@@ -216,7 +216,7 @@ class Statements:
     def _select(self, e: Expr) -> str:
         condition, a, b = e.args
         test = self.emit(condition)
-        guards = any(x.op == "load" and x not in self.wide for x in walk(a, b)) and _is_index(condition)
+        guards = any(x.op == "load" and x not in self.wide for x in walk(a, b)) and is_index(condition)
         if not guards:
             return f"{test} ? {self.emit(a)} : {self.emit(b)}"
         sides = []
@@ -290,16 +290,6 @@ def _unguarded(roots: Sequence[Expr]) -> Iterator[Expr]:
             continue
         seen.add(x)
         yield x
-        if x.op == "select" and _is_index(x.args[0]):
+        if x.op == "select" and is_index(x.args[0]):
             continue
         pending.extend(x.args if x.op not in ("load", "axis") else ())
-
-
-def _spelt(e: Expr) -> bool:
-    """Whether index arithmetic alone can spell an index: integers of axes, dimensions and loads, nothing computed."""
-    return all(x.op != "acc" and (x.dtype is I64 or x.dtype is BOOL or x.op == "load") for x in walk(e))
-
-
-def _is_index(e: Expr) -> bool:
-    """Whether an expression is made of axes, dimensions and constants alone."""
-    return all(x.op not in ("load", "acc") and (x.dtype is I64 or x.dtype is BOOL) for x in walk(e))
