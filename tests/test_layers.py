@@ -47,9 +47,9 @@ OWNERS = {
     "google": {"formats", "backend"},
     "onnxruntime": {"verify"},
     "click": {"cli"},
-    "jinja2": {"targets", "bundle"},
+    "jinja2": {"targets"},
     "yaml": {"passes", "plan", "kernels"},
-    "llvmlite": {"bundle"},
+    "llvmlite": {"targets"},
     "ml_dtypes": {"expr", "runtime", "formats"},
 }
 

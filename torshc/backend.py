@@ -17,7 +17,6 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 from onnx.backend.base import Backend, BackendRep
 
 from .bundle.host import CPU
-from .bundle.survey import survey
 from .compiler import compile_model
 from .errors import ConfigError, ModelError, RunError, TorshcError, UnsupportedError
 from .formats import load_graph
@@ -148,7 +147,7 @@ class TorshcBackend(Backend):
             target, _ = _target(device)
         except ConfigError:
             return False
-        found = survey(TARGETS[target].toolchain)
+        found = TARGETS[target].toolchain.survey()
         return bool(found.tools) and not found.missing
 
 

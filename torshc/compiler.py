@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ._version import __version__
-from .bundle import isa as isa_module
 from .bundle.build import build_objects, link_library, work_folder
-from .bundle.cache import Cache, cache_folder
+from .bundle.build_script import build_script
+from .bundle.cache import Cache
 from .bundle.host import CPU
 from .bundle.host_source import host_sources
 from .bundle.manifest import (
@@ -32,7 +32,6 @@ from .bundle.manifest import (
 from .bundle.package import BundleWriter
 from .bundle.program import Placed, Program, assemble
 from .bundle.script import assemble_script
-from .bundle.toolchains import build_script, find_archs, find_tools
 from .errors import UnsupportedError
 from .expr import Expr, as_int, dims_of, to_text
 from .formats import load_graph
@@ -46,7 +45,9 @@ from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.script import Script
+from .resources import cache_folder
 from .targets import NoKernel, Target, find_target
+from .targets.isa import Isa, resolve
 
 Observer = Callable[[str, float], None]
 
@@ -112,7 +113,7 @@ class Compilation:
     plan: Plan
     units: tuple[Unit, ...]
     program: Program
-    isa: isa_module.Isa
+    isa: Isa
     target: Target
     sources: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -201,8 +202,13 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         records = [r for part in parts for r in run_pipeline(part, pipeline, options)]
     with clock.stage("plan"):
         plans = [make_plan(part, policy) for part in parts]
-    isa = isa_module.resolve(options.mcpu)
-    machine = Machine(isa.lanes, winograd=options.winograd, archs=find_archs(kind.toolchain, options))
+    isa = resolve(options.mcpu)
+    machine = Machine(
+        isa.lanes,
+        compiler=kind.toolchain.c_compiler(options),
+        winograd=options.winograd,
+        archs=kind.toolchain.archs(options),
+    )
     target = kind(machine)
     with clock.stage("lower"):
         lowered = [_lower(plan.graph, plan, target, options.fallback) for plan in plans]
@@ -307,7 +313,8 @@ def compile_model(
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
     target = find_target(options.target)
-    tools = None if options.emit == "source" else find_tools(target.toolchain, options)
+    isa = resolve(options.mcpu)
+    tools = None if options.emit == "source" else target.toolchain.find(options, isa)
     compilation = prepare(source, options, observer)
     clock = Clock(observer)
     clock.seconds = compilation.seconds
@@ -327,17 +334,16 @@ def compile_model(
         headers = {**kernel_headers(compilation), **host_headers}
         embedded = options.embed_weights and weights.bytes > 0
         if tools is None:
-            bundle.add_sources({**commented, **headers, **build_script(target.toolchain, compilation.isa, options)})
+            bundle.add_sources({**commented, **headers, **build_script(target, isa, options)})
             library = ""
         else:
-            flags = tools.flags(compilation.isa)
             with clock.stage("compile"), work_folder(options.workdir, options.keep_intermediates) as folder:
                 cache = Cache(cache_folder() if options.cache else None)
                 objects = build_objects(
                     {**compilation.sources, **own_sources},
                     headers,
                     tools.compiler,
-                    flags,
+                    tools.flags,
                     cache,
                     options.workers,
                     folder,
@@ -352,7 +358,7 @@ def compile_model(
                 bundle.add_sources({**commented, **headers})
         bundle.add_text("model.h", host_headers["model.h"])
         file = WeightsFile(weights.bytes, weights.sha256, embedded) if weights.bytes else None
-        used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tuple(flags)),)
+        used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tools.flags),)
         bundle.commit(_manifest(compilation, file, library, used))
     return compilation
 

@@ -1,7 +1,11 @@
-"""Where templates and rules live: beside the package in a checkout, in ``torshc/_data`` in an installed wheel."""
+"""Where files lie: templates and rules beside the package in a checkout, in ``torshc/_data`` in an installed wheel.
+
+And the folder of the cache, which every tool that keeps something shares.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -52,3 +56,13 @@ def find_template(search: Iterable[str], name: str) -> Path:
 def rule_files(kind: str) -> tuple[Path, ...]:
     """The YAML files of a kind of rules, in the order of their names."""
     return tuple(sorted(rules(kind).glob("*.yaml")))
+
+
+def cache_folder() -> Path:
+    """Where the cache lies: ``TORSHC_CACHE_DIR``, else ``torshc`` in ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    if named := os.environ.get("TORSHC_CACHE_DIR"):
+        return Path(named).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    if not Path(base).is_absolute():  # the XDG standard: relative paths are to be ignored
+        base = str(Path("~/.cache").expanduser())
+    return Path(base).absolute() / "torshc"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from torshc.bundle import build, toolchain
+from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
 from torshc.errors import InternalError, OutputError, ToolchainError
+from torshc.targets.cpu.cc import find_compiler
 
 from . import tiny
 
@@ -21,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def test_equal_sources_are_compiled_once(tmp_path: Path) -> None:
-    compiler = toolchain.find_compiler()
+    compiler = find_compiler()
     seen: list[tuple[int, int, str]] = []
     objects = build.build_objects(
         {"b.c": "int x;", "a.c": "int x;", "c.c": "int y;"},
@@ -38,7 +39,7 @@ def test_equal_sources_are_compiled_once(tmp_path: Path) -> None:
 
 
 def test_the_cache_is_used_and_every_input_counts(tmp_path: Path) -> None:
-    compiler, cache = toolchain.find_compiler(), Cache(tmp_path / "cache")
+    compiler, cache = find_compiler(), Cache(tmp_path / "cache")
 
     def cached(
         text: str = '#include "h.h"\nint x = H;', header: str = "#define H 1", flags: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ def test_a_damaged_cache_entry_is_rebuilt(tmp_path: Path) -> None:
 
 
 def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:
-    compiler = toolchain.find_compiler()
+    compiler = find_compiler()
     sources = {f"k{i}.c": f"int x{i};" for i in range(20)} | {
         "bad.c": "#error this one is long enough to come first\n" * 9
     }
@@ -79,7 +80,7 @@ def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../a.c", "-o.c", "@x.c", ".c", "a/b.c"])
 def test_names_that_are_no_plain_file_names(name: str, tmp_path: Path) -> None:
     with pytest.raises(InternalError):
-        build.build_objects({name: ""}, {}, toolchain.find_compiler(), [], Cache(None), 1, tmp_path)
+        build.build_objects({name: ""}, {}, find_compiler(), [], Cache(None), 1, tmp_path)
 
 
 def test_a_work_folder_that_cannot_be(tmp_path: Path) -> None:

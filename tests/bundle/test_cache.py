@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from torshc.bundle.cache import Cache, cache_folder, content_key
+from torshc.bundle.cache import Cache, content_key
+from torshc.resources import cache_folder
 
 KEY = content_key(["a"])
 

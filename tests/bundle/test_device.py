@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulation.emulated import emulated_tools
-from torshc.bundle.nvcc import find_cards
+from torshc.targets.gpu.nvcc import find_cards
 
 from . import tiny_cuda
 

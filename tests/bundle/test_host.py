@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torshc.bundle import build, toolchain
+from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
 from torshc.bundle.host_source import host_sources, render_host
@@ -16,6 +16,7 @@ from torshc.errors import InternalError
 from torshc.expr import call, const, dim, select
 from torshc.runtime.native import Library
 from torshc.targets.cpu.c import CTarget
+from torshc.targets.cpu.cc import find_compiler
 from torshc.targets.gpu.cuda import CudaTarget
 
 from . import tiny
@@ -59,7 +60,7 @@ def test_what_contradicts_itself_is_refused(change: dict[str, object]) -> None:
 
 
 def compiled(program: HostProgram, folder: Path, kernels: dict[str, str], cc: str | None) -> Library:
-    compiler = toolchain.find_compiler(cc)
+    compiler = find_compiler(cc)
     sources, headers = host_sources(program, FILES)
     flags = (*compiler.base_flags(1), "-Wall", "-Wextra", "-Werror")
     objects = build.build_objects({**sources, **kernels}, headers, compiler, flags, Cache(None), 2, folder)

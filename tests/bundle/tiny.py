@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from torshc.bundle import build, host, isa, manifest, package, toolchain
+from torshc.bundle import build, host, manifest, package
 from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
+from torshc.targets import isa
 from torshc.targets.cpu.c import CTarget
+from torshc.targets.cpu.cc import find_compiler
 
 WIDTH = 16
 # Compilers to build with: whatever is found, and gcc beside it where there is one.
@@ -142,7 +144,7 @@ def write(
     mcpu: str | None = None,
 ) -> Path:
     """Writes the bundle of the model to ``place``."""
-    compiler = toolchain.find_compiler(cc)
+    compiler = find_compiler(cc)
     flags = (*compiler.base_flags(3, sanitize), *compiler.isa_flags(isa.resolve(mcpu)), *extra_flags)
     flags += ("-DTORSHC_PROFILE",) if profile else ()
     with package.BundleWriter(place) as bundle, build.work_folder() as work:

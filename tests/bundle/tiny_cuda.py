@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from torshc.bundle import build, host, isa, nvcc, package
+from torshc.bundle import build, host, package
 from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
+from torshc.targets import isa
+from torshc.targets.gpu import nvcc
 from torshc.targets.gpu.cuda import CudaTarget
 
 from . import tiny

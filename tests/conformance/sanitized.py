@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.sanitize import usable
-from torshc.bundle.cache import cache_folder
+from torshc.resources import cache_folder
 
 from .cases import Case
 

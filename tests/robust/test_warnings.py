@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from torshc.bundle.isa import resolve
-from torshc.bundle.toolchain import CLANGS, execute, find_compiler
 from torshc.compiler import _commented, kernel_headers, prepare
 from torshc.options import CompileOptions
+from torshc.targets.cpu.cc import CLANGS, find_compiler
+from torshc.targets.isa import resolve
+from torshc.targets.toolchain import execute
 
 from ..support.zoo import zoo
 

@@ -16,10 +16,10 @@ import pytest
 
 from tests.bundle import tiny, tiny_cuda
 from tests.emulation.emulated import emulated_tools
-from torshc.bundle.nvcc import find_cards, find_nvcc
 from torshc.errors import BundleError, RunError, ToolchainError
 from torshc.runtime import DeviceArray, Model, dlpack, load
 from torshc.runtime.native import Tensor
+from torshc.targets.gpu.nvcc import find_cards, find_nvcc
 
 Z = 'z"*/\n{{ }}'
 Write = Callable[..., Path]

@@ -25,7 +25,6 @@ import numpy as np
 import pytest
 
 from torshc import resources
-from torshc.bundle.toolchain import clean_environment, find_compiler
 from torshc.expr import DType, Expr, as_int, const, dim, substitute
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
@@ -33,6 +32,8 @@ from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.cpu.c import CTarget
+from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.toolchain import clean_environment
 
 Array = np.ndarray[Any, Any]
 FLAGS = [

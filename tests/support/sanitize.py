@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from torshc.bundle.build import build_objects, link_library
-from torshc.bundle.cache import Cache, cache_folder
-from torshc.bundle.isa import resolve
-from torshc.bundle.toolchain import Compiler, execute, find_compiler
+from torshc.bundle.cache import Cache
 from torshc.errors import ToolchainError
+from torshc.resources import cache_folder
+from torshc.targets.cpu.cc import CCompiler, find_compiler
+from torshc.targets.isa import resolve
+from torshc.targets.toolchain import execute
 
 from .zoo import Array
 
@@ -39,7 +41,7 @@ with torshc.load(bundle, threads=2, verify=False) as model:
 
 
 @lru_cache(maxsize=1)
-def usable() -> tuple[Compiler, str] | None:
+def usable() -> tuple[CCompiler, str] | None:
     """A compiler with a sanitizer runtime, and the runtime's file; None when there is none."""
     for name, runtime in (("", "libclang_rt.asan-x86_64.so"), ("", "libclang_rt.asan.so"), ("gcc", "libasan.so")):
         try:
@@ -54,7 +56,7 @@ def usable() -> tuple[Compiler, str] | None:
     return None
 
 
-def rebuild(bundle: Path, workdir: Path, compiler: Compiler) -> None:
+def rebuild(bundle: Path, workdir: Path, compiler: CCompiler) -> None:
     """Replaces the library of a bundle that holds its sources by one with sanitizers."""
     sources = {p.name: p.read_text() for p in (bundle / "src").glob("*.c")}
     headers = {p.name: p.read_text() for p in (bundle / "src").glob("*.h")}

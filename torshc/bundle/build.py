@@ -16,10 +16,10 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from torshc.errors import InternalError, OutputError
-
+from ..errors import InternalError, OutputError
+from ..resources import find_template
+from ..targets.toolchain import Compiler
 from .cache import Cache, content_key
-from .toolchain import Compiler
 
 LIBRARY = "libmodel.so"
 
@@ -205,27 +205,9 @@ def link_library(
     return workdir / LIBRARY
 
 
-# For ELF and for Apple's format.
-WEIGHTS_SOURCE = """\
-#ifdef __APPLE__
-.section __TEXT,__const
-.p2align 6
-.globl _t_weights
-.private_extern _t_weights
-_t_weights:
-.incbin "t_weights.bin"
-#else
-.section .rodata.t_weights, "a", %progbits
-.balign 64
-.globl t_weights
-.hidden t_weights
-.type t_weights, %object
-t_weights:
-.incbin "t_weights.bin"
-.size t_weights, . - t_weights
-.section .note.GNU-stack, "", %progbits
-#endif
-"""
+def weights_source() -> str:
+    """Assembly that puts the file ``t_weights.bin`` into a library."""
+    return find_template(["c"], "t_weights.S").read_text()
 
 
 def _embed(compiler: Compiler, weights: Path, workdir: Path) -> str:
@@ -236,7 +218,7 @@ def _embed(compiler: Compiler, weights: Path, workdir: Path) -> str:
         (workdir / "obj").mkdir(exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(weights.absolute())
-        (workdir / "src" / "t_weights.S").write_text(WEIGHTS_SOURCE)
+        (workdir / "src" / "t_weights.S").write_text(weights_source())
     except OSError as error:
         raise _cannot_write(workdir, error) from error
     compiler.compile("src/t_weights.S", "obj/t_weights.o", ["-Isrc", "-Wa,-Isrc"], workdir)

@@ -23,16 +23,6 @@ _HEAD = len(_MAGIC) + 32
 _STALE_SECONDS = 3600.0
 
 
-def cache_folder() -> Path:
-    """Where the cache lies: ``TORSHC_CACHE_DIR``, else ``torshc`` in ``XDG_CACHE_HOME`` or ``~/.cache``."""
-    if named := os.environ.get("TORSHC_CACHE_DIR"):
-        return Path(named).absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    if not Path(base).is_absolute():  # the XDG standard: relative paths are to be ignored
-        base = str(Path("~/.cache").expanduser())
-    return Path(base).absolute() / "torshc"
-
-
 def content_key(parts: Iterable[str | bytes]) -> str:
     """A hash over a sequence of parts, each with its length, so that no two sequences run together.
 
@@ -60,7 +50,7 @@ class Cache:
     """A folder of objects; ``Cache(None)`` is one that keeps nothing.
 
     Args:
-        folder: where; made when first written. The default is :func:`cache_folder`.
+        folder: where; made when first written. The default is :func:`torshc.resources.cache_folder`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

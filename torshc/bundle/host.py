@@ -200,7 +200,7 @@ class HostProgram:
         weights_bytes: payload of the weights file, 0 for none.
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
-        cpu_features: what the processor must have (:attr:`torshc.bundle.isa.Isa.cpu_features`).
+        cpu_features: what the processor must have (:attr:`torshc.targets.isa.Isa.cpu_features`).
         device: where it runs, by DLPack's code.
         script: what the host does between segments, or None where `steps` are all.
         kernels: symbols of the kernels for that device; filled in.

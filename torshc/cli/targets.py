@@ -16,14 +16,13 @@ def targets(mcpu: str, cc: str, as_json: bool) -> None:
     """List targets with the tools and devices that are here, and how to get what is missing."""
     import dataclasses
 
-    from ..bundle.isa import resolve
-    from ..bundle.survey import survey
     from ..explain import printable
     from ..explain.columns import WIDTH, broken
     from ..targets import TARGETS
+    from ..targets.isa import resolve
 
     isa = resolve(mcpu)
-    found = {name: survey(target.toolchain, cc) for name, target in TARGETS.items()}
+    found = {name: target.toolchain.survey(cc) for name, target in TARGETS.items()}
     if as_json:
         shown = [{"name": n, "title": TARGETS[n].title, **dataclasses.asdict(s)} for n, s in found.items()]
         echo_json({"isa": dataclasses.asdict(isa), "targets": shown})

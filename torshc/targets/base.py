@@ -23,6 +23,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, given_sizes, scalar
 from .tidy import tidy
+from .toolchain import Toolchain
 
 PLACEHOLDER = "KERNEL_NAME"
 
@@ -75,7 +76,7 @@ class Target(ABC):
         title: what it is, in a few words.
         suffix: ending of its kernels' sources.
         device: DLPack's code of where its tensors lie: 1 processor, 2 CUDA, 8 Metal.
-        toolchain: what builds its libraries: "cc", "nvcc" or "xcrun".
+        toolchain: what builds its libraries.
         search: folders of ``templates/`` in which its files are looked for, in order.
         preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
         host: what its libraries have beside their kernels.
@@ -89,7 +90,7 @@ class Target(ABC):
     title: ClassVar[str]
     suffix: ClassVar[str] = ".c"
     device: ClassVar[int] = 1
-    toolchain: ClassVar[str] = "cc"
+    toolchain: ClassVar[Toolchain]
     search: ClassVar[tuple[str, ...]] = ("c",)
     preludes: ClassVar[tuple[str, ...]] = ("c",)
     host: ClassVar[HostFiles]

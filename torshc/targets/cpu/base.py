@@ -11,11 +11,13 @@ from ...kernels.nest import lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import HostFiles, Target
+from .cc import CToolchain
 
 
 class CpuTarget(Target):
     """A target whose kernels run on the processor."""
 
+    toolchain = CToolchain()
     host = HostFiles(
         search=("c",),
         sources=("t_host.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...kernels.machine import Device
 from ..base import register
 from .base import HOST, GridTarget, Words
+from .nvcc import CudaToolchain
 
 # Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
 # have so many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
@@ -36,7 +37,7 @@ class CudaTarget(GridTarget):
     title = "CUDA for NVIDIA GPUs"
     suffix = ".cu"
     device = 2
-    toolchain = "nvcc"
+    toolchain = CudaToolchain()
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(HOST, search=search, sources=(*HOST.sources, "t_device.cu"))

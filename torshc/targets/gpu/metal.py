@@ -15,6 +15,7 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, register
 from .base import HOST, GridPrinter, GridTarget, Words
+from .xcrun import MetalToolchain
 
 BUFFERS = 30  # Metal has 31; one is for the sizes
 SHARED = 32 << 10  # bytes of threadgroup memory
@@ -36,7 +37,7 @@ class MetalTarget(GridTarget):
     title = "Metal for Apple GPUs"
     suffix = ".metal"
     device = 8
-    toolchain = "xcrun"
+    toolchain = MetalToolchain()
     search = ("metal", "gpu", "c")
     preludes = ("metal", "gpu")
     host = replace(HOST, search=search, sources=(*HOST.sources, "t_device.mm"), launchers=False)

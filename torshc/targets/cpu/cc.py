@@ -1,8 +1,4 @@
-"""Compilers and other tools: finding one, knowing its version, running it.
-
-A tool gets a list of arguments and a clean environment, never a shell. What it writes depends on its arguments, its
-version and the files named, not on the folder, the locale or the time.
-"""
+"""C compilers: finding one, and its flags."""
 
 from __future__ import annotations
 
@@ -11,134 +7,26 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from torshc.errors import ToolchainError
-
-from .isa import Isa
+from ...errors import ToolchainError
+from ...options import CompileOptions
+from ...resources import cache_folder
+from ..isa import Isa
+from ..toolchain import BASE_FLAGS, LINK_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
 
 CLANGS = tuple(f"clang-{n}" for n in range(22, 13, -1))
 GCCS = tuple(f"gcc-{n}" for n in range(16, 8, -1))
 REMEDY = "either install one (apt install clang), or without root: pip install 'torshc[toolchain]'"
 
-# These change what a compiler reads or writes behind our back; LD_RUN_PATH would end up in the library.
-_DROPPED = (
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH",
-    "COMPILER_PATH", "GCC_EXEC_PREFIX", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS",
-    "LD_PRELOAD", "CFLAGS", "LDFLAGS",
-)  # fmt: skip
-
-BASE_FLAGS = (
-    "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-strict-aliasing",
-    "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-ident",
-)  # fmt: skip
-LINK_FLAGS = (
-    "-shared", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-Bsymbolic",
-    "-Wl,--as-needed",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Tool:
-    """A program that torshc runs.
-
-    Attributes:
-        name: what manifests and messages call it ("clang-19", "nvcc").
-        command: how it is started.
-        version: the first line that it says about itself; part of every cache key.
-        env: environment variables that it needs beyond those of the process.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    version: str
-    env: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def path(self) -> str:
-        """The program file."""
-        return self.command[0]
-
-    def run(self, args: Sequence[str], cwd: Path, timeout: float = 600.0, what: str = "") -> str:
-        """Runs the tool and returns what it wrote to stdout.
-
-        Args:
-            args: its arguments.
-            cwd: the folder that relative names refer to.
-            timeout: seconds until it is killed with all that it started.
-            what: what this run is for, in the message of a failure ("compiling k3.c").
-
-        Raises:
-            ToolchainError: it cannot be started, fails or takes too long; with its command and last lines.
-        """
-        status, out, err = execute([*self.command, *args], cwd, timeout, dict(self.env))
-        if status == 0:
-            return out
-        reason = f"took more than {timeout:.0f} s" if status is None else f"failed with status {status}"
-        tail = "".join(f"\n  | {line[:400]}" for line in (err or out).splitlines()[-20:])
-        command = shlex.join([*self.command, *args])
-        raise ToolchainError(
-            f"{what + ': ' if what else ''}{self.name} {reason}\n  command (in {cwd}): {command}{tail}",
-            "the last lines above are the tool's own; --keep-intermediates keeps the sources",
-        )
-
-
-def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of every tool: the process's own without what would leak into results."""
-    env = {key: value for key, value in os.environ.items() if key not in _DROPPED and not key.startswith("LC_")}
-    return {**env, "LC_ALL": "C", "LANG": "C", "SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1", **(extra or {})}
-
-
-def execute(
-    command: Sequence[str], cwd: Path, timeout: float, env: Mapping[str, str] | None = None
-) -> tuple[int | None, str, str]:
-    """Runs a command in a process group of its own: (status or None when it took too long, stdout, stderr).
-
-    Raises:
-        ToolchainError: it cannot be started.
-    """
-    try:
-        process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=clean_environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            process_group=0,
-        )
-    except (OSError, ValueError) as error:
-        raise ToolchainError(f"cannot start {command[0]}: {error}", REMEDY) from error
-    try:
-        out, err = process.communicate(timeout=timeout)
-        return process.returncode, out, err
-    except subprocess.TimeoutExpired:
-        _kill_group(process)
-        out, err = process.communicate()
-        return None, out, err
-    except BaseException:  # an interrupt: the group does not get the terminal's, so end it here
-        _kill_group(process)
-        process.communicate()
-        raise
-
-
-def _kill_group(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-@dataclass(frozen=True)
-class Compiler(Tool):
+class CCompiler(Compiler):
     """A C compiler.
 
     Attributes:
@@ -201,7 +89,7 @@ class Compiler(Tool):
         self.run([*flags, "-o", target, "@objects.rsp", "-lm", "-lpthread"], cwd, timeout, f"linking {target}")
 
 
-def find_compiler(cc: str | None = None) -> Compiler:
+def find_compiler(cc: str | None = None) -> CCompiler:
     """The compiler to use: ``cc``, else ``TORSHC_CC``, else the newest clang, gcc, cc, else the ziglang package's.
 
     Args:
@@ -214,39 +102,39 @@ def find_compiler(cc: str | None = None) -> Compiler:
 
 
 @lru_cache(maxsize=16)
-def _find(cc: str, path: str) -> Compiler:
+def _find(cc: str, path: str) -> CCompiler:
     if cc:
         return _named(cc)
     for name in (*CLANGS, "clang", *GCCS, "gcc", "cc"):
         program = shutil.which(name, path=path)
-        if program and (found := _identify(name, (program,))):
-            return found
-    if found := _ziglang():
-        return found
+        if program and (compiler := _identify(name, (program,))):
+            return compiler
+    if compiler := _ziglang():
+        return compiler
     raise ToolchainError(
         "no C compiler: found neither clang-14 to clang-22, clang, gcc nor cc, nor the ziglang package", REMEDY
     )
 
 
-def _named(cc: str) -> Compiler:
+def _named(cc: str) -> CCompiler:
     try:
         words = shlex.split(cc)
     except ValueError as error:
         raise ToolchainError(f"--cc {cc!r} is not a command: {error}", REMEDY) from error
     if words == ["zig"] or words == ["ziglang"]:
-        if found := _ziglang():
-            return found
+        if compiler := _ziglang():
+            return compiler
         raise ToolchainError(f"--cc {cc}: the ziglang package is not installed", "pip install 'torshc[toolchain]'")
     program = shutil.which(words[0]) if words else None
     if not program:
         raise ToolchainError(f"--cc {cc!r}: no such program", REMEDY)
-    found = _identify(Path(words[-1]).name, (str(Path(program).absolute()), *words[1:]))
-    if not found:
+    compiler = _identify(Path(words[-1]).name, (str(Path(program).absolute()), *words[1:]))
+    if not compiler:
         raise ToolchainError(f"--cc {cc!r} does not answer --version as clang or gcc do", REMEDY)
-    return found
+    return compiler
 
 
-def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> Compiler | None:
+def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> CCompiler | None:
     try:
         status, out, _ = execute([*command, "--version"], Path.cwd(), 60, dict(env))
     except ToolchainError:
@@ -256,10 +144,10 @@ def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], .
     kind = "zig" if env else "clang" if "clang" in out else "gcc"
     if kind == "gcc" and not re.match(r"\d", execute([*command, "-dumpversion"], Path.cwd(), 60)[1]):
         return None
-    return Compiler(name, command, out.splitlines()[0].strip(), env, kind=kind) if kind else None
+    return CCompiler(name, command, out.splitlines()[0].strip(), env, kind=kind) if kind else None
 
 
-def _ziglang() -> Compiler | None:
+def _ziglang() -> CCompiler | None:
     """Zig's clang, from the package; its cache must be writable whatever HOME is."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:
@@ -273,8 +161,6 @@ def _ziglang() -> Compiler | None:
 
 
 def _writable_cache() -> Path:
-    from .cache import cache_folder
-
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -282,3 +168,36 @@ def _writable_cache() -> Path:
     except OSError:
         usable = False
     return folder if usable else Path(tempfile.gettempdir()) / f"torshc-{os.getuid()}"
+
+
+class CToolchain(Toolchain):
+    """A C compiler that also links."""
+
+    def find(self, options: CompileOptions, isa: Isa) -> Tools:
+        compiler = find_compiler(options.cc or None)
+        more = ("-Wno-psabi", *profile_flags(options))
+        return Tools(compiler, (*compiler.base_flags(), *compiler.isa_flags(isa), *more))
+
+    def c_compiler(self, options: CompileOptions) -> str:
+        try:
+            return "gcc" if options.emit != "source" and find_compiler(options.cc or None).kind == "gcc" else "clang"
+        except ToolchainError:  # a look at a model needs none; a compilation has asked for it before
+            return "clang"
+
+    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+        cc = CCompiler("cc", ("cc",), "")
+        flags = [*cc.base_flags(), *isa.flags("clang"), "-Wno-psabi", *profile_flags(options)]
+        return {"flags": shlex.join(flags), "link": shlex.join([*LINK_FLAGS, "-Wl,-z,defs"])}
+
+    def survey(self, cc: str = "") -> Survey:
+        """All compilers that answer, the one that compile would take first, each program once."""
+        names = [n for n in (*CLANGS, "clang", *GCCS, "gcc", "cc") if shutil.which(n)]
+        compilers: list[CCompiler] = []
+        for name in (cc, *names, "zig"):
+            try:
+                compilers.append(find_compiler(name or None))
+            except ToolchainError:
+                if name and name == cc:
+                    raise
+        once = list({Path(c.path).resolve(): c for c in reversed(compilers)}.values())[::-1]
+        return Survey(tuple(map(found, once)), (), () if once else (f"no C compiler: {REMEDY}",))

@@ -7,16 +7,20 @@ layer finds it there.
 from __future__ import annotations
 
 import os
+import platform
+import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from torshc.errors import ConfigError, OutputError, ToolchainError
-
-from .isa import Isa
-from .toolchain import BASE_FLAGS, Tool, execute
+from ...errors import ConfigError, OutputError, ToolchainError
+from ...options import CompileOptions
+from ..isa import Isa
+from ..toolchain import BASE_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
 
 REMEDY = (
     "building for Metal needs a Mac with Xcode, as its command line tools alone lack metal (Xcode 26: also xcodebuild "
@@ -38,7 +42,7 @@ _NOT_HERE = ("-std=", "-fno-semantic-interposition")  # by source; of ELF alone
 
 
 @dataclass(frozen=True)
-class Xcrun(Tool):
+class Xcrun(Compiler):
     """Apple's tools; compiles Metal (.metal), C, Objective-C++ (.mm) and assembler.
 
     Flags for the Metal compiler are written ``-Xmetal=-O2``, all others are clang's.
@@ -147,4 +151,30 @@ def _version(command: tuple[str, ...], tool: str) -> str:
     return out.splitlines()[0].strip()
 
 
-__all__ = ["Xcrun", "find_xcrun"]
+class MetalToolchain(Toolchain):
+    """Apple's tools."""
+
+    def find(self, options: CompileOptions, isa: Isa) -> Tools:
+        xcrun = find_xcrun()
+        return Tools(xcrun, (*xcrun.base_flags(isa), *profile_flags(options)))
+
+    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+        flags = [*Xcrun("xcrun", ("xcrun",), "").base_flags(isa), *profile_flags(options)]
+        if sys.platform != "darwin":  # the script will run on another processor
+            flags = [f for f in flags if not f.startswith("-m")]
+        commands = {"metal": "k.metal", "objective": "t_device.mm", "c": "host.c"}
+        return {
+            **{name: shlex.join(compile_command(source, flags)) for name, source in commands.items()},
+            "sdk": shlex.join(SDK),
+            "env": ENV,
+            "link": shlex.join(LINK_FLAGS),
+            "embed": EMBED + METALLIB,
+            "metallib": METALLIB,
+        }
+
+    def survey(self, cc: str = "") -> Survey:
+        missing = () if platform.system() == "Darwin" else ("no Apple GPU: this is no Mac",)
+        try:
+            return Survey((found(find_xcrun()),), (), missing)
+        except ToolchainError as error:
+            return Survey((), (), (f"{error.message}; {error.remedy}", *missing))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from torshc.bundle import isa, nvcc
-from torshc.bundle.nvcc import Nvcc, find_cards, find_nvcc
 from torshc.errors import BundleError, ConfigError, ToolchainError
 from torshc.runtime import load
+from torshc.targets import isa
+from torshc.targets.gpu import nvcc
+from torshc.targets.gpu.nvcc import Nvcc, find_cards, find_nvcc
 
-from . import tiny_cuda
+from ...bundle import tiny_cuda
 
 EMULATED = "emulation/bin"
 

@@ -16,13 +16,15 @@ import pytest
 import torshc
 from tests.emulation.emulated import emulated_tools, missing
 from tests.support.compiler_models import model, node
-from torshc.bundle import isa, xcrun
 from torshc.bundle.build import build_objects, link_library
+from torshc.bundle.build_script import build_script
 from torshc.bundle.cache import Cache
-from torshc.bundle.toolchains import build_script
-from torshc.bundle.xcrun import find_xcrun
 from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
+from torshc.targets import isa
+from torshc.targets.gpu import xcrun
+from torshc.targets.gpu.metal import MetalTarget
+from torshc.targets.gpu.xcrun import find_xcrun
 
 needs_emulator = pytest.mark.skipif(missing(metal=True) is not None, reason=missing(metal=True) or "")
 
@@ -178,7 +180,7 @@ def test_the_script_runs_the_same_commands(tmp_path: Path, monkeypatch: pytest.M
     ours = calls(tmp_path)
     folder = tmp_path / "m.tsc" / "src"
     folder.mkdir(parents=True)
-    for name, text in {**SOURCES, "t.h": "", **build_script("xcrun", here, options)}.items():
+    for name, text in {**SOURCES, "t.h": "", **build_script(MetalTarget, here, options)}.items():
         (folder / name).write_text(text)
     subprocess.run(["sh", str(folder / "build.sh")], check=True)
     assert sorted(calls(tmp_path)) == sorted(ours)
@@ -188,7 +190,7 @@ def test_the_script_runs_the_same_commands(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_script_for_another_machine_names_no_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    script = build_script("xcrun", isa.Isa("x86_64", "x86-64-v4", "", ("avx512vnni",), 16))["build.sh"]
+    script = build_script(MetalTarget, isa.Isa("x86_64", "x86-64-v4", "", ("avx512vnni",), 16))["build.sh"]
     assert "-DTORSHC_LANES=16" in script and "avx512" not in script and " -m" not in script
 
 

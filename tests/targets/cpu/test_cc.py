@@ -7,14 +7,22 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
-from torshc.bundle import isa, toolchain
-from torshc.bundle.toolchain import Tool, find_compiler
+from torshc.compiler import prepare
 from torshc.errors import ConfigError, ToolchainError
+from torshc.options import CompileOptions
+from torshc.targets import isa
+from torshc.targets.cpu import cc as toolchain
+from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.toolchain import Tool
 
-from . import tiny
+from ...bundle import tiny
+from ...support.compiler_models import model, node
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +50,27 @@ def test_clang_comes_before_gcc_and_newer_before_older(tmp_path: Path, monkeypat
     (tmp_path / "clang").unlink()
     toolchain._find.cache_clear()
     assert find_compiler().kind == "gcc"
+
+
+def test_kernels_have_the_tiles_of_the_compiler_that_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources alone are the same wherever they are written; a look at a model needs no compiler."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "_ziglang", lambda: None)
+    weights = {"w": np.zeros((768, 768), np.float32)}
+    onnx.save(model([node("MatMul", "x w", "y")], {"x": (64, 768)}, ["y"], weights), tmp_path / "m.onnx")
+
+    def look(**options: Any) -> tuple[str, set[str]]:
+        made = prepare(tmp_path / "m.onnx", CompileOptions(**options))
+        return made.target.machine.compiler, set(made.sources)
+
+    clang = look()
+    assert clang[0] == "clang"
+    fake(tmp_path, "gcc", "case $1 in -dumpversion) echo 12;; *) echo 'gcc (Debian) 12';; esac")
+    toolchain._find.cache_clear()
+    gcc = look()
+    assert gcc[0] == "gcc" and look(emit="source") == clang
+    if isa.lanes() == 8:
+        assert gcc[1] != clang[1]
 
 
 def test_none_at_all_says_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

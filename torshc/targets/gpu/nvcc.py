@@ -12,16 +12,18 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from torshc.errors import ConfigError, ToolchainError, did_you_mean
-
-from .isa import Isa
-from .toolchain import BASE_FLAGS, LINK_FLAGS, Tool, execute
+from ...errors import ConfigError, ToolchainError, did_you_mean
+from ...options import CompileOptions
+from ..isa import Isa
+from ..toolchain import BASE_FLAGS, LINK_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
 
 REMEDY = (
     "install the CUDA toolkit (apt install nvidia-cuda-toolkit, or NVIDIA's own) and set TORSHC_NVCC if nvcc is not "
@@ -45,7 +47,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Nvcc(Tool):
+class Nvcc(Compiler):
     """nvcc with the host compiler that it calls; compiles CUDA (.cu), C and assembler.
 
     Attributes:
@@ -245,3 +247,33 @@ def _cards(program: str, visible: str | None) -> tuple[Card, ...]:
     if visible is None or not re.fullmatch(r"\d+(,\d+)*", visible):
         return tuple(cards)
     return tuple(cards[int(i)] for i in visible.split(",") if int(i) < len(cards))
+
+
+class CudaToolchain(Toolchain):
+    """nvcc, with the host compiler that it calls."""
+
+    def find(self, options: CompileOptions, isa: Isa) -> Tools:
+        nvcc = find_nvcc()
+        archs = nvcc.gencode_flags(options.arch)
+        return Tools(nvcc, (*nvcc.base_flags(isa), *archs, *profile_flags(options)))
+
+    def archs(self, options: CompileOptions) -> tuple[str, ...]:
+        """Where only sources are written, :meth:`script` decides what they are compiled for."""
+        return choose_archs(options.arch or (",".join(DEFAULT_ARCHS) if options.emit == "source" else ""))
+
+    def c_compiler(self, options: CompileOptions) -> str:
+        return "gcc"  # what nvcc calls on Linux
+
+    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+        nvcc = Nvcc("nvcc", ("nvcc",), "")
+        archs = nvcc.gencode_flags(options.arch or ",".join(DEFAULT_ARCHS))
+        flags = (*nvcc.base_flags(isa), *archs, *profile_flags(options))
+        return {"flags": shlex.join(flags), "link": shlex.join(link_flags())}
+
+    def survey(self, cc: str = "") -> Survey:
+        cards = tuple(f"{card.name}, {card.arch}, driver {card.driver}" for card in find_cards())
+        missing = () if cards else ("no NVIDIA card or driver: libraries are built for --arch, and run elsewhere",)
+        try:
+            return Survey((found(find_nvcc()),), cards, missing)
+        except ToolchainError as error:
+            return Survey((), cards, (f"{error.message}; {error.remedy}", *missing))

@@ -1,0 +1,249 @@
+"""What builds libraries: running tools, and what a target's toolchain answers.
+
+A tool gets a list of arguments and a clean environment, never a shell. What it writes depends on its arguments, its
+version and the files named, not on the folder, the locale or the time.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ToolchainError
+from ..options import CompileOptions
+from .isa import Isa
+
+# These change what a compiler reads or writes behind our back; LD_RUN_PATH would end up in the library.
+_DROPPED = (
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH",
+    "COMPILER_PATH", "GCC_EXEC_PREFIX", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS",
+    "LD_PRELOAD", "CFLAGS", "LDFLAGS",
+)  # fmt: skip
+
+# Of all C that goes into a library, whichever tools build it.
+BASE_FLAGS = (
+    "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-strict-aliasing",
+    "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-ident",
+)  # fmt: skip
+LINK_FLAGS = (
+    "-shared", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-Bsymbolic",
+    "-Wl,--as-needed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that torshc runs.
+
+    Attributes:
+        name: what manifests and messages call it ("clang-19", "nvcc").
+        command: how it is started.
+        version: the first line that it says about itself; part of every cache key.
+        env: environment variables that it needs beyond those of the process.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    version: str
+    env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The program file."""
+        return self.command[0]
+
+    def run(self, args: Sequence[str], cwd: Path, timeout: float = 600.0, what: str = "") -> str:
+        """Runs the tool and returns what it wrote to stdout.
+
+        Args:
+            args: its arguments.
+            cwd: the folder that relative names refer to.
+            timeout: seconds until it is killed with all that it started.
+            what: what this run is for, in the message of a failure ("compiling k3.c").
+
+        Raises:
+            ToolchainError: it cannot be started, fails or takes too long; with its command and last lines.
+        """
+        status, out, err = execute([*self.command, *args], cwd, timeout, dict(self.env))
+        if status == 0:
+            return out
+        reason = f"took more than {timeout:.0f} s" if status is None else f"failed with status {status}"
+        tail = "".join(f"\n  | {line[:400]}" for line in (err or out).splitlines()[-20:])
+        command = shlex.join([*self.command, *args])
+        raise ToolchainError(
+            f"{what + ': ' if what else ''}{self.name} {reason}\n  command (in {cwd}): {command}{tail}",
+            "the last lines above are the tool's own; --keep-intermediates keeps the sources",
+        )
+
+
+@dataclass(frozen=True)
+class Compiler(Tool, ABC):
+    """A tool that makes objects from sources, and a library from objects.
+
+    Attributes:
+        kind: what it is called as one of several ("clang", "nvcc"); part of every cache key.
+    """
+
+    kind: str = ""
+
+    @abstractmethod
+    def compile(self, source: str, target: str, flags: Sequence[str], cwd: Path, timeout: float = 600.0) -> None:
+        """Compiles ``source``, of a kind that its ending tells, to the object ``target``; both relative to ``cwd``.
+
+        Raises:
+            ToolchainError: with the command and the last lines of its messages.
+        """
+
+    @abstractmethod
+    def link(
+        self, objects: Sequence[str], target: str, cwd: Path, sanitize: Sequence[str] = (), timeout: float = 600.0
+    ) -> None:
+        """Links objects, in this order, to the shared library ``target``; names are relative to ``cwd``.
+
+        Raises:
+            ConfigError: sanitizers, where there are none.
+            ToolchainError: as :meth:`compile`.
+        """
+
+
+@dataclass(frozen=True)
+class Tools:
+    """A compiler with the flags of every source."""
+
+    compiler: Compiler
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ToolFound:
+    """A tool: its name, kind, command, and what it says about its version."""
+
+    name: str
+    kind: str
+    command: tuple[str, ...]
+    version: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What there is for a target.
+
+    Attributes:
+        tools: what builds its libraries; the first is what compile uses.
+        devices: devices that run them, a line each; empty where none is asked for.
+        missing: what is not here and how to get it, a line each.
+    """
+
+    tools: tuple[ToolFound, ...]
+    devices: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Toolchain(ABC):
+    """What builds the libraries of a target."""
+
+    @abstractmethod
+    def find(self, options: CompileOptions, isa: Isa) -> Tools:
+        """The tools that are here, with their flags for a processor.
+
+        Raises:
+            ToolchainError: they are not here.
+            ConfigError: an architecture that they do not know.
+        """
+
+    @abstractmethod
+    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+        """What the target's ``build.sh.j2`` asks for: the commands that :meth:`find`'s tools would run."""
+
+    @abstractmethod
+    def survey(self, cc: str = "") -> Survey:
+        """What is here of it.
+
+        Args:
+            cc: a C compiler to ask about, besides those that are found.
+
+        Raises:
+            ToolchainError: the C compiler that is named does not work.
+        """
+
+    def archs(self, options: CompileOptions) -> tuple[str, ...]:
+        """Architectures of the devices to compile for; empty where there is no choice. Asks no compiler.
+
+        Raises:
+            ConfigError: the device of this machine is asked for, and there is none.
+        """
+        return ()
+
+    def c_compiler(self, options: CompileOptions) -> str:
+        """What compiles C kernels, "clang" or "gcc": they allocate registers differently, so tiles differ.
+
+        Clang where it is not known, as when only sources are written, so that they do not depend on this machine.
+        """
+        return "clang"
+
+
+def found(tool: Compiler) -> ToolFound:
+    """A compiler as a survey shows it."""
+    return ToolFound(tool.name, tool.kind, tuple(tool.command), tool.version)
+
+
+def profile_flags(options: CompileOptions) -> tuple[str, ...]:
+    """Flags of every source for a library that times its kernels."""
+    return ("-DTORSHC_PROFILE",) if options.profile else ()
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of every tool: the process's own without what would leak into results."""
+    env = {key: value for key, value in os.environ.items() if key not in _DROPPED and not key.startswith("LC_")}
+    return {**env, "LC_ALL": "C", "LANG": "C", "SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1", **(extra or {})}
+
+
+def execute(
+    command: Sequence[str], cwd: Path, timeout: float, env: Mapping[str, str] | None = None
+) -> tuple[int | None, str, str]:
+    """Runs a command in a process group of its own: (status or None when it took too long, stdout, stderr).
+
+    Raises:
+        ToolchainError: it cannot be started.
+    """
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=clean_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0,
+        )
+    except (OSError, ValueError) as error:
+        raise ToolchainError(
+            f"cannot start {command[0]}: {error}", "install it, or name another; `torshc targets` lists what is here"
+        ) from error
+    try:
+        out, err = process.communicate(timeout=timeout)
+        return process.returncode, out, err
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        out, err = process.communicate()
+        return None, out, err
+    except BaseException:  # an interrupt: the group does not get the terminal's, so end it here
+        _kill_group(process)
+        process.communicate()
+        raise
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
