@@ -289,3 +289,14 @@ def test_names_of_torshcs_own_rules_are_unique() -> None:
     files = (*resources.rule_files("fusion"), *resources.rule_files("rewrites"))
     found = [r.name.name for f in files for r in read_rules(f, user=False).fusion]
     assert found and len({*found}) == len(found)
+
+
+def test_a_form_of_attention_without_its_pass_says_so(tmp_path: Path) -> None:
+    form = '- name: mine\n  match: "MatMul(Softmax[axis=$axis](MatMul(q, k)), v)"\n  fuse: attention\n'
+    (line,) = rule(explained(ATTENTION, rules(tmp_path, form), opt_level=2)).unmet
+    assert "recognise_attention did not run" in line and "-O3" in line
+
+
+def test_a_reduction_of_two_operands_joins_what_stands_before() -> None:
+    text = f"{HEAD}m (float[8,9] x) => (int64[8] y) {{ a = Neg(x) \n y = ArgMax<axis=1, keepdims=0>(a) }}"
+    assert groups(explained(text)) == ["Neg+ReduceMax+ArgSearch"]

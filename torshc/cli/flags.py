@@ -37,7 +37,7 @@ def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 
 MODEL: list[Option] = [
     click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, metavar="LEVEL",
-                 help="Optimise: -O0 makes each node a kernel of its own, -O3 does all that is exact."),
+                 help="Optimise: -O0 makes each node a kernel, -O1 is quick, -O2 exact, -O3 rounds in its own order."),
     click.option("--target", default="c", show_default=True, help="What to generate; `torshc targets` lists them."),
     click.option("--mcpu", default="native", show_default=True, help="Processor to compile for, by LLVM's name."),
     click.option("--arch", default="", help="Architecture, where the target has several."),

@@ -215,7 +215,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         approximations=compilation.approximations,
         seconds=compilation.seconds,
         course=course(compilation.script, compilation.spans) if compilation.script is not None else (),
-        rules=rule_infos(compilation.plan),
+        rules=rule_infos(compilation.plan, {r.name for r in compilation.records}),
     )
 
 

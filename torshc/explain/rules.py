@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ..graph import Mark, Node, RuleName
@@ -38,10 +38,14 @@ class RuleInfo:
 _ACTIONS = {Fuse: "fuse", Separate: "separate", Limit: "limit", Recompute: "recompute"}
 
 
-def rule_infos(plan: Plan) -> tuple[RuleInfo, ...]:
-    """Every rule of the user's, and those of torshc's own that had an effect; the user's first."""
+def rule_infos(plan: Plan, ran: Collection[str]) -> tuple[RuleInfo, ...]:
+    """Every rule of the user's, and those of torshc's own that had an effect; the user's first.
+
+    Args:
+        ran: the passes that ran.
+    """
     rules = sorted(plan.policy.rules, key=lambda r: not r.name.where)
-    found = [_info(plan, rule, marks_of(plan)) for rule in rules]
+    found = [_info(plan, rule, marks_of(plan), ran) for rule in rules]
     return tuple(i for i in found if i.where or i.groups or i.stops)
 
 
@@ -70,7 +74,7 @@ def made_by(group: Group, rules: tuple[FusionRule, ...]) -> Iterator[RuleName]:
     return (m.rule for n in group.nodes for m in n.marks if m.rule in names)
 
 
-def _info(plan: Plan, rule: FusionRule, marks: dict[Mark, list[Node]]) -> RuleInfo:
+def _info(plan: Plan, rule: FusionRule, marks: dict[Mark, list[Node]], ran: Collection[str]) -> RuleInfo:
     own = {m: nodes for m, nodes in marks.items() if m.rule == rule.name}
     groups = tuple(g.id for g in plan.groups if rule.name in (*g.rules, *made_by(g, (rule,))))
     stops = sum(b.rule == rule.name for g in plan.groups for b in standing(g))
@@ -84,6 +88,8 @@ def _info(plan: Plan, rule: FusionRule, marks: dict[Mark, list[Node]]) -> RuleIn
         unmet = tuple(_missed(plan, own[m]) for m, g in homes.items() if g is None)
     elif isinstance(rule.action, Recompute) and rule.match is not None and rule.action.nodes:
         unmet = tuple(line for nodes in own.values() for line in _stored(plan, nodes))
+    elif rule.action == Fuse("attention") and rule.name.where and "recognise_attention" not in ran:
+        unmet = ("the pass recognise_attention did not run; -O3 or --pass recognise_attention=on has it",)
     elif rule.match is None or rule.action == Fuse("allow"):
         places = len(groups)
     return RuleInfo(

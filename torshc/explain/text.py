@@ -159,7 +159,7 @@ def _rule_name(r: RuleInfo) -> str:
 
 
 def _effect(r: RuleInfo) -> str:
-    if r.where and not r.places and not r.stops:
+    if r.where and not (r.places or r.stops or r.unmet):
         return f"{r.action}: matches nothing in this model"
     parts = [f"group{'s' if len(r.groups) > 1 else ''} {', '.join(map(str, r.groups))}"] if r.groups else []
     if r.stops:

@@ -13,8 +13,11 @@ from .walk import Site, walk
 
 
 @graph_pass("rewrite")
-def rewrite(graph: Graph, options: CompileOptions) -> bool:
+def rewrite(graph: Graph, options: CompileOptions, *, rounding: bool = True) -> bool:
     """Replace what matches a rule.
+
+    Args:
+        rounding: apply rules whose results may differ in the last place; those of the user's files apply always.
 
     Before::
 
@@ -29,6 +32,8 @@ def rewrite(graph: Graph, options: CompileOptions) -> bool:
 
     def rule(site: Site) -> Patch | None:
         for candidate in table.get(type(site.node.op), ()):
+            if candidate.error == "rounding" and not rounding and not candidate.user:
+                continue
             if (new := _try(candidate, site)) is not None:
                 return site.replace(new)
         return None

@@ -25,6 +25,7 @@ class Rewrite:
         error: "exact", or "rounding" when results may differ by a few units in the last place.
         example: what the test fills the names with: shapes of variables, values of constants and attributes.
         item: where the rule stands.
+        user: whether that is a file of the user's.
     """
 
     name: str
@@ -35,9 +36,10 @@ class Rewrite:
     error: str
     example: dict[str, Any]
     item: Item
+    user: bool = False
 
 
-def parse_rewrite(item: Item) -> Rewrite:
+def parse_rewrite(item: Item, user: bool = False) -> Rewrite:
     """An entry from a file.
 
     Raises:
@@ -69,6 +71,7 @@ def parse_rewrite(item: Item) -> Rewrite:
         _one_of(entries, "error", ("exact", "rounding")),
         _plain(entries["example"]) if "example" in entries else {},
         item,
+        user,
     )
 
 

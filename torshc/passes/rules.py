@@ -47,7 +47,7 @@ def read_rules(file: Path, user: bool = True) -> Rules:
                 raise item.error(f"two rules are called {name!r}")
             names.add(str(name))
             if is_rewrite:
-                rewrites.append(parse_rewrite(item))
+                rewrites.append(parse_rewrite(item, user))
             else:
                 fusion.append(parse_fusion_rule(item, user))
     problems.settle()
