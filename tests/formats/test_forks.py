@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from torshc.errors import RunError, UnsupportedError
-from torshc.formats import import_model
+from torshc.formats import build, import_model
 
 from ..support.evaluate import Array
 
@@ -121,3 +121,13 @@ def test_what_fits_no_branch_is_refused() -> None:
     with pytest.raises(UnsupportedError) as e:
         import_model(m.SerializeToString())
     assert REFUSED in e.value.problems[0] and len(e.value.problems) == 1
+
+
+def test_many_choices_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes two imports, and there is a limit to them."""
+    monkeypatch.setattr(build, "_ATTEMPTS", 8)
+    nodes = [n for k in range(5) for n in (*squeezed("x", f"s{k}"), node("Gemm", f"s{k},w", f"g{k}"))]
+    few, many = (model(*nodes[: 5 * count], node("Neg", f"g{count - 1}", "y")) for count in (2, 5))
+    assert len(import_model(few.SerializeToString()).outputs) == 1
+    with pytest.raises(UnsupportedError, match=r"'s0' .If.: its branches give"):
+        import_model(many.SerializeToString())

@@ -19,7 +19,7 @@ from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes, require_sizes
 from .repeats import without_repeats
 
-_ATTEMPTS = 32  # imports to find out which branches fit
+_ATTEMPTS = 64  # imports to find out which branches fit
 _DEPTH = 64  # calls of functions and branches inside each other
 _UNFOLDED = 1 << 17  # nodes of all calls and bodies together; functions of ten calls each, a few deep, have no end
 
@@ -34,11 +34,11 @@ def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
     """
-    return _attempt(model, pins, lenient, {}, iter(range(_ATTEMPTS)))
+    return _settled(model, pins, lenient, {}, iter(range(_ATTEMPTS)))
 
 
-def _attempt(model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
-    """The graph with some branches chosen.
+def _settled(model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
+    """The graph with some branches chosen, and more of them where need be.
 
     Where sizes choose between branches of different ranks, as in what PyTorch makes of ``x.squeeze(1)``, the rest of
     the model mostly fits one of them alone. That one is taken, and a run checks that its sizes choose it.
@@ -48,22 +48,28 @@ def _attempt(model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str,
         while forced := _forced(graph, pins):
             pins = forced
             graph = _Importer(model, lenient, chosen).run(pins)
-    except _Fork as fork:
-        graphs: list[Graph] = []
-        lacks: list[tuple[str, ...]] = []
-        for choice in (True, False):
-            try:
-                if next(budget, None) is not None:
-                    graphs.append(_attempt(model, pins, lenient, {**chosen, fork.place: choice}, budget))
-            except ModelError:
-                pass  # this branch does not fit the rest
-            except UnsupportedError as e:
-                lacks.append(e.problems)
-        if len(graphs) != 1:
-            shared = [p for p in lacks[0] if p in lacks[1]] if len(lacks) == 2 else []
-            raise UnsupportedError([fork.problem, *shared]) from None
-        return graphs[0]
-    return graph
+        return graph
+    except _Fork as e:
+        fork = e
+    sides = [_side(model, pins, lenient, {**chosen, fork.place: choice}, budget) for choice in (True, False)]
+    fitting = [side for side in sides if isinstance(side, Graph)]
+    if len(fitting) == 1 and next(budget, None) is not None:
+        return fitting[0]
+    lacks = [side for side in sides if not isinstance(side, Graph)]
+    shared = [p for p in lacks[0] if p in lacks[1]] if len(lacks) == 2 else []
+    raise UnsupportedError([fork.problem, *shared])
+
+
+def _side(
+    model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str, bool], budget: Iterator[int]
+) -> Graph | tuple[str, ...]:
+    """The graph with one branch more chosen, or what is unsupported then: nothing when the rest contradicts it."""
+    try:
+        return _settled(model, pins, lenient, chosen, budget) if next(budget, None) is not None else ()
+    except ModelError:
+        return ()
+    except UnsupportedError as e:
+        return e.problems
 
 
 def _forced(graph: Graph, pins: Pins) -> Pins | None:
