@@ -1,8 +1,8 @@
 """A process in which libraries with the address and undefined-behaviour sanitizers can be loaded.
 
 The sanitizers' runtime has to come first in a process, so the command starts itself again with it preloaded. The cases
-go to that process in a file, as making them there takes several times longer. They are compiled by one that adds
-the sanitizers' flags, into a cache of their own; the first finding ends a worker, and becomes the outcome of the case.
+go to that process in a file, as making them there takes several times longer. The compiler that it uses adds the
+sanitizers' flags, into a cache of their own; the first finding ends a worker, and becomes the outcome of the case.
 """
 
 from __future__ import annotations
