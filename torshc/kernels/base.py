@@ -7,8 +7,8 @@ the expressions that they place in their loops.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -92,6 +92,11 @@ class Kernel:
     tasks: Expr
     flops: Expr
     nbytes: Expr
+
+    @classmethod
+    def of(cls, base: Kernel, **more: Any) -> Self:
+        """A kernel of this kind made of a more general one: its fields, some of them other, and those that are new."""
+        return cls(**{f.name: getattr(base, f.name) for f in fields(base)} | more)
 
     @property
     def scratch(self) -> Expr:

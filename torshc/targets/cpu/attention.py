@@ -121,8 +121,8 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
     tile = (6, 4) if machine.lanes >= 16 else (6, 2)
     panel = tile[1] * machine.lanes
     rows = _block(base.points, base.row.args[0], panel)
-    fields = vars(base) | {"tasks": base.points * ceil_div(base.row.args[0], rows)}
-    return [*before, AttentionKernel(**fields, tile=tile, panel=panel, rows=rows, keys=KEYS)]
+    tasks = base.points * ceil_div(base.row.args[0], rows)
+    return [*before, AttentionKernel.of(base, tasks=tasks, tile=tile, panel=panel, rows=rows, keys=KEYS)]
 
 
 def _round_up(size: int, to: int) -> int:

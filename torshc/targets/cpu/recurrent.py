@@ -208,7 +208,7 @@ class _Lowering(RecurrentLowering):
         )
         rows = _rows(self.row.args[0], tile)
         tasks = ceil_div(self.row.args[0], rows) * self.op.directions
-        return RecurrentKernel(**vars(self.base(self.gates, phases, tasks)), steps=steps, tile=tile, rows=rows)
+        return RecurrentKernel.of(self.base(self.gates, phases, tasks), steps=steps, tile=tile, rows=rows)
 
 
 @dataclass(frozen=True)

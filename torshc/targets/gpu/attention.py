@@ -154,8 +154,8 @@ def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine
     if not fitting or (count is not None and count <= FEW_ROWS):
         return [_one_row(group, base)]
     tile = _choose(fitting, base.points, rows)
-    fields = vars(base) | {"tasks": base.points * ceil_div(rows, tile.rows)}
-    return [GridAttention(**fields, tile=tile, apart=_bytes(base, tile, apart=True) <= SHARED)]
+    tasks = base.points * ceil_div(rows, tile.rows)
+    return [GridAttention.of(base, tasks=tasks, tile=tile, apart=_bytes(base, tile, apart=True) <= SHARED)]
 
 
 def _bytes(base: AttentionBase, tile: AttentionTile, apart: bool) -> int:
@@ -181,8 +181,9 @@ def _one_row(group: Group, base: AttentionBase) -> GridAttentionRow:
     columns = -(-base.width // (PACK * part)) * PACK * part
     for threads in (256, 128, 32):
         if threads // WARP * (columns + 2) * 4 <= SHARED:
-            return GridAttentionRow(
-                **vars(base) | {"tasks": base.points * base.row.args[0]},
+            return GridAttentionRow.of(
+                base,
+                tasks=base.points * base.row.args[0],
                 threads=threads,
                 part=part,
                 ahead=4 if wide <= PACK * WARP else 1,

@@ -9,7 +9,7 @@ stride, and a product of a single row or column a reduction whose threads share 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product as cartesian
 from typing import ClassVar
 
@@ -358,7 +358,7 @@ def _lower_row(
         chunk=1,
     )
     grid = to_grid(kernel)
-    return [*before, ProductRow(**{f.name: getattr(grid, f.name) for f in fields(grid)})]
+    return [*before, ProductRow.of(grid)]
 
 
 def _is_load(element: Expr, storage: Mapping[Value, Storage]) -> bool:

@@ -87,19 +87,23 @@ def to_grid(kernel: Kernel) -> Kernel:
     """
     if isinstance(kernel, MapKernel) and not kernel.axes:
         kernel = dataclasses.replace(kernel, axes=(axis("i0", 1),))
-    fields = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
     if isinstance(kernel, MapKernel):
         packet = _packet(kernel.axes[-1])
         points = product([a.args[0] for a in kernel.axes])
-        fields["tasks"] = _blocks(call("floordiv", points, packet), THREADS)
-        return GridMap(**fields, packet=packet)
+        return GridMap.of(kernel, tasks=_blocks(call("floordiv", points, packet), THREADS), packet=packet)
     if isinstance(kernel, RowKernel):
         share = _share(kernel) if kernel.across else 1
         threads = max(share, THREADS if share <= WARP else share)
         points = product([a.args[0] for a in kernel.axes])
-        fields["tasks"] = _blocks(points, threads // share)
         packet = _packet(kernel.reduce[-1]) if share > 1 else 1
-        return GridRow(**fields, threads=threads, share=share, packet=packet, steps=_steps(kernel, share, packet))
+        return GridRow.of(
+            kernel,
+            tasks=_blocks(points, threads // share),
+            threads=threads,
+            share=share,
+            packet=packet,
+            steps=_steps(kernel, share, packet),
+        )
     return kernel
 
 

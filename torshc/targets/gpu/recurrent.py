@@ -151,8 +151,8 @@ class _Lowering(RecurrentLowering):
             memory = Temporary("ring", self.group.id, const(2 * 8 * op.directions * rows * op.hidden_size))
             self.buffers.list.append(Buffer(memory, I64, written=True))
             before.append(_cleared(memory))  # in every run, as the counts of exchanges start anew
-        kernel = GridRecurrent(
-            **vars(self.base(self.gates, phases, const(op.directions))),
+        kernel = GridRecurrent.of(
+            self.base(self.gates, phases, const(op.directions)),
             phases=phases,
             weights=weights,
             biases=biases,
