@@ -64,7 +64,7 @@ def test_a_damaged_cache_entry_is_rebuilt(tmp_path: Path) -> None:
         path.write_bytes(data)
     again = Cache(tmp_path / "cache")
     assert file_sha256(tiny.write(tmp_path / "b.tsc", cache=again) / "libmodel.so") == first
-    assert again.hits == 0 and again.misses == len(list((tmp_path / "cache").rglob("*.o"))) == 8
+    assert again.hits == 0 and len(list((tmp_path / "cache").rglob("*.o"))) == 8
 
 
 def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from torshc.bundle.manifest import Manifest
 from torshc.bundle.package import BundleWriter
 from torshc.bundle.weights import WeightsInfo, weight_offsets, write_weights
 from torshc.errors import BundleError, ConfigError, OutputError
+from torshc.runtime.manifest import read_manifest
 
 from . import tiny
 
@@ -43,9 +44,9 @@ def small(place: Path, mark: float = 1.0) -> Path:
 def check(place: Path, marks: tuple[float, ...]) -> None:
     """The bundle at ``place`` is whole and is one of those."""
     assert sorted(p.name for p in place.iterdir()) == ["libmodel.so", "manifest.json", "model.h", "src", "weights.bin"]
-    found = Manifest.from_json((place / "manifest.json").read_text())
+    found = read_manifest(place)
     assert found.library_sha256 == package.file_sha256(place / "libmodel.so")
-    assert found.weights and found.weights.sha256 == package.file_sha256(place / "weights.bin")
+    assert found.weights_sha256 == package.file_sha256(place / "weights.bin")
     assert np.fromfile(place / "weights.bin", np.float32, 1)[0] in marks
 
 
@@ -251,14 +252,14 @@ def hostile() -> Manifest:
     return dataclasses.replace(base, inputs=tensors, fallbacks=tuple(names), model="".join(names))
 
 
-def test_manifest_schema_and_round_trip() -> None:
+def test_manifest_schema() -> None:
     schema = json.loads(manifest.SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     whole = hostile()
     for each in (whole, dataclasses.replace(whole, weights=None, arena_bytes="64*batch")):
         text = each.to_json()
         jsonschema.validate(json.loads(text), schema)
-        assert text.isascii() and Manifest.from_json(text) == each and each.to_json() == text
+        assert text.isascii() and each.to_json() == text
     extra = json.loads(text) | {"extra": 1}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(extra, schema)
@@ -273,18 +274,21 @@ def test_the_schema_lists_every_field() -> None:
     "change",
     [{"model": "other"}, {"format_version": 99}, {"format": "x"}, {"extra": 1}, {"opt_level": "3"}, {"steps": None}],
 )
-def test_altered_manifests(change: dict[str, object]) -> None:
+def test_altered_manifests(change: dict[str, object], tmp_path: Path) -> None:
     body = json.loads(hostile().to_json()) | change
+    (tmp_path / "manifest.json").write_text(json.dumps(body))
     with pytest.raises(BundleError):
-        Manifest.from_json(json.dumps(body))
+        read_manifest(tmp_path)
     body.pop("sha256")
-    if "model" not in change:  # even with a hash that matches
+    if not {"model", "extra", "opt_level"} & change.keys():  # what a run reads, even with a hash that matches
         body["sha256"] = manifest.manifest_hash(body)
+        (tmp_path / "manifest.json").write_text(json.dumps(body))
         with pytest.raises(BundleError):
-            Manifest.from_json(json.dumps(body))
+            read_manifest(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", "[" * 100000])
-def test_what_is_no_manifest(text: str) -> None:
+def test_what_is_no_manifest(text: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(BundleError):
-        Manifest.from_json(text)
+        read_manifest(tmp_path)

@@ -57,7 +57,6 @@ class Cache:
         self.folder = None if folder is None else Path(folder).absolute() / "objects-1"
         self.problem = ""
         self.hits = 0
-        self.misses = 0
 
     def _path(self, key: str) -> Path | None:
         return self.folder / key[:2] / f"{key[2:]}.o" if self.folder else None
@@ -66,10 +65,7 @@ class Cache:
         """The content under ``key``, or None; a damaged entry is deleted."""
         path = self._path(key)
         data = self._read(path) if path else None
-        if data is None:
-            self.misses += 1
-        else:
-            self.hits += 1
+        self.hits += data is not None
         return data
 
     def _read(self, path: Path) -> bytes | None:

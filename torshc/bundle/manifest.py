@@ -9,12 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import types
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
-
-from torshc.errors import BundleError
+from typing import Any, TypeVar
 
 FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
@@ -168,59 +165,7 @@ class Manifest:
         body["sha256"] = manifest_hash(body)
         return json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
-    @staticmethod
-    def from_json(text: str) -> Manifest:
-        """Reads a manifest.
-
-        Raises:
-            BundleError: it is not one, of another version, or was altered.
-        """
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise BundleError(f"manifest.json is not JSON: {error}", "compile the model again") from error
-        if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
-            raise BundleError("manifest.json is not of a torshc bundle", "compile the model again")
-        version, digest = body.pop("format_version", None), body.pop("sha256", None)
-        if version != FORMAT_VERSION:
-            raise BundleError(
-                f"manifest.json has format version {version!r}; this torshc reads {FORMAT_VERSION}",
-                "compile the model again with this torshc",
-            )
-        if digest != manifest_hash({"format": FORMAT, "format_version": version, **body}):
-            raise BundleError("manifest.json was altered: its sha256 does not match", "compile the model again")
-        return _decode(Manifest, body, "manifest")
-
 
 def manifest_hash(body: dict[str, Any]) -> str:
     """SHA-256 over the manifest without its own "sha256", written compactly with sorted keys."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _decode(kind: type[T], value: object, where: str) -> T:
-    """Reads ``value`` as a dataclass; nothing may be missing, extra or of another type."""
-    hints = get_type_hints(kind)
-    if not isinstance(value, dict) or set(value) != set(hints):
-        found = set(value) if isinstance(value, dict) else set()
-        raise BundleError(f"{where} does not have the fields of this version: {sorted(found ^ set(hints))}")
-    return kind(**{name: _decode_any(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
-
-
-def _decode_any(hint: Any, value: object, where: str) -> object:
-    if get_origin(hint) in (types.UnionType,):
-        hint = next((h for h in get_args(hint) if _is_plain(h, value)), get_args(hint)[0])
-    if hint is types.NoneType and value is None:
-        return None
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _decode(hint, value, where)
-    if get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(_decode_any(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if _is_plain(hint, value):
-        return value
-    raise BundleError(f"{where} is {type(value).__name__}")
-
-
-def _is_plain(hint: Any, value: object) -> bool:
-    if hint is types.NoneType:
-        return value is None
-    return hint in (int, str, bool) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool))

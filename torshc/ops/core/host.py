@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ModelError
-from ...graph import Partial, Shape, TensorType, Value
+from ...graph import Partial, TensorType, Value
 from .base import Constraints, Inputs, Op
 from .source import SourceNode, Unsupported
 
@@ -53,8 +53,3 @@ def ranked(partial: Partial | None, what: str) -> Partial:
     if partial is None or partial.dims is None:
         raise Unsupported(f"{what} of which not even the rank is known")
     return partial
-
-
-def open_dims(shape: Shape) -> tuple[None, ...]:
-    """As many dimensions, all of which a run tells."""
-    return (None,) * len(shape)

@@ -33,13 +33,11 @@ class Words:
         shared: qualifier of memory that a block shares.
         barrier: statement at which the threads of a block wait for each other.
         pointer: qualifier of pointers to buffers, with a space behind it where there is one.
-        local: the same for pointers and references to a thread's own variables.
     """
 
     shared: str
     barrier: str
     pointer: str = ""
-    local: str = ""
 
 
 class GridPrinter(IndexPrinter):

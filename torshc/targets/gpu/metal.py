@@ -45,7 +45,6 @@ class MetalTarget(GridTarget):
         shared="threadgroup",
         barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
         pointer="device ",
-        local="thread ",
     )
 
     @classmethod

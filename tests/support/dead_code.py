@@ -1,0 +1,49 @@
+"""Names under ``torshc/`` that nothing uses, tests apart: ``python -m tests.support.dead_code`` lists them.
+
+What a template asks of a kernel or a printer counts as used. What is read or called by name from outside is listed
+here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import vulture
+
+ROOT = Path(__file__).resolve().parents[2]
+DECORATORS = ["@operator", "@register", "@*.lowers", "@*.command", "@*.group", "@_predicate"]
+KEPT = {
+    # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, a folder kept until it is collected
+    "supports_device", "run_node", "list_commands", "windows_expand_args", "trace", "byte_offset", "deleter",
+    "intra_op_num_threads", "log_severity_level", "_folder", "__init_subclass__",
+    # fields of what is written as JSON as a whole
+    "source_sha256", "torshc", "arena_text",
+    # read by tests: the manifest's schema, a rewrite's example, weights inside the library
+    "SCHEMA", "example", "weights_embedded",
+}  # fmt: skip
+
+
+def template_names() -> set[str]:
+    """Every attribute that a template reads."""
+    text = "".join(p.read_text() for p in (ROOT / "templates").rglob("*.j2"))
+    return set(re.findall(r"[.\"]([A-Za-z_]\w*)", text))
+
+
+def dead() -> list[str]:
+    """Unused names, a line each."""
+    scan = vulture.Vulture(ignore_decorators=DECORATORS, ignore_names=sorted(KEPT | template_names()))
+    scan.scavenge([str(ROOT / "torshc")])
+    found = scan.get_unused_code(min_confidence=60)
+    return [
+        f"{Path(x.filename).relative_to(ROOT)}:{x.first_lineno}: {x.typ} {x.name}"
+        for x in found
+        if not (x.typ == "variable" and "ops/" in str(x.filename))  # fields of an operator are its attributes
+    ]
+
+
+if __name__ == "__main__":
+    lines = dead()
+    print("\n".join(lines) or "no dead code")
+    sys.exit(bool(lines))
