@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compilers import Host, build, hosts, links, needed, needed_cxx
+
 from . import tiny
 
 HERE = Path(__file__).parent
-CLANG = next((c for c in ("clang-19", "clang") if shutil.which(c)), None)
-GCC = shutil.which("gcc") and "gcc"
-COMPILERS = [c for c in (CLANG, GCC) if c]
-needs_compiler = pytest.mark.skipif(not COMPILERS, reason="builds a C program: needs clang or gcc")
+STRICT = ("-Wall", "-Wextra", "-Werror")
 
 
 def program(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> Path:
@@ -23,7 +22,7 @@ def program(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> Path:
     target = bundle.parent / "abi_test"
     command = [cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{bundle}", str(HERE / "abi_test.c")]
     command += [*flags, str(bundle / "libmodel.so"), "-lpthread", "-o", str(target)]
-    subprocess.run(command, check=True)
+    build(command)
     return target
 
 
@@ -32,51 +31,49 @@ def run(command: list[str], env: dict[str, str] | None = None) -> None:
     assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("cc", hosts(), ids=lambda cc: cc.kind)
 @pytest.mark.parametrize("batch", [None, 5], ids=["symbolic", "static"])
 @pytest.mark.parametrize("embed", [False, True], ids=["file", "embedded"])
-def test_status_codes(tmp_path: Path, cc: str, batch: int | None, embed: bool) -> None:
-    bundle = tiny.write(tmp_path / "b.tsc", batch, embed=embed, cc=cc, extra_flags=("-Wall", "-Wextra", "-Werror"))
+def test_status_codes(tmp_path: Path, cc: Host, batch: int | None, embed: bool) -> None:
+    bundle = tiny.write(tmp_path / "b.tsc", batch, embed=embed, cc=cc.name, extra_flags=STRICT)
     weights = "-" if embed else str(bundle / "weights.bin")
-    run([str(program(bundle, cc)), weights, str(batch or 0)])
+    run([str(program(bundle, cc.cc)), weights, str(batch or 0)])
 
 
-@needs_compiler
 @pytest.mark.parametrize("sanitize", [("address", "undefined"), ("thread",)], ids="+".join)
 @pytest.mark.parametrize("batch", [None, 5], ids=["symbolic", "static"])
 def test_sanitizers(tmp_path: Path, sanitize: tuple[str, ...], batch: int | None) -> None:
-    cc = GCC or CLANG  # gcc first: its sanitizers come with it, Debian's clang has them in a package of their own
-    assert cc
-    bundle = tiny.write(tmp_path / "b.tsc", batch, cc=cc, sanitize=sanitize)
-    test = program(bundle, cc, (f"-fsanitize={','.join(sanitize)}",))
+    # gcc first: its sanitizers come with it, Debian's clang has them in a package of their own.
+    flag = f"-fsanitize={','.join(sanitize)}"
+    cc = next((h for h in reversed(hosts()) if h.kind != "zig" and links(h.cc, flag)), None)
+    if cc is None:
+        pytest.skip("no compiler with these sanitizers is here")
+    bundle = tiny.write(tmp_path / "b.tsc", batch, cc=cc.name, sanitize=sanitize)
+    test = program(bundle, cc.cc, (flag,))
     run([str(test), str(bundle / "weights.bin"), str(batch or 0)], {"TSAN_OPTIONS": "die_after_fork=0"})
 
 
-@needs_compiler
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
 def test_valgrind(tmp_path: Path) -> None:
     # Valgrind knows no AVX-512.
-    bundle = tiny.write(
-        tmp_path / "b.tsc", cc=COMPILERS[0], mcpu="x86-64-v3" if os.uname().machine == "x86_64" else None
-    )
-    test = program(bundle, COMPILERS[0])
+    bundle = tiny.write(tmp_path / "b.tsc", mcpu="x86-64-v3" if os.uname().machine == "x86_64" else None)
+    test = program(bundle, needed().cc)
     checks = ["--leak-check=full", "--error-exitcode=9", "--track-fds=no", "-q"]
     run(["valgrind", *checks, str(test), str(bundle / "weights.bin"), "0"], {"ABI_TEST_VALGRIND": "1"})
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 def test_header_is_cxx(tmp_path: Path) -> None:
     source = tmp_path / "use.cpp"
     source.write_text('#include <model.h>\nstatic_assert(sizeof(torshc_tensor) == 48, "DLTensor");\nint main() {}\n')
     header = HERE.parents[1] / "templates" / "c" / "host"
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{header}"]
-    subprocess.run(["g++", *flags, str(source)], check=True)
+    build([needed_cxx(), *flags, source])
 
 
-@pytest.mark.skipif(not (COMPILERS and shutil.which("readelf")), reason="needs a compiler with its binutils")
+@pytest.mark.skipif(not shutil.which("readelf"), reason="needs readelf and nm")
 def test_library_is_closed(tmp_path: Path) -> None:
     """No search path, no executable stack, no name of ours but torshc_*."""
-    bundle = tiny.write(tmp_path / "b.tsc", cc=COMPILERS[0])
+    bundle = tiny.write(tmp_path / "b.tsc")
     library = str(bundle / "libmodel.so")
     dynamic = subprocess.run(["readelf", "-dlW", library], capture_output=True, text=True, check=True).stdout
     assert "RUNPATH" not in dynamic and "RPATH" not in dynamic and "RWE" not in dynamic

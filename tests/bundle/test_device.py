@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.emulation.emulated import emulated_tools
+from tests.support.compilers import build, needed_cxx
 from torshc.targets.gpu.nvcc import find_cards
 
 from . import tiny_cuda
 
 HERE = Path(__file__).parent
-CXX = next((c for c in ("g++", "clang++", "clang++-19") if shutil.which(c)), None)
-pytestmark = pytest.mark.skipif(not CXX, reason="builds a C++ program: needs g++ or clang++")
 
 
 @pytest.fixture(params=["emulated", "card"])
@@ -36,9 +34,17 @@ def tools(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_from_cxx(tmp_path: Path, batch: int | None, options: dict[str, bool]) -> None:
     bundle = tiny_cuda.write(tmp_path / "b.tsc", batch, **options)  # type: ignore[arg-type]  # switches alone
     target = tmp_path / "device_test"
-    assert CXX
-    command = [CXX, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{bundle}", str(HERE / "device_test.cpp")]
-    subprocess.run([*command, str(bundle / "libmodel.so"), "-lpthread", "-o", str(target)], check=True)
+    command = [
+        needed_cxx(),
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        f"-I{bundle}",
+        HERE / "device_test.cpp",
+    ]
+    build([*command, bundle / "libmodel.so", "-lpthread", "-o", target])
     weights = "-" if options.get("embed") else str(bundle / "weights.bin")
     done = subprocess.run([str(target), weights, str(batch or 0)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr

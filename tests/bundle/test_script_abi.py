@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import onnx
@@ -10,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
-from tests.support import sanitize
+from tests.support import compilers, sanitize
 
-from .test_abi import COMPILERS, needs_compiler, run
+from .test_abi import run
 
 HERE = Path(__file__).parent
 
@@ -40,27 +39,15 @@ def write(folder: Path) -> Path:
 
 def build(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> list[str]:
     target = bundle.parent / "script_abi"
-    command = [
-        cc,
-        "-std=gnu11",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-O1",
-        f"-I{bundle}",
-        str(HERE / "script_abi.c"),
-        *flags,
-    ]
-    subprocess.run([*command, str(bundle / "libmodel.so"), "-lpthread", "-o", str(target)], check=True)
+    command = [cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{bundle}", HERE / "script_abi.c", *flags]
+    compilers.build([*command, bundle / "libmodel.so", "-lpthread", "-o", target])
     return [str(target), str(bundle / "weights.bin")]
 
 
-@needs_compiler
 def test_scripts_from_c(tmp_path: Path) -> None:
-    run(build(write(tmp_path), COMPILERS[0]))
+    run(build(write(tmp_path), compilers.needed().cc))
 
 
-@needs_compiler
 def test_scripts_from_c_with_sanitizers(tmp_path: Path) -> None:
     found = sanitize.usable()
     if found is None:

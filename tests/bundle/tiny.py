@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from tests.support import compilers
 from torshc.bundle import build, host, manifest, package
 from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
@@ -18,8 +18,7 @@ from torshc.targets.cpu.c import CTarget
 from torshc.targets.cpu.cc import find_compiler
 
 WIDTH = 16
-# Compilers to build with: whatever is found, and gcc beside it where there is one.
-COMPILERS: list[str | None] = [*(["gcc"] if shutil.which("gcc") else []), None]
+COMPILERS = [found.name for found in compilers.hosts()]
 WEIGHTS = np.linspace(-1, 1, WIDTH, dtype=np.float32)
 
 RELU = """

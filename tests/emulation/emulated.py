@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compilers import hosts
+
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
 
@@ -20,14 +22,20 @@ def missing(metal: bool = False) -> str | None:
     """Why the emulator, or that of Metal, cannot work here, or None."""
     if not sys.platform.startswith("linux"):
         return "the emulator is for Linux"
-    numbered = [f"clang++-{version}" for version in range(22, 13, -1)]
-    names = [*numbered[:-2], "clang++", *numbered[-2:], "g++"]  # as in bin/common.py
-    told = os.environ.get("T_EMULATE_CXX")
-    compiler = told or next((name for name in names if shutil.which(name)), None)
+    compiler = os.environ.get("T_EMULATE_CXX") or _cxx()
     if not compiler:
         return "the emulator needs clang++ or g++"
     able = not metal or ("clang" in compiler and _knows_half(compiler))
     return None if able else "the emulator of Metal needs a clang++ with _Float16 (on x86-64, 16 or newer)"
+
+
+@lru_cache
+def _cxx() -> str | None:
+    """The newest clang++ (before 16 it has no _Float16 on x86-64), else g++, else Zig's clang."""
+    numbered = [f"clang++-{version}" for version in range(22, 13, -1)]
+    names = [*numbered[:-2], "clang++", *numbered[-2:], "g++"]
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    return found or next((host.cxx for host in hosts() if host.cxx), None)
 
 
 @lru_cache
@@ -41,7 +49,10 @@ def emulated_tools() -> Iterator[None]:
     """Inside, tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where none can work."""
     if reason := missing():
         pytest.skip(reason)
+    cxx = os.environ.get("T_EMULATE_CXX") or str(_cxx())
     wanted = {
+        "T_EMULATE_CXX": cxx,
+        "T_EMULATE_CC": os.environ.get("T_EMULATE_CC") or cxx.replace("clang++", "clang").replace("g++", "gcc"),
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         "TORSHC_NVCC": str(BIN / "nvcc"),
         "TORSHC_XCRUN": str(BIN / "xcrun"),

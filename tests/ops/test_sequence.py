@@ -18,13 +18,12 @@ from torshc.passes.dead_code import dead_code
 
 from ..support.evaluate import run
 
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 RNG = np.random.default_rng(6)
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("host"), flags=SANITIZE)
+def host() -> Iterator[Harness]:
+    harness = Harness()
     yield harness
     assert harness.close() == 0
 

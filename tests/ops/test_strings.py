@@ -19,12 +19,10 @@ from torshc.formats import load_graph
 from torshc.graph import Value
 from torshc.ops.core.host import HostOp
 
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(tmp_path_factory.mktemp("host"), flags=SANITIZE)
+def host() -> Iterator[Harness]:
+    harness = Harness()
     yield harness
     assert harness.close() == 0
 

@@ -15,8 +15,9 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.compilers import needed
+
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
-COMPILERS = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)), "gcc")
 
 # A flower of each kind from Fisher's table: sepal length and width, petal length and width in cm.
 IRIS = np.array([[5.1, 3.4, 1.5, 0.2], [7.0, 3.2, 4.7, 1.4], [6.8, 3.2, 5.9, 2.3]], np.float32)
@@ -35,9 +36,9 @@ def run(*command: str | Path) -> str:
 
 
 def c_compiler() -> str:
-    """The first compiler that torshc would take, in the spelling of make's CC."""
-    found = next((name for name in COMPILERS if shutil.which(name)), None)
-    return found or f"{sys.executable} -m ziglang cc"
+    """The compiler that torshc takes, in the spelling of make's CC."""
+    found = needed()
+    return f"{sys.executable} -m ziglang cc" if found.kind == "zig" else found.cc
 
 
 def digits_said(text: str) -> list[int]:

@@ -11,8 +11,6 @@ import ctypes
 import mmap
 import platform
 import random
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from torshc import resources
 from torshc.expr import DType, Expr, as_int, const, dim, substitute
@@ -32,24 +29,21 @@ from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.cpu.c import CTarget
-from torshc.targets.cpu.cc import find_compiler
-from torshc.targets.toolchain import clean_environment
+
+from .compilers import hosts, needed, program
 
 Array = np.ndarray[Any, Any]
 FLAGS = [
-    "-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+    "-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror",
 ]  # fmt: skip
 ISA = {16: ["-march=x86-64-v4"], 8: ["-march=x86-64-v3"], 4: ["-march=x86-64-v2"]}
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-@lru_cache(maxsize=1)
 def compilers() -> tuple[str, ...]:
-    """Compilers that are here: the newest clang and gcc; where there is neither, the clang of the ziglang package."""
-    clangs = [c for c in ("clang", *(f"clang-{v}" for v in range(22, 13, -1))) if shutil.which(c)]
-    found = (*clangs[:1], *(["gcc"] if shutil.which("gcc") else []))
-    return found or ("zig",)
+    """Kinds of the compilers that are here, the one that torshc finds first: "clang", "gcc" or "zig"."""
+    return tuple(host.kind for host in hosts())
 
 
 def native_lanes() -> int:
@@ -62,35 +56,21 @@ def native_lanes() -> int:
 
 
 def kind_of(compiler: str) -> str:
-    return "gcc" if "gcc" in compiler else "clang"
-
-
-@lru_cache(maxsize=1)
-def _work() -> Path:
-    place = Path(tempfile.mkdtemp(prefix="torshc-kernels-"))
-    for header in (resources.templates("c") / "prelude").iterdir():
-        (place / header.name).write_text(header.read_text())
-    return place
+    """What a machine calls a compiler: Zig's is clang."""
+    return "clang" if compiler == "zig" else compiler
 
 
 @lru_cache(maxsize=512)
 def compile_source(source: str, lanes: int, compiler: str, extra: tuple[str, ...] = ()) -> ctypes.CDLL:
     """A shared library of one kernel; warnings are errors."""
-    number = compile_source.cache_info().misses
-    path = _work() / f"k{number}.c"
-    path.write_text(source)
-    target = path.with_suffix(".so")
     isa = ISA.get(lanes, []) if platform.machine() == "x86_64" else []
-    program, environment = [compiler], None
     if compiler == "zig":
-        tool = find_compiler("zig")
-        program, environment = [*tool.command, "-fno-sanitize=undefined"], clean_environment(dict(tool.env))
         isa = [flag.replace("x86-64-v", "x86_64_v") for flag in isa]
-    command = [*program, *FLAGS, *isa, f"-DTORSHC_LANES={lanes}", *extra, "-o", str(target), str(path), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        pytest.fail(f"{' '.join(command)}\n{done.stderr[-4000:]}")
-    return ctypes.CDLL(str(target))
+    command = [needed(compiler).cc, *FLAGS, *isa, f"-DTORSHC_LANES={lanes}", *extra]
+    with tempfile.TemporaryDirectory(prefix="torshc-kernels-") as folder:
+        path = Path(folder) / "k.c"
+        path.write_text(source)
+        return ctypes.CDLL(str(program(command, [path], [resources.templates("c") / "prelude"], shared=True)))
 
 
 @dataclass

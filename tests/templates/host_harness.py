@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
+from tests.support import compilers
+
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "templates" / "c"
-COMPILER = next((name for name in ("clang-19", "clang", "gcc") if shutil.which(name)), None)
 STRICT = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 
 OPERATORS = [
@@ -51,21 +51,12 @@ class Failed(Exception):
 class Harness:
     """The operators of some sources, in a process that lives until it is closed."""
 
-    def __init__(self, work: Path, compiler: str = COMPILER or "gcc", flags: Sequence[str] = ()) -> None:
-        program = work / "host_harness"
+    def __init__(self, compiler: str = "", sanitize: bool = True) -> None:
+        """By the compiler that torshc finds, or one of a kind ("gcc"); with the sanitizers that it has."""
+        cc = compilers.needed(compiler).cc
+        flags = compilers.sanitizing(cc, "address", "undefined") if sanitize else []
         sources = [HERE / "host_harness.c", *sorted((SOURCES / "values").glob("t_op_*.c"))]
-        command = [
-            compiler,
-            *STRICT,
-            *flags,
-            f"-I{SOURCES / 'host'}",
-            f"-I{SOURCES / 'values'}",
-            *map(str, sources),
-            "-o",
-            str(program),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-4000:]
+        program = compilers.program([cc, *STRICT, *flags], sources, [SOURCES / "host", SOURCES / "values"])
         self.process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -17,15 +16,15 @@ import numpy as np
 import pytest
 
 from tests.emulation.emulated import missing
+from tests.support import compilers
+from tests.support.compilers import build
 
 from .test_narrow import test_exponents, test_narrow_floats, test_short_integers
 from .test_vec_math import (
     BINARY,
-    CLANG,
     COMPARE,
     EXACT,
     FLOATS,
-    GCC,
     INTEGER,
     INTS,
     Array,
@@ -70,13 +69,14 @@ __all__ = [
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE.parents[1] / "templates"
-GPU = [f"-I{HERE / 'scalar'}", f"-I{TEMPLATES / 'gpu' / 'prelude'}"]
+INCLUDE = [HERE / "scalar", TEMPLATES / "gpu" / "prelude"]
+GPU = [f"-I{folder}" for folder in INCLUDE]
 FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror"]
 OWN = "-DT_OWN_MATH=1"
 CONFIGS = [
-    pytest.param((CLANG, ["-O1", "-ffp-contract=off"]), id="clang"),
-    pytest.param((GCC, ["-O1", OWN, "-ffp-contract=fast", "-march=native"]), id="gcc-own-contracted"),
-    pytest.param((CLANG, ["-O0", OWN, "-fsanitize=undefined", "-fno-sanitize-recover=all"]), id="clang-own-sanitized"),
+    pytest.param(("clang", ["-O1", "-ffp-contract=off"]), id="clang"),
+    pytest.param(("gcc", ["-O1", OWN, "-ffp-contract=fast", "-march=native"]), id="gcc-own-contracted"),
+    pytest.param(("clang", ["-O0", OWN]), id="clang-own-sanitized"),
 ]
 
 
@@ -87,20 +87,13 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def build(command: list[str]) -> None:
-    """Run a compiler; what it says is the failure."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-
-
 @pytest.fixture(scope="module", params=CONFIGS)
 def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Harness:
-    compiler, flags = request.param
-    if compiler is None:
-        pytest.skip("no such compiler here")
-    work = tmp_path_factory.mktemp("scalar")
-    build([compiler, *FLAGS, *flags, *GPU, str(HERE / "math_harness.c"), "-o", str(work / "scalar"), "-lm"])
-    return Harness(work / "scalar", work, 1)
+    kind, flags = request.param
+    compiler = compilers.needed(kind).cc
+    sanitize = compilers.sanitizing(compiler, "undefined") if "-O0" in flags else []
+    program = compilers.program([compiler, *FLAGS, *flags, *sanitize], [HERE / "math_harness.c"], INCLUDE)
+    return Harness(program, tmp_path_factory.mktemp("scalar"), 1)
 
 
 def exact_calls(dtype: np.dtype[Any]) -> list[tuple[str, list[Array], np.dtype[Any]]]:
@@ -118,13 +111,10 @@ def exact_calls(dtype: np.dtype[Any]) -> list[tuple[str, list[Array], np.dtype[A
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Callable[[np.dtype[Any]], list[Array]]:
     """Results of the exact calls by the vector prelude of the C target."""
-    compiler = CLANG or GCC
-    if compiler is None:
-        pytest.skip("no compiler here")
+    command = [compilers.needed().cc, "-std=gnu11", "-O1", "-DTORSHC_LANES=1"]
+    program = compilers.program(command, [HERE / "math_harness.c"], [TEMPLATES / "c" / "prelude"])
     work = tmp_path_factory.mktemp("vectors")
-    flags = ["-std=gnu11", "-O1", "-DTORSHC_LANES=1", f"-I{TEMPLATES / 'c' / 'prelude'}"]
-    build([compiler, *flags, str(HERE / "math_harness.c"), "-o", str(work / "vectors"), "-lm"])
-    return lru_cache(lambda dtype: Harness(work / "vectors", work, 1).run(exact_calls(dtype)))
+    return lru_cache(lambda dtype: Harness(program, work, 1).run(exact_calls(dtype)))
 
 
 # ---- one meaning on every target ---------------------------------------------------------------------
@@ -195,25 +185,10 @@ def index_reference(name: str) -> Callable[[int, int], int]:
 
 
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
-def test_index_arithmetic(tmp_path: Path, dtype: str) -> None:
-    compiler = CLANG or GCC
-    if compiler is None:
-        pytest.skip("no compiler here")
+def test_index_arithmetic(dtype: str) -> None:
     index = "int" if dtype == "i4" else "int64_t"
-    library = tmp_path / "index.so"
-    build(
-        [
-            compiler,
-            *FLAGS,
-            *GPU,
-            f"-DT_INDEX={index}",
-            "-shared",
-            "-fPIC",
-            str(HERE / "scalar/index.c"),
-            "-o",
-            str(library),
-        ]
-    )
+    command = [compilers.needed().cc, *FLAGS, f"-DT_INDEX={index}"]
+    library = compilers.program(command, [HERE / "scalar" / "index.c"], INCLUDE, shared=True)
     functions = ctypes.CDLL(str(library))
     rng = np.random.default_rng(9)
     a = np.concatenate([rng.integers(-50, 50, 3000), rng.integers(-(2**31) + 1, 2**31, 3000)]).astype(dtype)

@@ -6,7 +6,6 @@ The harness is a C program (math_harness.c); `math_harness bench` prints through
 from __future__ import annotations
 
 import math
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import compilers
+
 HERE = Path(__file__).parent
 HEADERS = HERE.parents[1] / "templates" / "c" / "prelude"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-ffp-contract=fast", "-fno-math-errno"]
-SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-COMPILERS = [name for name in ("clang-19", "clang", "gcc") if shutil.which(name)]
-CLANG = next((name for name in COMPILERS if name.startswith("clang")), None)
-GCC = "gcc" if "gcc" in COMPILERS else None
 
 INTS: list[np.dtype[Any]] = [np.dtype(name) for name in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
 FLOATS: list[np.dtype[Any]] = [np.dtype("f4"), np.dtype("f8")]
@@ -56,14 +53,14 @@ class Harness:
 
 
 CONFIGS = [
-    pytest.param((CLANG, 8, ["-O3", "-march=native"]), id="clang-8"),
-    pytest.param((CLANG, 4, ["-O2"]), id="clang-4"),
-    pytest.param((CLANG, 1, ["-O2"]), id="clang-1"),
-    pytest.param((CLANG, 16, ["-O2", "-march=native"]), id="clang-16"),
-    pytest.param((CLANG, 4, SANITIZE), id="clang-4-sanitized"),
-    pytest.param((GCC, 8, ["-O3", "-march=native"]), id="gcc-8"),
-    pytest.param((GCC, 4, ["-O2"]), id="gcc-4"),
-    pytest.param((GCC, 1, ["-O2"]), id="gcc-1"),
+    pytest.param(("clang", 8, ["-O3", "-march=native"]), id="clang-8"),
+    pytest.param(("clang", 4, ["-O2"]), id="clang-4"),
+    pytest.param(("clang", 1, ["-O2"]), id="clang-1"),
+    pytest.param(("clang", 16, ["-O2", "-march=native"]), id="clang-16"),
+    pytest.param(("clang", 4, ["sanitized"]), id="clang-4-sanitized"),
+    pytest.param(("gcc", 8, ["-O3", "-march=native"]), id="gcc-8"),
+    pytest.param(("gcc", 4, ["-O2"]), id="gcc-4"),
+    pytest.param(("gcc", 1, ["-O2"]), id="gcc-1"),
 ]
 
 
@@ -76,16 +73,13 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Harness:
-    compiler, lanes, flags = request.param
-    if compiler is None:
-        pytest.skip("no such compiler here")
-    work = tmp_path_factory.mktemp("harness")
-    program = work / "math_harness"
-    source = str(HERE / "math_harness.c")
-    command = [compiler, *FLAGS, *flags, f"-I{HEADERS}", f"-DTORSHC_LANES={lanes}", source, "-o", str(program), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return Harness(program, work, lanes)
+    kind, lanes, flags = request.param
+    compiler = compilers.needed(kind).cc
+    if flags == ["sanitized"]:
+        flags = ["-O1", *compilers.sanitizing(compiler, "address", "undefined")]
+    command = [compiler, *FLAGS, *flags, f"-DTORSHC_LANES={lanes}"]
+    program = compilers.program(command, [HERE / "math_harness.c"], [HEADERS])
+    return Harness(program, tmp_path_factory.mktemp("harness"), lanes)
 
 
 # ---- arguments -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.support.compilers import needed
 from torshc.compiler import prepare
 from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
@@ -90,11 +91,11 @@ def test_a_compiler_that_is_none(cc: str) -> None:
     assert caught.value.remedy
 
 
-@pytest.mark.skipif("gcc" not in tiny.COMPILERS, reason="needs gcc")
 def test_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORSHC_CC", "gcc")
-    assert find_compiler().kind == "gcc"
-    assert find_compiler("gcc -m64").command[1:] == ("-m64",)
+    found = needed()
+    monkeypatch.setenv("TORSHC_CC", found.cc)
+    assert find_compiler().path == found.cc
+    assert find_compiler(f"{found.cc} -m64").command[1:] == ("-m64",)
 
 
 def test_failure_names_command_and_last_lines(tmp_path: Path) -> None:

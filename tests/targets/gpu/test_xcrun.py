@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 import torshc
 from tests.emulation.emulated import emulated_tools, missing
 from tests.support.compiler_models import model, node
+from tests.support.compilers import needed
 from torshc.bundle.build import build_objects, link_library
 from torshc.bundle.build_script import build_script
 from torshc.bundle.cache import Cache
@@ -205,7 +205,6 @@ def test_sources_build_and_run(tmp_path: Path, model_path: Path, target: str, em
         if target == "metal":  # it was written for a Mac; the emulator runs it here
             text = script.read_text()
             script.write_text(text.replace("-DTORSHC_LANES", f"{isa.resolve().flags('clang')[0]} -DTORSHC_LANES"))
-        compiler = next((c for c in ("clang", "clang-19", "gcc", "cc") if shutil.which(c)), "cc")
-        subprocess.run(["env", f"CC={compiler}", "sh", str(script)], check=True)
+        subprocess.run(["env", f"CC={needed().cc}", "sh", str(script)], check=True)
         with torshc.load(tmp_path / "s.tsc", verify=False) as loaded:
             np.testing.assert_array_equal(loaded(x)[0], x * np.arange(8, dtype=np.float32))

@@ -1,0 +1,157 @@
+"""The compilers that tests build programs with: the one that torshc finds, and clang or gcc beside it.
+
+Where there is only the ziglang package, its clang is wrapped in two scripts, so that a test runs one program whatever
+the compiler is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle.cache import content_key
+from torshc.errors import ToolchainError
+from torshc.resources import cache_folder
+from torshc.targets.cpu.cc import CLANGS, GCCS, CCompiler, find_compiler
+from torshc.targets.toolchain import clean_environment
+
+_CXX = {"clang": "clang++", "gcc": "g++", "cc": "c++"}
+# Zig switches sanitizers and debug information on by itself.
+_WRAPPER = """#!/bin/sh
+{environment} exec '{program}' {mode} -fno-sanitize=undefined -g0 "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A compiler of this machine.
+
+    Attributes:
+        name: what find_compiler() takes ("clang-19", "gcc", "zig").
+        kind: "clang", "gcc" or "zig".
+        version: what it says about itself.
+        cc, cxx: the programs that compile C and C++; ``cxx`` is None where C++ is not installed.
+    """
+
+    name: str
+    kind: str
+    version: str
+    cc: str
+    cxx: str | None
+
+
+@lru_cache(maxsize=1)
+def hosts() -> tuple[Host, ...]:
+    """The compiler that torshc finds, then the newest clang and gcc if they are others; empty if there is none."""
+    found: dict[str, Host] = {}
+    for names in ((None,), (*CLANGS, "clang"), (*GCCS, "gcc")):
+        name = next((n for n in names if n is None or shutil.which(n)), "")
+        try:
+            compiler = find_compiler(name) if name != "" else None
+        except ToolchainError:
+            continue
+        if compiler and compiler.kind not in found:
+            found[compiler.kind] = _host(compiler)
+    return tuple(found.values())
+
+
+def _host(compiler: CCompiler) -> Host:
+    if compiler.kind == "zig":
+        return Host(
+            "zig", "zig", compiler.version, _wrapped(compiler, "cc", "clang"), _wrapped(compiler, "c++", "clang++")
+        )
+    stem, _, number = Path(compiler.path).name.partition("-")
+    cxx = "-".join([_CXX.get(stem, "c++"), *([number] if number else [])])
+    return Host(compiler.name, compiler.kind, compiler.version, compiler.path, shutil.which(cxx))
+
+
+def _wrapped(compiler: CCompiler, mode: str, name: str) -> str:
+    """A script that runs Zig as a compiler: written once, and shared by all processes of a test run."""
+    environment = " ".join(f"{key}='{value}'" for key, value in compiler.env)
+    place = Path(tempfile.gettempdir()) / f"torshc-zig-{os.getuid()}" / name
+    text = _WRAPPER.format(environment=environment, program=compiler.path, mode=mode)
+    if not (place.exists() and place.read_text() == text):
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        part = place.with_suffix(f".{os.getpid()}")
+        part.write_text(text)
+        part.chmod(0o755)
+        part.replace(place)
+    return str(place)
+
+
+def host(kind: str = "") -> Host | None:
+    """The compiler of a kind, Zig's counting as clang; without a kind the one that torshc finds."""
+    return next((h for h in hosts() if not kind or h.kind == kind or (h.kind, kind) == ("zig", "clang")), None)
+
+
+def needed(kind: str = "") -> Host:
+    """As :func:`host`; where there is none, the test is skipped and says what there is."""
+    found = host(kind)
+    if found is None:
+        pytest.skip(f"needs {kind or 'a C compiler'}; here is {', '.join(h.name for h in hosts()) or 'none'}")
+    return found
+
+
+def needed_cxx() -> str:
+    """A C++ compiler: the one beside what torshc finds, else any."""
+    found = next((h.cxx for h in hosts() if h.cxx), None)
+    if found is None:
+        pytest.skip("needs a C++ compiler")
+    return found
+
+
+def build(command: Sequence[str | Path], cwd: Path | None = None) -> None:
+    """Runs a compiler; its messages are the test's failure."""
+    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, env=clean_environment())
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stderr[-4000:]}"
+
+
+@lru_cache
+def links(cc: str, *flags: str) -> bool:
+    """Whether a compiler makes a program with these flags: a sanitizer's runtime may be missing."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "probe.c").write_text("int main(void) { return 0; }\n")
+        command = [cc, *flags, "probe.c", "-o", "probe"]
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+
+
+def sanitizing(cc: str, *kinds: str) -> list[str]:
+    """Flags for the sanitizers among ``kinds`` that this compiler has; none where it has none of them."""
+    usable = [kind for kind in kinds if links(cc, f"-fsanitize={kind}", "-fno-sanitize-recover=all")]
+    return [f"-fsanitize={','.join(usable)}", "-fno-sanitize-recover=all"] if usable else []
+
+
+def program(
+    command: Sequence[str], sources: Sequence[Path], include: Sequence[Path] = (), shared: bool = False
+) -> Path:
+    """A program built from sources, made once for each content of them, of the headers and of the compiler.
+
+    Args:
+        command: the compiler and its flags, without sources and output.
+        sources: files of C or C++.
+        include: folders of headers, each of which counts.
+        shared: it is a library.
+    """
+    headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
+    version = next((h.version for h in hosts() if command[0] in (h.cc, h.cxx)), "")
+    parts: list[str | bytes] = [*command, version, *(path.name for path in (*sources, *headers))]
+    key = content_key([*parts, *(path.read_bytes() for path in (*sources, *headers))])
+    place = cache_folder() / "tests" / key[:2] / key[2:]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            part = place.with_suffix(".part")
+            flags = [*(["-shared", "-fPIC"] if shared else []), *(f"-I{folder}" for folder in include)]
+            build([*command, *flags, *sources, "-o", part, "-lm", "-lpthread"])
+            part.replace(place)
+    return place
