@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ..options import CompileOptions
 from ..targets import Target
 from ..targets.base import environment
@@ -21,5 +23,6 @@ def build_script(target: type[Target], isa: Isa | None = None, options: CompileO
     """
     options = options or CompileOptions()
     words = target.toolchain.script(options, isa or resolve(options.mcpu))
-    texts = {"build.sh": environment(target.search).get_template("build.sh.j2").render(words)}
+    suffixes = sorted({".c", target.suffix, *(Path(name).suffix for name in target.host.sources)})
+    texts = {"build.sh": environment(target.search).get_template("build.sh.j2").render(words, suffixes=suffixes)}
     return {**texts, "t_weights.S": weights_source()} if options.embed_weights else texts
