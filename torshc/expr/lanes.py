@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .affine import aligned, contains
+from .affine import aligned
+from .derived import Derived
 from .dtype import I64
 from .expr import Expr, as_int, walk_new
 from .index import Poly, poly_of
@@ -23,6 +24,7 @@ class LaneSteps:
     def __init__(self, lane: Expr, lanes: int) -> None:
         self.lane, self.lanes = lane, lanes
         self._known: dict[Expr, int | None] = {}
+        self._moves: Derived[bool] = Derived(lambda e, args: e is lane or any(args))
 
     def of(self, e: Expr) -> int | None:
         """The step of an expression, None when it has no single one."""
@@ -31,7 +33,7 @@ class LaneSteps:
         return self._known[e]
 
     def _step(self, e: Expr) -> int | None:
-        if not contains(e, self.lane):
+        if not self._moves(e):
             return 0
         if e is self.lane:
             return 1

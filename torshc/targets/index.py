@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InternalError
-from ..expr import BOOL, FUNCTIONS, I64, NARROW, SYMBOLS, DType, Expr, length, locals_of, on_host, walk
+from ..expr import BOOL, FUNCTIONS, I64, NARROW, SYMBOLS, DType, Expr, is_nonnegative, length, on_host, walk
+from ..expr.derived import Derived
+from ..expr.expr import LOCAL
 from ..kernels.base import Buffer
 
 CTYPES = {
@@ -50,7 +52,7 @@ def _as_f32(number: float) -> float:
     return float(text)
 
 
-def _element(text: str, dtype: DType) -> str:
+def element(text: str, dtype: DType) -> str:
     """An integer in memory as a number; of those below 8 bits only their own bits count."""
     if dtype is BOOL:
         return f"({text} != 0)"
@@ -76,6 +78,7 @@ LONG = 16  # nodes from which on a kernel is given a size instead of computing i
 
 def given_sizes(exprs: Iterable[Expr]) -> list[Expr]:
     """The largest parts of expressions that a kernel is given, extents of axes included."""
+    local: Derived[bool] = Derived(lambda e, args: e.op in LOCAL or any(args))
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
     pending = [*exprs][::-1]
@@ -84,7 +87,7 @@ def given_sizes(exprs: Iterable[Expr]) -> list[Expr]:
         if e in seen:
             continue
         seen.add(e)
-        if _is_given(e):
+        if not local(e) and _is_given(e):
             found[e] = None
         else:
             pending += reversed(e.args)
@@ -92,91 +95,106 @@ def given_sizes(exprs: Iterable[Expr]) -> list[Expr]:
 
 
 def _is_given(e: Expr) -> bool:
-    """Whether a kernel is given a size: it depends on symbols alone and is long, or computed in other types too.
+    """Whether a kernel is given what depends on symbols alone: it is a size and long, or computed in other types too.
 
     None is a sum or a product: what is made of them, such as a number of rows, multiplies these out.
     """
-    if not e.args or e.dtype is not I64 or e.op in ("add", "mul") or locals_of(e) or not on_host(e):
+    if not e.args or e.dtype is not I64 or e.op in ("add", "mul") or not on_host(e):
         return False
     return length(e) > LONG or any(x.op == "cast" and x.args[0].dtype is not BOOL for x in walk(e))
 
 
-_FORMS = {
-    *("const", "axis", "add", "mul", "sub", "neg", "abs", "sign", "and", "or", "xor", "not", "select", "cast"),
-    *("floordiv", "mod", "div", "min", "max", *SYMBOLS, *COMPARE),
-}
+_INFIX = {**COMPARE, "and": "&&", "or": "||", "sub": "-", "xor": "!="}
+_CALLS = {"floordiv": "t_idiv", "mod": "t_imod", "min": "t_imin", "max": "t_imax", "div": "t_iquot"}
+FORMS = frozenset(
+    {"const", "axis", "add", "mul", "neg", "abs", "sign", "not", "select", "cast", *SYMBOLS, *_INFIX, *_CALLS}
+)
 
 
-def is_index(e: Expr, loads: Collection[DType] = ()) -> bool:
-    """Whether :func:`scalar` spells an expression in a kernel: integers of axes, sizes and constants, and conditions.
+def plain_index(dims: Container[Any], loads: Callable[[Expr], bool] | None = None) -> Derived[bool]:
+    """Whether :func:`spell` writes an expression in a kernel: integers of axes, sizes and constants, and conditions.
 
     Args:
-        loads: types of the loads that may be in it.
+        dims: sizes that are given, by their expressions.
+        loads: which loads may be in it; none unless told.
     """
-    pending, seen = [e], {e}
-    while pending:
-        x = pending.pop()
-        if x.op == "load":
-            if x.dtype not in loads:
-                return False
-        elif x.op not in _FORMS or not (x.dtype is I64 or x.dtype is BOOL):
-            return False
-        if x.op != "axis" and not _is_given(x):
-            pending += [a for a in x.args if a not in seen]
-            seen.update(x.args)
-    return True
+
+    def rule(e: Expr, args: Sequence[bool]) -> bool:
+        if e in dims:
+            return True
+        if e.op == "load":
+            return loads is not None and loads(e) and all(args)
+        return e.op in FORMS and (e.dtype is I64 or e.dtype is BOOL) and all(args)
+
+    return Derived(rule)
 
 
 def scalar(e: Expr, axes: Mapping[Expr, str], dims: Mapping[Any, str], buffers: Sequence[Buffer] = ()) -> str:
     """An i64 expression, or a condition on such, as C; loads in it are single elements.
 
     Floats in it call functions that the host program has (``t_program.h``), which kernels are given the results of.
+    Parts that it shares are written each time: printers of statements name them.
 
     Args:
         dims: names of symbols, by theirs, and of sizes that are given, by their expressions.
     """
+    texts: dict[Expr, str] = {}
+    pending = [e]
+    while pending:
+        x = pending[-1]
+        text = texts.get(x) or leaf(x, axes, dims)
+        fresh = [] if text is not None else [a for a in x.args if a not in texts]
+        if fresh:
+            pending += fresh
+            continue
+        inner = [] if text is not None else [texts[a] for a in x.args]
+        if text is None and x.op == "load":
+            text = element(f"b{x.data}[{inner[0]}]", buffers[int(x.data)].dtype)  # type: ignore[call-overload]
+        texts[x] = spell(x, inner) if text is None else text
+        pending.pop()
+    return texts[e]
+
+
+def leaf(e: Expr, axes: Mapping[Expr, str], dims: Mapping[Any, str]) -> str | None:
+    """The text of a number, a symbol, a size that is given or an axis; None of anything else."""
     if e in dims:
         return dims[e]
     if e.op == "const":
         return f"({literal(e.data, e.dtype)})" if str(e.data).startswith("-") else literal(e.data, e.dtype)
     if e.op in SYMBOLS:
         return dims[str(e.data)]
-    if e.op == "axis":
-        return axes[e]
-    inner = [scalar(a, axes, dims, buffers) for a in e.args]
-    if e.op == "load":
-        return _element(f"b{e.data}[{inner[0]}]", buffers[int(e.data)].dtype)  # type: ignore[call-overload]
-    if e.op == "add" and not e.dtype.is_float:
-        inner = [x[1:-1] if a.op == "mul" and a not in dims else x for a, x in zip(e.args, inner, strict=True)]
-    if e.op in ("add", "mul") and not e.dtype.is_float:
+    return axes[e] if e.op == "axis" else None
+
+
+def spell(e: Expr, inner: Sequence[str]) -> str:
+    """An operator of an index, or of a condition on such, over the texts of its operands."""
+    if e.op == "cast":
+        return _cast(inner[0], e.args[0].dtype, e.dtype)
+    if e.op in FUNCTIONS and FUNCTIONS[e.op].host and e.args[0].dtype.is_float and e.op not in (*COMPARE, "select"):
+        return f"t_{e.op}_{e.args[0].dtype.name}({', '.join(inner)})"
+    if e.op == "add":
+        inner = [bare(a, x) if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
+    if e.op in ("add", "mul"):
         return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
-    if e.op in COMPARE:
-        return f"({inner[0]} {COMPARE[e.op]} {inner[1]})"
-    if e.op in ("and", "or"):
-        return f"({inner[0]} {'&&' if e.op == 'and' else '||'} {inner[1]})"
-    if e.op in ("sub", "xor", "neg") and not e.dtype.is_float:
-        return f"({inner[0]} {'!=' if e.op == 'xor' else '-'} {inner[1]})" if inner[1:] else f"(-{inner[0]})"
+    if e.op in ("floordiv", "mod") and all(is_nonnegative(a) for a in e.args) and e.args[1].op == "const":
+        return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
+    if e.op == "neg":
+        return f"(-{inner[0]})"
+    if e.op in _INFIX:
+        return f"({inner[0]} {_INFIX[e.op]} {inner[1]})"
+    if e.op in _CALLS:
+        return f"{_CALLS[e.op]}({inner[0]}, {inner[1]})"
     if e.op == "not":
         return f"!{inner[0]}"
     if e.op == "select":
         return f"({inner[0]} ? {inner[1]} : {inner[2]})"
-    if e.op == "cast":
-        return _cast(inner[0], e.args[0].dtype, e.dtype)
-    if e.op in FUNCTIONS and FUNCTIONS[e.op].host and e.args[0].dtype.is_float:
-        return f"t_{e.op}_{e.args[0].dtype.name}({', '.join(inner)})"
-    if e.op in ("floordiv", "mod"):
-        from ..expr import is_nonnegative
-
-        whole = all(is_nonnegative(a) for a in e.args) and e.args[1].op == "const"
-        if whole:
-            return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
-        return f"t_i{'div' if e.op == 'floordiv' else 'mod'}({inner[0]}, {inner[1]})"
-    if e.op in ("min", "max"):
-        return f"t_i{e.op}({inner[0]}, {inner[1]})"
-    if e.op == "div":
-        return f"t_iquot({inner[0]}, {inner[1]})"
     if e.op == "abs":
         return f"t_imax({inner[0]}, -{inner[0]})"
     if e.op == "sign":
         return f"(({inner[0]} > 0) - ({inner[0]} < 0))"
     raise InternalError(f"no scalar form of {e.op}")
+
+
+def bare(e: Expr, text: str) -> str:
+    """The text of a sum or a product without the brackets around it, where it is not a name."""
+    return text[1:-1] if e.op in ("add", "mul") and e.dtype is I64 and text.startswith("(") else text

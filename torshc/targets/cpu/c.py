@@ -73,7 +73,7 @@ class Printer(IndexPrinter):
         """Statements of stores over one block of lanes (a partial one with `count` valid lanes)."""
         block = self._block(lane, count, accs, lanes)
         stores = list(stores)
-        block.expect(*(s.value for s in stores))
+        block.expect(*(s.value for s in stores), places=[s.offset for s in stores])
         # All values come first: a result may lie where another store's operand lies.
         values = [block.hold(s.value) if len(stores) > 1 else block.emit(s.value) for s in stores]
         for s, value in zip(stores, values, strict=True):

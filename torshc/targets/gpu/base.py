@@ -94,23 +94,24 @@ class GridPrinter(IndexPrinter):
         whole = Packet(packet, size) if packet is not None and size > 1 else None
         s = self._statements(accs, prefix, whole)
         stores = list(stores)
-        s.expect(*(x.value for x in stores))
+        s.expect(*(x.value for x in stores), places=[x.offset for x in stores])
         s.load_packets(*(x.value for x in stores))
-        lines, s.lines = s.lines, []
         out: dict[Store, str] = {}
-        values = [s.hold(x.value) if len(stores) > 1 else s.emit(x.value) for x in stores]
-        for k, (x, value) in enumerate(zip(stores, values, strict=True)):
-            if whole is not None and whole.steps(x.offset):
-                out[x] = f"q{k}"
-                dtype = self.kernel.buffers[x.buffer].dtype
-                lines.append(f"{CTYPES[dtype.name]} q{k}[{size}];")
-                s.lines.append(f"q{k}[j] = {encode(value, dtype)};")
-            else:
-                s.store(x, value)
-        lines += self._over(whole, s.lines)
-        lines += [f"t_write{size}(b{x.buffer} + {s.index(x.offset)}, {name});" for x, name in out.items()]
+        with s.apart() as each:
+            values = [s.hold(x.value) if len(stores) > 1 else s.emit(x.value) for x in stores]
+            for k, (x, value) in enumerate(zip(stores, values, strict=True)):
+                if whole is not None and whole.steps(x.offset):
+                    out[x] = f"q{k}"
+                    each.append(f"q{k}[j] = {encode(value, self.kernel.buffers[x.buffer].dtype)};")
+                else:
+                    s.store(x, value)
+        s.lines.extend(f"{CTYPES[self.kernel.buffers[x.buffer].dtype.name]} {name}[{size}];" for x, name in out.items())
+        s.lines.extend(self._over(whole, each))
+        for x, name in out.items():
+            place = s.index(x.offset)
+            s.lines.append(f"t_write{size}(b{x.buffer} + {place}, {name});")
         self._note(s)
-        return indented(lines, indent)
+        return indented(s.lines, indent)
 
     def accumulate(
         self, stage: Any, accs: Mapping[str, str], packet: Expr | None = None, size: int = 1, indent: int = 8
@@ -121,13 +122,16 @@ class GridPrinter(IndexPrinter):
         values = [*(a.term for a in stage.accumulators), *(k.value for k in stage.keeps)]
         s.expect(*values)
         s.load_packets(*values)
-        lines, s.lines = s.lines, []
-        for keep in stage.keeps:
-            s.lines.append(f"{s.kept(f'row{keep.slot}')} = {s.emit(keep.value)};")
-        for a in stage.accumulators:
-            s.lines.append(f"a{a.name} = {self.join(a, f'a{a.name}', s.emit(a.term))};")
+        with s.apart() as each:
+            for keep in stage.keeps:
+                value = s.emit(keep.value)
+                each.append(f"{s.kept(f'row{keep.slot}')} = {value};")
+            for a in stage.accumulators:
+                term = s.emit(a.term)
+                each.append(f"a{a.name} = {self.join(a, f'a{a.name}', term)};")
+        s.lines.extend(self._over(whole, each))
         self._note(s)
-        return indented([*lines, *self._over(whole, s.lines)], indent)
+        return indented(s.lines, indent)
 
     def condition(self, e: Expr) -> str:
         """A condition on axes and dimensions as text."""

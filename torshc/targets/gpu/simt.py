@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import BOOL, DTYPES, I64, DType, Expr, walk
+from ...expr import BOOL, I64, DType, Expr, walk
 from ...expr.affine import aligned, split_axis
+from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import COMPARE, CTYPES, OPERATORS, STORED, is_index, literal, scalar
+from ..index import COMPARE, CTYPES, FORMS, OPERATORS, STORED, bare, literal, plain_index
+from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
+START, WIDE = "start", "wide"  # an index of a packet's first element; one that is any number, in 64 bits
 INLINE = 72  # characters; a longer value has a name even when it is read once
 
 
@@ -70,7 +72,7 @@ class Packet:
         )
 
 
-class Statements:
+class Statements(StatementPrinter):
     """Statements of one thread.
 
     Args:
@@ -80,26 +82,16 @@ class Statements:
     """
 
     def __init__(self, names: Names, prefix: str = "v", packet: Packet | None = None) -> None:
-        self.names, self.prefix, self.packet = names, prefix, packet
-        self.lines: list[str] = []
+        super().__init__(names.dims, prefix)
+        self.names, self.packet = names, packet
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
-        self._memo: list[dict[Expr, str]] = [{}]
-        self._uses: dict[Expr, int] = {}
-        self._next = 0
-
-    def expect(self, *roots: Expr) -> None:
-        """Announce what will be emitted, so that values with one reader are written where they are read."""
-        for e in roots:
-            self._uses[e] = self._uses.get(e, 0) + (len(roots) > 1)
-        for e in walk(*roots):
-            for a in e.args if e.op != "axis" else ():
-                self._uses[a] = self._uses.get(a, 0) + 1
+        self._spelt = plain_index(names.dims, lambda load: True)
 
     def load_packets(self, *roots: Expr) -> None:
         """Read every operand that a packet reads as a whole, before the loop over its elements."""
         if self.packet is None:
             return
-        found = (x for x in _unguarded(roots) if x.op == "load" and isinstance(x.data, int))
+        found = (x for x in self._unguarded(roots) if x.op == "load" and isinstance(x.data, int))
         for e in dict.fromkeys(x for x in found if self.packet.steps(x.args[0])):
             assert isinstance(e.data, int)
             dtype = self.names.buffers[e.data].dtype
@@ -111,137 +103,145 @@ class Statements:
     def store(self, s: Store, value: str) -> None:
         """Add the statement that stores a value."""
         dtype = self.names.buffers[s.buffer].dtype
-        self.lines.append(f"b{s.buffer}[{self._element(s.offset)}] = {encode(value, dtype)};")
-
-    def emit(self, e: Expr) -> str:
-        """Add the statements that compute an expression; returns its text."""
-        for scope in reversed(self._memo):
-            if e in scope:
-                return scope[e]
-        text = self._text(e)
-        if e.op not in ("const", "acc") and not text.isidentifier():
-            once = self._uses.get(e, 2) == 1 and len(text) < INLINE
-            text = (f"({text})" if _loose(text) else text) if once else self._declare(e.dtype, text)
-        self._memo[-1][e] = text
-        return text
-
-    def hold(self, e: Expr) -> str:
-        """Like :meth:`emit`, but whatever is loaded for it is loaded now."""
-        text = self.emit(e)
-        if e.op not in ("const", "acc") and not text.isidentifier():
-            text = self._memo[-1][e] = self._declare(e.dtype, text)
-        return text
+        offset = self.emit(s.offset, self._place(s.offset))
+        self.lines.append(f"b{s.buffer}[{bare(s.offset, offset)}] = {encode(value, dtype)};")
 
     def index(self, e: Expr) -> str:
-        """An index as text, to be added to a pointer or within brackets."""
-        text = scalar(e, self.names.axes, self.names.dims, self.names.buffers)
-        return text[1:-1] if e.op in ("add", "mul") and e.dtype is I64 else text
-
-    def _element(self, offset: Expr) -> str:
-        """An index, or a condition on such, at this packet's element j or at the one element."""
-        if not is_index(offset, DTYPES.values()):
-            return self.emit(offset)
-        if self.packet is None:
-            return self.index(offset)
-        axes = dict(self.names.axes)
-        axes[self.packet.axis] = f"({axes[self.packet.axis]} + {self.packet.element})"
-        text = scalar(offset, axes, self.names.dims, self.names.buffers)
-        return text[1:-1] if offset.op in ("add", "mul") else text
-
-    def _declare(self, dtype: DType, text: str) -> str:
-        name = f"{self.prefix}{self._next}"
-        self._next += 1
-        self.lines.append(f"const {register_type(dtype)} {name} = {text};")
-        return name
-
-    def _text(self, e: Expr) -> str:
-        if e.op == "const":
-            return constant(e.data, e.dtype)
-        if e.op == "acc":
-            return self.names.accs[str(e.data)]
-        if e.op == "load":
-            return self._load(e)
-        if e.dtype is I64 and is_index(e):
-            return self._position(e)
-        if e.op == "select":
-            return self._select(e)
-        if e.dtype is BOOL and is_index(e):
-            return self._element(e)
-        args = [self.emit(a) for a in e.args]
-        if e.op == "cast":
-            return f"t_cast_{e.args[0].dtype.compute}_{e.dtype.compute}({args[0]})"
-        if e.op in OPERATORS and e.dtype.is_float:
-            return f" {OPERATORS[e.op]} ".join(args)
-        if e.op == "neg" and e.dtype.is_float:
-            return f"-{args[0]}"
-        if e.op in COMPARE and e.args[0].dtype is not BOOL:
-            return f"{args[0]} {COMPARE[e.op]} {args[1]}"
-        if e.op in ("and", "or"):
-            return f" {'&&' if e.op == 'and' else '||'} ".join(args)
-        if e.op == "not":
-            return f"!{args[0]}"
-        if e.op.startswith(STORED):
-            return f"t_{e.op}({args[0]})"
-        if e.op in ("add", "mul") and len(args) > 2:
-            text = args[0]
-            for a in args[1:]:
-                text = f"t_{e.op}_{e.dtype.compute}({text}, {a})"
-            return text
-        return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
-
-    def _position(self, e: Expr) -> str:
-        """An index used as a value: its axes are widened, as it may be any number, not only a place in memory."""
-        axes = {a: t for a, t in self.names.wide.items() if a in self.names.axes}
-        if self.packet is not None and self.packet.axis in axes:
-            axes[self.packet.axis] = f"({axes[self.packet.axis]} + {self.packet.element})"
-        text = scalar(e, axes, self.names.dims, self.names.buffers)
-        return text[1:-1] if e.op in ("add", "mul") else text
+        """The index of a packet's first element, to be added to a pointer or within brackets."""
+        return bare(e, self.emit(e, START))
 
     def kept(self, name: str) -> str:
         """The element of a row that is kept in registers, in a loop over ``step``."""
         size = self.packet.size if self.packet else 1
         return f"{name}[{f'step * {size} + ' + self.packet.element if self.packet and size > 1 else 'step'}]"
 
-    def _load(self, e: Expr) -> str:
-        if isinstance(e.data, str):
-            return self.kept(e.data)
-        if e in self.wide:
-            number = int(e.data)  # type: ignore[call-overload]
-            return decode(
-                f"{self.wide[e]}[{self.packet.element if self.packet else 0}]", self.names.buffers[number].dtype
-            )
-        number = int(e.data)  # type: ignore[call-overload]
-        return decode(f"b{number}[{self._element(e.args[0])}]", self.names.buffers[number].dtype)
+    # ---- how expressions are spelled -------------------------------------------------------------------------------
 
-    def _select(self, e: Expr) -> str:
-        condition, a, b = e.args
-        test = self.emit(condition)
-        guards = any(x.op == "load" and x not in self.wide for x in walk(a, b)) and is_index(condition)
-        if not guards:
-            return f"{test} ? {self.emit(a)} : {self.emit(b)}"
-        sides = []
-        for side in (a, b):
-            with self._apart() as lines:
-                sides.append((self.emit(side), lines))
-        (x, first), (y, second) = sides
-        if not first and not second:
-            return f"{test} ? {x} : {y}"
-        name = f"{self.prefix}{self._next}"
-        self._next += 1
-        self.lines += [f"{register_type(e.dtype)} {name};", f"if ({test}) {{", *first, f"{name} = {x};", "} else {"]
-        self.lines += [*second, f"{name} = {y};", "}"]
+    def type_of(self, dtype: DType) -> str:
+        return register_type(dtype)
+
+    def index_type(self, dtype: DType) -> str:
+        return "auto"  # int where indices are
+
+    def finish(self, e: Expr, text: str) -> str:
+        if e.op in ("const", "acc") or text.isidentifier():
+            return text
+        if self.uses.get(e, 2) == 1 and len(text) < INLINE:
+            return f"({text})" if _loose(text) else text
+        return self.declare(register_type(e.dtype), text)
+
+    def axes(self, variant: str) -> Mapping[Expr, str]:
+        axes = self.names.axes
+        if variant == WIDE:
+            axes = {a: t for a, t in self.names.wide.items() if a in axes}
+        if variant != START and self.packet is not None and self.packet.axis in axes:
+            axes = {**axes, self.packet.axis: f"({axes[self.packet.axis]} + {self.packet.element})"}
+        return axes
+
+    def in_index(self, e: Expr) -> bool:
+        if e.dtype not in (I64, BOOL) or e.op not in FORMS:
+            return False
+        if e.op == "cast":
+            return e.args[0].dtype.kind in "iub" or e.args[0].dtype is BOOL
+        return e.op not in COMPARE or e.args[0].dtype is I64
+
+    def spell_load(self, e: Expr, variant: str) -> Text:
+        return (yield e, VALUE)
+
+    def spell_value(self, e: Expr) -> Text:
+        if e.op == "const":
+            return constant(e.data, e.dtype)
+        if e.op == "acc":
+            return self.names.accs[str(e.data)]
+        if e.op == "load":
+            return (yield from self._load(e))
+        if e.dtype is I64 and self.is_index(e):
+            # An index used as a value: its axes are widened, as it may be any number, not only a place in memory.
+            return bare(e, (yield e, WIDE))
+        if e.op == "select":
+            return (yield from self._select(e))
+        if e.dtype is BOOL and self.is_index(e):
+            return (yield e, INDEX)
+        args = []
+        for a in e.args:
+            args.append((yield a, VALUE))
+        return _operator(e, args)
+
+    def under(self, e: Expr, variant: str, scope: Scope) -> Text:
+        assert scope.condition is not None
+        test = yield scope.condition, INDEX
+        with self.inside(Frame(scope)) as frame:
+            text = yield e, variant
+        name = self.fresh()
+        kind = register_type(e.dtype)
+        self.lines.extend([f"{kind} {name} = 0;", f"if ({test}) {{", *frame.lines, f"{name} = {text};", "}"])
         return name
 
-    @contextmanager
-    def _apart(self) -> Iterator[list[str]]:
-        """Statements that are kept apart, with what is computed in them known in them alone."""
-        outer, self.lines = self.lines, []
-        self._memo.append({})
-        try:
-            yield self.lines
-        finally:
-            self._memo.pop()
-            self.lines = outer
+    def _place(self, offset: Expr) -> str:
+        return INDEX if self._spelt(offset) else VALUE
+
+    def _load(self, e: Expr) -> Text:
+        if isinstance(e.data, str):
+            return self.kept(e.data)
+        number = int(e.data)  # type: ignore[call-overload]
+        dtype = self.names.buffers[number].dtype
+        if e in self.wide:
+            return decode(f"{self.wide[e]}[{self.packet.element if self.packet else 0}]", dtype)
+        (offset,) = e.args
+        place = yield offset, self._place(offset)
+        return decode(f"b{number}[{bare(offset, place)}]", dtype)
+
+    def _select(self, e: Expr) -> Text:
+        condition, a, b = e.args
+        test = yield condition, VALUE
+        if not self.guards(e):
+            x = yield a, VALUE
+            y = yield b, VALUE
+            return f"{test} ? {x} : {y}"
+        sides = []
+        for side, scope in zip((a, b), self.sides(e), strict=True):
+            with self.inside(Frame(scope)) as frame:
+                sides.append((frame, (yield side, VALUE)))
+        if not any(frame.lines for frame, _ in sides):
+            return f"{test} ? {sides[0][1]} : {sides[1][1]}"
+        return self.choose(register_type(e.dtype), test, sides)
+
+    def _unguarded(self, roots: Sequence[Expr]) -> Iterator[Expr]:
+        """Sub-expressions that are evaluated whatever the data: none below a select that guards an index."""
+        pending, seen = list(roots), set[Expr]()
+        while pending:
+            x = pending.pop()
+            if x in seen:
+                continue
+            seen.add(x)
+            yield x
+            if x.op == "select" and self.is_index(x.args[0]):
+                continue
+            pending.extend(x.args if x.op not in ("load", "axis") else ())
+
+
+def _operator(e: Expr, args: Sequence[str]) -> str:
+    """A scalar function of registers."""
+    if e.op == "cast":
+        return f"t_cast_{e.args[0].dtype.compute}_{e.dtype.compute}({args[0]})"
+    if e.op in OPERATORS and e.dtype.is_float:
+        return f" {OPERATORS[e.op]} ".join(args)
+    if e.op == "neg" and e.dtype.is_float:
+        return f"-{args[0]}"
+    if e.op in COMPARE and e.args[0].dtype is not BOOL:
+        return f"{args[0]} {COMPARE[e.op]} {args[1]}"
+    if e.op in ("and", "or"):
+        return f" {'&&' if e.op == 'and' else '||'} ".join(args)
+    if e.op == "not":
+        return f"!{args[0]}"
+    if e.op.startswith(STORED):
+        return f"t_{e.op}({args[0]})"
+    if e.op in ("add", "mul") and len(args) > 2:
+        text = args[0]
+        for a in args[1:]:
+            text = f"t_{e.op}_{e.dtype.compute}({text}, {a})"
+        return text
+    return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
 
 
 def constant(value: object, dtype: DType) -> str:
@@ -279,17 +279,3 @@ def _loose(text: str) -> bool:
         if depth == 0 and (c == " " or (k == 0 and c in "-!")):
             return True
     return False
-
-
-def _unguarded(roots: Sequence[Expr]) -> Iterator[Expr]:
-    """Sub-expressions that are evaluated whatever the data: none below a select that guards an index."""
-    pending, seen = list(roots), set[Expr]()
-    while pending:
-        x = pending.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        yield x
-        if x.op == "select" and is_index(x.args[0]):
-            continue
-        pending.extend(x.args if x.op not in ("load", "axis") else ())
