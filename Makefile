@@ -12,6 +12,8 @@ ARGS ?=
 MODEL ?= samples/digits.onnx
 THREADS ?= 1
 LEVEL ?= 3
+COUNT ?= 5000
+SEED ?= 0
 FUSION ?= default
 TARGET ?= c
 
@@ -32,7 +34,7 @@ install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test check lint types doctest conformance conformance-dynamic conformance-sanitized operators bench sample-c venv clean distclean
+.PHONY: help demo test check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +65,9 @@ conformance-dynamic: $(call stamp,test) ## the same with symbolic dimensions and
 
 conformance-sanitized: $(call stamp,test) ## its core cases with address and undefined-behaviour sanitizers
 	$(py) -m tests.conformance --sanitize --level $(LEVEL) --jobs $(JOBS)
+
+shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic against ONNX Runtime and onnx's evaluator
+	$(py) -m tests.robust.shape_check --count $(COUNT) --seed $(SEED) --level $(LEVEL)
 
 operators: $(call stamp,test) ## write the table of operators anew, torshc/ops/README.md
 	$(py) -m tests.conformance.operators --write
