@@ -11,7 +11,7 @@ import pytest
 from torshc.errors import InternalError, TorshcError
 from torshc.formats import load_graph
 
-from .test_onnx import model, node
+from .test_onnx_format import model, node
 
 ROOT = Path(__file__).parents[2]
 

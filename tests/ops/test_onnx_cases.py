@@ -13,11 +13,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from tests.support.evaluate import Array, run
 from torshc.errors import UnsupportedError
 from torshc.formats import import_model
 from torshc.ops import REGISTRY
-
-from ..support.evaluate import Array, run
 
 # What a registered operator may still refuse.
 REFUSALS = re.compile(

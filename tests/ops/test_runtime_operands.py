@@ -11,13 +11,12 @@ import onnx
 import pytest
 
 import torshc
+from tests.support.evaluate import Array, run
+from tests.support.nodes import F32, I64, check, model_of, numbers
 from torshc.errors import TorshcError
 from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.runtime import Model
-
-from ..support.evaluate import Array, run
-from .test_operators import F32, I64, check, model_of, numbers
 
 RNG = np.random.default_rng(7)
 ROUNDS = range(6)

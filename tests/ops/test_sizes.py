@@ -13,8 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.support.compiler_models import Shape, model, node
-
-from ..support.evaluate import Array
+from tests.support.evaluate import Array
 
 # Nodes, the shapes of the inputs; inputs whose names begin with i are indices below the smallest size, 1.
 CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Shape]]] = {

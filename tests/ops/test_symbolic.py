@@ -10,10 +10,9 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.evaluate import Array, run
+from tests.support.nodes import F32, I64, model_of, numbers
 from torshc.formats import import_model
-
-from ..support.evaluate import Array, run
-from .test_operators import F32, I64, model_of, numbers
 
 
 def symbolic(op: str, operands: list[Array], opset: int = 21, **attributes: Any) -> onnx.ModelProto:

@@ -10,8 +10,11 @@ import numpy as np
 from torshc.expr import DTYPES, as_expr, parse_dim
 from torshc.graph import Builder, Graph, TensorType, Value
 from torshc.graph.text import graph_text
+from torshc.graph.verify import verify
 from torshc.ops import REGISTRY, Op
 from torshc.options import CompileOptions
+from torshc.passes import PASSES
+from torshc.passes.interpret import run_graph
 
 OPTIONS = CompileOptions()
 
@@ -81,3 +84,19 @@ def random_inputs(graph: Graph, seed: int = 0, positive: bool = False) -> dict[V
         else:
             out[v] = rng.integers(0, 2, shape).astype(np.bool_)
     return out
+
+
+def run_pass(name: str, graph: Graph, times: int = 1, clean: bool = True) -> str:
+    """The graph's text after a pass, having checked that it computes the same as before."""
+    inputs = random_inputs(graph)
+    static = all(v.type.static_shape is not None for v in graph.inputs)
+    before = run_graph(graph, inputs) if static else []
+    for _ in range(times):
+        PASSES[name](graph, OPTIONS)
+    if clean:
+        PASSES["dead_code"](graph, OPTIONS)
+    verify(graph, name)
+    after = run_graph(graph, inputs) if static else []
+    for b, a in zip(before, after, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+    return text(graph)

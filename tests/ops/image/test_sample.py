@@ -1,0 +1,50 @@
+"""Sampling at computed places, and the columns of images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.nodes import F32, I64, check, given, numbers, refused
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_grid_sample_far_outside(mode: str, corners: int, padding: str) -> None:
+    grid = numbers(2, 3, 4, 2, low=-4, high=4)
+    check("GridSample", numbers(2, 2, 4, 5), grid, mode=mode, padding_mode=padding, align_corners=corners)
+
+
+def test_grid_sample_at_no_number() -> None:
+    grid = np.array([np.nan, np.inf, -np.inf, 1e30], F32).reshape(1, 2, 1, 2)
+    for mode in ("nearest", "linear", "cubic"):
+        (out,) = given("GridSample", numbers(1, 1, 4, 5), grid, mode=mode, padding_mode="border")
+        assert out.shape == (1, 1, 2, 1)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align(mode: str) -> None:
+    x, batches = numbers(2, 3, 8, 9), np.array([1, 0, 1], I64)
+    rois = np.array([[0, 0, 7, 6], [-3, -2, 4, 20], [5, 5, 5.2, 5.1]], F32)
+    for transform in ("half_pixel", "output_half_pixel"):
+        check(
+            "RoiAlign", x, rois, batches, mode=mode, output_height=3, output_width=2, sampling_ratio=2,
+            spatial_scale=0.7, coordinate_transformation_mode=transform,
+        )  # fmt: skip
+    refused("RoiAlign", x, rois, batches, match="sampling_ratio = 0")
+
+
+def test_deform_conv() -> None:
+    x, w = numbers(1, 4, 6, 5), numbers(6, 2, 3, 2, seed=1)
+    offset, mask = numbers(1, 24, 3, 2, seed=2), numbers(1, 12, 3, 2, seed=3)
+    common = {"group": 2, "offset_group": 2, "strides": [2, 3], "pads": [1, 1, 0, 1]}
+    check("DeformConv", x, w, offset, numbers(6, seed=4), mask, **common)
+    check("DeformConv", x, w, offset, None, mask, **common)
+    check("DeformConv", x, w, offset, **common)
+
+
+def test_col2im() -> None:
+    x = numbers(2, 18, 16)
+    sizes = np.array([7, 9], I64), np.array([2, 3], I64)
+    check("Col2Im", x, *sizes, fixed=(1, 2), strides=[2, 3], pads=[1, 1, 0, 2], dilations=[1, 1])

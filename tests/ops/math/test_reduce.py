@@ -1,0 +1,32 @@
+"""Reductions against the reference evaluator, in the forms of old and new opsets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.nodes import F32, I64, check, numbers
+
+REDUCTIONS = [
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceLogSum", "ReduceLogSumExp",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_reductions(op: str) -> None:
+    x = numbers(3, 4, 5, low=0.1, high=1.5)
+    for keepdims in (0, 1):
+        check(op, x, np.array([1], I64), fixed=(1,), keepdims=keepdims)
+        check(op, x, np.array([-1, 0], I64), fixed=(1,), keepdims=keepdims)
+        check(op, x, keepdims=keepdims)
+    check(op, x, opset=11, axes=[1, 2])
+    if op != "ReduceLogSumExp":  # where the reference fails
+        check(op, numbers(low=0.1))
+    check(op, numbers(4, low=0.1), np.array([], I64), fixed=(1,), noop_with_empty_axes=1)
+
+
+def test_reductions_of_nothing() -> None:
+    empty = np.zeros((2, 0, 3), F32)
+    for op in ("ReduceSum", "ReduceProd", "ReduceL1"):
+        check(op, empty, np.array([1], I64), fixed=(1,))

@@ -1,0 +1,63 @@
+"""Softmax and normalisations against the reference evaluator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from tests.support.evaluate import run
+from tests.support.nodes import F32, check, model_of, numbers
+from torshc.errors import ModelError
+from torshc.formats import import_model
+
+
+@pytest.mark.parametrize("opset", [7, 11, 13, 20])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_softmax(op: str, opset: int) -> None:
+    x = numbers(2, 3, 4)
+    for axis in (0, 1, 2):
+        if opset >= 13:
+            check(op, x, opset=opset, axis=axis)
+            continue
+        # The reference evaluator has no form of these opsets: the operand as a matrix, by hand.
+        matrix = x.reshape(int(np.prod(x.shape[:axis])), -1)
+        new = model_of(op, {"x": matrix}, {}, ["x"], 13, axis=1)
+        wanted = ReferenceEvaluator(new).run(None, {"x": matrix})[0].reshape(x.shape)
+        old = model_of(op, {"x": x}, {}, ["x"], opset, axis=axis)
+        np.testing.assert_allclose(run(import_model(old.SerializeToString()), {"x": x})[0], wanted, rtol=1e-5)
+
+
+def test_normalisations() -> None:
+    x = numbers(2, 6, 5)
+    check("LayerNormalization", x, numbers(5, seed=1), numbers(5, seed=2))
+    check("LayerNormalization", x, numbers(6, 5, seed=1), outputs=3, axis=1)
+    check("InstanceNormalization", x, numbers(6, seed=1), numbers(6, seed=2))
+    check("GroupNormalization", x, numbers(6, seed=1), numbers(6, seed=2), num_groups=3, opset=21)
+    check("LRN", numbers(7, 7, 3, 3), size=3)  # the reference is right only where N is C
+    check("LRN", numbers(7, 7, 3, 3), size=4, alpha=0.1, beta=0.5, bias=2.0)
+    check("LpNormalization", np.abs(x), p=1, axis=1)  # the reference forgets the absolute value
+    check("LpNormalization", x)
+    check("MeanVarianceNormalization", numbers(2, 3, 4, 5))
+    vectors = [numbers(6, low=0.2, seed=k) for k in range(4)]
+    check("BatchNormalization", x, *vectors)
+    check("BatchNormalization", x, *vectors, opset=14, epsilon=0.1)
+    check("RMSNormalization", x, numbers(5, seed=1), opset=23)
+
+
+def test_a_scale_that_widens_the_operand_is_refused() -> None:
+    for op in ("RMSNormalization", "LayerNormalization"):
+        operands = {"x": numbers(2, 1), "s": numbers(8)}
+        with pytest.raises(ModelError, match="with a scale or bias"):
+            import_model(model_of(op, operands, {}, ["x", "s"], 23).SerializeToString())
+
+
+def test_lp_normalisation_of_zeros_is_zero() -> None:
+    model = model_of("LpNormalization", {"x": np.zeros((2, 3), F32)}, {}, ["x"], 20)
+    np.testing.assert_array_equal(run(import_model(model.SerializeToString()), {"x": np.zeros((2, 3), F32)})[0], 0)
+
+
+def test_batch_normalization_in_training() -> None:
+    x = numbers(4, 3, 5)
+    vectors = [np.abs(numbers(3, seed=k)) for k in range(4)]
+    check("BatchNormalization", x, *vectors, outputs=3, training_mode=1, momentum=0.7)

@@ -1,0 +1,49 @@
+"""Pools against the reference evaluator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.evaluate import run
+from tests.support.nodes import check, given, model_of, numbers
+from torshc.formats import import_model
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_pools(op: str) -> None:
+    x = numbers(1, 2, 7, 9)
+    check(op, x, kernel_shape=[3, 2])
+    check(op, x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    if op != "LpPool":
+        check(op, x, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+        check(op, x, kernel_shape=[2, 2], dilations=[2, 3], opset=19)
+    if op == "AveragePool":
+        check(op, x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
+def test_global_pools(op: str) -> None:
+    check(op, numbers(2, 3, 5, 4))
+    if op == "GlobalAveragePool":  # the reference's maximum drops the channels here
+        check(op, numbers(2, 3, 5))
+
+
+def test_global_lp_pool() -> None:
+    x = numbers(2, 3, 5, 4)
+    for p in (1, 2, 3):
+        model = model_of("GlobalLpPool", {"x": x}, {}, ["x"], 20, p=p)
+        got = run(import_model(model.SerializeToString()), {"x": x})[0]
+        wanted = (np.abs(x) ** p).sum(axis=(2, 3), keepdims=True) ** (1 / p)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_places_of_maxima() -> None:
+    x = numbers(2, 3, 7, 6)
+    x[0, 0, 2:4, 1:3] = 5  # equal maxima
+    for columns in (0, 1):
+        for strides in ([1, 1], [2, 3]):
+            model = {"kernel_shape": [3, 2], "strides": strides, "storage_order": columns}
+            pooled, places = given("MaxPool", x, outputs=2, pads=[1, 0, 1, 1], **model)
+            order = x.transpose(0, 1, 3, 2) if columns else x
+            np.testing.assert_array_equal(order.reshape(-1)[places], pooled)

@@ -1,0 +1,31 @@
+"""Views against the reference evaluator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.support.nodes import F32, I64, check, numbers
+
+
+def test_views() -> None:
+    x = numbers(2, 3, 4)
+    ints = lambda *v: np.array(v, I64)  # noqa: E731  # a local shorthand
+    check("Reshape", x, ints(0, -1), fixed=(1,))
+    check("Reshape", x, ints(4, 1, 6), fixed=(1,))
+    check("Reshape", np.zeros((0, 3), F32), ints(3, 0), fixed=(1,), allowzero=1)
+    check("Transpose", x, perm=[2, 0, 1])
+    check("Transpose", x)
+    check("Squeeze", numbers(1, 3, 1), ints(0), fixed=(1,))
+    check("Squeeze", numbers(1, 3, 1))
+    check("Squeeze", numbers(1, 3, 1), opset=11, axes=[-1])
+    check("Unsqueeze", x, ints(0, -1), fixed=(1,))
+    check("Unsqueeze", x, opset=11, axes=[1])
+    for axis in (0, 1, 3, -1):
+        check("Flatten", x, axis=axis)
+    check("Expand", numbers(3, 1), ints(2, 1, 4), fixed=(1,))
+    check("Tile", x, ints(2, 1, 3), fixed=(1,))
+    check("Concat", x, numbers(2, 5, 4, seed=1), numbers(2, 0, 4), axis=1)
+    check("Concat", x, x, axis=-1)
+    check("Split", numbers(7, 2), ints(3, 4), fixed=(1,), outputs=2)
+    check("Split", numbers(7, 2), num_outputs=3, outputs=3)
+    check("Split", numbers(2, 6), opset=11, axis=1, split=[1, 5], outputs=2)

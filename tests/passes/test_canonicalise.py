@@ -1,0 +1,177 @@
+"""One form for each of many ways to write the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from torshc.expr import F16, F32, F64
+from torshc.graph import Graph
+
+from ..support.pass_graphs import Model, dims, lines, run_pass
+
+CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
+    "views that change nothing": (
+        lambda m: m.done(
+            m(
+                "Reshape",
+                m(
+                    "Slice",
+                    m("Transpose", m.input(2, 3), perm=(0, 1)),
+                    starts=dims(0, 0),
+                    sizes=dims(2, 3),
+                    steps=(1, 1),
+                ),
+                shape=dims(2, 3),
+            ),
+        ),
+        """
+        in   %0 f32[2, 3]
+        out  %0
+        """,
+    ),
+    "views of views": (
+        lambda m: m.done(
+            m("Reshape", m("Reshape", m.input(2, 6), shape=dims(3, 4)), shape=dims(4, 3)),
+            m("Transpose", m("Transpose", m.input(2, 3, 4), perm=(1, 2, 0)), perm=(1, 2, 0)),
+        ),
+        """
+        in   %0 f32[2, 6]
+        in   %1 f32[2, 3, 4]
+        %2 = Reshape[shape=(4, 3)](%0) : f32[4, 3]
+        %3 = Transpose[perm=(2, 0, 1)](%1) : f32[4, 2, 3]
+        out  %2
+        out  %3
+        """,
+    ),
+    "a transpose of dimensions of one": (
+        lambda m: m.done(m("Transpose", m.input(1, 3, 1, 4), perm=(1, 0, 3, 2))),
+        """
+        in   %0 f32[1, 3, 1, 4]
+        %1 = Reshape[shape=(3, 1, 4, 1)](%0) : f32[3, 1, 4, 1]
+        out  %1
+        """,
+    ),
+    "keys transposed through matrices": (
+        lambda m: m.done(
+            m(
+                "Reshape",
+                m("Transpose", m("Reshape", m.input("b", 2, 5, 3), shape=dims("2*b", 5, 3)), perm=(0, 2, 1)),
+                shape=dims("b", 2, 3, 5),
+            )
+        ),
+        """
+        in   %0 f32[b, 2, 5, 3]
+        %1 = Transpose[perm=(0, 1, 3, 2)](%0) : f32[b, 2, 3, 5]
+        out  %1
+        """,
+    ),
+    "constants to the right": (
+        lambda m: m.done(m("Sub", m("Add", m.const([1.0]), m.input(2)), m.const([2.0]))),
+        """
+        in   %0 f32[2]
+        %1 = Add(%0, [1.0]) : f32[2]
+        %2 = Add(%1, [-2.0]) : f32[2]
+        out  %2
+        """,
+    ),
+    "sums": (
+        lambda m: m.done(m("Sum", m("Sum", m.input(2)), m.input(2))),
+        """
+        in   %0 f32[2]
+        in   %1 f32[2]
+        %2 = Add(%0, %1) : f32[2]
+        out  %2
+        """,
+    ),
+    "concatenations": (
+        lambda m: m.done(m("Concat", m("Concat", m.input(2), m.input(3), axis=0), m.input(0), m.input(1), axis=-1)),
+        """
+        in   %0 f32[2]
+        in   %1 f32[3]
+        in   %2 f32[0]
+        in   %3 f32[1]
+        %4 = Concat[axis=-1](%0, %1, %3) : f32[6]
+        out  %4
+        """,
+    ),
+    "an expand that the reader does itself": (
+        lambda m: m.done(m("Add", m("Expand", m.input(1, 3), shape=dims(2, 3)), m.input(2, 3))),
+        """
+        in   %0 f32[1, 3]
+        in   %1 f32[2, 3]
+        %2 = Add(%0, %1) : f32[2, 3]
+        out  %2
+        """,
+    ),
+    "an expand that makes the shape": (
+        lambda m: m.done(m("Mul", m("Expand", m("Expand", m.input(3), shape=dims(1, 3)), shape=dims(2, 3)), 2.0)),
+        """
+        in   %0 f32[3]
+        %1 = Mul(%0, 2.0) : f32[3]
+        %2 = Expand[shape=(2, 3)](%1) : f32[2, 3]
+        out  %2
+        """,
+    ),
+    "a gather at repeated indices": (
+        lambda m: m.done(m("Gather", m.input(4, 5), m("Expand", m.const(2, "i64"), shape=dims(2, 3)))),
+        """
+        in   %0 f32[4, 5]
+        %1 = Reshape[shape=(1, 1)](2) : i64[1, 1]
+        %2 = Gather(%0, %1) : f32[1, 1, 5]
+        %3 = Expand[shape=(2, 3, 5)](%2) : f32[2, 3, 5]
+        out  %3
+        """,
+    ),
+    "a reduction of one": (
+        lambda m: m.done(m("ReduceMean", m.input(2, 1), axes=(1,), keepdims=False)),
+        """
+        in   %0 f32[2, 1]
+        %1 = Reshape[shape=(2,)](%0) : f32[2]
+        out  %1
+        """,
+    ),
+    "a matrix product of a matrix made for it": (
+        lambda m: m.done(
+            m(
+                "Reshape",
+                m("MatMul", m("Reshape", m.input(2, 3, 4), shape=dims(6, 4)), m.const(np.ones((4, 5)))),
+                shape=dims(2, 3, 5),
+            )
+        ),
+        """
+        in   %0 f32[2, 3, 4]
+        %2 = MatMul(%0, @1:f32[4, 5]) : f32[2, 3, 5]
+        out  %2
+        """,
+    ),
+    "dropout": (
+        lambda m: m.done(m.all("Dropout", m.input(2))[0]),
+        """
+        in   %0 f32[2]
+        out  %0
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CANONICAL)
+def test_canonicalise(case: str) -> None:
+    make, expected = CANONICAL[case]
+    assert run_pass("canonicalise", make(Model()), times=4) == lines(expected)
+
+
+def test_casts_merge_only_when_the_middle_holds_every_value() -> None:
+    m = Model()
+    x = m.input(2)
+    up = m("Cast", m("Cast", x, to=F64), to=F32)
+    down = m("Cast", m("Cast", x, to=F16), to=F32)
+    assert run_pass("canonicalise", m.done(up, down), times=2) == lines("""
+        in   %0 f32[2]
+        %1 = Cast[to=f16](%0) : f16[2]
+        %2 = Cast(%1) : f32[2]
+        out  %0
+        out  %2
+    """)

@@ -1,0 +1,42 @@
+"""Chains of convolutions get the channels last."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torshc.passes import PASSES
+
+from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, run_pass
+
+
+def test_choose_layout() -> None:
+    m = Model()
+    x = m.input(1, 5, 4, 4)
+    w = m.const(np.random.default_rng(0).standard_normal((5, 5, 1, 1)))
+    shape = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
+    y = m("Relu", m("Conv", x, w, **shape))
+    graph = m.done(m("Add", y, m("Conv", y, w, **shape)), m("ReduceMean", y, axes=(2, 3)))
+    assert run_pass("choose_layout", graph) == lines("""
+        in   %0 f32[1, 5, 4, 4]
+        %1 = Identity(%0) : f32[1, 5, 4, 4] in (0, 2, 3, 1)
+        %3 = Conv[strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)](%1, @2:f32[5, 5, 1, 1]) : f32[1, 5, 4, 4] in (0, 2, 3, 1)
+        %4 = Relu(%3) : f32[1, 5, 4, 4] in (0, 2, 3, 1)
+        %5 = Conv[strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)](%4, @2:f32[5, 5, 1, 1]) : f32[1, 5, 4, 4] in (0, 2, 3, 1)
+        %6 = Add(%4, %5) : f32[1, 5, 4, 4] in (0, 2, 3, 1)
+        %7 = ReduceMean[axes=(2, 3)](%4) : f32[1, 5, 1, 1]
+        %8 = Identity(%6) : f32[1, 5, 4, 4]
+        out  %8
+        out  %7
+    """)  # noqa: E501  # a line of the text form is not to be broken
+    assert not PASSES["choose_layout"](graph, OPTIONS)
+    PASSES["canonicalise"](graph, OPTIONS)
+    assert names(graph).count("Identity") == 2, "a copy into another layout is no no-op"
+
+
+def test_an_image_is_read_as_it_is() -> None:
+    m = Model()
+    x = m.input(1, 3, 4, 4)
+    w = m.const(np.ones((8, 3, 1, 1)))
+    shape = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
+    made = run_pass("choose_layout", m.done(m("Conv", x, w, **shape)))
+    assert made.count("Identity") == 1 and "(%0, " in made  # only the output is copied back

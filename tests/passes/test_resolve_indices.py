@@ -1,0 +1,35 @@
+"""Gathers at indices that are known become views."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..support.pass_graphs import Model, dims, lines, names, run_pass
+
+
+def test_resolve_indices_of_an_exported_mask() -> None:
+    m = Model()
+    mask = m.input("batch", "seq", dtype="bool")
+    b = m("Reshape", m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("batch")[0]), shape=dims("batch", 1, 1))
+    s = m("Reshape", m("Range", start=dims(0)[0], step=dims(1)[0], count=dims("seq")[0]), shape=dims(1, 1, "seq"))
+    parts = [
+        m("Reshape", m("Expand", x, shape=dims("batch", 1, "seq")), shape=dims("batch", 1, "seq", 1)) for x in (b, s)
+    ]
+    taken = m("GatherND", mask, m("Concat", *parts, axis=-1), depth=2)
+    causal = m("GreaterOrEqual", m("Reshape", s, shape=dims(1, "seq", 1)), m.const(0, "i64"))
+    graph = m.done(m("And", causal, taken))
+    assert run_pass("resolve_indices", graph) == lines("""
+        in   %0 bool[batch, seq]
+        %1 = Transpose[perm=(0, 1)](%0) : bool[batch, seq]
+        %2 = Reshape[shape=(batch, 1, seq)](%1) : bool[batch, 1, seq]
+        %3 = Expand[shape=(batch, seq, seq)](%2) : bool[batch, seq, seq]
+        out  %3
+    """)
+
+
+def test_resolve_indices_of_a_uniform_table() -> None:
+    m = Model()
+    at = m.input(3, dtype="i64")
+    graph = m.done(m("Gather", m.const(np.full(8, 7), "i64"), at), m("Gather", m.input(8), at))
+    run_pass("resolve_indices", graph)
+    assert names(graph) == ["Expand", "Gather"]
