@@ -4,9 +4,10 @@ from .builder import Builder
 from .data import data_of, indices, ints_of
 from .graph import Element, Graph, Node, Partial, Shape, TensorType, Value
 from .mark import Mark, RuleName
-from .patch import Patch, apply, sort, substitute_values
+from .patch import Patch, sort
+from .rewriter import Rewriter, relayout, rewire
 
 __all__ = [
-    "Builder", "Element", "Graph", "Mark", "Node", "Partial", "Patch", "RuleName", "Shape", "TensorType", "Value",
-    "apply", "data_of", "indices", "ints_of", "sort", "substitute_values",
+    "Builder", "Element", "Graph", "Mark", "Node", "Partial", "Patch", "Rewriter", "RuleName", "Shape", "TensorType",
+    "Value", "data_of", "indices", "ints_of", "relayout", "rewire", "sort",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The graph: values, the nodes that make them, and the graph that holds both.
 
 A graph is in SSA form: each value is made once, by a node, a graph input or a constant. Nodes stand in topological
-order. Only a patch and the builder change a graph; passes and rules never edit it directly.
+order. The builder adds nodes, the rewriter changes them, and a graph that is planned is frozen.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import InternalError
 from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, later
 from .data import LIMIT, data_of
 from .mark import Mark, RuleName
@@ -216,6 +217,16 @@ class Numbers:
     nodes: Iterator[int] = field(default_factory=itertools.count)
 
 
+class _Fixed(list[Any]):
+    """A list of a frozen graph."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise InternalError("a graph changes that is planned already")
+
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+
 @dataclass
 class Graph:
     """Inputs, nodes in topological order, outputs.
@@ -242,6 +253,19 @@ class Graph:
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked
+    frozen: bool = False
+
+    def freeze(self) -> None:
+        """Planning is done: what reads the graph from here on relies on its nodes and outputs."""
+        self.nodes = _Fixed(self.nodes)
+        self.outputs = _Fixed(self.outputs)
+        self.frozen = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if getattr(self, "frozen", False):
+            raise InternalError(f"{name} of a graph changes that is planned already")
+        super().__setattr__(name, value)
+
     numbers: Numbers = field(default_factory=lambda: Numbers())
 
     @property

@@ -1,8 +1,7 @@
-"""A patch: what a rule wants changed, checked as a whole when it is applied."""
+"""A patch: what a rule wants changed; and the topological order that a change may have left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..errors import InternalError
@@ -14,46 +13,12 @@ class Patch:
     """New nodes and the values that take the place of old ones.
 
     Attributes:
-        nodes: new nodes in topological order, inserted before the first reader of what they replace.
+        nodes: new nodes in topological order, which take the place of the node at which the rule was tried.
         replace: old value to new value; types must agree.
     """
 
     nodes: list[Node] = field(default_factory=list)
     replace: dict[Value, Value] = field(default_factory=dict)
-
-
-def apply(graph: Graph, patch: Patch, origin: str) -> None:
-    """Apply a patch; nodes left without readers are swept by ``dead_code``.
-
-    Args:
-        origin: who made the patch, for the message when it is wrong.
-
-    Raises:
-        InternalError: when a replacement changes a type.
-    """
-    for old, new in patch.replace.items():
-        if old.type != new.type:
-            raise InternalError(f"{origin} replaces {old!r}: {old.type!r} by {new!r}: {new.type!r}")
-        if not new.name:
-            new.name = old.name
-    position = {node: i for i, node in enumerate(graph.nodes)}
-    producers = [v.producer for v in patch.replace]
-    at = min((position[p] for p in producers if p is not None and p in position), default=0)
-    # New nodes read values made before some replaced node; the last operand decides where they can stand.
-    for node in patch.nodes:
-        for v in node.operands:
-            if v.producer is not None and v.producer in position:
-                at = max(at, position[v.producer] + 1)
-    graph.nodes[at:at] = patch.nodes
-    substitute_values(graph, patch.replace)
-
-
-def substitute_values(graph: Graph, mapping: Mapping[Value, Value]) -> None:
-    """Make every reader of a key read its replacement instead."""
-    for node in graph.nodes:
-        if any(v in mapping for v in node.operands):
-            node.inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
-    graph.outputs = [mapping.get(v, v) for v in graph.outputs]
 
 
 def sort(graph: Graph) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..expr import as_int
-from ..graph import Builder, Graph, Node, Value
+from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
 from ..ops.math.pointwise import Pointwise
 from ..ops.math.reduce import Reduce
@@ -42,20 +42,20 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     """
     if any(v.layout is not None for n in graph.nodes for v in n.outputs):
         return False  # chosen before
-    nodes: list[Node] = []
+    rewriter = Rewriter(graph, "choose_layout")
     copies: dict[Value, Value] = {}
-    for node in graph.nodes:
+    for node in rewriter:
         if node.op.family in _CONVOLUTIONS:
-            _copy_operand(graph, node, nodes, copies)
-        nodes.append(node)
+            _copy_operand(rewriter, node, copies)
+        rewriter.keep(node)
         for v in node.outputs:
             if matters(v) and _is_last(node):
-                v.layout = channels_last(v.type.rank)
-    changed = bool(copies) or any(v.layout is not None for n in nodes for v in n.outputs)
-    graph.nodes[:] = nodes
+                relayout(v, channels_last(v.type.rank))
+    changed = bool(copies) or any(v.layout is not None for n in rewriter.nodes for v in n.outputs)
     for k, v in enumerate(graph.outputs):
         if v.layout is not None:
-            graph.outputs[k] = _copy(graph, v, None, graph.nodes)
+            rewriter.set_output(k, _copy(rewriter, v, None))
+    rewriter.finish()
     return changed
 
 
@@ -71,13 +71,13 @@ def matters(v: Value) -> bool:
     return as_int(v.shape[1]) != 1 and any(as_int(d) != 1 for d in v.shape[2:])
 
 
-def _copy_operand(graph: Graph, node: Node, nodes: list[Node], copies: dict[Value, Value]) -> None:
+def _copy_operand(rewriter: Rewriter, node: Node, copies: dict[Value, Value]) -> None:
     x = node.operands[0]
     if x.layout is not None or not matters(x) or _reads_planes(node):
         return
     if x not in copies:
-        copies[x] = _copy(graph, x, channels_last(x.type.rank), nodes)
-    node.inputs = (copies[x], *node.inputs[1:])
+        copies[x] = _copy(rewriter, x, channels_last(x.type.rank))
+    rewire(node, (copies[x], *node.inputs[1:]))
 
 
 def _reads_planes(node: Node) -> bool:
@@ -87,9 +87,9 @@ def _reads_planes(node: Node) -> bool:
     return plain and channels is not None and channels <= FEW_CHANNELS
 
 
-def _copy(graph: Graph, x: Value, layout: Layout | None, nodes: list[Node]) -> Value:
-    out = Builder(graph, nodes, "relayout").one(REGISTRY["", "Identity"](), x)
-    out.layout = layout
+def _copy(rewriter: Rewriter, x: Value, layout: Layout | None) -> Value:
+    out = rewriter.builder("relayout").one(REGISTRY["", "Identity"](), x)
+    relayout(out, layout)
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Rewriter, Value
 from ..options import CompileOptions
 from .manager import graph_pass
 
@@ -27,24 +27,19 @@ def common_subexpressions(graph: Graph, options: CompileOptions) -> bool:
         %3 = Add(%1, %1)
     """
     first: dict[Hashable, Node] = {}
-    newest: dict[Value, Value] = {}
     contents: dict[Value, Hashable] = {}
-    kept: list[Node] = []
-    for node in graph.nodes:
-        if any(v in newest for v in node.operands):
-            node.inputs = tuple(newest.get(v, v) if v is not None else None for v in node.inputs)
+    rewriter = Rewriter(graph, "common_subexpressions")
+    for node in rewriter:
         key = _key(node, contents)
         twin = first.setdefault(key, node) if key is not None else node
         if twin is node:
-            kept.append(node)
+            rewriter.keep(node)
         else:
             twin.inherit(node)
-            newest.update(zip(node.outputs, twin.outputs, strict=True))
-    if not newest:
-        return False
-    graph.nodes[:] = kept
-    graph.outputs = [newest.get(v, v) for v in graph.outputs]
-    return True
+            for old, new in zip(node.outputs, twin.outputs, strict=True):
+                rewriter.replace(old, new)
+    rewriter.finish()
+    return bool(rewriter.newest)
 
 
 def _key(node: Node, contents: dict[Value, Hashable]) -> Hashable | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Graph, Node
+from ..graph import Graph, Node, Rewriter
 from ..options import CompileOptions
 from .manager import graph_pass
 
@@ -23,13 +23,13 @@ def dead_code(graph: Graph, options: CompileOptions) -> bool:
         out %2
     """
     needed = set(graph.outputs)
-    kept: list[Node] = []
+    gone: set[Node] = set()
     for node in reversed(graph.nodes):
         if needed.isdisjoint(node.outputs):
-            continue
-        needed.update(node.operands)
-        kept.append(node)
-    if len(kept) == len(graph.nodes):
-        return False
-    graph.nodes[:] = reversed(kept)
-    return True
+            gone.add(node)
+        else:
+            needed.update(node.operands)
+    rewriter = Rewriter(graph, "dead_code")
+    rewriter.keep(*graph.nodes)
+    rewriter.finish(gone)
+    return bool(gone)

@@ -38,9 +38,9 @@ def _rule(site: Site) -> Patch | None:
     outputs = site.node.op.decompose(site.builder, site.node.inputs)
     if outputs is None:
         return None
-    return site.replace(*(_like(site.builder, v, old) for v, old in zip(outputs, site.node.outputs, strict=True)))
+    return site.replace(*(like(site.builder, v, old) for v, old in zip(outputs, site.node.outputs, strict=True)))
 
 
-def _like(b: Builder, v: Value, old: Value) -> Value:
+def like(b: Builder, v: Value, old: Value) -> Value:
     """The value under the shape that the composite has, where a size that a run finds has met one that is known."""
     return v if v.shape == old.shape or v.type.rank != old.type.rank else apply(b, "Reshape", v, shape=old.shape)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import DTYPES, F32, DType, as_int
-from ..graph import Builder, Graph, Node, Patch, Value
+from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
 from ..ops.nn.pool import MaxPool
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
@@ -44,16 +44,16 @@ def half_products(graph: Graph, options: CompileOptions) -> bool:
     if options.precision == "f32":
         return False
     changed = walk(graph, _open, "half_products")
-    nodes: list[Node] = []
-    halves = _Halves(graph, DTYPES[options.precision], nodes)
-    for node in graph.nodes:
+    rewriter = Rewriter(graph, "half_products")
+    halves = _Halves(graph, DTYPES[options.precision], rewriter)
+    for node in rewriter:
         if _takes_halves(node):
             count = DATA[node.op.family]
-            node.inputs = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
-            node.op = dataclasses.replace(node.op, out=F32.name)  # type: ignore[call-arg]  # each of DATA has it
+            operands = (*(halves.of(v) for v in node.operands[:count]), *node.inputs[count:])
+            rewire(node, operands, dataclasses.replace(node.op, out=F32.name))  # type: ignore[call-arg]  # each of DATA
             changed = True
-        nodes.append(node)
-    graph.nodes[:] = nodes
+        rewriter.keep(node)
+    rewriter.finish()
     return changed
 
 
@@ -80,11 +80,11 @@ class _Halves:
 
     Args:
         dtype: f16 or bf16.
-        nodes: list to append to.
+        rewriter: the walk in which they are built.
     """
 
-    def __init__(self, graph: Graph, dtype: DType, nodes: list[Node]) -> None:
-        self.graph, self.dtype, self.nodes = graph, dtype, nodes
+    def __init__(self, graph: Graph, dtype: DType, rewriter: Rewriter) -> None:
+        self.graph, self.dtype, self.rewriter = graph, dtype, rewriter
         self.whole = _wanted_whole(graph)
         self.made: dict[Value, Value] = {}
 
@@ -108,7 +108,7 @@ class _Halves:
         return {value: self._builder(node.name).one(Cast(to=self.dtype), value)}
 
     def _builder(self, name: str) -> Builder:
-        return Builder(self.graph, self.nodes, name)
+        return self.rewriter.builder(name)
 
     def _moves_before(self, node: Node, value: Value) -> bool:
         """Whether a node that only moves or chooses elements works on halves rather than its result being cast.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..graph import Graph, Mark, Node, Value
+from ..graph import Graph, Mark, Node, Rewriter, Value, relayout, rewire
 from ..ops.math.pointwise import Separator
 from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule, Separate
@@ -96,12 +96,20 @@ def _separate(graph: Graph, rule: FusionRule, found: Match, through: bool) -> bo
 def _put_before(graph: Graph, node: Node, value: Value, rule: FusionRule, through: bool) -> bool:
     """Let a node read a value behind a separator."""
     read = [v for v in node.operands if v is value or (through and behind_views(v)[0] is value)]
-    if isinstance(node.op, Separator) or (through and node.op.family == "view"):
+    if not read or isinstance(node.op, Separator) or (through and node.op.family == "view"):
         return False
-    for v in dict.fromkeys(read):
-        copy = graph.new_value(v.type, v.name)
-        copy.layout = v.layout
-        maker = graph.new_node(Separator(rule.name.name, rule.name.where), [v], [copy], node.name)
-        graph.nodes.insert(graph.nodes.index(node), maker)
-        node.inputs = tuple(copy if x is v else x for x in node.inputs)
-    return bool(read)
+    rewriter = Rewriter(graph, "mark_fusion")
+    for other in rewriter:
+        if other is node:
+            op = Separator(rule.name.name, rule.name.where)
+            copies = {v: _separator(rewriter, op, v) for v in dict.fromkeys(read)}
+            rewire(node, tuple(copies.get(v, v) if v is not None else None for v in node.inputs))
+        rewriter.keep(other)
+    rewriter.finish()
+    return True
+
+
+def _separator(rewriter: Rewriter, op: Separator, value: Value) -> Value:
+    out = rewriter.builder(value.producer.name if value.producer is not None else "").one(op, value)
+    relayout(out, value.layout)
+    return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Graph, Value, ints_of, substitute_values
+from ..graph import Graph, Rewriter, Value, ints_of
 from ..graph.builder import evaluate
 from ..options import CompileOptions
 from .manager import graph_pass
@@ -31,11 +31,15 @@ def propagate(graph: Graph, options: CompileOptions) -> bool:
                 value.type, changed = fresh, True
             if value.data is None:
                 value.data = evaluate(node, k)
-    known = {v: _constant(graph, v) for node in graph.nodes for v in node.outputs if ints_of(v.data) is not None}
-    if known:
-        graph.nodes[:] = [n for n in graph.nodes if any(v not in known for v in n.outputs)]
-        substitute_values(graph, known)
-    return changed or bool(known)
+    rewriter = Rewriter(graph, "propagate")
+    for node in rewriter:
+        known = [v for v in node.outputs if ints_of(v.data) is not None]
+        for v in known:
+            rewriter.replace(v, _constant(graph, v))
+        if len(known) < len(node.outputs):
+            rewriter.keep(node)
+    rewriter.finish()
+    return changed or bool(rewriter.newest)
 
 
 def _constant(graph: Graph, value: Value) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Builder, Graph
+from ..graph import Graph, Rewriter
 from ..ops import REGISTRY
 from ..options import CompileOptions
 from .manager import graph_pass
@@ -24,12 +24,21 @@ def settle_outputs(graph: Graph, options: CompileOptions) -> bool:
         out %1
     """
     graph.constraints[:] = dict.fromkeys(graph.constraints)
+    return settle(graph)
+
+
+def settle(graph: Graph) -> bool:
+    """Give every output, and what the run is refused by, a node of its own; says whether there was one without."""
     graph.settle_demands()
     seen = set()
     changed = False
+    rewriter = Rewriter(graph, "settle_outputs")
+    rewriter.keep(*graph.nodes)
     for k, value in enumerate(graph.outputs):
         if value.producer is None or value in seen:
-            graph.outputs[k] = value = Builder(graph).one(REGISTRY["", "Identity"](), value)
+            copy = rewriter.builder().one(REGISTRY["", "Identity"](), value)
+            rewriter.set_output(k, copy)
             changed = True
         seen.add(value)
+    rewriter.finish()
     return changed

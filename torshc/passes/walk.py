@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import InternalError
-from ..graph import Builder, Graph, Node, Patch, Value
+from ..graph import Builder, Graph, Node, Patch, Rewriter, Value
 
 Rule = Callable[["Site"], Patch | None]
 
@@ -53,46 +52,33 @@ def walk(graph: Graph, rule: Rule, origin: str) -> bool:
             uses[v] = uses.get(v, 0) + 1
     for v in graph.outputs:
         uses[v] = uses.get(v, 0) + 1
-    newest: dict[Value, Value] = {}
-    kept: list[Node] = []
+    rewriter = Rewriter(graph, origin)
     gone: set[Node] = set()
     changed = False
-    for node in graph.nodes:
-        if any(v in newest for v in node.operands):
-            node.inputs = tuple(newest.get(v, v) if v is not None else None for v in node.inputs)
+    for node in rewriter:
         site = Site(graph, node, uses)
         patch = rule(site)
         if patch is None:
-            kept.append(node)
+            rewriter.keep(node)
             continue
         changed = True
-        _check(patch, origin)
-        kept.extend(patch.nodes)
+        rewriter.keep(*patch.nodes)
         for new in patch.nodes:
             for v in new.operands:
                 uses[v] = uses.get(v, 0) + 1
         for old, new_value in patch.replace.items():
-            newest[old] = new_value
+            rewriter.replace(old, new_value)
             uses[new_value] = uses.get(new_value, 0) + uses.pop(old, 0)
         if all(v in patch.replace or not uses.get(v) for v in node.outputs):
             released = _release(node, uses)
             gone.update(released)
         else:
             released = [node]
-            kept.append(node)
+            rewriter.keep(node)
         for new in patch.nodes:
             new.inherit(*released)
-    graph.nodes[:] = [n for n in kept if n not in gone]
-    graph.outputs = [newest.get(v, v) for v in graph.outputs]
+    rewriter.finish(gone)
     return changed
-
-
-def _check(patch: Patch, origin: str) -> None:
-    for old, new in patch.replace.items():
-        if old.type != new.type:
-            raise InternalError(f"{origin} replaces {old!r}: {old.type!r} by {new!r}: {new.type!r}")
-        if not new.name:
-            new.name = old.name
 
 
 def _release(node: Node, uses: dict[Value, int]) -> list[Node]:

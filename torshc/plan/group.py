@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..expr import const
-from ..graph import Builder, Graph, Node, RuleName, Value
+from ..graph import Builder, Graph, Node, Rewriter, RuleName, Value, relayout
+from ..passes.decompose import like
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value,
 def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: dict[Value, Value]) -> Node:
     outputs = [graph.new_value(v.type, v.name) for v in node.outputs]
     for old, new in zip(node.outputs, outputs, strict=True):
-        new.layout = old.layout
+        relayout(new, old.layout)
         alias[old] = new
     made = graph.new_node(node.op, inputs, outputs, node.name)
     made.inherit(node)
@@ -120,19 +121,17 @@ def split_composites(graph: Graph, opened: Collection[Node] = ()) -> None:
     Args:
         opened: nodes that are replaced all the same, as a rule wants them in one kernel with others.
     """
-    kept: list[Node] = []
-    mapping: dict[Value, Value] = {}
-    for node in graph.nodes:
-        node.inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
+    rewriter = Rewriter(graph, "the plan")
+    for node in rewriter:
         if node.op.family == "composite":
             inner, alias = expand(graph, [node])
             if node in opened or not _one_kernel(inner, [alias.get(v, v) for v in node.outputs]):
-                kept.extend(inner)
-                mapping.update(alias)
+                rewriter.keep(*inner)
+                for old in node.outputs:
+                    rewriter.replace(old, like(rewriter.builder(node.name), alias[old], old))
                 continue
-        kept.append(node)
-    graph.nodes[:] = kept
-    graph.outputs = [mapping.get(v, v) for v in graph.outputs]
+        rewriter.keep(node)
+    rewriter.finish()
 
 
 def _one_kernel(nodes: list[Node], outputs: list[Value]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..graph import Graph, Node, RuleName, Value, substitute_values
+from ..graph import Graph, Node, Rewriter, RuleName, Value
 from ..ops.math.pointwise import Separator
 from ..passes.fusion_rules import Fuse, FusionRule
 from ..passes.mark_fusion import mark, places
@@ -106,8 +106,13 @@ def _lift(graph: Graph) -> dict[Node, dict[Node, RuleName]]:
         (value,) = node.operands
         source[node.output] = source.get(value, value)
         direct.append((RuleName(node.op.rule, node.op.where), source[node.output], _beyond(node, users)))
-    graph.nodes[:] = [n for n in graph.nodes if not isinstance(n.op, Separator)]
-    substitute_values(graph, source)
+    rewriter = Rewriter(graph, "the plan")
+    for node in rewriter:
+        if isinstance(node.op, Separator):
+            rewriter.replace(node.output, source[node.output])
+        else:
+            rewriter.keep(node)
+    rewriter.finish()
     users = graph.users()
     apart: dict[Node, dict[Node, RuleName]] = {}
     for rule, value, nodes in direct:

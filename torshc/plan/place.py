@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..expr import Expr, as_int, axis, const, cost, walk
-from ..graph import Graph, Node, RuleName, Value
+from ..graph import Graph, Node, RuleName, Value, relayout
 from ..ops.core.base import REGISTRY
 from ..passes.fusion_rules import Recompute
 from ..passes.policy import Policy
+from ..passes.settle_outputs import settle
 from .fusion import HEAVY, Fuser, kind_of
 from .group import Boundary, Group, split_composites
 from .inline import Inliner
@@ -44,7 +45,10 @@ def make_plan(graph: Graph, policy: Policy) -> Plan:
     """Fuse a graph and decide what is stored."""
     forced = {r.name for r in policy.fuses("force")}
     split_composites(graph, [n for n in graph.nodes if any(m.rule in forced for m in n.marks)])
-    return _Placer(graph, Permits(graph, policy)).run()
+    settle(graph)
+    permits = Permits(graph, policy)
+    graph.freeze()
+    return _Placer(graph, permits).run()
 
 
 class _Placer:
@@ -71,10 +75,7 @@ class _Placer:
             for node in self.graph.nodes:
                 if is_view(node):
                     self.group_of[node] = Group(0, "nest", [node])
-        self.graph.settle_demands()
-        for k, v in enumerate(self.graph.outputs):
-            if v.const is not None or v.producer is None or v in self.graph.outputs[:k]:
-                v = self.graph.outputs[k] = self._copy(v)
+        for v in self.graph.outputs:
             self._need(v)
         self._order()
         for g in self.groups:
@@ -83,15 +84,6 @@ class _Placer:
         return Plan(
             self.graph, permits.policy, self.groups, self._settle(), self.boundaries, permits.pairs, self.stored
         )
-
-    def _copy(self, v: Value) -> Value:
-        """An output that is an input, a constant or another output is copied."""
-        out = self.graph.new_value(v.type, v.name)
-        node = self.graph.new_node(REGISTRY["", "Identity"](), [v], [out], "")
-        self.graph.nodes.append(node)
-        self.group_of[node] = Group(0, "nest", [node])
-        self.fuser.position[node] = len(self.fuser.position)
-        return out
 
     # -- what is needed in memory ------------------------------------------------------------------------------
 
@@ -326,7 +318,7 @@ class _Placer:
 
     def _copy_of(self, v: Value, reader: Node) -> Value:
         out = self.graph.new_value(v.type, v.name)
-        out.layout = reader.output.layout
+        relayout(out, reader.output.layout)
         node = self.graph.new_node(REGISTRY["", "Identity"](), [v], [out], reader.name)
         self.fuser.position[node] = self.fuser.position[reader]
         self.group_of[node] = Group(0, "nest", [node])

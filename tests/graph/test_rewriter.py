@@ -1,0 +1,111 @@
+"""Changing graphs: in one place only, and not at all once they are planned."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from torshc.errors import InternalError
+from torshc.graph import Graph, Mark, Rewriter, RuleName
+from torshc.passes import PASSES
+from torshc.passes.policy import Policy
+from torshc.plan.place import make_plan
+
+from ..support.pass_graphs import OPTIONS, Model, names
+
+PACKAGE = Path(__file__).resolve().parents[2] / "torshc"
+CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
+FIELDS = {"inputs", "outputs", "nodes", "op", "layout", "producer"}
+
+
+def model() -> Graph:
+    m = Model()
+    x = m.input(2, 3)
+    return m.done(m("Neg", m("Exp", m("Abs", x))))
+
+
+def test_nodes_are_replaced_inserted_and_removed() -> None:
+    graph = model()
+    rewriter = Rewriter(graph, "test")
+    for node in rewriter:
+        if node.op.name == "Exp":
+            rewriter.replace(
+                node.output, rewriter.builder().one(node.op, rewriter.builder().one(node.op, *node.operands))
+            )
+        else:
+            rewriter.keep(node)
+    rewriter.finish()
+    assert names(graph) == ["Abs", "Exp", "Exp", "Neg"]
+    assert graph.nodes[3].operands == graph.nodes[2].outputs
+    rewriter = Rewriter(graph, "test")
+    rewriter.keep(*graph.nodes)
+    rewriter.finish(gone={graph.nodes[0]})
+    assert names(graph) == ["Exp", "Exp", "Neg"]
+
+
+def test_an_output_is_replaced_and_its_readers_stay() -> None:
+    graph = model()
+    (old,) = graph.outputs
+    rewriter = Rewriter(graph, "test")
+    rewriter.keep(*graph.nodes)
+    rewriter.set_output(0, rewriter.builder().one(graph.nodes[0].op, old))
+    rewriter.finish()
+    assert graph.outputs == [graph.nodes[3].output] and graph.nodes[3].operands == (old,)
+
+
+def test_a_replacement_of_another_type_is_a_fault() -> None:
+    graph = model()
+    with pytest.raises(InternalError, match="test replaces"):
+        Rewriter(graph, "test").replace(graph.outputs[0], graph.constant(np.zeros(5)))
+
+
+def test_what_takes_a_nodes_place_bears_its_marks() -> None:
+    m = Model()
+    graph = m.done(m("Softmax", m.input(2, 3), axis=1))
+    mark = Mark(RuleName("mine"), 1)
+    graph.nodes[0].marks = (mark,)
+    assert PASSES["decompose"](graph, OPTIONS)
+    assert len(graph.nodes) == 5 and all(n.marks == (mark,) for n in graph.nodes)
+
+
+def test_a_planned_graph_does_not_change() -> None:
+    graph = model()
+    make_plan(graph, Policy.of())
+    with pytest.raises(InternalError, match="planned already"):
+        PASSES["dead_code"](graph, OPTIONS)
+    with pytest.raises(InternalError, match="planned already"):
+        graph.nodes.append(graph.nodes[0])
+    with pytest.raises(InternalError, match="planned already"):
+        graph.outputs[0] = graph.inputs[0]
+    with pytest.raises(InternalError, match="nodes of a graph"):
+        graph.nodes = []
+
+
+# A segment is a graph of its own, made of another's nodes before any pass.
+@pytest.mark.parametrize(
+    "path",
+    [p for part in ("passes", "plan", "kernels", "targets", "bundle") for p in sorted((PACKAGE / part).rglob("*.py"))
+     if p.name != "partition.py"],
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)  # fmt: skip
+def test_only_the_graph_package_changes_graphs(path: Path) -> None:
+    wrong = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
+        for target in targets:
+            inner = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(inner, ast.Attribute) and inner.attr in FIELDS and not is_self(inner.value):
+                wrong.append(f"line {node.lineno}: {ast.unparse(target)}")
+        call = node.func if isinstance(node, ast.Call) else None
+        if isinstance(call, ast.Attribute) and call.attr in CHANGES and ast.unparse(call.value).endswith("graph.nodes"):
+            wrong.append(f"line {call.lineno}: {ast.unparse(call)}")
+    assert not wrong, "use torshc.graph.Rewriter, rewire or relayout"
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
