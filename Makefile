@@ -30,11 +30,16 @@ toolchain := $(if $(compiler),,toolchain)
 stamp = $(VENV)/.ready-$(1)$(addprefix -,$(toolchain))
 install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(1)
 
+# Where no compiler is to be found: programs that tests start, and tests that build programs of every kind.
+bare := env sh make
+zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/test_dot.py tests/templates/test_pool.py \
+	tests/compiler/test_products.py tests/samples tests/cli/test_compile.py
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
+.PHONY: help demo test test-all test-ziglang check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +49,14 @@ demo: $(call stamp,peer) ## compile the sample model, explain it, run it, measur
 
 test: $(call stamp,test) ## the tests
 	$(py) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+test-all: $(call stamp,test) ## the tests with the slow ones, of which `make test` runs a part
+	$(py) -m pytest -n $(JOBS) --dist worksteal -m '' $(ARGS)
+
+test-ziglang: $(call stamp,zig) ## a slice of the tests with no compiler but the ziglang package's
+	mkdir -p $(VENV)/bare
+	for tool in $(bare); do ln -sf "$$(command -v $$tool)" $(VENV)/bare/; done
+	PATH=$(abspath $(VENV)/bare) $(abspath $(py)) -m pytest -n $(JOBS) --dist worksteal $(zig_slice) $(ARGS)
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
 
@@ -109,6 +122,11 @@ $(call stamp,peer): $(call stamp,run)
 $(call stamp,test): pyproject.toml | $(py)
 	@echo 'Installing torshc and what its tests need ...'
 	@$(call install,'.[test$(addprefix $(comma),$(toolchain))]')
+	@touch $@
+
+$(call stamp,zig): pyproject.toml | $(py)
+	@echo 'Installing torshc, what its tests need and a clang from PyPI ...'
+	@$(call install,'.[test$(comma)toolchain]')
 	@touch $@
 
 $(call stamp,check): pyproject.toml | $(py)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.emulation.emulated import missing
+from torshc.resources import cache_folder
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One cache for all processes of a run, and for tools that they start with another HOME."""
+    os.environ["TORSHC_CACHE_DIR"] = str(cache_folder())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

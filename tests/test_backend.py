@@ -28,11 +28,6 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 W = np.array([1, 2, 3, 4], np.float32)
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def model() -> onnx.ModelProto:
     return parser.parse_model(MODEL)

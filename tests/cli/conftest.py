@@ -1,4 +1,4 @@
-"""Fixtures of the command line's tests: a runner in a folder of its own with a cache of its own."""
+"""Fixtures of the command line's tests: a runner in a folder of its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ Torshc = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # One cache for the process: the host program's sources are the same in most tests.
-    monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.delenv("TORSHC_DEBUG", raising=False)
 
 

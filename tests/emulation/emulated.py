@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compilers import hosts
-
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
 
@@ -31,11 +29,10 @@ def missing(metal: bool = False) -> str | None:
 
 @lru_cache
 def _cxx() -> str | None:
-    """The newest clang++ (before 16 it has no _Float16 on x86-64), else g++, else Zig's clang."""
+    """The newest clang++ (before 16 it has no _Float16 on x86-64), else g++."""
     numbered = [f"clang++-{version}" for version in range(22, 13, -1)]
     names = [*numbered[:-2], "clang++", *numbered[-2:], "g++"]
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    return found or next((host.cxx for host in hosts() if host.cxx), None)
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 @lru_cache
@@ -49,10 +46,7 @@ def emulated_tools() -> Iterator[None]:
     """Inside, tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where none can work."""
     if reason := missing():
         pytest.skip(reason)
-    cxx = os.environ.get("T_EMULATE_CXX") or str(_cxx())
     wanted = {
-        "T_EMULATE_CXX": cxx,
-        "T_EMULATE_CC": os.environ.get("T_EMULATE_CC") or cxx.replace("clang++", "clang").replace("g++", "gcc"),
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         "TORSHC_NVCC": str(BIN / "nvcc"),
         "TORSHC_XCRUN": str(BIN / "xcrun"),

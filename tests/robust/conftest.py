@@ -1,4 +1,4 @@
-"""Fixtures: the command line in a folder of its own, one kernel cache for the process."""
+"""Fixtures: the command line in a folder of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ Torshc = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.delenv("TORSHC_DEBUG", raising=False)
 
 

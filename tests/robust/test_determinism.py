@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from ..support.slow import SLOW
 from ..support.zoo import zoo
 
 ZOO = zoo()
@@ -27,7 +28,7 @@ HOW: tuple[tuple[int, dict[str, str]], ...] = (
 )
 
 
-@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=SLOW), 3])
 def test_two_compilations_are_equal(level: int, tmp_path: Path) -> None:
     found = []
     for k, (jobs, more) in enumerate(HOW):

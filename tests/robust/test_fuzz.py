@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slow import SLOW
+
 COUNT = 100  # a seed; two seeds
 SECONDS, MEMORY = 10, 1 << 30
 
@@ -50,7 +52,7 @@ sys.exit(bad > 0)
 """
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=SLOW)])
 def test_damaged_models(seed: int, tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])}
     done = subprocess.run(

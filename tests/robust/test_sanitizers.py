@@ -11,12 +11,13 @@ import pytest
 import torshc
 
 from ..support import sanitize
+from ..support.slow import some
 from ..support.zoo import zoo
 
 ZOO = zoo()
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", some(ZOO, 4))
 def test_clean_under_sanitizers(name: str, tmp_path: Path) -> None:
     """For this processor; of other widths of vectors, the tests of kernels see each read past an end."""
     found = sanitize.usable()

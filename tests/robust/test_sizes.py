@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.support.compiler_models import model, node
+from tests.support.slow import some, some_pairs
 from torshc.errors import ModelError, RunError
 
 W = {
@@ -83,8 +84,7 @@ def sizes(shape: list[int | str]) -> list[tuple[int, ...]]:
     return found
 
 
-@pytest.mark.parametrize("level", [0, 3])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "level"), some_pairs(CASES, [3, 0], 4))
 def test_every_symbolic_size(name: str, level: int, tmp_path: Path) -> None:
     nodes, shape = CASES[name]
     used = {i for n in nodes for i in n.input}
@@ -115,7 +115,7 @@ def _reference(made: onnx.ModelProto, x: np.ndarray) -> np.ndarray | None:
         return None
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, 3))
 def test_static_sizes_of_0(name: str, tmp_path: Path) -> None:
     """The same with sizes that are known when compiling."""
     nodes, shape = CASES[name]

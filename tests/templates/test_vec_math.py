@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support import compilers
+from tests.support.slow import SLOW
 
 HERE = Path(__file__).parent
 HEADERS = HERE.parents[1] / "templates" / "c" / "prelude"
@@ -54,13 +55,13 @@ class Harness:
 
 CONFIGS = [
     pytest.param(("clang", 8, ["-O3", "-march=native"]), id="clang-8"),
-    pytest.param(("clang", 4, ["-O2"]), id="clang-4"),
+    pytest.param(("clang", 4, ["-O2"]), id="clang-4", marks=SLOW),
     pytest.param(("clang", 1, ["-O2"]), id="clang-1"),
     pytest.param(("clang", 16, ["-O2", "-march=native"]), id="clang-16"),
     pytest.param(("clang", 4, ["sanitized"]), id="clang-4-sanitized"),
     pytest.param(("gcc", 8, ["-O3", "-march=native"]), id="gcc-8"),
     pytest.param(("gcc", 4, ["-O2"]), id="gcc-4"),
-    pytest.param(("gcc", 1, ["-O2"]), id="gcc-1"),
+    pytest.param(("gcc", 1, ["-O2"]), id="gcc-1", marks=SLOW),
 ]
 
 

@@ -20,11 +20,11 @@ SANITIZE = (
 
 
 def find_compiler(name: str = "clang++", otherwise: str = "g++") -> str:
-    """The newest clang++ (clang), else g++ (gcc); T_EMULATE_CXX and T_EMULATE_CC name others.
+    """The newest clang++ (clang), else g++ (gcc); T_EMULATE_CXX names another C++ compiler.
 
     Before 16 clang has no _Float16 on x86-64, and a plain name may be that of an old one beside newer ones.
     """
-    if told := os.environ.get("T_EMULATE_CXX" if name.endswith("++") else "T_EMULATE_CC"):
+    if name.endswith("++") and (told := os.environ.get("T_EMULATE_CXX")):
         return told
     numbered = [f"{name}-{version}" for version in range(22, 13, -1)]
     names = [*numbered[:-2], name, *numbered[-2:], otherwise]
