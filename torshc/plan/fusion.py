@@ -203,9 +203,10 @@ class Fuser:
         None when one of these values is read at another place than where the kernel has it: through a view that moves
         elements, or broadcast along another dimension. Nodes that stood in different groups until now may do so.
         """
-        space = next((_space(n) for n in nodes if n.op.family == "reduce"), None) if anchor is None else None
+        ordered = sorted(nodes, key=self.position.__getitem__)
+        space = next((_space(n) for n in ordered if n.op.family == "reduce"), None) if anchor is None else None
         reached: set[Value] = set()
-        for n in sorted(nodes, key=self.position.__getitem__):
+        for n in ordered:
             hits = [v for v in n.operands if any(b in reached for b in bases(v))]
             if any(not _reads_in_place(n, v, space, moved=v not in reached, heavy=anchor is not None) for v in hits):
                 return None
