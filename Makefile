@@ -39,7 +39,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-ziglang check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
+.PHONY: help demo test test-all exporters test-ziglang check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ types: $(call stamp,check) ## mypy --strict
 
 doctest: $(call stamp,test) ## the examples in docstrings
 	$(py) -m pytest -n 0 --doctest-modules torshc
+
+exporters: $(call stamp,exporters) ## tree ensembles as XGBoost's and LightGBM's converters write them
+	$(py) -m pytest -n 0 tests/exporters $(ARGS)
 
 conformance: $(call stamp,test) ## LEVEL=3 FUSION=default TARGET=c: all cases of onnx's own suite
 	$(py) -m tests.conformance --target $(TARGET) --level $(LEVEL) --fusion $(FUSION) --jobs $(JOBS)
@@ -127,6 +130,11 @@ $(call stamp,test): pyproject.toml | $(py)
 $(call stamp,zig): pyproject.toml | $(py)
 	@echo 'Installing torshc, what its tests need and a clang from PyPI ...'
 	@$(call install,'.[test$(comma)toolchain]')
+	@touch $@
+
+$(call stamp,exporters): $(call stamp,test)
+	@echo 'Installing XGBoost, LightGBM and their converters ...'
+	@$(call install,'.[exporters$(addprefix $(comma),$(toolchain))]')
 	@touch $@
 
 $(call stamp,check): pyproject.toml | $(py)

@@ -1,0 +1,59 @@
+"""Tree ensembles as their libraries' converters write them, against ONNX Runtime: ``make exporters``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc
+from tests.emulation.emulated import emulated_tools
+
+onnxruntime = pytest.importorskip("onnxruntime")
+onnxmltools = pytest.importorskip("onnxmltools", reason="the extra `exporters` is not installed")
+LIBRARIES = {"xgboost": "XGB", "lightgbm": "LGBM"}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 10)).astype(np.float32)
+LABELS: dict[str, Any] = {
+    "two classes": X[:, 0] * X[:, 1] + X[:, 2] > 0,
+    "three classes": np.digitize(X[:, 0] + X[:, 4], [-0.5, 0.6]),
+    "regression": X[:, 0] * 2 + np.sin(X[:, 3]),
+}
+SIZES = {"few": {"n_estimators": 4, "max_depth": 3}, "many": {"n_estimators": 60, "max_depth": 6}}
+
+
+def converted(library: str, task: str, size: str) -> onnx.ModelProto:
+    trained = pytest.importorskip(library, reason="the extra `exporters` is not installed")
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    kind = "Regressor" if task == "regression" else "Classifier"
+    quiet = {"verbose": -1} if library == "lightgbm" else {}
+    fitted = getattr(trained, LIBRARIES[library] + kind)(random_state=1, n_jobs=1, **SIZES[size], **quiet)
+    fitted.fit(X, LABELS[task] if kind == "Regressor" else LABELS[task].astype(int))
+    plain = {"zipmap": False} if (library, kind) == ("lightgbm", "Classifier") else {}
+    types = [("x", FloatTensorType([None, 10]))]
+    return getattr(onnxmltools, f"convert_{library}")(fitted, initial_types=types, **plain)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("task", LABELS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_as_onnx_runtime(library: str, task: str, size: str, tmp_path: Path) -> None:
+    made = converted(library, task, size)
+    onnx.save(made, tmp_path / "m.onnx")
+    rows = X[:37].copy()
+    rows[3, 1] = np.nan  # a missing value
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    wanted = dict(zip(names, session.run(None, {"x": rows}), strict=True))
+    for target in ("c", "cuda") if size == "few" else ("c",):
+        with emulated_tools():
+            torshc.compile(tmp_path / "m.onnx", tmp_path / f"{target}.tsc", target=target)
+            with torshc.load(tmp_path / f"{target}.tsc") as model:
+                got = model.run({"x": rows})
+        for name in names:
+            # Sums of up to 60 leaves in another order: some units in the last place of f32, of sums of about 1 here.
+            np.testing.assert_allclose(got[name], np.asarray(wanted[name]), rtol=2e-6, atol=2e-6, err_msg=name)
