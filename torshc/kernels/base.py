@@ -103,6 +103,11 @@ class Kernel:
         return const(0)
 
     @property
+    def shared(self) -> int:
+        """Bytes of memory that the threads of a block share, on a device of blocks."""
+        return 0
+
+    @property
     def cooperative(self) -> bool:
         """Whether its blocks wait for each other, on a device of blocks: they have to run at the same time."""
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -186,8 +186,47 @@ def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter,
     text = printer.finish(text)
     name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
     return Rendered(
-        name, text.replace(PLACEHOLDER, name), tuple(dim(d) if isinstance(d, str) else d for d in printer.dim_names)
+        name,
+        text.replace(PLACEHOLDER, name),
+        tuple(dim(d) if isinstance(d, str) else d for d in printer.dim_names.used),
     )
+
+
+class DimNames(Mapping[Any, str]):
+    """Names of the sizes that a kernel gets in ``dim``: symbols by theirs, and sizes that it is given, as expressions.
+
+    A size has a number from when its name is first asked for, so that a kernel gets only what its text uses.
+
+    Args:
+        sizes: all that may be asked for.
+
+    Attributes:
+        spelled: a name, made of a number.
+    """
+
+    def __init__(self, sizes: Iterable[str | Expr]) -> None:
+        self.spelled = "s{}".format
+        self._sizes = dict.fromkeys(sizes)
+        self._numbers: dict[str | Expr, int] = {}
+
+    def __contains__(self, size: object) -> bool:
+        return size in self._sizes
+
+    def __getitem__(self, size: str | Expr) -> str:
+        if size not in self._sizes:
+            raise KeyError(size)
+        return self.spelled(self._numbers.setdefault(size, len(self._numbers)))
+
+    def __iter__(self) -> Iterator[str | Expr]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    @property
+    def used(self) -> list[str | Expr]:
+        """What was asked for, by number."""
+        return list(self._numbers)
 
 
 class IndexPrinter:
@@ -200,15 +239,9 @@ class IndexPrinter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.name = PLACEHOLDER
-        self.dim_names: dict[Any, str] = {d: f"s{k}" for k, d in enumerate(dims_of(*kernel.expressions()))}
-        for e in given_sizes(kernel.expressions()):
-            self.dim_names[e] = f"s{len(self.dim_names)}"
+        sizes = kernel.expressions()
+        self.dim_names = DimNames([*dims_of(*sizes), *given_sizes(sizes)])
         self._axes: dict[Expr, str] = {}
-
-    @property
-    def dims(self) -> list[str]:
-        """Names of the symbolic dimensions, in the order of the argument ``dim``."""
-        return list(self.dim_names.values())
 
     def axis(self, axis: Expr, name: str = "") -> str:
         """The name of a loop axis (its own unless another is given, which then stays)."""

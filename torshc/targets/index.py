@@ -38,7 +38,9 @@ def literal(value: object, dtype: DType) -> str:
     number = int(value)  # type: ignore[call-overload]
     if dtype.name == "i64" and number == -(2**63):
         return "INT64_MIN"
-    return f"{number}{'ull' if dtype.name == 'u64' else 'u' if dtype.kind == 'u' else ''}"
+    if dtype.name == "u64":
+        return f"UINT64_C({number})"
+    return f"{number}{'u' if dtype.kind == 'u' else ''}"
 
 
 def _as_f32(number: float) -> float:
@@ -176,7 +178,7 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
         inner = [bare(a, x) if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
     if e.op in ("add", "mul"):
         return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
-    if e.op in ("floordiv", "mod") and all(is_nonnegative(a) for a in e.args) and e.args[1].op == "const":
+    if e.op in ("floordiv", "mod") and not is_call(e):
         return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
     if e.op == "neg":
         return f"(-{inner[0]})"
@@ -193,6 +195,13 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     if e.op == "sign":
         return f"(({inner[0]} > 0) - ({inner[0]} < 0))"
     raise InternalError(f"no scalar form of {e.op}")
+
+
+def is_call(e: Expr) -> bool:
+    """Whether index arithmetic writes an operator as a call of a function."""
+    if e.op in ("floordiv", "mod") and e.args[1].op == "const" and all(is_nonnegative(a) for a in e.args):
+        return False  # rounds as C does
+    return e.op in _CALLS or e.op == "abs"
 
 
 def bare(e: Expr, text: str) -> str:

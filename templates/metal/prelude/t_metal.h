@@ -11,6 +11,14 @@
 #include <metal_stdlib>
 using namespace metal;
 
+/* What C has in stdint.h; MSL has no long long. */
+#ifndef INT64_MIN
+#define INT64_MIN T_I64_MIN
+#endif
+#ifndef UINT64_C
+#define UINT64_C(n) n##ul
+#endif
+
 #define T_FN static inline
 #define T_GLOBAL device
 #define T_LOCAL thread

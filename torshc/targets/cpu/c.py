@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...expr import DType, Expr, const
+from ...expr import NARROW, DType, Expr, const, walk
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
-from ..index import CTYPES, literal
+from ..index import CTYPES, STORED, literal
 from .base import CpuTarget
 from .vector import Block, Names, vector_type
 
-_NAMED = re.compile(r"\bs\d+\b")
-_DECLARED = re.compile(r"^ *const int64_t (s\d+) = dim\[\d+\];\n", re.MULTILINE)
-_ARGUMENT = re.compile(r"\bdim\[(\d+)\]")
+DIMS = "DIM_NAMES;"  # the line in whose place the sizes are declared that a kernel uses
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
 _LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
@@ -36,19 +32,23 @@ class Printer(IndexPrinter):
         self.lanes = lanes
 
     def finish(self, text: str) -> str:
-        """Only what is used is declared; kernels with narrow types include their functions, which others need not."""
-        text = self._drop_unused(text)
-        if not re.search(r"\bt_\w+_(?:f8|f4|[iu][42])", text):
-            return text
-        return text.replace("#include", '#include "t_narrow.h"\n#include', 1)
+        """The sizes that the text uses are declared."""
+        lines = [f"    const int64_t {self.dim_names[d]} = dim[{k}];\n" for k, d in enumerate(self.dim_names.used)]
+        return text.replace(f"    {DIMS}\n", "".join(lines))
 
-    def _drop_unused(self, text: str) -> str:
-        """Leave out the arguments that only sizes have which are given as a whole, and number the others anew."""
-        counts = Counter(_NAMED.findall(text))
-        text = _DECLARED.sub(lambda m: m[0] if counts[m[1]] > 1 else "", text)
-        used = sorted({int(k) for k in _ARGUMENT.findall(text)})
-        self.dim_names = {d: name for k, (d, name) in enumerate(self.dim_names.items()) if k in used}
-        return _ARGUMENT.sub(lambda m: f"dim[{used.index(int(m[1]))}]", text)
+    @property
+    def declared_dims(self) -> str:
+        """Where the sizes that the kernel gets are declared."""
+        return DIMS
+
+    @property
+    def headers(self) -> list[str]:
+        """What the source includes; functions of narrow types only where there are some, as others need not wait."""
+        return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]
+
+    def dims_through(self, place: str) -> None:
+        """Write sizes where they lie, ``place``, as helper functions do."""
+        self.dim_names.spelled = (place + "[{}]").format
 
     def pointer(self, k: int) -> str:
         """Declaration of argument k."""
@@ -153,6 +153,15 @@ class Printer(IndexPrinter):
     ) -> Block:
         names = Names(self._axes, self.dim_names, self.kernel.buffers, accs or {})
         return Block(names, lane, lanes or self.lanes, count, prefix)
+
+
+def _has_narrow(kernel: Kernel) -> bool:
+    """Whether a kernel computes with types of 8 bits or fewer that C does not have."""
+    names = tuple(t.name for t in NARROW)
+    exprs = walk(*kernel.expressions())
+    return any(b.dtype in NARROW for b in kernel.buffers) or any(
+        e.dtype in NARROW or (e.op.startswith(STORED) and any(n in e.op for n in names)) for e in exprs
+    )
 
 
 def _combine(a: Accumulator, left: str, right: str) -> str:

@@ -81,6 +81,10 @@ class GridAttention(AttentionBase):
         return self.tile.threads
 
     @property
+    def shared(self) -> int:
+        return _bytes(self, self.tile, self.apart)
+
+    @property
     def deep(self) -> int:
         """Packets of a query or key."""
         return max(1, -(-self.depth // PACK))
@@ -110,6 +114,11 @@ class GridAttentionRow(AttentionBase):
     threads: int
     part: int
     ahead: int
+
+    @property
+    def shared(self) -> int:
+        warps = self.threads // WARP
+        return 4 * warps * (self.columns * self.part * PACK + 2)
 
     @property
     def deep(self) -> int:

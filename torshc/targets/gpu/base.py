@@ -55,6 +55,7 @@ class GridPrinter(IndexPrinter):
         for e in walk(*kernel.expressions()):
             if e.op == "axis":
                 self.axis(e)
+        self.dims = [self.dim_names[d] for d in self.dim_names]  # a launch passes all, as it comes before the text
         self.wide = wide or self._large()
         self.wants_wide = False
 
@@ -189,7 +190,7 @@ class GridPrinter(IndexPrinter):
 
     def _note(self, s: Statements) -> None:
         """Remember whether an index is used as a value in a way that int may not hold."""
-        self.wants_wide |= any("t_i" in line and "(int64_t)" in line for line in s.lines)
+        self.wants_wide |= s.calls_wide
 
     def _statements(self, accs: Mapping[str, str] | None, prefix: str, whole: Packet | None) -> Statements:
         cast = "" if self.wide else "(int64_t)"

@@ -68,6 +68,10 @@ class ContractionKernel(HeavyKernel):
     threads: int
 
     @property
+    def shared(self) -> int:
+        return self.tile.shared(self.dtype.size)
+
+    @property
     def rows(self) -> Expr:
         return product([x.args[0] for x in self.m])
 

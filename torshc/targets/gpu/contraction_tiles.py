@@ -137,6 +137,10 @@ class MmaTile:
         room = min(BLOCK_SHARED, UNIT_SHARED // self.resident)
         return max(2, min(MAX_STAGES, room // self._stage))
 
+    def shared(self, size: int) -> int:
+        """Bytes of shared memory at the most, for elements of `size` bytes: these tiles are of 16-bit floats only."""
+        return self.stages * self._stage
+
     @property
     def _stage(self) -> int:
         a, b = (max(size * (self.k + 8), self.k * (size + 8)) for size in (self.m, self.n))

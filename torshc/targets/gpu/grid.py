@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, as_int, axis, call, const
+from ...expr import BOOL, Expr, as_int, axis, call, const
 from ...graph import Value
 from ...kernels.axes import product
 from ...kernels.base import Kernel
@@ -60,6 +60,13 @@ class GridRow(RowKernel):
     @property
     def scratch(self) -> Expr:
         return const(0)
+
+    @property
+    def shared(self) -> int:
+        if self.share <= WARP:
+            return 0
+        sums = [a.term.dtype for stage in self.stages for a in stage.accumulators]
+        return self.share // WARP * sum(4 if t is BOOL else t.register.size for t in sums)
 
     @property
     def whole(self) -> bool:

@@ -95,6 +95,10 @@ class GridRecurrent(RecurrentBase):
         return 4 * ((2 + len(self.operands)) * self.wide + len(self.own) * self.units)
 
     @property
+    def shared(self) -> int:
+        return self.rows * self.row_bytes
+
+    @property
     def operands(self) -> list[str]:
         """Arrays of the state that weights multiply, besides ``h``."""
         return [p.operand for p in self.phases if p.operand != "h"]

@@ -15,7 +15,7 @@ from ...expr import BOOL, I64, DType, Expr, walk
 from ...expr.affine import aligned, split_axis
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import COMPARE, CTYPES, FORMS, OPERATORS, STORED, bare, literal, plain_index
+from ..index import COMPARE, CTYPES, FORMS, OPERATORS, STORED, bare, is_call, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 START, WIDE = "start", "wide"  # an index of a packet's first element; one that is any number, in 64 bits
@@ -86,6 +86,7 @@ class Statements(StatementPrinter):
         self.names, self.packet = names, packet
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
         self._spelt = plain_index(names.dims, lambda load: True)
+        self.calls_wide = False  # whether a number of 64 bits is computed by a function of indices
 
     def load_packets(self, *roots: Expr) -> None:
         """Read every operand that a packet reads as a whole, before the loop over its elements."""
@@ -157,6 +158,7 @@ class Statements(StatementPrinter):
             return (yield from self._load(e))
         if e.dtype is I64 and self.is_index(e):
             # An index used as a value: its axes are widened, as it may be any number, not only a place in memory.
+            self.calls_wide |= any(is_call(x) for x in walk(e))
             return bare(e, (yield e, WIDE))
         if e.op == "select":
             return (yield from self._select(e))
