@@ -39,7 +39,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test test-all exporters test-ziglang check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
+.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz operators bench sample-c venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,9 @@ test-ziglang: $(call stamp,zig) ## a slice of the tests with no compiler but the
 	mkdir -p $(VENV)/bare
 	for tool in $(bare); do ln -sf "$$(command -v $$tool)" $(VENV)/bare/; done
 	PATH=$(abspath $(VENV)/bare) $(abspath $(py)) -m pytest -n $(JOBS) --dist worksteal $(zig_slice) $(ARGS)
+
+golden: $(call stamp,test) ## write the generated sources of tests/golden anew
+	$(py) -m pytest -n 0 tests/golden --renew-golden
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
 

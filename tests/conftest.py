@@ -10,6 +10,10 @@ from tests.emulation.emulated import missing
 from torshc.resources import cache_folder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-golden", action="store_true", help="write the files of tests/golden anew")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """One cache for all processes of a run, and for tools that they start with another HOME."""
     os.environ["TORSHC_CACHE_DIR"] = str(cache_folder())

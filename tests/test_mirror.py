@@ -39,6 +39,7 @@ ACROSS = {
     "targets/test_computed_indices.py": "indices computed from data, on devices",
     "targets/test_devices.py": "whole bundles for devices",
     "targets/test_drawn_numbers.py": "random numbers on devices",
+    "targets/test_sharing.py": "parts of an expression that are printed once, on every target",
     "targets/test_toy.py": "a target from outside",
     "targets/test_uniform_operands.py": "operands without axes, on devices",
 }

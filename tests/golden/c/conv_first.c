@@ -1,0 +1,139 @@
+/* Convolution of few channels (an image): the rows that a task needs are copied once, padded, to planes of scratch
+ * [IC][ROWS_IN][WIDTH], from any strides; a tap of a tile of neighbouring pixels is then a constant offset from one
+ * pointer.  Weights: [panel of T_NR channels][IC][KH][KW][T_NR].  Task: a block of output rows of an image. */
+#define T_MR 8
+#define T_NV 3
+#include "t_tile.h"
+
+#include <string.h>
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+    const int64_t *dim;
+};
+
+#define OH 6
+#define OW 6
+#define OC 32
+#define IH 12
+#define IW 12
+#define IC 3
+#define KH 3
+#define KW 3
+#define ROWS_IN 7
+#define WIDTH 13
+#define TILES 1
+
+/* Stores one vector of pixel m from channel n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const int64_t w0 = m;
+    (void)w0;
+    const float *b2 = c->buf[2];
+    float *b3 = c->buf[3];
+    (void)c, (void)count;
+    const f32v v0 = acc + t_load_f32(b2 + n);
+    t_store_f32(b3 + n + 32 * w0, v0);
+}
+
+/* planes[channel][i][j] = x[channel][row0 + i][j - left], zero outside the image. */
+static void fill_planes(const struct call *c, float *planes, const float *x, int64_t row0) {
+    const int64_t left = t_imax(0, t_imin(1, WIDTH)), skip = t_imax(0, -1);
+    const int64_t inside = t_imax(0, t_imin(WIDTH - left, IW - skip));
+    (void)c;
+    for (int64_t channel = 0; channel < IC; channel++) {
+        for (int64_t i = row0; i < row0 + ROWS_IN; i++, planes += WIDTH) {
+            if (i < 0 || i >= IH) {
+                memset(planes, 0, sizeof(float) * (size_t)WIDTH);
+                continue;
+            }
+            const float *from = x + channel * 144 + i * 12 + skip * 1;
+            for (int64_t j = 0; j < left; j++) planes[j] = 0;
+            for (int64_t j = 0; j < inside; j++) planes[left + j] = from[j * 1];
+            for (int64_t j = left + inside; j < WIDTH; j++) planes[j] = 0;
+        }
+    }
+}
+
+/* `from` is the tile's first tap in the first plane. */
+T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *from,
+    const float *b) {
+    f32v acc[T_MR][T_NV];
+    t_tile_open(rows, vecs, NULL, acc);
+    for (int ic = 0; ic < IC; ic++) {
+        for (int kh = 0; kh < KH; kh++) {
+            const float *line = from + (ic * ROWS_IN + kh * 1) * WIDTH;
+            /* Not unrolled: compilers would hoist loads across taps and spill. */
+            _Pragma("GCC unroll 1") for (int kw = 0; kw < KW; kw++, b += T_NR) {
+                f32v col[T_NV];
+                T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_f32(b + v * 16);
+                T_UNROLL for (int r = 0; r < rows; r++) {
+                    const f32v x = t_splat_f32(line[r * 2 + kw * 1]);
+                    T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
+                }
+            }
+        }
+    }
+    T_UNROLL for (int r = 0; r < rows; r++) {
+        T_UNROLL for (int v = 0; v < vecs; v++) {
+            const int64_t channel = n + v * 16;
+            if (channel < OC) finish(c, m + r, channel, acc[r][v], OC - channel);
+        }
+    }
+}
+
+/* Panel p of a row of pixels that starts at pixel m. */
+static void line(const struct call *c, const float *planes, int64_t m, int64_t p) {
+    const float *b = (const float *)c->buf[1] + p * (IC * KH * KW * T_NR);
+    const int64_t few = OW / TILES, longer = OW % TILES;
+    for (int64_t t = 0; t < TILES; t++) {
+        const int64_t w = t * few + t_imin(t, longer), rows = few + (t < longer);
+        (void)rows;
+        tile(c, 6, 2, m + w, p * T_NR, planes + w * 2, b);
+    }
+}
+
+void k30e27abdd841(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+    const int64_t h_blocks = 2;
+    float *planes = scratch;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t n = task / h_blocks, hb = task % h_blocks;
+        const int64_t h0 = t_cut(OH, h_blocks, hb), h1 = t_cut(OH, h_blocks, hb + 1);
+        const float *x = (const float *)buf[0] + n * 432;
+        fill_planes(c, planes, x, h0 * 2 - 1);
+        for (int64_t h = h0; h < h1; h++) {
+            for (int64_t p = 0; p < 1; p++)
+            line(c, planes + (h - h0) * 2 * WIDTH, (n * OH + h) * OW, p);
+        }
+    }
+}
+
+#include "t_kernel.h"
+
+void k99bcc7ac62c8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    const float *b0 = buf[0];
+    float *b1 = buf[1];
+    const int64_t size = 36;
+    const int64_t rows = 32;
+    const int64_t chunks = (size + 16383) / 16384;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
+        const int64_t first = task / chunks * 455, last = t_imin(first + 455, rows);
+        for (int64_t row = first; row < last; row++) {
+            const int64_t i0 = row;
+            int64_t i1 = low;
+            for (; i1 + 16 <= high; i1 += 16) {
+                const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 32 * i1) + 32 * t_lanes_i64()));
+                t_store_f32(b1 + 36 * i0 + i1, v0);
+            }
+            const int64_t left = high - i1;
+            if (left > 0) {
+                const f32v v0 = t_gathern_f32(b0, (t_splat_i64(i0 + 32 * i1) + 32 * t_lanes_i64()), left);
+                t_storen_f32(b1 + 36 * i0 + i1, v0, left);
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+/* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]), b in panels [ceil(N / T_NR)][K][T_NR], zero padded.
+ * Task: a block of rows by a block of panels. */
+#define T_MR 6
+#define T_NV 4
+#include "t_tile.h"
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+    const int64_t *dim;
+};
+
+#define M 12
+#define N 64
+#define K 3
+#define A_ROW 3
+#define TILES 2
+#define PANELS 1
+
+/* Stores one vector of row m from column n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    float *b2 = c->buf[2];
+    (void)c, (void)count;
+    t_store_f32(b2 + 64 * m + n, acc);
+}
+
+struct step {
+    const float *b; /* the panel at the first k */
+    int k;          /* length of the sums; an int, so that no compiler fears an overflow */
+};
+
+T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
+    struct step s) {
+    const float *row[T_MR];
+    f32v acc[T_MR][T_NV];
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * A_ROW;
+    t_tile_open(rows, vecs, NULL, acc);
+    t_tile_fma(rows, vecs, s.k, row, s.b, acc);
+    T_UNROLL for (int r = 0; r < rows; r++) {
+        T_UNROLL for (int v = 0; v < vecs; v++) {
+            const int64_t column = n + v * 16;
+            if (column < N) finish(c, m + r, column, acc[r][v], N - column);
+        }
+    }
+}
+
+/* Rows of the tiles from t0 up to t1, by panel p. */
+static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const float *a, struct step s) {
+    const int64_t few = M / TILES, longer = M % TILES;
+    for (int64_t t = t0; t < t1; t++) {
+        const int64_t m = t * few + t_imin(t, longer), rows = few + (t < longer);
+        (void)rows;
+        tile(c, 6, 4, m, p * T_NR, a + m * A_ROW, s);
+    }
+}
+
+void k9e861db20b36(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+    const int64_t m_blocks = 1, n_blocks = 1;
+    (void)scratch;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t mb = task % m_blocks, nb = task / m_blocks % n_blocks;
+        const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
+        const int64_t p0 = t_cut(PANELS, n_blocks, nb), p1 = t_cut(PANELS, n_blocks, nb + 1);
+        const float *a = (const float *)buf[0];
+        const float *b = (const float *)buf[1];
+        for (int64_t p = p0; p < p1; p++) {
+            struct step s = {.b = b + p * (K * T_NR), .k = (int)K};
+            panel(c, p, t0, t1, a, s);
+        }
+    }
+}
+
+/* The steps of a recurrent network.  What the gates get from the input is there already, [T][N][D][COLUMNS]; a
+ * step adds what they get from the state, a product with weights in panels, and computes the cells.
+ * Task: a direction by a block of rows of the batch. */
+#define T_MR 2
+#define T_NV 4
+#include "t_tile.h"
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+    const int64_t *dim;
+};
+
+#define TIME 6
+#define BATCH 2
+enum { HIDDEN = 5, WIDE = 16, ROWS = 2, COLUMNS = 64, DIRECTIONS = 1 };
+
+/* A task on its way through time: arrays [ROWS][WIDE] of the state, and where each row is (-1: at its end). */
+struct run {
+    float *h;
+    float *next;
+    float *c;
+    int64_t n0, step; /* the first row; the number of the step */
+    int count;
+    int64_t at[ROWS];
+};
+
+/* Stores a vector of the state at position t. */
+T_FN void put(const struct call *c, int64_t t, int64_t n, int64_t unit, f32v y, int64_t count) {
+    float *b1 = c->buf[1];
+    (void)t, (void)n, (void)unit, (void)count;
+    if (count >= 16) {
+        t_store_f32(b1 + 5 * n + 10 * t + unit, y);
+    } else {
+        t_storen_f32(b1 + 5 * n + 10 * t + unit, y, count);
+    }
+}
+
+/* Cells of `rows` rows from r0 on and the units of panel p; sums are what their gates get from the state. */
+static void cells_0(const struct call *c, struct run *w, int rows, int r0, int p, const float *sums) {
+    const float *gates = (const float *)c->buf[2] + 0 * COLUMNS + 0 + p * T_NR;
+    for (int r = 0; r < rows; r++) {
+        const int64_t t = w->at[r0 + r], n = w->n0 + r0 + r;
+        const float *x = gates + (t * BATCH + n) * (DIRECTIONS * COLUMNS);
+        for (int u = 0; u < 16; u += 16) {
+            const int64_t unit = p * 16 + u, place = (r0 + r) * WIDE + unit;
+            if (unit >= HIDDEN) break;
+            const f32v x0 = t_load_f32(x + 0 + u), r0 = t_load_f32(sums + r * T_NR + 0 + u);
+            const f32v x1 = t_load_f32(x + 16 + u), r1 = t_load_f32(sums + r * T_NR + 16 + u);
+            const f32v x2 = t_load_f32(x + 32 + u), r2 = t_load_f32(sums + r * T_NR + 32 + u);
+            const f32v x3 = t_load_f32(x + 48 + u), r3 = t_load_f32(sums + r * T_NR + 48 + u);
+            const f32v old_c = t_load_f32(w->c + place);
+            const f32v new_c_0 = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
+            const f32v new_c = new_c_0;
+            t_store_f32(w->c + place, new_c);
+            const f32v new_next_0 = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
+            const f32v new_next = new_next_0;
+            t_store_f32(w->next + place, new_next);
+            put(c, t, n, unit, new_next, HIDDEN - unit);
+        }
+    }
+}
+
+/* `rows` rows from r0 on by panel p. */
+T_FN void tile_0(const struct call *c, struct run *w, const int rows, int r0, int p) {
+    const float *weights = (const float *)c->buf[0] + (0 * 1 + p) * (HIDDEN * T_NR);
+    const float *row[T_MR];
+    f32v acc[T_MR][T_NV];
+    float sums[T_MR * T_NR];
+    T_UNROLL for (int r = 0; r < rows; r++) row[r] = w->h + (r0 + r) * WIDE;
+    t_tile_open(rows, T_NV, NULL, acc);
+    t_tile_fma(rows, T_NV, HIDDEN, row, weights, acc);
+    t_tile_park(rows, T_NV, sums, acc);
+    cells_0(c, w, rows, r0, p, sums);
+}
+
+static void phase_0(const struct call *c, struct run *w) {
+    const int tiles = (w->count + T_MR - 1) / T_MR;
+    for (int p = 0; p < 1; p++)
+    for (int t = 0; t < tiles; t++) {
+        const int r0 = (int)t_cut(w->count, tiles, t), rows = (int)t_cut(w->count, tiles, t + 1) - r0;
+        (void)rows;
+        switch (rows) {
+            case 1: tile_0(c, w, 1, r0, p); break;
+            case 2: tile_0(c, w, 2, r0, p); break;
+        }
+    }
+}
+
+/* The state at the start. */
+static void begin_run(const struct call *c, struct run *w) {
+    (void)c;
+    for (int r = 0; r < w->count; r++)
+    for (int64_t unit = 0; unit < WIDE; unit += 16) {
+        t_store_f32(w->h + r * WIDE + unit, (f32v){0});
+        t_store_f32(w->c + r * WIDE + unit, (f32v){0});
+        t_store_f32(w->next + r * WIDE + unit, (f32v){0});
+    }
+}
+
+void k2b9ebc0c3f75(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+    const int64_t blocks = (BATCH + ROWS - 1) / ROWS;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t block = task % blocks, first = t_cut(BATCH, blocks, block);
+        struct run run = {.n0 = first, .count = (int)(t_cut(BATCH, blocks, block + 1) - first)}, *w = &run;
+        float *room = scratch;
+        w->h = room + 0;
+        w->next = room + 32;
+        w->c = room + 64;
+        const int backward = 0;
+        begin_run(c, w);
+        for (w->step = 0; w->step < TIME; w->step++) {
+            for (int r = 0; r < w->count; r++) {
+                const int64_t length = TIME;
+                w->at[r] = w->step >= length ? -1 : backward ? length - 1 - w->step : w->step;
+            }
+            phase_0(c, w);
+            float *h = w->h;
+            w->h = w->next;
+            w->next = h;
+        }
+    }
+}

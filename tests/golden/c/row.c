@@ -1,0 +1,66 @@
+#include "t_kernel.h"
+
+void ke586528a82fb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    const float *b0 = buf[0];
+    float *b1 = buf[1];
+    const int64_t s0 = dim[0];
+    float *row0 = (float *)scratch + 0 * (48);
+    const int64_t rows = s0;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t first = task * 442, last = t_imin(first + 442, rows);
+        for (int64_t point = first; point < last; point++) {
+            const int64_t i0 = point;
+            (void)i0;
+            f32v a0 = t_splat_f32(-__builtin_inff());
+            {
+                int64_t r0 = 0;
+                const int64_t size = 37;
+                for (; r0 + 16 <= size; r0 += 16) {
+                    const f32v v0 = t_load_f32(b0 + 37 * i0 + r0);
+                    a0 = t_max_f32(a0, v0);
+                }
+                const int64_t left = size - r0;
+                if (left > 0) {
+                    const f32v v0 = t_loadn_f32(b0 + 37 * i0 + r0, left);
+                    a0 = t_max_f32(a0, t_select_f32(t_first_bool(left), v0, t_splat_f32(-__builtin_inff())));
+                }
+            }
+            a0 = t_splat_f32(t_hmax_f32(a0));
+            const f32v x0 = a0;
+            (void)x0;
+            f32v a1 = t_splat_f32(0.0f);
+            {
+                int64_t r0 = 0;
+                const int64_t size = 37;
+                for (; r0 + 16 <= size; r0 += 16) {
+                    const f32v v0 = t_exp_f32((t_load_f32(b0 + 37 * i0 + r0) - x0));
+                    t_store_f32(row0 + r0, v0);
+                    a1 = a1 + v0;
+                }
+                const int64_t left = size - r0;
+                if (left > 0) {
+                    const f32v v0 = t_exp_f32((t_loadn_f32(b0 + 37 * i0 + r0, left) - x0));
+                    t_storen_f32(row0 + r0, v0, left);
+                    a1 = a1 + t_select_f32(t_first_bool(left), v0, t_splat_f32(0.0f));
+                }
+            }
+            a1 = t_splat_f32(t_hsum_f32(a1));
+            const f32v x1 = a1;
+            (void)x1;
+            {
+                int64_t r0 = 0;
+                const int64_t size = 37;
+                for (; r0 + 16 <= size; r0 += 16) {
+                    const f32v v0 = t_load_f32(row0 + r0) / x1;
+                    t_store_f32(b1 + 37 * i0 + r0, v0);
+                }
+                const int64_t left = size - r0;
+                if (left > 0) {
+                    const f32v v0 = t_loadn_f32(row0 + r0, left) / x1;
+                    t_storen_f32(b1 + 37 * i0 + r0, v0, left);
+                }
+            }
+        }
+    }
+}

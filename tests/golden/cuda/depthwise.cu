@@ -1,0 +1,78 @@
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    const int packet = block * 256 + thread;
+    if (packet >= 784 / 4) return;
+    const int point = packet * 4;
+    const int i1 = point % 16;
+    int point_rest = point / 16;
+    const int i0 = point_rest;
+    float q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = b0[i0 + 49 * (i1 + j)];
+        q0[j] = v0;
+    }
+    t_write4(b1 + 16 * i0 + i1, q0);
+}
+
+extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    ka8d6f5705443_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) k2b2016827754_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    const int point = block * 256 + thread;
+    if (point >= 784) return;
+    const int i2 = point % 16;
+    int point_rest = point / 16;
+    const int i1 = point_rest % 7;
+    point_rest /= 7;
+    const int i0 = point_rest;
+    float a0 = 0.0f;
+    for (int r0 = 0; r0 < 3; r0++) {
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int v0 = (((0 <= (i0 + r0 + (-1))) && ((i0 + r0 + (-1)) < 7)) && ((0 <= (i1 + r1 + (-1))) && ((i1 + r1 + (-1)) < 7)));
+            const float v1 = (v0 ? b0[112 * i0 + 16 * i1 + i2 + 112 * r0 + 16 * r1 + (-128)] : 0.0f) * b1[i2 + 48 * r0 + 16 * r1];
+            a0 = a0 + v1;
+        }
+    }
+    const float x0 = a0;
+    b2[112 * i0 + 16 * i1 + i2] = x0;
+}
+
+extern "C" int k2b2016827754(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    k2b2016827754_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) k4ce0e00d581c_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    const int packet = block * 256 + thread;
+    if (packet >= 784) return;
+    const int i1 = packet % 49;
+    int packet_rest = packet / 49;
+    const int i0 = packet_rest;
+    const float v0 = b0[i0 + 16 * i1];
+    b1[49 * i0 + i1] = v0;
+}
+
+extern "C" int k4ce0e00d581c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    k4ce0e00d581c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}

@@ -1,0 +1,19 @@
+#define T_INDEX int64_t
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kbde15adeb9af_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+    const int64_t block = blockIdx.x, thread = threadIdx.x;
+    const int64_t packet = block * 256 + thread;
+    if (packet >= 13 * s0) return;
+    const int64_t i1 = packet % 13;
+    int64_t packet_rest = packet / 13;
+    const int64_t i0 = packet_rest;
+    const float v0 = t_sigmoid_f32(b1[13 * i0 + i1]) * b0[i1];
+    b2[13 * i0 + i1] = v0;
+}
+
+extern "C" int kbde15adeb9af(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    kbde15adeb9af_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+    return (int)cudaGetLastError();
+}

@@ -1,0 +1,224 @@
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kd9f1d28f2831_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    const int packet = block * 256 + thread;
+    if (packet >= 25088 / 4) return;
+    const int point = packet * 4;
+    const int i1 = point % 32;
+    int point_rest = point / 32;
+    const int i0 = point_rest;
+    float q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = b0[i0 + 784 * (i1 + j)];
+        q0[j] = v0;
+    }
+    t_write4(b1 + 32 * i0 + i1, q0);
+}
+
+extern "C" int kd9f1d28f2831(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kd9f1d28f2831_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256, 2) kae68a2b6afbb_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    typedef t_packet<float, 4> packet;
+    __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
+    const int rows = 784, columns = 32;
+    const int tiles_m = (rows + 63) / 64, tiles_n = (columns + 63) / 64;
+    const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
+    const int outer = block / (tiles_n * tiles_m);
+    const int parts = outer % 6;
+    const int warp = thread / 32, lane = thread % 32;
+    const int first_row = warp / 2 * 16 + lane / 8 * 4;
+    const int first_column = warp % 2 * 32 + lane % 8 * 4;
+
+    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    int a_at[1];
+    bool a_in[1];
+    int a_m0[1];
+    int a_m1[1];
+#pragma unroll
+    for (int i = 0; i < 1; i++) {
+        const int line = tile_m * 64 + a_line + i * 64;
+        const int m1 = line % 28;
+        int line_rest = line / 28;
+        const int m0 = line_rest;
+        a_at[i] = 896 * m0 + 32 * m1 + (-928);
+        a_in[i] = line < rows;
+        a_m0[i] = m0;
+        a_m1[i] = m1;
+    }
+
+    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_place = tile_n * 64 + b_line;
+    const int b_n0 = b_place;
+    const int b_at = b_n0;
+    const bool b_in = b_place < columns;
+
+    float a_next[1][4];
+    float b_next[1][4];
+    float sum[4][4] = {};
+    const int chunks = 2;
+    const int steps = 18;
+    const int first = steps * parts / 6, last = steps * (parts + 1) / 6;
+    for (int s = first; s <= last; s++) {
+        if (s < last) {
+            const int at_k = s % chunks * 16, tap = s / chunks;
+            const int k1 = tap % 3;
+            int tap_rest = tap / 3;
+            const int k0 = tap_rest;
+            {
+                const int place = at_k + a_k;
+                const int k2 = place;
+                const int step = 896 * k0 + 32 * k1 + k2;
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    const bool inside = a_in[i] && place < 32 && (((0 <= (k0 + a_m0[i] + (-1))) && ((k0 + a_m0[i] + (-1)) < 28)) && ((0 <= (k1 + a_m1[i] + (-1))) && ((k1 + a_m1[i] + (-1)) < 28)));
+                    for (int j = 0; j < 4; j++) a_next[i][j] = 0;
+                    if (inside) t_read4(a_next[i], b0 + a_at[i] + step);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 1; i++) {
+                const int place = at_k + b_k + i * 16;
+                const int k2 = place;
+                const bool inside = b_in && place < 32;
+                for (int j = 0; j < 4; j++) b_next[i][j] = 0;
+                if (inside) t_read4(b_next[i], b1 + b_at + 3072 * k0 + 1024 * k1 + 32 * k2);
+            }
+        }
+        if (s > first) {
+            const int now = (s - 1) & 1;
+#pragma unroll
+            for (int at = 0; at < 16; at++) {
+                packet x[1], y[1];
+#pragma unroll
+                for (int g = 0; g < 1; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
+#pragma unroll
+                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+#pragma unroll
+                    for (int j = 0; j < 4; j++) sum[i][j] += x[i / 4].at[i % 4] * y[j / 4].at[j % 4];
+                }
+            }
+        }
+        if (s < last) {
+#pragma unroll
+            for (int i = 0; i < 1; i++) {
+                const int line = a_line + i * 64;
+                for (int j = 0; j < 4; j++) {
+                    a_tile[s & 1][a_k + j][line / 4].at[line % 4] = a_next[i][j];
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 1; i++) {
+                packet whole;
+                for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
+                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
+            }
+        }
+        __syncthreads();
+    }
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
+        if (row >= rows) continue;
+        const int m1 = row % 28;
+        int row_rest = row / 28;
+        const int m0 = row_rest;
+#pragma unroll
+        for (int h = 0; h < 1; h++) {
+            const int column = tile_n * 64 + first_column + 32 * h;
+            if (column >= columns) continue;
+            const int n0 = column;
+            float q0[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                q0[j] = sum[i][4 * h + j];
+            }
+            t_write4(b2 + 896 * m0 + 32 * m1 + n0 + 25088 * parts, q0);
+        }
+    }
+}
+
+extern "C" int kae68a2b6afbb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kae68a2b6afbb_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kc3bdbcb4ba07_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    const int packet = block * 256 + thread;
+    if (packet >= 25088 / 4) return;
+    const int point = packet * 4;
+    const int i0 = point;
+    float p0[4];
+    t_read4(p0, b0 + i0 + 125440);
+    float p1[4];
+    t_read4(p1, b0 + i0 + 100352);
+    float p2[4];
+    t_read4(p2, b0 + i0 + 75264);
+    float p3[4];
+    t_read4(p3, b0 + i0 + 50176);
+    float p4[4];
+    t_read4(p4, b0 + i0 + 25088);
+    float p5[4];
+    t_read4(p5, b0 + i0);
+    float q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = ((((p5[j] + p4[j]) + p3[j]) + p2[j]) + p1[j]) + p0[j];
+        q0[j] = v0;
+    }
+    t_write4(b1 + i0, q0);
+}
+
+extern "C" int kc3bdbcb4ba07(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kc3bdbcb4ba07_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) k40d01faeae23_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, thread = threadIdx.x;
+    const int packet = block * 256 + thread;
+    if (packet >= 25088 / 4) return;
+    const int point = packet * 4;
+    const int i1 = point % 784;
+    int point_rest = point / 784;
+    const int i0 = point_rest;
+    float q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = b0[i0 + 32 * (i1 + j)];
+        q0[j] = v0;
+    }
+    t_write4(b1 + 784 * i0 + i1, q0);
+}
+
+extern "C" int k40d01faeae23(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    k40d01faeae23_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}

@@ -1,0 +1,118 @@
+#define T_INDEX int64_t
+#include "t_metal.h"
+#include "t_packet.h"
+
+[[max_total_threads_per_threadgroup(128)]]
+kernel void kece7b60ce329(
+    device const float *b0 [[buffer(0)]],
+    device const float *b1 [[buffer(1)]],
+    device const float *b2 [[buffer(2)]],
+    device float *b3 [[buffer(3)]],
+    constant int64_t *dim [[buffer(4)]],
+    uint block_ [[threadgroup_position_in_grid]], uint thread_ [[thread_position_in_threadgroup]]) {
+    const int64_t block = (int64_t)block_, tid = (int64_t)thread_;
+    const int64_t s0 = dim[0];
+    typedef t_packet<float, 4> packet;
+    threadgroup packet a_tile[2][32][17], b_tile[2][32][9];
+    const int64_t rows = s0, columns = 37;
+    const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
+    const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
+    const int warp = tid / 32, lane = tid % 32;
+    const int first_row = warp / 1 * 16 + lane / 8 * 4;
+    const int first_column = warp % 1 * 32 + lane % 8 * 4;
+
+    const int a_k = tid % 32, a_line = tid / 32;
+    int64_t a_at[16];
+    bool a_in[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        const int64_t line = tile_m * 64 + a_line + i * 4;
+        const int64_t m0 = line;
+        a_at[i] = 29 * m0;
+        a_in[i] = line < rows;
+    }
+
+    const int b_k = tid / 8, b_line = tid % 8 * 4;
+    const int64_t b_place = tile_n * 32 + b_line;
+    const int64_t b_n0 = b_place;
+    const int64_t b_at = b_n0;
+    const bool b_in = b_place < columns;
+
+    float a_next[16];
+    float b_next[2][4];
+    float sum[4][4] = {};
+    const int64_t steps = 1;
+    const int64_t first = 0, last = steps;
+    for (int64_t s = first; s <= last; s++) {
+        if (s < last) {
+            const int64_t at_k = s * 32;
+            {
+                const int64_t place = at_k + a_k;
+                const int64_t k0 = place;
+                const int64_t step = k0;
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const bool inside = a_in[i] && place < 29;
+                    a_next[i] = inside ? b0[a_at[i] + step] : 0;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int64_t place = at_k + b_k + i * 16;
+                const int64_t k0 = place;
+                const bool inside = b_in && place < 29;
+                for (int j = 0; j < 4; j++) b_next[i][j] = 0;
+                if (inside) t_read4(b_next[i], b1 + b_at + 40 * k0);
+            }
+        }
+        if (s > first) {
+            const int now = (s - 1) & 1;
+#pragma unroll
+            for (int at = 0; at < 32; at++) {
+                packet x[1], y[1];
+#pragma unroll
+                for (int g = 0; g < 1; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
+#pragma unroll
+                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+#pragma unroll
+                    for (int j = 0; j < 4; j++) sum[i][j] += x[i / 4].at[i % 4] * y[j / 4].at[j % 4];
+                }
+            }
+        }
+        if (s < last) {
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                const int line = a_line + i * 4;
+                a_tile[s & 1][a_k][line / 4].at[line % 4] = a_next[i];
+            }
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                packet whole;
+                for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
+                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
+        if (row >= rows) continue;
+        const int64_t m0 = row;
+#pragma unroll
+        for (int h = 0; h < 1; h++) {
+            const int64_t column = tile_n * 32 + first_column + 32 * h;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t place = column + j;
+                if (place >= columns) continue;
+                const int64_t n0 = place;
+                const float v0 = t_max_f32((sum[i][4 * h + j] + b2[n0]), 0.0f);
+                b3[37 * m0 + n0] = v0;
+            }
+        }
+    }
+}

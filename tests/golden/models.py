@@ -1,0 +1,105 @@
+"""A small model for each kind of kernel, and the templates that serve it on a processor and on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+Shape = Sequence[int | str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of few nodes.
+
+    Attributes:
+        nodes: in order; ``y`` is the output.
+        inputs: shapes by name.
+        weights: shapes of constants by name.
+        c, device: the templates of its kernels, in order.
+        winograd: whether that is allowed.
+    """
+
+    nodes: Sequence[NodeProto]
+    inputs: dict[str, Shape]
+    c: str
+    device: str
+    weights: dict[str, Sequence[int]]
+    winograd: bool = False
+
+    def model(self) -> onnx.ModelProto:
+        rng = np.random.default_rng(0)
+        weights = [numpy_helper.from_array(rng.random(s).astype(np.float32), n) for n, s in self.weights.items()]
+        read = {name for each in self.nodes for name in each.input}
+        constants = [numpy_helper.from_array(a, n) for n, a in INTEGERS.items() if n in read]
+        inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in self.inputs.items()]
+        outputs = [helper.make_empty_tensor_value_info("y")]
+        graph = helper.make_graph(self.nodes, "golden", inputs, outputs, [*weights, *constants])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+INTEGERS = {"one": np.array(1), "three": np.array([3])}
+
+
+def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str, **more: Any) -> Case:
+    winograd = more.pop("winograd", False)
+    return Case(nodes, inputs, c, device, more, winograd)
+
+
+node = helper.make_node
+IMAGE: dict[str, Shape] = {"x": (1, 16, 7, 7)}
+CASES = {
+    "map": case([node("Sigmoid", ["x"], ["a"]), node("Mul", ["a", "w"], ["y"])], {"x": ("n", 13)}, "map", "map",
+                w=(13,)),
+    "row": case([node("Softmax", ["x"], ["y"])], {"x": ("n", 37)}, "row", "row"),
+    "gemm": case(
+        [node("Gemm", ["x", "w", "b"], ["a"]), node("Relu", ["a"], ["y"])], {"x": ("n", 29)}, "gemm", "contraction",
+        w=(29, 37), b=(37,),
+    ),
+    "pack": case([node("MatMul", ["x", "z"], ["y"])], {"x": (65, 70), "z": (70, 90)}, "pack gemm", "contraction"),
+    "conv": case(
+        [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE, "map conv map",
+        "map contraction map map",
+        w=(24, 16, 3, 3),
+    ),
+    "conv_first": case(
+        [node("Conv", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1] * 4)], {"x": (1, 3, 12, 12)},
+        "conv_first map", "contraction map", w=(32, 3, 3, 3), b=(32,),
+    ),
+    "depthwise": case(
+        [node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 4)], IMAGE, "map depthwise map",
+        "map row map", w=(16, 1, 3, 3),
+    ),
+    "winograd": case(
+        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "map winograd map",
+        "map contraction map map", winograd=True, w=(32, 32, 3, 3),
+    ),
+    "conv_transpose": case(
+        [node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2])], IMAGE, "map conv map",
+        "map contraction contraction contraction contraction map", w=(16, 8, 2, 2),
+    ),
+    "attention": case(
+        [
+            node("Transpose", ["k"], ["t"], perm=[0, 2, 1]), node("MatMul", ["q", "t"], ["s"]),
+            node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "v"], ["y"]),
+        ],
+        {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "attention", "attention",
+    ),
+    "recurrent": case(
+        [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5)], {"x": (6, 2, 3)}, "gemm recurrent",
+        "contraction recurrent",
+        w=(1, 20, 3), r=(1, 20, 5),
+    ),
+    "halves": case(
+        [node("Cast", ["x"], ["a"], to=TensorProto.FLOAT16), node("Cast", ["z"], ["b"], to=TensorProto.FLOAT16),
+         node("MatMul", ["a", "b"], ["y"])], {"x": (40, 48), "z": (48, 32)}, "map map row",
+        "map map contraction_mma",
+    ),
+    "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "row"),
+    "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "row row map"),
+}  # fmt: skip
