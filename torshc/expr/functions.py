@@ -100,7 +100,7 @@ _ROWS = [
     Function("div", 2, "same", _div, 4, host=True),
     Function("min", 2, "same", np.minimum, host=True),
     Function("max", 2, "same", np.maximum, host=True),
-    Function("fmod", 2, "same", np.fmod, 8),
+    Function("fmod", 2, "same", np.fmod, 8, host=True),
     Function("mod", 2, "same", np.mod, 8, host=True),
     Function("floordiv", 2, "same", np.floor_divide, 8, host=True),
     Function("pow", 2, "same", np.power, 30),
@@ -380,6 +380,7 @@ def on_host(e: Expr) -> bool:
     """Whether the host program can compute an expression of symbols."""
     for x in walk_new(e, _ON_HOST):
         known = x.op in ("const", "select", "cast", *SYMBOLS) or (x.op in FUNCTIONS and FUNCTIONS[x.op].host)
+        known = known and not (x.dtype.is_float and x.op in ("floordiv", "mod"))
         typed = x.dtype in _TYPES or (_is_narrow_int(x.dtype) and x.op in ("const", "cast"))
         short = x.dtype is I64 or length(x) <= _SHORT
         _ON_HOST[x] = known and typed and short and all(_ON_HOST[a] for a in x.args)

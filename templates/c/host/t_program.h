@@ -43,6 +43,7 @@ T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
     T_APART T t_sub_##F(T a, T b) { return a - b; }                                                                   \
     T_APART T t_mul_##F(T a, T b) { return a * b; }                                                                   \
     T_APART T t_div_##F(T a, T b) { return a / b; }                                                                   \
+    T_APART T t_fmod_##F(T a, T b) { return __builtin_fmod##S(a, b); }                                                \
     T_APART T t_min_##F(T a, T b) { return a != a || a < b ? a : b; }                                                 \
     T_APART T t_max_##F(T a, T b) { return a != a || a > b ? a : b; }                                                 \
     T_APART T t_neg_##F(T a) { return -a; }                                                                           \
