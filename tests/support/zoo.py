@@ -106,6 +106,21 @@ def zoo() -> dict[str, Specimen]:
             "x7",
             *({"x0": (1, 3, n)} for n in (1, 6)),
         ),
+        "sizes in other types": _make(
+            [
+                node("Shape", "x", "s", end=1), node("Cast", "s", "f", to=1), node("Mul", "f half", "h"),
+                node("Ceil", "h", "k"), node("Cast", "k", "i", to=6), node("Mul", "i i", "p"),
+                node("Less", "f seven", "q"), node("Where", "q p i", "w"), node("Cast", "w", "l", to=7),
+                node("Concat", "l three", "c", axis=0), node("Expand", "row c", "e"), node("Sin", "e", "y"),
+            ],
+            {"x": ["n"]},
+            "y",
+            *({"x": (n,)} for n in (0, 1, 6, 21)),
+            weights={
+                "half": np.array(0.7, np.float32), "seven": np.array(7, np.float32), "three": np.array([3]),
+                "row": np.array([0.5, 1, 2], np.float32),
+            },
+        ),
         "gather": _make(
             [node("Gather", "x i", "g", axis=1), node("GatherElements", "x i2", "h", axis=0), node("Relu", "g", "y")],
             {"x": [6, 11], "i": [3], "i2": [4, 11]},
