@@ -6,7 +6,6 @@ import dataclasses
 
 from ..expr import call, const
 from ..graph import Graph, Value
-from ..plan.fusion import HEAVY
 from ..plan.group import Group, expand
 from .base import Kernel
 
@@ -26,7 +25,7 @@ def expanded(graph: Graph, group: Group) -> Group:
     if not any(n.op.family == "composite" for n in group.nodes):
         return group
     nodes, alias = expand(graph, group.nodes)
-    anchor = next((n for n in nodes if n.op.family in HEAVY), None)
+    anchor = next((n for n in nodes if n.op.heavy), None)
     before = nodes[: nodes.index(anchor)] if anchor is not None else []
     views = [n for n in before if n.op.family == "view"]
     kept = [n for n in nodes if n not in views]

@@ -103,10 +103,7 @@ class Named:
 
 Pattern = Variable | Constant | Number | Absent | Part | Named | Apply
 
-FAMILIES = (
-    "any", "attention", "composite", "conv", "conv_transpose", "gemm", "nest", "pointwise", "recurrent", "reduce",
-    "scan", "topk", "view",
-)  # fmt: skip
+FAMILIES = sorted({"any", *(op.family for op in REGISTRY.values())} - {"", "boundary", "host"})
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>~?-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|~?-?inf)\b|(?P<name>[$@]?[A-Za-z_]\w*\+?)|"
     r"(?P<string>'[^']*')|(?P<mark>\.\.\.|[()\[\],=|]))"

@@ -16,13 +16,12 @@ from .group import Boundary, Group
 from .permits import Permits
 from .views import bases, behind_views, is_view
 
-HEAVY = ("gemm", "conv", "conv_transpose", "attention", "recurrent", "scan", "topk")
 Space = tuple[Shape, tuple[int, ...]]  # the shape that reductions run over, and their axes
 
 
 def kind_of(node: Node) -> str:
     """The kind of a group that holds this node alone."""
-    if node.op.family in HEAVY:
+    if node.op.heavy:
         return node.op.family
     if node.op.family == "composite":
         return "row"
@@ -47,7 +46,7 @@ class Fuser:
         nodes = [n for n in self.graph.nodes if not is_view(n)]
         for node in nodes:
             kind = kind_of(node)
-            self.group_of[node] = Group(0, kind, [node], anchor=node if kind in HEAVY else None)
+            self.group_of[node] = Group(0, kind, [node], anchor=node if node.op.heavy else None)
         for node in nodes:
             if node.marks:
                 self._join_producers(node, force=True)
@@ -97,7 +96,7 @@ class Fuser:
         self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group
     ) -> str | None:
         """Why no kernel can compute `own` (which holds `node`) and `source`, or None when one can."""
-        if node.op.family in HEAVY or node.op.family == "composite":
+        if node.op.heavy or node.op.family == "composite":
             return "template"
         if source.anchor is not None and own.anchor is not None:
             return "template"

@@ -11,7 +11,7 @@ from ..ops.core.base import REGISTRY
 from ..passes.fusion_rules import Recompute
 from ..passes.policy import Policy
 from ..passes.settle_outputs import settle
-from .fusion import HEAVY, Fuser, kind_of
+from .fusion import Fuser, kind_of
 from .group import Boundary, Group, split_composites
 from .inline import Inliner
 from .permits import Permits
@@ -118,7 +118,7 @@ class _Placer:
             for v in node.operands:
                 if v.producer in members:
                     continue
-                if node.op.family in HEAVY:
+                if node.op.heavy:
                     self._pull_heavy(group, node, v, wanted)
                 else:
                     self._pull(group, node, v, wanted)
@@ -163,7 +163,7 @@ class _Placer:
         if view.op.name != "Concat":
             return True
         nested = any(_behind_concat(v) for v in view.operands) or any(
-            n.op.name == "Concat" or n.op.family in HEAVY for n in self.users.get(view.output, [])
+            n.op.name == "Concat" or n.op.heavy for n in self.users.get(view.output, [])
         )
         return group.kind == "nest" and len(view.operands) <= 4 and not nested and self._light(view)
 
@@ -197,7 +197,7 @@ class _Placer:
             return "it is an output of the model"
         if len(group.nodes) > (most.nodes or 0):
             return f"its kernel has {len(group.nodes)} nodes, more than {most.nodes}"
-        if any(n.op.family in HEAVY for v in node.outputs for n in readers(v, self.users)):
+        if any(n.op.heavy for v in node.outputs for n in readers(v, self.users)):
             return "a heavy kernel reads it, which takes its operands from memory"
         index = tuple(axis(f"i{k}", d) for k, d in enumerate(node.output.shape))
         body = Inliner(group.nodes).at(node.output, index)

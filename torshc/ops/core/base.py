@@ -44,6 +44,10 @@ class Nest:
     finish: Callable[[Expr, Index, Read], Expr] | None = None
 
 
+# Families that loops or the host compute; all others have kernels of their own.
+LIGHT = frozenset({"", "boundary", "composite", "host", "nest", "pointwise", "reduce", "view"})
+
+
 @dataclass(frozen=True)
 class Op:
     """Base of all operators.
@@ -62,6 +66,12 @@ class Op:
     domain: ClassVar[str] = ""
     family: ClassVar[str] = ""
     objects: ClassVar[bool] = False
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it has a kernel of its own, which a group has at most one of."""
+        return self.family not in LIGHT
+
     experimental: ClassVar[Mapping[str, Any]] = {}
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
