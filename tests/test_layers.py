@@ -7,9 +7,10 @@ checking only do not: they name a type, and nothing is loaded.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -62,19 +63,25 @@ def part_of(path: Path) -> str:
     return ROOT if first == "__init__.py" else first.removesuffix(".py")
 
 
-def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under ``if TYPE_CHECKING``."""
+def checks_types(node: ast.AST) -> bool:
+    """Whether a node is ``if TYPE_CHECKING``."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def nodes(tree: ast.AST, types: bool = False, inside: bool = True) -> Iterator[ast.AST]:
+    """All nodes but those under ``if TYPE_CHECKING``, unless `types`, and in functions, unless `inside`."""
     for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+        if checks_types(child) and not types:
             continue
         yield child
-        yield from nodes(child)
+        if inside or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from nodes(child, types, inside)
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Dotted names that a file imports, absolute, with their lines."""
+def imports(path: Path, types: bool = False) -> Iterator[tuple[str, int]]:
+    """Dotted names that a file imports, absolute, with their lines; `types` as of :func:`nodes`."""
     home = ("torshc", *path.relative_to(PACKAGE).parent.parts)
-    for node in nodes(ast.parse(path.read_text())):
+    for node in nodes(ast.parse(path.read_text()), types):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -124,6 +131,98 @@ def test_packages_are_used_where_they_belong(path: Path) -> None:
         if (package := name.partition(".")[0]) not in free and part not in OWNERS.get(package, set())
     ]
     assert not wrong, f"{part} uses a package that belongs elsewhere"
+
+
+FAMILIES = {path.parent.name for path in (PACKAGE / "targets").glob("*/__init__.py")}
+
+
+def family_of(name: str) -> str:
+    """The family of targets that a dotted name lies in, or empty."""
+    found = re.match(r"torshc\.targets\.(\w+)", name)
+    return found[1] if found and found[1] in FAMILIES else ""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_families_of_targets_are_apart(path: Path) -> None:
+    """Nobody imports from inside a family but the family itself."""
+    own = family_of(module_of(path))
+    wrong = [f"line {line}: {name}" for name, line in imports(path, types=True) if family_of(name) not in ("", own)]
+    assert {"cpu", "gpu"} <= FAMILIES and not wrong
+
+
+# ---- circles ----
+
+# A node holds an operator, and an operator is asked about nodes: their types name each other, whatever the files.
+OF_TYPES = re.compile(r"torshc\.(graph(\.\w+)?|ops\.core\.(base|source))")
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Sets of modules that reach each other, by Kosaraju's method."""
+    order: list[str] = []
+
+    def visit(start: str, edges: Mapping[str, set[str]], seen: set[str]) -> list[str]:
+        """What is reached from a module and was not seen, each behind what it reaches."""
+        done, stack = [], [(start, iter(sorted(edges[start])))]
+        seen.add(start)
+        while stack:
+            rest = stack[-1][1]
+            following = next((m for m in rest if m not in seen), None)
+            if following is None:
+                done.append(stack.pop()[0])
+                continue
+            seen.add(following)
+            stack.append((following, iter(sorted(edges[following]))))
+        return done
+
+    seen: set[str] = set()
+    for module in sorted(graph):
+        order += [] if module in seen else visit(module, graph, seen)
+    back = {m: {other for other in graph if m in graph[other]} for m in graph}
+    seen = set()
+    found = [set(visit(m, back, seen)) for m in reversed(order) if m not in seen]
+    return [group for group in found if len(group) > 1]
+
+
+def import_graph(types: bool) -> dict[str, set[str]]:
+    """What each module imports of torshc."""
+    known = {module_of(path) for path in MODULES}
+    found = {module_of(path): {n for n, _ in imports(path, types) if n in known} for path in MODULES}
+    return {module: names - {module} for module, names in found.items() if module != ROOT} | {ROOT: set()}
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}]
+
+
+def test_no_circle_of_imports() -> None:
+    """Imports inside functions count; the package itself imports late, for whoever stands above it."""
+    assert circles(import_graph(types=False)) == []
+
+
+def test_no_circle_of_types_but_nodes_and_operators() -> None:
+    found = circles(import_graph(types=True))
+    assert len(found) == 1 and all(map(OF_TYPES.fullmatch, found[0]))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_in_functions_say_why(path: Path) -> None:
+    """Only for optional packages and a quick start; the commands of the command line all do, as their package says."""
+    if part_of(path) == "cli":
+        return
+    text = path.read_text()
+    lines, tree = text.splitlines(), ast.parse(text)
+    outer = set(nodes(tree, types=True, inside=False))
+    late = [n for n in nodes(tree) if isinstance(n, ast.Import | ast.ImportFrom) and n not in outer]
+    reason = re.compile(r"# (start-up: |optional package)")
+    said = [n.lineno for n in late if any(map(reason.search, lines[n.lineno - 2 : n.lineno]))]
+    # One comment serves the imports right below it.
+    silent = [n.lineno for n in late if n.lineno not in said and n.lineno - 1 not in said]
+    assert not silent, f"lines {silent}"
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -6,6 +6,7 @@ ratios, so that a slow moment, which both of a pair saw, cancels.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import tempfile
 import time
@@ -112,9 +113,7 @@ def _built(
     observer: Callable[[str, float], None] | None,
 ) -> tuple[Model, dict[str, int]]:
     """A model compiled at a level and opened, and how large its index inputs may be."""
-    import dataclasses
-
-    from .compiler import compile_model
+    from .compiler import compile_model  # start-up: bundles are measured without the compiler
 
     bundle = folder / f"O{level}.tsc"
     done = compile_model(path, bundle, dataclasses.replace(options, opt_level=level), observer)

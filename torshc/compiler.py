@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import time
 from collections import Counter
@@ -408,8 +409,6 @@ def _inner(p: Partial | None) -> TensorInfo | None:
 
 
 def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: tuple[ToolInfo, ...]) -> Manifest:
-    import hashlib
-
     kernels: dict[str, KernelInfo] = {}
     steps = []
     for unit in c.units:

@@ -100,7 +100,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     >>> did_you_mean("zzz", ["compile"])
     ''
     """
-    import difflib
+    import difflib  # start-up: only a message needs it
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -92,7 +92,7 @@ def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
 
 def symbols_of(specs: Sequence[TensorSpec]) -> list[str]:
     """Names of the symbolic dimensions of a model's inputs."""
-    from .expr import dims_of, parse_dim
+    from .expr import dims_of, parse_dim  # start-up: a static model needs none
 
     found = [parse_dim(d) for spec in specs for d in spec.shape if isinstance(d, str)]
     return dims_of(*found)
@@ -150,7 +150,7 @@ def _shown(specs: Sequence[TensorSpec], given: Mapping[str, Array]) -> dict[str,
 
 def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of a tensor at sizes of the symbolic dimensions."""
-    from .expr import as_int, const, dim, parse_dim, substitute
+    from .expr import as_int, const, dim, parse_dim, substitute  # start-up: as above
 
     known = {dim(name): const(size) for name, size in dims.items()}
     sizes = [d if isinstance(d, int) else as_int(substitute(parse_dim(d), known)) for d in spec.shape]

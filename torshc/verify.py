@@ -58,7 +58,7 @@ def verify_model(
     path: str | Path, options: CompileOptions, against: str = "reference", observer: Any = None, **how: Any
 ) -> Verdict:
     """Compiles a model to a temporary bundle and compares it; further arguments as :func:`verify_bundle`."""
-    from .compiler import compile_model
+    from .compiler import compile_model  # start-up: a bundle is compared without the compiler
 
     if how.get("rtol") is None:
         how["rtol"] = TOLERANCE[options.precision]
@@ -208,17 +208,18 @@ def _expected(path: Path, against: str, model: Model, feeds: Arrays) -> dict[str
 
 def _reference(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
     """onnx's reference evaluator; a JSON graph is evaluated operator by operator, from their definitions."""
+    # start-up: other references need no front end
     from .formats import load_graph
     from .formats.files import onnx_proto
 
     proto = onnx_proto(path)
     if proto is None:
-        from .passes.interpret import run_graph
+        from .passes.interpret import run_graph  # start-up: only a JSON graph needs it
 
         graph = load_graph(path, {name: array.shape for name, array in feeds.items()})
         found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs})
         return dict(zip(graph.output_names, found, strict=True))
-    from onnx.reference import ReferenceEvaluator
+    from onnx.reference import ReferenceEvaluator  # start-up: as above
 
     try:
         with np.errstate(all="ignore"):
@@ -244,7 +245,7 @@ def ort_session(path: Path, threads: int = 1) -> Any:
         UnsupportedError: it cannot open the model.
     """
     try:
-        import onnxruntime
+        import onnxruntime  # optional package
     except ImportError as error:
         raise ConfigError("ONNX Runtime is not installed", "pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()

@@ -51,12 +51,10 @@ from .expr import (
     load,
     locals_of,
     make,
-    rebuild,
-    substitute,
     walk,
     walk_new,
 )
-from .functions import FUNCTIONS, Function, call, cast, cost, on_host, select, without_wraps
+from .functions import FUNCTIONS, Function, call, cast, cost, on_host, rebuild, select, substitute, without_wraps
 from .index import is_long, is_nonnegative, length, lower_bound, upper_bound
 from .text import parse_dim, to_text
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .dtype import I64
-from .expr import Expr, const, locals_of, substitute
+from .expr import Expr, const, locals_of
+from .functions import substitute
 from .index import Poly, from_poly, poly_of
 
 

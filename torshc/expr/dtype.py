@@ -70,7 +70,7 @@ class DType:
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; what NumPy lacks comes from ml_dtypes, which the onnx package installs."""
         if (other := _ML_DTYPES.get(self.name)) is not None:
-            import ml_dtypes
+            import ml_dtypes  # optional package of a run
 
             extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, other))
             return extended

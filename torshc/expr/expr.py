@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping
-from typing import Union
+from collections.abc import Callable, Container, Hashable, Iterator
+from typing import Any, Union
 
 from .dtype import BOOL, F32, I64, DType
 
 Scalar = Union["Expr", int, float, bool]
 SYMBOLS = ("dim", "element")  # the leaves that a run gives values to
 LOCAL = ("axis", "load", "acc")  # what a kernel alone knows
+
+# What Python's operators do on expressions, and "text" for how one shows itself. These are written with expressions, so
+# that they come after them: functions.py and text.py fill this in.
+OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 class Expr:
@@ -39,34 +43,28 @@ class Expr:
     data: Hashable
 
     def __repr__(self) -> str:
-        from .text import to_text
-
-        return to_text(self)
+        shown: str = OPERATORS["text"](self)
+        return shown
 
     def __add__(self, other: Scalar) -> Expr:
-        from .index import add
-
-        return add(self, _like(self, other))
+        made: Expr = OPERATORS["add"](self, _like(self, other))
+        return made
 
     def __sub__(self, other: Scalar) -> Expr:
-        from .index import subtract
-
-        return subtract(self, _like(self, other))
+        made: Expr = OPERATORS["sub"](self, _like(self, other))
+        return made
 
     def __mul__(self, other: Scalar) -> Expr:
-        from .index import mul
-
-        return mul(self, _like(self, other))
+        made: Expr = OPERATORS["mul"](self, _like(self, other))
+        return made
 
     def __floordiv__(self, other: Scalar) -> Expr:
-        from .index import floordiv
-
-        return floordiv(self, _like(self, other))
+        made: Expr = OPERATORS["floordiv"](self, _like(self, other))
+        return made
 
     def __mod__(self, other: Scalar) -> Expr:
-        from .index import mod
-
-        return mod(self, _like(self, other))
+        made: Expr = OPERATORS["mod"](self, _like(self, other))
+        return made
 
     def __neg__(self) -> Expr:
         return _like(self, 0) - self
@@ -224,44 +222,6 @@ def locals_of(e: Expr) -> frozenset[Expr]:
         found = parts[0] if len(parts) == 1 else _NONE.union(*parts)
         _LOCALS[x] = found | {x} if x.op in LOCAL else found
     return _LOCALS[e]
-
-
-def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
-    """Rewrite an expression bottom up.
-
-    `leaf` is asked for every node first: an answer replaces the node (and ends the descent), None keeps it, its
-    arguments then being rewritten and the node made anew by the smart constructors.
-    """
-    from .functions import call
-
-    memo: dict[Expr, Expr] = {}
-    stack = [(expr, False)]
-    while stack:
-        e, ready = stack.pop()
-        if ready:
-            args = tuple(memo[a] for a in e.args)
-            if args == e.args:
-                memo[e] = e
-            else:
-                memo[e] = make("load", args, e.dtype, e.data) if e.op == "load" else call(e.op, *args, dtype=e.dtype)
-        elif e not in memo:
-            if (new := leaf(e)) is not None:
-                memo[e] = new
-            elif not e.args or e.op == "axis":
-                memo[e] = e
-            else:
-                stack.append((e, True))
-                stack.extend((a, False) for a in e.args if a not in memo)
-    return memo[expr]
-
-
-def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
-    """Replace whole sub-expressions (mostly leaves) and simplify again."""
-    if not mapping:
-        return expr
-    if any(old.op not in LOCAL for old in mapping):
-        return rebuild(expr, mapping.get)
-    return rebuild(expr, lambda e: mapping.get(e, e if locals_of(e).isdisjoint(mapping) else None))
 
 
 def dims_of(*exprs: Expr) -> list[str]:

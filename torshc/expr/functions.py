@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from . import index
 from .bounds import fits, range_of
 from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, F64, I64, NARROW, DType
-from .expr import SYMBOLS, Expr, Scalar, as_expr, const, locals_of, make, rebuild, walk, walk_new
+from .expr import LOCAL, OPERATORS, SYMBOLS, Expr, Scalar, as_expr, const, locals_of, make, walk, walk_new
 from .index import length
 
 
@@ -352,6 +352,7 @@ def without_wraps(e: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
 
     What a select guards stays, since it may wrap where it is not chosen.
 
+    >>> from torshc.expr import I32, dim
     >>> without_wraps(cast(cast(dim("n") * 3, I32), I64) + 1)
     (3*n + 1, [(3*n, i64(i32(3*n)))])
     """
@@ -392,3 +393,55 @@ def cost(expr: Expr) -> int:
     return sum(
         FUNCTIONS[e.op].cost if e.op in FUNCTIONS else 1 for e in walk(expr) if e.op not in ("const", "axis", *SYMBOLS)
     )
+
+
+def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
+    """Rewrite an expression bottom up.
+
+    `leaf` is asked for every node first: an answer replaces the node (and ends the descent), None keeps it, its
+    arguments then being rewritten and the node made anew by the smart constructors.
+    """
+    memo: dict[Expr, Expr] = {}
+    stack = [(expr, False)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            args = tuple(memo[a] for a in e.args)
+            if args == e.args:
+                memo[e] = e
+            else:
+                memo[e] = make("load", args, e.dtype, e.data) if e.op == "load" else call(e.op, *args, dtype=e.dtype)
+        elif e not in memo:
+            if (new := leaf(e)) is not None:
+                memo[e] = new
+            elif not e.args or e.op == "axis":
+                memo[e] = e
+            else:
+                stack.append((e, True))
+                stack.extend((a, False) for a in e.args if a not in memo)
+    return memo[expr]
+
+
+def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+    """Replace whole sub-expressions (mostly leaves) and simplify again."""
+    if not mapping:
+        return expr
+    if any(old.op not in LOCAL for old in mapping):
+        return rebuild(expr, mapping.get)
+    return rebuild(expr, lambda e: mapping.get(e, e if locals_of(e).isdisjoint(mapping) else None))
+
+
+def _operator(op: str, of_integers: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    def apply(a: Expr, b: Expr) -> Expr:
+        return of_integers(a, b) if a.dtype is I64 and b.dtype is I64 else call(op, a, b)
+
+    return apply
+
+
+OPERATORS.update(
+    add=_operator("add", index.add),
+    sub=_operator("sub", index.subtract),
+    mul=_operator("mul", index.mul),
+    floordiv=_operator("floordiv", index.floordiv),
+    mod=_operator("mod", index.mod),
+)

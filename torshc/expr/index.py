@@ -128,10 +128,6 @@ _TERMS = 32  # of a product of sums, and factors of each; shape arithmetic has a
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    if a.dtype is not I64 or b.dtype is not I64:
-        from .functions import call
-
-        return call("add", a, b)
     p = dict(poly_of(a))
     for k, c in poly_of(b).items():
         p[k] = p.get(k, 0) + c
@@ -139,18 +135,10 @@ def add(a: Expr, b: Expr) -> Expr:
 
 
 def subtract(a: Expr, b: Expr) -> Expr:
-    if a.dtype is not I64 or b.dtype is not I64:
-        from .functions import call
-
-        return call("sub", a, b)
     return add(a, mul(const(-1), b))
 
 
 def mul(a: Expr, b: Expr) -> Expr:
-    if a.dtype is not I64 or b.dtype is not I64:
-        from .functions import call
-
-        return call("mul", a, b)
     p: Poly = {}
     left, right = poly_of(a), poly_of(b)
     if len(left) * len(right) > _TERMS or sum(max(map(len, x), default=0) for x in (left, right)) > _TERMS:
@@ -220,10 +208,6 @@ def _fits(r: Expr, d: Expr) -> bool:
 
 def floordiv(a: Expr, d: Expr) -> Expr:
     """a // d rounded down; d must not be 0."""
-    if a.dtype is not I64 or d.dtype is not I64:
-        from .functions import call
-
-        return call("floordiv", a, d)
     n, m = as_int(a), as_int(d)
     if m == 1 or n == 0:
         return a
@@ -246,10 +230,6 @@ def _product_fits(a: Expr, b: Expr) -> bool:
 
 def mod(a: Expr, d: Expr) -> Expr:
     """a - a // d * d."""
-    if a.dtype is not I64 or d.dtype is not I64:
-        from .functions import call
-
-        return call("mod", a, d)
     n, m = as_int(a), as_int(d)
     if m == 1:
         return const(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from .expr import SYMBOLS, Expr, const, dim
+from .expr import OPERATORS, SYMBOLS, Expr, const, dim
 from .index import length
 
 _INFIX = {
@@ -93,3 +93,6 @@ def parse_dim(text: str) -> Expr:
         return build(tree)
     except ValueError:
         return dim(text)
+
+
+OPERATORS["text"] = to_text

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, load_external_data_for_model
 
 from ..errors import ModelError
 from . import _is_json_graph
@@ -82,8 +82,6 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
     Raises:
         ModelError: when the file cannot be read.
     """
-    from onnx import load_external_data_for_model
-
     path = Path(path)
     data = map_file(path)
     if _is_json_graph(data):

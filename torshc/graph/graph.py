@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InternalError
-from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, later
+from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, from_numpy, later
 from .data import LIMIT, data_of
 from .mark import Mark, RuleName
 
@@ -304,8 +304,6 @@ class Graph:
 
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Value:
         """A value with known contents."""
-        from ..expr import from_numpy
-
         dtype = from_numpy(array.dtype)
         if dtype is None:
             raise TypeError(f"no element type for numpy {array.dtype}")

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..errors import InternalError
 from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
-from ..expr.affine import contains
+from ..expr.affine import contains, split_axis
 from ..graph import Node, Value
 from ..ops.core.base import Index, Nest
 from ..plan.group import Group
@@ -376,7 +376,6 @@ def _runs_along(
     length = as_int(lane.args[0])
     if axes and (windowed or (length is not None and length < SHORT and not element)):
         return False
-    from ..expr.affine import split_axis
 
     def votes(a: Expr) -> int:
         count = 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..expr import BOOL, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, load
+from ..expr import BOOL, DTYPES, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, load
 from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value
 from ..ops import Nest
@@ -124,8 +124,6 @@ def _run_nest(node: Node, output: int, nest: Nest, arrays: Sequence[Array | None
 
 
 def _compute(dtype: DType) -> DType:
-    from ..expr import DTYPES
-
     return DTYPES[dtype.compute]
 
 

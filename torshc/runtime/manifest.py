@@ -55,7 +55,7 @@ class TensorSpec:
         """
         if (other := _ML_DTYPES.get(self.dtype)) is not None:
             try:
-                import ml_dtypes
+                import ml_dtypes  # optional package
             except ImportError as error:
                 raise RunError(f"{self.name!r} is {other}, which NumPy lacks", "pip install ml_dtypes") from error
             found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, other))

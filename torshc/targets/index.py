@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import InternalError
 from ..expr import BOOL, FUNCTIONS, I64, NARROW, SYMBOLS, DType, Expr, is_nonnegative, length, on_host, walk
 from ..expr.derived import Derived
@@ -44,8 +46,6 @@ def literal(value: object, dtype: DType) -> str:
 
 
 def _as_f32(number: float) -> float:
-    import numpy as np
-
     with np.errstate(over="ignore"):
         short = float(np.float32(number))
     if math.isinf(short):

@@ -89,7 +89,7 @@ def resolve(mcpu: str | None = None) -> Isa:
 
 
 def _host(arch: str) -> Isa:
-    import llvmlite.binding as llvm
+    import llvmlite.binding as llvm  # start-up: loads LLVM
 
     has = {name for name, on in llvm.get_host_cpu_features().items() if on}
     name = llvm.get_host_cpu_name()
@@ -129,7 +129,7 @@ define void @f(ptr %p) {
 
 def _lanes_of(arch: str, mcpu: str) -> int:
     """Asks LLVM which registers it takes for 16 floats; llvmlite has no table of a processor's features."""
-    import llvmlite.binding as llvm
+    import llvmlite.binding as llvm  # start-up: loads LLVM
 
     if arch not in ("x86_64", "aarch64"):
         return 1

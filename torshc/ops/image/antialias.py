@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,9 +12,29 @@ from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operat
 from ..core.compose import apply, as_type
 from ..nn.conv import inside
 from ..tensor.view import Reshape
-from .resize import Axis, Resize, clamp, keys, source_coordinate
+from .taps import Axis, clamp, keys, source_coordinate
 
-_STILL, _PLAIN = Axis(const(0), const(0), const(0)), Resize()
+_STILL = Axis(const(0), const(0), const(0))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What weighs the elements around a coordinate.
+
+    Attributes:
+        transform: ONNX's coordinate_transformation_mode.
+        wide: whether it is Keys' cubic kernel, of radius 2; else it is linear.
+        cubic: coefficient of the cubic kernel.
+        exclude_outside: elements outside of the tensor weigh nothing.
+    """
+
+    transform: str = "half_pixel"
+    wide: bool = False
+    cubic: float = -0.75
+    exclude_outside: bool = False
+
+
+_LINEAR = Kernel()
 
 
 @operator("Blur", "torshc")
@@ -26,14 +47,14 @@ class Blur(Op):
     Attributes:
         dimension: which one is resampled.
         how: its size and scale.
-        resize: mode, transform and the rest.
+        kernel: what weighs them.
         sums: whether the result is the sums of the weights.
     """
 
     family: ClassVar[str] = "nest"
     dimension: int = 0
     how: Axis = _STILL
-    resize: Resize = _PLAIN
+    kernel: Kernel = _LINEAR
     sums: bool = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
@@ -45,18 +66,18 @@ class Blur(Op):
     def nest(self, node: Node, output: int) -> Nest:
         # The scale is up / wide where it shrinks and 1 elsewhere; radius / scale elements lie on either side.
         k, up, wide = self.dimension, self.how.up, call("max", self.how.up, self.how.down)
-        extent, radius = node.operands[0].shape[k], 1 if self.resize.mode == "linear" else 2
+        extent, radius = node.operands[0].shape[k], 2 if self.kernel.wide else 1
         first = call("floordiv", wide * -radius, up) + 1
 
         def tap(i: Expr, n: Expr) -> tuple[Expr, Expr]:
-            over, under = source_coordinate(self.resize.transform, self.how, i, extent)
+            over, under = source_coordinate(self.kernel.transform, self.how, i, extent)
             place = call("floordiv", over, under) + first + n
             part = call("div", cast(call("mod", over, under), F32), cast(under, F32))
             distance = call("abs", call("sub", cast(first + n, F32), part))
             distance = call("div", call("mul", distance, cast(up, F32)), cast(wide, F32))
             near = call("max", call("sub", 1.0, distance), 0.0)
-            weight = near if radius == 1 else keys(distance, self.resize.cubic)
-            if self.resize.exclude_outside:
+            weight = near if radius == 1 else keys(distance, self.kernel.cubic)
+            if self.kernel.exclude_outside:
                 weight = select(inside(place, extent), weight, const(0.0, F32))
             return clamp(place, extent), weight
 
@@ -70,13 +91,13 @@ class Blur(Op):
         return Nest(body, (2 - first * 2,), "add")
 
 
-def blurred(b: Builder, resize: Resize, x: Value) -> Value:
+def blurred(b: Builder, x: Value, axes: Sequence[Axis], kernel: Kernel) -> Value:
     """Resize with antialias, an axis after the other."""
     out = x if x.dtype.is_float else apply(b, "Cast", x, to=F32)
-    for k, a in enumerate(resize.axes):
+    for k, a in enumerate(axes):
         if a.plain:
             continue
-        sums = b.one(Blur(k, a, resize, True), out)
+        sums = b.one(Blur(k, a, kernel, True), out)
         sums = b.one(Reshape((a.size, *(const(1),) * (x.type.rank - k - 1))), sums)
-        out = apply(b, "Div", b.one(Blur(k, a, resize), out), as_type(b, sums, out.dtype))
+        out = apply(b, "Div", b.one(Blur(k, a, kernel), out), as_type(b, sums, out.dtype))
     return as_type(b, out, x.dtype)

@@ -17,30 +17,13 @@ from ..core.source import SourceNode, Unsupported
 from ..math.pointwise import compute
 from ..nn.conv import inside
 from ..tensor.view import Reshape, Transpose
+from .antialias import Kernel, blurred
 from .scales import common_ratio, corners, crop_of, fractions
+from .taps import Axis, clamp, cubic_weights, keys, nearest, source_coordinate
 
 _TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
                "tf_half_pixel_for_nn", "tf_crop_and_resize")  # fmt: skip
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-
-
-@dataclass(frozen=True)
-class Axis:
-    """How one dimension is resampled; all in integers, so that a coordinate is exact.
-
-    Attributes:
-        size: extent of the output.
-        up, down: the scale is up / down.
-    """
-
-    size: Expr
-    up: Expr
-    down: Expr
-
-    @property
-    def plain(self) -> bool:
-        """Whether the dimension is left as it is."""
-        return self.up is self.down
 
 
 @dataclass(frozen=True)
@@ -157,9 +140,7 @@ class Resize(Op):
         source.fields(cls)
         antialias = antialias and mode != "nearest"
         if antialias and not crops and at_run(*(e for a in axes for e in (a.up, a.down))):
-            from .antialias import blurred
-
-            return [blurred(source.builder, cls(axes, mode, transform, rounding, cubic, exclude), x)]
+            return [blurred(source.builder, x, axes, Kernel(transform, mode == "cubic", cubic, exclude))]
         if antialias:
             taps = [last - first for _, first, last in (reach(a, 1 + (mode == "cubic")) for a in axes if not a.plain)]
             if math.prod(taps) > _TAPS:
@@ -175,60 +156,6 @@ class Upsample(Op):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         return Resize.read(source)
-
-
-def source_coordinate(transform: str, a: Axis, i: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """The coordinate in the input, as numerator and denominator, of output coordinate i."""
-    if transform == "asymmetric":
-        return i * a.down, a.up
-    if transform == "tf_half_pixel_for_nn":
-        return (i * 2 + 1) * a.down, a.up * 2
-    if transform == "align_corners":
-        under = size * a.up - a.down
-        under = call("max", under, 1) if at_run(under) else under
-        return (const(0), const(1)) if as_int(under) == 0 else (i * (size - 1) * a.down, under)
-    middle = (i * 2 + 1) * a.down - a.up
-    if transform == "half_pixel_symmetric":
-        middle = middle + size * a.up - a.size * a.down
-    if transform == "pytorch_half_pixel":
-        middle = select(call("gt", a.size, 1), middle, const(0))
-    return middle, a.up * 2
-
-
-def nearest(rounding: str, over: Expr, under: Expr) -> Expr:
-    """The integer that stands for over / under."""
-    if rounding == "floor":
-        return call("floordiv", over, under)
-    if rounding == "ceil":
-        return -call("floordiv", -over, under)
-    if rounding == "round_prefer_floor":
-        return -call("floordiv", under - over * 2, under * 2)
-    return call("floordiv", over * 2 + under, under * 2)
-
-
-def clamp(place: Expr, size: Expr) -> Expr:
-    """A place moved into 0..size-1."""
-    return call("max", call("min", place, size - 1), 0)
-
-
-def cubic_weights(t: Expr, a: float) -> list[Expr]:
-    """Weights of the four taps around a point at t between the middle two; Keys' cubic convolution."""
-
-    def near(d: Expr) -> Expr:
-        return call("add", call("mul", call("mul", call("sub", call("mul", d, a + 2), a + 3), d), d), 1.0)
-
-    def far(d: Expr) -> Expr:
-        inner = call("add", call("mul", call("sub", call("mul", d, a), 5 * a), d), 8 * a)
-        return call("sub", call("mul", inner, d), 4 * a)
-
-    rest = call("sub", 1.0, t)
-    return [far(call("add", t, 1.0)), near(t), near(rest), far(call("add", rest, 1.0))]
-
-
-def keys(d: Expr, a: float) -> Expr:
-    """Keys' cubic kernel at a distance d >= 0."""
-    near, far = cubic_weights(d, a)[1], cubic_weights(call("sub", d, 1.0), a)[0]
-    return select(call("le", d, 1.0), near, select(call("lt", d, 2.0), far, const(0.0, d.dtype)))
 
 
 def _normal(weights: list[Expr]) -> list[Expr]:

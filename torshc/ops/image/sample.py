@@ -23,7 +23,7 @@ from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operand
 from ..tensor.index import wrap
 from ..tensor.scatter import product
 from ..tensor.view import linear
-from .resize import clamp, cubic_weights
+from .taps import clamp, cubic_weights
 
 FAR = 1 << 30
 _KEYS = -0.75  # coefficient of the cubic kernel

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from ...errors import ModelError
 from ...expr import Expr, as_int, call, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
@@ -194,8 +196,6 @@ class Pad(Op):
         pads = tuple(const(int(p)) for p in given) if given is not None else source.dims(1, "the pads of Pad")
         mode, fill = str(source.attribute("mode", "constant")), source.input(2)
         if source.attribute("value"):
-            import numpy as np
-
             fill = source.builder.constant(np.asarray(source.attribute("value"), dtype=x.dtype.numpy))
         if fill is not None and fill.type.rank:
             fill = source.emit(Reshape(()), [fill])[0]

@@ -17,6 +17,7 @@ from ..core.base import axis_of, operator, same_dim
 from ..core.compose import apply
 from ..core.host import HostOp, emit
 from ..core.source import SourceNode, Unsupported
+from .view import Reshape
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,6 @@ class Compress(Selecting):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        from .view import Reshape
-
         x, condition = source.required(0), source.required(1)
         given = source.attribute("axis")
         source.fields(cls)

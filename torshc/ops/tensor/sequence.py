@@ -18,6 +18,8 @@ from ..core.base import axis_of, operator
 from ..core.compose import apply
 from ..core.host import HostOp, emit, ranked
 from ..core.source import SourceNode
+from .parts import Split
+from .view import Expand, Reshape
 
 LONGEST = 64  # elements that are followed one by one
 
@@ -229,8 +231,6 @@ class ConcatFromSequence(SequenceOp):
 
 
 def _unsqueezed(source: SourceNode, x: Value, axis: int) -> Value:
-    from .view import Reshape
-
     return source.emit(Reshape((*x.shape[:axis], const(1), *x.shape[axis:])), [x])[0]
 
 
@@ -288,8 +288,6 @@ def _sizes(shape: Shape, axis: int, split: Value | None) -> tuple[int, ...] | No
 
 def _each(split: Value | None) -> Expr | None:
     """The size that all parts have, when it is known though their number is not, as of a constant expanded."""
-    from .view import Expand
-
     if split is None:
         return const(1)
     made = split.producer
@@ -298,9 +296,6 @@ def _each(split: Value | None) -> Expr | None:
 
 
 def _parts(source: SourceNode, x: Value, axis: int, sizes: tuple[int, ...], squeezed: bool) -> list[Value]:
-    from .parts import Split
-    from .view import Reshape
-
     parts = source.emit(Split(axis, tuple(map(const, sizes))), [x])
     if not squeezed:
         return parts
