@@ -45,6 +45,7 @@ from .passes.policy import Policy, policy_of
 from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
+from .plan.residence import segments_for_host
 from .plan.script import Script
 from .resources import cache_folder
 from .targets import NoKernel, Target, find_target
@@ -60,6 +61,7 @@ class Unit:
     Attributes:
         suffix: ending of their sources.
         refused: why the target has no kernel, so that those of the processor stand in; empty when it has.
+        device: where the kernels run, by DLPack's code.
     """
 
     group: Group
@@ -67,6 +69,7 @@ class Unit:
     symbols: tuple[str, ...]
     suffix: str = ".c"
     refused: str = ""
+    device: int = CPU
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -195,9 +198,9 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         graph.drop_demands()
     drop_unneeded(graph)
     plain = is_plain(graph)
-    if not plain and kind.device != CPU:
-        raise UnsupportedError(*_needs_processor(graph, options.target))
     script = None if plain else partition(graph)
+    if script is not None and kind.device != CPU:
+        script.for_host = segments_for_host(script)
     parts = script.segments if script is not None else [graph]
     with clock.stage("optimise"):
         records = [r for part in parts for r in run_pipeline(part, pipeline, options)]
@@ -212,9 +215,11 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     )
     target = kind(machine)
     with clock.stage("lower"):
-        lowered = [_lower(plan.graph, plan, target, options.fallback) for plan in plans]
+        here = script.for_host if script is not None else ()
+        targets = [find_target("c")(machine) if k in here else target for k in range(len(plans))]
+        lowered = [_lower(p.graph, p, t, options.fallback) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
-        rendered = [_render(group, kind.device) for group in lowered]
+        rendered = [_render(groups, t) for groups, t in zip(lowered, targets, strict=True)]
         sources = {name: text for _, _, found in rendered for name, text in found.items()}
         placed = [p for _, p, _ in rendered]
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
@@ -243,17 +248,6 @@ def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tupl
     return out, tuple(spans)
 
 
-def _needs_processor(graph: Graph, target: str) -> tuple[list[str], str]:
-    """Why a model whose steps only a run knows is not for a device yet, and what to do."""
-    cause = f"which target {target!r} cannot do yet"
-    nodes = [f"{n.describe()} needs the host between kernels, {cause}" for n in graph.nodes if n.op.family == "host"]
-    objects = dict.fromkeys(v for v in (*graph.inputs, *graph.outputs) if v.dtype.is_object)
-    values = [f"{v.name!r} is a {v.dtype.name}: it needs the host between kernels, {cause}" for v in objects]
-    computed = dict.fromkeys(e.value.producer for e in graph.elements.values() if e.value.producer is not None)
-    sizes = [f"{n.describe()} computes sizes: it needs the host between kernels, {cause}" for n in computed]
-    return nodes or values or sizes, "compile it with --target c"
-
-
 Lowered = tuple[Group, list[Kernel], Target, str]
 
 
@@ -279,19 +273,19 @@ def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Low
     return lowered
 
 
-def _render(lowered: list[Lowered], device: int) -> tuple[list[Unit], list[Placed], dict[str, str]]:
+def _render(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], list[Placed], dict[str, str]]:
     units, placed = [], []
     sources: dict[str, str] = {}
     for group, kernels, target, refused in lowered:
         symbols = []
-        away = bool(refused) and device != CPU  # operands of a fallback are copied from a device only
+        away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
         for kernel in kernels:
             made = target.render(kernel)
             sources[made.symbol + target.suffix] = made.source
             symbols.append(made.symbol)
             comment, threads = _comment(group, kernel), target.threads(kernel)
             placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away))
-        units.append(Unit(group, tuple(kernels), tuple(symbols), target.suffix, refused))
+        units.append(Unit(group, tuple(kernels), tuple(symbols), target.suffix, refused, target.device))
     return units, placed, sources
 
 
@@ -367,7 +361,7 @@ def compile_model(
 def kernel_headers(compilation: Compilation) -> dict[str, str]:
     """What the kernels include, by file name: the target's, and those of C when some of it runs on the processor."""
     texts = compilation.target.header_texts()
-    if any(unit.refused for unit in compilation.units):
+    if any(unit.device != compilation.target.device for unit in compilation.units):
         texts |= find_target("c")(compilation.target.machine).header_texts()
     return texts
 
@@ -427,7 +421,7 @@ def _manifest(c: Compilation, weights: WeightsFile | None, library: str, tools: 
                 _size(kernel.nbytes),
                 source,
             )
-            steps.append(StepInfo(kernels[symbol].id, names))
+            steps.append(StepInfo(kernels[symbol].id, names, unit.device))
     p = c.program
     symbols = tuple(
         SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.names, p.symbols, strict=False)

@@ -116,7 +116,7 @@ def manifest_of(
         threads=0,
         passes=(),
         kernels=kernels,
-        steps=(manifest.StepInfo(0, ("node 0",)), manifest.StepInfo(1, ("node 1",))),
+        steps=(manifest.StepInfo(0, ("node 0",), 1), manifest.StepInfo(1, ("node 1",), 1)),
         fallbacks=(),
         approximations=(),
         operators=(),

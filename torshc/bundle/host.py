@@ -201,7 +201,7 @@ class HostProgram:
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
         cpu_features: what the processor must have (:attr:`torshc.targets.isa.Isa.cpu_features`).
-        device: where it runs, by DLPack's code.
+        device: where it runs, by DLPack's code; a segment of a script for a device may run on the processor.
         script: what the host does between segments, or None where `steps` are all.
         kernels: symbols of the kernels for that device; filled in.
         fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
@@ -230,8 +230,23 @@ class HostProgram:
 
     @property
     def fallback_steps(self) -> int:
-        """How many steps are fallbacks."""
-        return sum(step.fallback for step in self.steps)
+        """How many steps are fallbacks, those of segments too."""
+        segments = self.script.segments if self.script is not None else ()
+        return sum(step.fallback for step in self.steps) + sum(p.fallback_steps for p in segments)
+
+    @property
+    def for_processor(self) -> tuple[str, ...]:
+        """Symbols of the kernels that run on the processor although the target is a device."""
+        segments = self.script.segments if self.script is not None else ()
+        found = [k for p in segments for k in (*p.fallbacks, *(p.kernels if p.device != self.device else ()))]
+        return tuple(dict.fromkeys((*self.fallbacks, *found)))
+
+    @property
+    def for_device(self) -> tuple[str, ...]:
+        """Symbols of the kernels that run on the target's device."""
+        segments = self.script.segments if self.script is not None else ()
+        found = [k for p in segments if p.device == self.device for k in p.kernels]
+        return tuple(dict.fromkeys((*self.kernels, *found)))
 
 
 def _bad(what: str) -> InternalError:

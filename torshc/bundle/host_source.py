@@ -181,8 +181,6 @@ def render_host(program: HostProgram, files: HostFiles) -> str:
             p=program,
             parts=[*views, whole],
             script=None if script is None else ScriptView(script, spelled),
-            header="t_frame.h" if script is not None else "",
-            kernels=tuple(dict.fromkeys(k for v in (*views, whole) for k in v.p.kernels)),
             launchers=files.launchers,
         )
     )

@@ -96,10 +96,14 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class StepInfo:
-    """A step of a run: a launch of kernel ``kernel``, with the names of its model nodes."""
+    """A step of a run: a launch of kernel ``kernel``, with the names of its model nodes.
+
+    ``device`` is where it runs, by DLPack's code: 1 is the processor, also in a library for a device.
+    """
 
     kernel: int
     nodes: tuple[str, ...]
+    device: int
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
 from ..plan.storage import Storage
-from .host import SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Symbol
+from .host import CPU, SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Symbol
 from .weights import weight_offsets
 
 MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
@@ -107,8 +107,11 @@ class Program:
         """The program for the template, with what is known only once the weights are written."""
         script = None
         if self.script is not None:
-            shared = {"device": more["device"], "weights_bytes": more["weights_bytes"]}
-            script = replace(self.script, segments=tuple(p.host(**shared) for p in self.segments))
+            here = self.script.script.for_host
+            places = (CPU if k in here else more["device"] for k in range(len(self.segments)))
+            parts = zip(self.segments, places, strict=True)
+            weights = more["weights_bytes"]
+            script = replace(self.script, segments=tuple(p.host(device=d, weights_bytes=weights) for p, d in parts))
         return HostProgram(
             inputs=self.inputs,
             outputs=self.outputs,

@@ -17,7 +17,7 @@ from .program import Assembler, Placed, Program, bind_symbols
 from .weights import weight_offsets
 
 RANK_MAX = 16  # T_VALUE_RANK
-_FILES = ("t_frame.c", "t_value.c")
+_FILES = ("t_frame.c", "t_segment.c", "t_value.c")
 _HEADERS = ("t_frame.h", "t_value.h", "t_text.h", "t_decimal.h")
 
 

@@ -29,10 +29,10 @@ class Course:
 
 def course(script: Script, spans: Sequence[range]) -> tuple[Course, ...]:
     """The steps of a script; `spans` are the groups of each segment."""
-    return tuple(_lines(script.steps, spans, 0))
+    return tuple(_lines(script.steps, spans, script.for_host, 0))
 
 
-def _lines(steps: Sequence[Step], spans: Sequence[range], depth: int) -> Iterator[Course]:
+def _lines(steps: Sequence[Step], spans: Sequence[range], host: frozenset[int], depth: int) -> Iterator[Course]:
     bound = 0
     for step in steps:
         if bound and not isinstance(step, Bind):
@@ -42,21 +42,21 @@ def _lines(steps: Sequence[Step], spans: Sequence[range], depth: int) -> Iterato
             case Call():
                 groups = tuple(spans[step.number])
                 last = f" to {groups[-1]}" if len(groups) > 1 else ""
-                yield Course(
-                    depth, "launch", f"group{'s' if last else ''} {groups[0] if groups else '-'}{last}", groups
-                )
+                where = ", on the processor" if step.number in host else ""
+                text = f"group{'s' if last else ''} {groups[0] if groups else '-'}{last}{where}"
+                yield Course(depth, "launch", text, groups)
             case Operate():
                 yield Course(depth, "operator", _node(step.node), (), step.node.id)
             case Bind():
                 bound += 1
             case Branch():
                 yield Course(depth, "if", f"if the condition of {_node(step.node)} holds", (), step.node.id)
-                yield from _lines(step.then, spans, depth + 1)
+                yield from _lines(step.then, spans, host, depth + 1)
                 yield Course(depth, "else", "else", (), step.node.id)
-                yield from _lines(step.other, spans, depth + 1)
+                yield from _lines(step.other, spans, host, depth + 1)
             case Repeat():
                 yield Course(depth, "loop", f"in each round of {_node(step.node)}", (), step.node.id)
-                yield from _lines(step.steps, spans, depth + 1)
+                yield from _lines(step.steps, spans, host, depth + 1)
     if bound:
         yield _known(depth, bound)
 

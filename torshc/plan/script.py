@@ -138,6 +138,7 @@ class Script:
         constants: slots that hold constants from the start.
         bound: symbols that are bound before the first step, as they are dimensions or elements of inputs.
         later: symbols that steps bind.
+        for_host: segments that run on the processor although the target is a device.
     """
 
     segments: list[Graph] = field(default_factory=list)
@@ -148,6 +149,7 @@ class Script:
     bound: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    for_host: frozenset[int] = frozenset()
 
     @property
     def symbols(self) -> tuple[str, ...]:

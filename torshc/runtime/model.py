@@ -25,7 +25,7 @@ from .dlpack import View, device_name, dtype_name
 from .faults import explain_fault
 from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
 from .native import CPU, Library, Tensor
-from .values import Given, put_into, taken
+from .values import Given, put_into, taken, unlike
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
@@ -166,7 +166,7 @@ class Model:
 
         Returns:
             All outputs by name, in the model's order: those of ``out``, and NumPy arrays for others, or
-            :class:`DeviceArray` when all inputs are on the device.
+            :class:`DeviceArray` when all inputs are on the device and the model knows their sizes before it runs.
 
         Raises:
             RunError: an input is missing, unknown, or of the wrong type, rank or shape.
@@ -221,7 +221,16 @@ class Model:
         given = Given()
         inputs, outputs = (Tensor * max(len(values), 1))(), (Tensor * max(len(self.outputs), 1))()
         for tensor, value, spec in zip(inputs, values, self.inputs, strict=False):
-            given.put(tensor, value, spec)
+            there = None if isinstance(value, np.ndarray) else self._borrow(value, f"input {spec.name!r}", spec)
+            if there is not None:
+                given.point(tensor, there)
+            else:
+                given.put(tensor, value, spec)
+        there_out = {
+            spec.name: there
+            for spec in self.outputs
+            if spec.name in out and (there := self._borrow(out[spec.name], f"output {spec.name!r}", spec, True))
+        }
         with self._lock:
             if self._opened is None:
                 raise RunError(f"model {self.name!r} is closed", "load it again")
@@ -235,9 +244,22 @@ class Model:
             self._runs += 1
             found = [taken(tensor, spec) for tensor, spec in zip(outputs, self.outputs, strict=False)]
         for spec, result in zip(self.outputs, found, strict=True):
-            if spec.name in out:
+            if spec.name in there_out:
+                self._send(result, there_out[spec.name], spec)
+            elif spec.name in out:
                 put_into(out[spec.name], result, spec)
         return [out.get(spec.name, result) for spec, result in zip(self.outputs, found, strict=True)]
+
+    def _send(self, result: Array, there: OnDevice, spec: TensorSpec) -> None:
+        """Copies a result to a tensor on the device."""
+        if result.shape != there.shape:
+            raise unlike(spec)
+        tensor = Tensor()
+        there.point(tensor)
+        assert self._opened is not None
+        if result.nbytes:
+            at = (tensor.data or 0) + tensor.byte_offset
+            self._opened.check(self._library.torshc_copy(self._opened.handle, at, _address(result), result.nbytes))
 
     def _failure(self, status: int) -> RunError:
         message = explain_fault(self._library.last_error(), self._library.last_fault(), self._manifest)

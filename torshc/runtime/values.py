@@ -60,6 +60,14 @@ class Given:
         self._shape(tensor, array.shape)
         tensor.data = data
 
+    def point(self, tensor: Tensor, there: Any) -> None:
+        """Fills in a tensor that is on the model's device."""
+        code, bits = there.code
+        tensor.dtype = Dtype(code, bits, 1)
+        self.held.append(there)
+        self._shape(tensor, there.shape)
+        there.point(tensor)
+
     def _nested(self, tensor: Tensor, value: Any, spec: TensorSpec) -> None:
         if spec.dtype == "sequence" and not isinstance(value, (list, tuple)):
             raise RunError(f"input {spec.name!r} is a sequence", "pass a list of arrays")
@@ -183,8 +191,13 @@ def put_into(array: Any, result: Any, spec: TensorSpec) -> None:
     """
     fits = isinstance(array, np.ndarray) and isinstance(result, np.ndarray)
     if not fits or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
-        raise RunError(
-            f"out[{spec.name!r}] is not an array of the type and shape that this run gives",
-            f"leave it out: the shape {list(spec.shape)} is known only after a run",
-        )
+        raise unlike(spec)
     np.copyto(array, result)
+
+
+def unlike(spec: TensorSpec) -> RunError:
+    """An array of the caller's has not the type and shape of a result."""
+    return RunError(
+        f"out[{spec.name!r}] is not an array of the type and shape that this run gives",
+        f"leave it out: the shape {list(spec.shape)} is known only after a run",
+    )

@@ -9,7 +9,7 @@ enum { T_ROUNDS = 8, T_OMITTED = 8 };
 
 /* ---- steps ---- */
 
-static int work(t_frame *f, size_t bytes)
+int t_grow_work(t_frame *f, size_t bytes)
 {
     if (f->work && bytes <= f->work_bytes)
         return TORSHC_OK;
@@ -23,44 +23,26 @@ static int work(t_frame *f, size_t bytes)
     return TORSHC_OK;
 }
 
-static int fill(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out, unsigned char **at)
+int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
 {
     int64_t dims[T_RANK_MAX];
+    T_TRY(segment->fits(f->symbols));
+    T_TRY(segment->holds(f->symbols));
     for (int32_t k = 0; k < segment->inputs; k++) {
         const t_value *v = &f->slot[in[k]];
         const t_port *port = &segment->input[k];
-        segment->input_dims(k, f->run.symbols, dims);
+        segment->input_dims(k, f->symbols, dims);
         if (v->dtype.code != port->dtype.code || v->dtype.bits != port->dtype.bits || v->ndim != port->ndim ||
             memcmp(v->shape, dims, sizeof *dims * (size_t)v->ndim))
             return t_fail(TORSHC_E_SHAPE, "a value has not the type or shape that its readers were compiled for");
-        at[k] = v->data;
     }
     for (int32_t k = 0; k < segment->outputs; k++) {
         t_value *v = &f->slot[out[k]];
         t_drop(f, v);
-        segment->output_dims(k, f->run.symbols, dims);
+        segment->output_dims(k, f->symbols, dims);
         T_TRY(t_make(f, v, segment->output[k].dtype, segment->output[k].ndim, dims));
-        at[segment->inputs + k] = v->data;
     }
-    return TORSHC_OK;
-}
-
-int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
-{
-    const int64_t *s = f->run.symbols;
-    T_TRY(segment->fits(s));
-    T_TRY(segment->holds(s));
-    const size_t arena = t_round_up(segment->arena(s)), scratch = t_round_up(segment->scratch(s));
-    unsigned char *at[segment->inputs + segment->outputs + 1];
-    T_TRY(fill(f, segment, in, out, at));
-    T_TRY(work(f, arena + (size_t)f->run.threads * scratch + T_ALIGN));
-    t_run run = f->run;
-    run.in = at;
-    run.out = at + segment->inputs;
-    run.arena = f->work;
-    run.scratch = f->work + arena;
-    run.scratch_stride = scratch;
-    return segment->run(&run, s);
+    return t_run_segment(f, segment, in, out);
 }
 
 int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
@@ -69,8 +51,11 @@ int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int3
     /* Operands and results that a model leaves out at the end are absent, too. */
     const t_value *given[ins + T_OMITTED];
     t_value *made[outs + T_OMITTED];
-    for (int32_t k = 0; k < ins + T_OMITTED; k++)
+    for (int32_t k = 0; k < ins + T_OMITTED; k++) {
         given[k] = k >= ins || in[k] < 0 ? NULL : &f->slot[in[k]];
+        if (given[k])
+            T_TRY(t_fetch(f, given[k]));
+    }
     for (int32_t k = 0; k < outs + T_OMITTED; k++) {
         made[k] = k >= outs || out[k] < 0 ? NULL : &f->slot[out[k]];
         if (made[k])
@@ -86,6 +71,8 @@ int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *
     const int64_t most = INT32_MAX;
     if (position >= (kind == T_DIM ? v->ndim : t_count(v)))
         return t_fail(TORSHC_E_SHAPE, "a value has not the rank that its readers were compiled for");
+    if (kind != T_DIM)
+        T_TRY(t_fetch(f, v));
     *symbol = kind == T_DIM ? v->shape[position] : t_at(v, position);
     if (kind == T_CLAMPED)
         *symbol = *symbol < -most ? -most : *symbol > most ? most : *symbol;
@@ -99,6 +86,7 @@ int t_scalar(t_frame *f, int32_t slot, int64_t *value)
     if (t_count(&f->slot[slot]) != 1)
         return t_fail(TORSHC_E_SHAPE, "a condition or a number of rounds has %lld elements; expected 1",
                       (long long)t_count(&f->slot[slot]));
+    T_TRY(t_fetch(f, &f->slot[slot]));
     *value = t_at(&f->slot[slot], 0);
     return TORSHC_OK;
 }
@@ -185,6 +173,7 @@ int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const 
     for (int32_t d = 1; d < kind->ndim && d < T_VALUE_RANK; d++) /* without a round, what the model says */
         shape[d] = shape[0] && first->ndim == kind->ndim - 1 ? first->shape[d - 1] : dims[d] < 0 ? 0 : dims[d];
     T_TRY(t_make(f, out, kind->dtype, kind->ndim, shape));
+    T_TRY(t_fetch(f, list));
     const size_t each = (size_t)(shape[0] ? t_count(out) / shape[0] * t_element_bytes(kind->dtype) : 0);
     for (int64_t i = 0; i < shape[0]; i++) {
         const t_value *v = &first[i];
@@ -195,12 +184,12 @@ int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const 
     return TORSHC_OK;
 }
 
-/* ---- the run ---- */
+/* ---- values from outside, and to it ---- */
 
 static int constant(t_frame *f, const t_constant *c)
 {
     t_value *v = &f->slot[c->slot];
-    unsigned char *at = f->run.weights + c->offset;
+    unsigned char *at = f->weights + c->offset;
     if (c->dtype.code != TORSHC_STRING) {
         *v = (t_value){.dtype = c->dtype, .ndim = c->ndim, .data = at};
         memcpy(v->shape, c->dims, sizeof *c->dims * (size_t)c->ndim);
@@ -217,15 +206,16 @@ static int constant(t_frame *f, const t_constant *c)
     return TORSHC_OK;
 }
 
-t_frame *t_frame_open(const t_run *with)
+t_frame *t_frame_open(const t_run *with, unsigned char *weights)
 {
     t_frame *f = calloc(1, sizeof *f);
     if (!f)
         return NULL;
-    f->run = *with;
+    f->with = with;
+    f->weights = weights;
     f->slot = calloc((size_t)P->script->slots + 1, sizeof *f->slot);
-    f->run.symbols = calloc((size_t)P->script->symbols + 1, sizeof *f->run.symbols);
-    int status = !f->slot || !f->run.symbols;
+    f->symbols = calloc((size_t)P->script->symbols + 1, sizeof *f->symbols);
+    int status = !f->slot || !f->symbols;
     for (int32_t k = 0; f->slot && k < P->script->slots; k++)
         f->slot[k].ndim = -1;
     for (int32_t k = 0; !status && k < P->script->constants; k++)
@@ -244,30 +234,30 @@ void t_frame_close(t_frame *f)
         t_drop(f, &f->slot[k]);
     t_free_values(f);
     free(f->slot);
-    free(f->run.symbols);
+    free(f->symbols);
     free(f->work);
     free(f->results);
     free(f);
 }
 
 /* A caller's tensor as a value that borrows its memory. */
-static int borrow(t_frame *f, t_value *v, const torshc_tensor *x)
+static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
 {
-    const unsigned char *at = x->data ? (const unsigned char *)x->data + x->byte_offset : NULL;
     if (x->ndim > T_VALUE_RANK)
         return t_fail(TORSHC_E_RANK, "an input of %d dimensions", (int)x->ndim);
     if (t_is_nested(x->dtype)) {
         T_TRY(t_make(f, v, x->dtype, x->ndim, x->shape));
-        for (int64_t i = 0; i < t_count(v); i++)
-            T_TRY(borrow(f, &t_values(v)[i], (const torshc_tensor *)(const void *)at + i));
+        const torshc_tensor *inner = (const torshc_tensor *)(const void *)at;
+        for (int64_t i = 0; i < t_count(v); i++) {
+            unsigned char *const data = inner[i].data;
+            T_TRY(borrow(f, &t_values(v)[i], &inner[i], data ? data + inner[i].byte_offset : NULL));
+        }
         return TORSHC_OK;
     }
-    *v = (t_value){.dtype = x->dtype, .ndim = x->ndim, .data = (void *)(uintptr_t)at};
-    if (!at)
-        v->data = (void *)(uintptr_t)t_nothing;
+    *v = (t_value){.dtype = x->dtype, .ndim = x->ndim, .data = at ? at : (void *)(uintptr_t)t_nothing};
     if (x->ndim) /* a scalar's shape may be NULL */
         memcpy(v->shape, x->shape, sizeof *x->shape * (size_t)x->ndim);
-    return TORSHC_OK;
+    return x->dtype.code == TORSHC_STRING ? TORSHC_OK : t_borrow(f, v, x, at);
 }
 
 static void reset(t_frame *f)
@@ -283,16 +273,6 @@ static void reset(t_frame *f)
     for (int32_t k = 0; k < script->constants; k++)
         f->slot[script->constant[k].slot] = held[k];
     t_free_text(f, f->text);
-}
-
-int t_frame_run(t_frame *f, const torshc_tensor *inputs, int64_t *s)
-{
-    reset(f);
-    memset(f->run.symbols, 0, sizeof *f->run.symbols * (size_t)P->script->symbols);
-    memcpy(f->run.symbols, s, sizeof *s * (size_t)P->symbols);
-    for (int32_t k = 0; k < P->inputs; k++)
-        T_TRY(borrow(f, &f->slot[P->script->input[k]], &inputs[k]));
-    return P->script->steps(f, f->run.symbols);
 }
 
 static size_t tensors_in(const t_value *v)
@@ -317,11 +297,13 @@ static void show(const t_value *v, torshc_tensor *x, torshc_tensor **room)
         show(&t_values(v)[i], &inner[i], room);
 }
 
-int t_frame_results(t_frame *f, torshc_tensor *outputs)
+static int show_results(t_frame *f, torshc_tensor *outputs)
 {
     size_t count = 1;
-    for (int32_t k = 0; k < P->outputs; k++)
+    for (int32_t k = 0; k < P->outputs; k++) {
+        T_TRY(t_fetch(f, &f->slot[P->script->output[k]]));
         count += tensors_in(&f->slot[P->script->output[k]]);
+    }
     if (count > f->results_count) {
         free(f->results);
         f->results_count = 0;
@@ -336,7 +318,7 @@ int t_frame_results(t_frame *f, torshc_tensor *outputs)
     return TORSHC_OK;
 }
 
-int t_frame_copy(t_frame *f, const torshc_tensor *outputs)
+static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *spans)
 {
     for (int32_t k = 0; k < P->outputs; k++) {
         const t_value *v = &f->slot[P->script->output[k]];
@@ -346,11 +328,46 @@ int t_frame_copy(t_frame *f, const torshc_tensor *outputs)
         if (x->ndim != v->ndim || (v->ndim && memcmp(x->shape, v->shape, sizeof *v->shape * (size_t)v->ndim)))
             return t_fail(TORSHC_E_SHAPE, "output %d has another shape than this run gives it: torshc_run_sized", (int)k);
     }
-    for (int32_t k = 0; k < P->outputs; k++) {
-        const t_value *v = &f->slot[P->script->output[k]];
-        const size_t bytes = (size_t)(t_count(v) * t_element_bytes(v->dtype));
-        if (bytes)
-            memcpy((char *)outputs[k].data + outputs[k].byte_offset, v->data, bytes);
-    }
+    for (int32_t k = 0; k < P->outputs; k++)
+        if (spans[k].bytes)
+            T_TRY(t_deliver(f, &f->slot[P->script->output[k]], &outputs[k], spans[k].at));
     return TORSHC_OK;
+}
+
+/* ---- the run ---- */
+
+/* What the caller passes, and where it lies: inputs, then outputs where it gives them. */
+static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *shown, const torshc_tensor *outputs,
+                 int32_t output_count, t_span *spans)
+{
+    static const t_span nothing;
+    for (int32_t i = 0; i < P->inputs; i++) {
+        T_TRY(t_check_elements(&inputs[i], &P->input[i], i));
+        T_TRY(t_find(f, &inputs[i], "input", i, &spans[i]));
+    }
+    if (output_count != P->outputs)
+        return t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)output_count, (int)P->outputs);
+    if (output_count && !shown && !outputs)
+        return t_fail(TORSHC_E_ARGUMENT, "outputs is NULL");
+    for (int32_t i = 0; outputs && i < P->outputs; i++) {
+        T_TRY(t_check_form(&outputs[i], &P->output[i], "output", i));
+        T_TRY(t_find(f, &outputs[i], "output", i, &spans[P->inputs + i]));
+    }
+    return outputs ? t_check_aliases(spans, &nothing) : TORSHC_OK;
+}
+
+int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
+                const torshc_tensor *outputs, int32_t output_count)
+{
+    int64_t s[T_SYMBOLS_MAX];
+    t_span spans[P->inputs + P->outputs + 1];
+    T_TRY(t_bind(inputs, input_count, s));
+    T_TRY(check(f, inputs, shown, outputs, output_count, spans));
+    reset(f);
+    memset(f->symbols, 0, sizeof *f->symbols * (size_t)P->script->symbols);
+    memcpy(f->symbols, s, sizeof *s * (size_t)P->symbols);
+    for (int32_t k = 0; k < P->inputs; k++)
+        T_TRY(borrow(f, &f->slot[P->script->input[k]], &inputs[k], spans[k].at));
+    T_TRY(P->script->steps(f, f->symbols));
+    return shown ? show_results(f, shown) : copy_results(f, outputs, spans + P->inputs);
 }

@@ -2,8 +2,7 @@
 #ifndef T_FRAME_H
 #define T_FRAME_H
 
-#include "t_host.h"
-#include "t_value.h"
+#include "t_program.h"
 #include "t_value.h"
 
 /* Characters that live until the next run. */
@@ -13,19 +12,36 @@ typedef struct t_chunk {
     char data[];
 } t_chunk;
 
+/* Memory of values. In a library for a device a block may have a copy there: what a segment on the device writes stays
+ * there until the processor reads it, and what it has read need not be sent again. */
+enum { T_HERE, T_AWAY, T_BOTH }; /* which of the two is up to date */
+
+struct t_block {
+    int64_t users;
+    size_t bytes;        /* of data */
+    int64_t values;      /* how many of them the data are; 0 for numbers and strings */
+    t_block *next;       /* in the list of free blocks */
+    unsigned char *copy; /* memory for it on the device, or NULL */
+    int newest;
+    _Alignas(64) unsigned char data[];
+};
+
 struct t_frame {
-    t_run run;
+    const t_run *with;      /* the host's: what its segments run with */
+    unsigned char *weights; /* on the processor */
+    int64_t *symbols;
     t_value *slot;
     t_block *free; /* blocks that nobody uses, for the next that is not larger */
     size_t kept;   /* their bytes */
     t_chunk *text;
-    unsigned char *work; /* arena and scratch of a segment */
+    unsigned char *work; /* arena and scratch of a segment on the processor */
     size_t work_bytes;
     torshc_tensor *results; /* elements of sequences among the results, and shapes */
     size_t results_count;
 };
 
-/* What t_value.c holds of memory that nobody uses. */
+/* t_value.c: a block for one user, NULL with a message when there is no memory; what it holds that nobody uses. */
+t_block *t_take(t_frame *f, size_t bytes);
 void t_free_values(t_frame *f);
 void t_free_text(t_frame *f, t_chunk *kept);
 
@@ -62,11 +78,33 @@ int t_begin(t_frame *f, int32_t many);
 int t_append(t_frame *f, int32_t many, int32_t each);
 int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const int64_t *dims);
 
-/* For t_script. */
-t_frame *t_frame_open(const t_run *with);
+/* For t_script. A run checks its arguments; its results are shown (`shown`), or copied to `outputs`. */
+t_frame *t_frame_open(const t_run *with, unsigned char *weights);
 void t_frame_close(t_frame *f);
-int t_frame_run(t_frame *f, const torshc_tensor *inputs, int64_t *s);
-int t_frame_results(t_frame *f, torshc_tensor *outputs);
-int t_frame_copy(t_frame *f, const torshc_tensor *outputs);
+int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
+                const torshc_tensor *outputs, int32_t output_count);
+
+/* Gives f->work at least so many bytes. */
+int t_grow_work(t_frame *f, size_t bytes);
+
+/* ---- t_segment.c, one for processors and one for devices: where segments run, and where values lie ---- */
+
+/* Runs the kernels of a segment over values of the right types and shapes. */
+int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out);
+
+/* Where a caller's tensor lies, as t_locate. */
+int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span);
+
+/* Lets an empty value be a caller's tensor of numbers, which lies at `at`. */
+int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at);
+
+/* Brings a value to the processor, where operators of the host read it, and all that it holds. */
+int t_fetch(t_frame *f, const t_value *v);
+
+/* Copies a value of numbers to a caller's tensor, which lies at `at`. */
+int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned char *at);
+
+/* Frees the copy of a block on the device; NULL does nothing. */
+void t_free_copy(t_frame *f, unsigned char *copy);
 
 #endif

@@ -20,7 +20,8 @@ struct torshc_model {
     unsigned char *own;
     size_t own_bytes;
     t_counter *counters;
-    t_frame *frame; /* of a script */
+    t_run with; /* this and the next of a script */
+    t_frame *frame;
 };
 
 /* ---- memory ---- */
@@ -74,8 +75,8 @@ static int fill_model(torshc_model *m, const torshc_options *options)
     m->threads = t_pool_threads(m->pool);
     if (!P->script)
         return P->symbols ? TORSHC_OK : grow(m, workspace_bytes(m, NULL));
-    const t_run with = {.weights = m->weights.at, .pool = m->pool, .counters = m->counters, .threads = m->threads};
-    m->frame = P->script->open(&with);
+    m->with = (t_run){.weights = m->weights.at, .pool = m->pool, .counters = m->counters, .threads = m->threads};
+    m->frame = P->script->open(&m->with, m->weights.at);
     return m->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
 }
 
@@ -156,7 +157,7 @@ static int run_locked(torshc_model *m, const t_span *spans, unsigned char *work,
         at[i] = spans[i].bytes ? spans[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work ? work : m->own;
     const t_run run = {at, at + P->inputs, m->weights.at, base, base + t_round_up(P->arena(s)),
-                       t_round_up(P->scratch(s)), m->pool, m->counters, m->threads, NULL};
+                       t_round_up(P->scratch(s)), m->pool, m->counters, m->threads};
     const uint64_t was = t_fp_enter();
     status = P->run(&run, s);
     t_fp_leave(was);
@@ -176,30 +177,10 @@ static int usable(const torshc_model *m, const char *what)
 static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
                       const torshc_tensor *outputs, int32_t output_count)
 {
-    int64_t s[T_SYMBOLS_MAX];
-    t_span spans[P->inputs + P->outputs + 1];
-    const t_span nothing = {NULL, 0};
-    int status = t_bind(inputs, count, s);
-    for (int32_t i = 0; !status && i < P->inputs; i++)
-        if (!(status = t_check_elements(&inputs[i], &P->input[i], i)))
-            status = t_locate(&inputs[i], "input", i, &spans[i]);
-    if (!status && output_count != P->outputs)
-        status = t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)output_count, (int)P->outputs);
-    if (!status && output_count && !shown && !outputs)
-        status = t_fail(TORSHC_E_ARGUMENT, "outputs is NULL");
-    for (int32_t i = 0; !status && outputs && i < P->outputs; i++)
-        if (!(status = t_check_form(&outputs[i], &P->output[i], "output", i)))
-            status = t_locate(&outputs[i], "output", i, &spans[P->inputs + i]);
-    if (!status && outputs)
-        status = t_check_aliases(spans, &nothing);
-    if (status)
-        return status;
     pthread_mutex_lock(&m->lock);
     const uint64_t was = t_fp_enter();
-    status = P->script->run(m->frame, inputs, s);
+    const int status = P->script->run(m->frame, inputs, count, shown, outputs, output_count);
     t_fp_leave(was);
-    if (!status)
-        status = shown ? P->script->results(m->frame, shown) : P->script->copy(m->frame, outputs);
     pthread_mutex_unlock(&m->lock);
     return status;
 }

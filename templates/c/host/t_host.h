@@ -13,7 +13,6 @@ struct t_run {
     t_pool *pool;
     t_counter *counters;
     int threads;
-    int64_t *symbols; /* of a script */
 };
 
 /* One kernel over tasks [0, tasks). `scratch`: bytes that it wants for itself in each thread. */

@@ -2,7 +2,8 @@
  *
  * host.c holds what is special about one model, as tables and small functions of its symbolic dimensions s[0..]; the
  * support code holds the interface of model.h, the checks and the memory, equal for all models: t_open.c and t_check.c
- * for every target, t_host.c for processors, t_gpu_host.c over a device layer for others. Compiles as C and as C++.
+ * for every target, t_host.c for processors, t_gpu_host.c over a device layer for others; for scripts t_frame.c, and
+ * t_segment.c of the processors or of devices. Compiles as C and as C++.
  */
 #ifndef T_PROGRAM_H
 #define T_PROGRAM_H
@@ -113,11 +114,10 @@ typedef struct {
     const t_constant *constant;
     const int32_t *input, *output; /* slots */
     int (*steps)(t_frame *f, int64_t *s);
-    t_frame *(*open)(const t_run *with);
+    t_frame *(*open)(const t_run *with, unsigned char *weights);
     void (*close)(t_frame *f);
-    int (*run)(t_frame *f, const torshc_tensor *inputs, int64_t *s);
-    int (*results)(t_frame *f, torshc_tensor *outputs);
-    int (*copy)(t_frame *f, const torshc_tensor *outputs);
+    int (*run)(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
+               const torshc_tensor *outputs, int32_t output_count);
 } t_script;
 
 typedef struct {

@@ -3,19 +3,11 @@
 
 #include <stdlib.h>
 
-struct t_block {
-    int64_t users;
-    size_t bytes;   /* of data */
-    int64_t values; /* how many of them the data are; 0 for numbers and strings */
-    t_block *next;  /* in the list of free blocks */
-    _Alignas(64) unsigned char data[];
-};
-
 #define T_KEPT_MAX ((size_t)1 << 28) /* bytes of free blocks that wait for use */
 
 /* ---- memory ---- */
 
-static t_block *take(t_frame *f, size_t bytes)
+t_block *t_take(t_frame *f, size_t bytes)
 {
     for (t_block **at = &f->free; *at; at = &(*at)->next)
         if ((*at)->bytes >= bytes && (*at)->bytes / 2 <= bytes) {
@@ -23,6 +15,7 @@ static t_block *take(t_frame *f, size_t bytes)
             *at = found->next;
             f->kept -= found->bytes;
             found->users = 1;
+            found->newest = T_HERE;
             return found;
         }
     void *memory = NULL;
@@ -39,6 +32,7 @@ static void give(t_frame *f, t_block *block)
 {
     block->values = 0;
     if (f->kept + block->bytes > T_KEPT_MAX) {
+        t_free_copy(f, block->copy);
         free(block);
         return;
     }
@@ -74,7 +68,7 @@ int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64
             return t_fail(TORSHC_E_SIZE, "a value larger than 2^47 bytes");
         bytes *= shape[d];
     }
-    t_block *block = take(f, (size_t)bytes);
+    t_block *block = t_take(f, (size_t)bytes);
     if (!block)
         return TORSHC_E_MEMORY;
     v->dtype = dtype;
@@ -163,6 +157,7 @@ void t_free_values(t_frame *f)
 {
     for (t_block *block = f->free, *next; block; block = next) {
         next = block->next;
+        t_free_copy(f, block->copy);
         free(block);
     }
     f->free = NULL;

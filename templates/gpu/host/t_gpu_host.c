@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { T_ALIGN_DEVICE = 16, T_ALIGN_STAGED = 256 };
+enum { T_ALIGN_STAGED = 256 };
 
 #define P (&t_the_program)
 
@@ -13,13 +13,13 @@ enum { T_ALIGN_DEVICE = 16, T_ALIGN_STAGED = 256 };
 
 /* The old block goes before the new one comes, as both together may be too large; if the new one does not fit, the old
  * one comes back. */
-static int grow(torshc_model *m, t_block *block, size_t bytes, const char *what)
+int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what)
 {
     if (bytes <= block->bytes)
         return TORSHC_OK;
     const size_t was = block->bytes;
     t_device_free(m->device, block->at);
-    *block = (t_block){NULL, 0};
+    *block = (t_memory){NULL, 0};
     const int status = t_device_alloc(m->device, bytes, what, &block->at);
     if (!status)
         block->bytes = bytes;
@@ -30,6 +30,12 @@ static int grow(torshc_model *m, t_block *block, size_t bytes, const char *what)
 
 /* ---- open and close ---- */
 
+/* Whether the processor has kernels to run, or other work between those of the device. */
+static int works_here(void)
+{
+    return P->fallbacks || P->script;
+}
+
 static int open_weights(torshc_model *m, const char *path)
 {
     int status = t_open_weights(&m->file, path);
@@ -39,7 +45,7 @@ static int open_weights(torshc_model *m, const char *path)
         (status = t_device_upload(m->device, m->weights, m->file.at, (size_t)P->weights_bytes)) ||
         (status = t_device_finish(m->device)))
         return status;
-    if (!P->fallbacks) /* nothing reads them here any more */
+    if (!works_here()) /* nothing reads them here any more */
         t_close_weights(&m->file);
     return TORSHC_OK;
 }
@@ -53,7 +59,7 @@ static int fill_model(torshc_model *m, const torshc_options *options)
     m->marked = calloc((size_t)P->steps + 1, sizeof *m->marked);
     if (!m->counters || !m->marked)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
-    if (P->fallbacks) {
+    if (works_here()) {
         const uint64_t was = t_fp_enter(); /* the threads inherit it */
         m->pool = t_pool_create(options->threads ? options->threads : t_usable_processors());
         t_fp_leave(was);
@@ -62,9 +68,14 @@ static int fill_model(torshc_model *m, const torshc_options *options)
     int status = t_device_open(options->device, options->stream, &m->device);
     if (!status)
         status = open_weights(m, options->weights_path);
+    if (!status && P->script) {
+        m->with = (t_run){.weights = m->weights, .model = m};
+        m->frame = P->script->open(&m->with, m->file.at);
+        return m->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
+    }
     if (status || P->symbols)
         return status;
-    return grow(m, &m->arena, t_round_up(P->arena(NULL)), "intermediate values");
+    return t_grow(m, &m->arena, t_round_up(P->arena(NULL)), "intermediate values");
 }
 
 int torshc_open(const torshc_options *given, torshc_model **model)
@@ -95,6 +106,8 @@ void torshc_close(torshc_model *m)
 {
     if (!m)
         return;
+    if (m->frame)
+        P->script->close(m->frame);
     if (m->owner == getpid()) { /* in a child of fork() the device is the parent's */
         t_pool_destroy(m->pool);
         t_device_free(m->device, m->staging.at);
@@ -139,22 +152,22 @@ static int is_staged(const t_call *call, int32_t i)
     return call->tensor[i]->device.type != P->device || (uintptr_t)call->span[i].at % T_ALIGN_DEVICE;
 }
 
+int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
+{
+    const int status = t_locate(x, what, i, span);
+    if (status || x->device.type != P->device)
+        return status;
+    if (x->device.id != m->ordinal)
+        return t_fail(TORSHC_E_DEVICE, "%s %d is on device %d; the model is on device %d", what, (int)i,
+                      (int)x->device.id, (int)m->ordinal);
+    return span->bytes ? t_device_locate(m->device, x, what, i, span) : TORSHC_OK;
+}
+
 static int locate(torshc_model *m, t_call *call, int32_t i)
 {
-    const torshc_tensor *x = call->tensor[i];
-    const char *what = i < P->inputs ? "input" : "output";
-    const int32_t number = i < P->inputs ? i : i - P->inputs;
-    const int status = t_locate(x, what, number, &call->span[i]);
-    if (status)
-        return status;
-    if (x->device.type != P->device) {
-        call->host = 1;
-        return TORSHC_OK;
-    }
-    if (x->device.id != m->ordinal)
-        return t_fail(TORSHC_E_DEVICE, "%s %d is on device %d; the model is on device %d", what, (int)number,
-                      (int)x->device.id, (int)m->ordinal);
-    return call->span[i].bytes ? t_device_locate(m->device, x, what, number, &call->span[i]) : TORSHC_OK;
+    const int is_input = i < P->inputs;
+    call->host |= call->tensor[i]->device.type != P->device;
+    return t_locate_on(m, call->tensor[i], is_input ? "input" : "output", is_input ? i : i - P->inputs, &call->span[i]);
 }
 
 static int check_workspace(torshc_model *m, t_span *work, size_t need)
@@ -178,7 +191,7 @@ static int place_tensors(torshc_model *m, t_call *call)
     for (int32_t i = 0; i < call->count; i++)
         if (is_staged(call, i))
             bytes += (call->span[i].bytes + T_ALIGN_STAGED - 1) / T_ALIGN_STAGED * T_ALIGN_STAGED;
-    const int status = grow(m, &m->staging, bytes, "copies of inputs and outputs");
+    const int status = t_grow(m, &m->staging, bytes, "copies of inputs and outputs");
     if (status)
         return status;
     unsigned char *next = m->staging.at;
@@ -210,7 +223,7 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
 static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
 {
     unsigned char *const arena = call->work.at ? call->work.at : m->arena.at;
-    const t_run run = {call->at, call->at + P->inputs, m->weights, arena, m};
+    const t_run run = {call->at, call->at + P->inputs, m->weights, arena, NULL, m};
     int64_t key[P->symbols + call->count + 1];
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)
@@ -236,21 +249,6 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
     return status;
 }
 
-#ifdef TORSHC_PROFILE
-static int count_steps(torshc_model *m)
-{
-    for (int32_t i = 0; i < m->marks; i++) {
-        uint64_t ns;
-        const int status = t_device_elapsed(m->device, i, &ns);
-        if (status)
-            return status;
-        m->counters[m->marked[i]].calls++;
-        m->counters[m->marked[i]].ns += ns;
-    }
-    return TORSHC_OK;
-}
-#endif
-
 static int run_locked(torshc_model *m, t_call *call, const int64_t *s)
 {
     int status = TORSHC_OK;
@@ -258,14 +256,14 @@ static int run_locked(torshc_model *m, t_call *call, const int64_t *s)
         status = locate(m, call, i);
     if (status || (status = t_check_aliases(call->span, &call->work)) ||
         (status = check_workspace(m, &call->work, t_round_up(P->arena(s)))) ||
-        (!call->work.at && (status = grow(m, &m->arena, t_round_up(P->arena(s)), "intermediate values"))) ||
+        (!call->work.at && (status = t_grow(m, &m->arena, t_round_up(P->arena(s)), "intermediate values"))) ||
         (status = place_tensors(m, call)))
         return status;
     if (!(status = stage(m, call, 0, P->inputs, 0)) && !(status = run_steps(m, call, s)))
         status = stage(m, call, P->inputs, call->count, 1);
 #ifdef TORSHC_PROFILE
-    if (!status && !(status = t_device_mark(m->device, m->marks)) && !(status = t_device_finish(m->device)))
-        status = count_steps(m);
+    if (!status)
+        status = t_count_steps(m);
 #else
     if (!status && (call->host || !m->streamed))
         status = t_device_finish(m->device);
@@ -284,12 +282,43 @@ static int check_alive(const torshc_model *m, const char *what)
     return TORSHC_OK;
 }
 
+/* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
+static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
+                      const torshc_tensor *outputs, int32_t output_count)
+{
+    const uint64_t was = t_fp_enter();
+    pthread_mutex_lock(&m->lock);
+    int status = P->script->run(m->frame, inputs, count, shown, outputs, output_count);
+    if (!status)
+        status = t_device_finish(m->device);
+    if (status)
+        t_device_drop(m->device);
+    pthread_mutex_unlock(&m->lock);
+    t_fp_leave(was);
+    return status;
+}
+
+int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *outputs,
+                     int32_t output_count)
+{
+    const int status = check_alive(m, "torshc_run_sized");
+    if (status)
+        return status;
+    if (!P->script)
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_output_shape tells this model's sizes before a run: use torshc_run");
+    return run_script(m, inputs, input_count, outputs, NULL, output_count);
+}
+
 int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
                int32_t output_count, void *workspace, size_t bytes)
 {
     int64_t s[T_SYMBOLS_MAX];
     int status;
-    if ((status = check_alive(m, "torshc_run")) || (status = t_bind(inputs, input_count, s)) ||
+    if ((status = check_alive(m, "torshc_run")))
+        return status;
+    if (P->script)
+        return run_script(m, inputs, input_count, NULL, outputs, output_count);
+    if ((status = t_bind(inputs, input_count, s)) ||
         (status = t_check_outputs(outputs, output_count, s)))
         return status;
     const int32_t n = P->inputs + P->outputs;

@@ -36,18 +36,53 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
         t_at_step(step, m->status);
 }
 
+#ifdef TORSHC_PROFILE
+int t_count_steps(torshc_model *m)
+{
+    int status = t_device_mark(m->device, m->marks);
+    if (status || (status = t_device_finish(m->device)))
+        return status;
+    for (int32_t i = 0; i < m->marks; i++) {
+        uint64_t ns;
+        if ((status = t_device_elapsed(m->device, i, &ns)))
+            return status;
+        m->counters[m->marked[i]].calls++;
+        m->counters[m->marked[i]].ns += ns;
+    }
+    return TORSHC_OK;
+}
+#endif
+
 /* ---- steps on the processor ---- */
 
-static int grow_host(t_block *block, size_t bytes)
+void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim, int64_t scratch,
+                   int64_t tasks)
+{
+    torshc_model *m = r->model;
+    if (tasks <= 0)
+        return;
+#ifdef TORSHC_PROFILE
+    const uint64_t began = t_now();
+#else
+    (void)step;
+#endif
+    t_pool_run(m->pool, kernel, buf, dim, scratch ? r->scratch : NULL, t_round_up(scratch), tasks);
+#ifdef TORSHC_PROFILE
+    m->counters[step].calls++;
+    m->counters[step].ns += t_now() - began;
+#endif
+}
+
+static int grow_host(t_memory *block, size_t bytes)
 {
     void *memory = NULL;
     if (bytes <= block->bytes)
         return TORSHC_OK;
     free(block->at);
-    *block = (t_block){NULL, 0};
+    *block = (t_memory){NULL, 0};
     if (posix_memalign(&memory, T_ALIGN, bytes))
         return t_fail(TORSHC_E_MEMORY, "no memory for %zu bytes of steps on the processor", bytes);
-    *block = (t_block){memory, bytes};
+    *block = (t_memory){memory, bytes};
     return TORSHC_OK;
 }
 

@@ -34,6 +34,11 @@ def find_compiler(name: str = "clang++", otherwise: str = "g++") -> str:
     return found
 
 
+def own_symbols() -> list[str]:
+    """What keeps g++ from symbols that are one for the whole process: a library with one is never unloaded."""
+    return ["-fno-gnu-unique"] if "clang" not in Path(find_compiler().split()[0]).name else []
+
+
 def run(command: list[str], text: str | None = None, capture: bool = False) -> str:
     """Runs a command, with `text` as its input; gives its output if captured. Exits with its status on failure."""
     done = subprocess.run(command, input=text, stdout=subprocess.PIPE if capture else None, text=True)
@@ -53,8 +58,8 @@ def digest() -> str:
 def runtime_objects(sources: list[str]) -> list[str]:
     """Objects of the emulator itself, from source files below tests/emulation; compiled once for each state of them."""
     quick = ["-O1"] if SANITIZE else []  # or compiling it takes longer than what it is for
-    command = [find_compiler(), "-std=c++17", "-fvisibility=hidden", *CODE, *quick, *SANITIZE]
-    state = digest()
+    command = [find_compiler(), "-std=c++17", "-fvisibility=hidden", *CODE, *own_symbols(), *quick, *SANITIZE]
+    state = hashlib.sha256(repr((digest(), command)).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"torshc-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     objects = []
