@@ -260,12 +260,9 @@ def lower_direct(
     at_channel = channels if size.oc > 1 else const(0)
     out_step = size.stride if transposed else (1, 1)
     rows = size.images * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
-    depth = const(size.ic * max(len(f.taps) for f in phases))
-    tile = choose_tile(machine, rows, const(size.oc), depth)
-    bytes_ = is_bytes(node)
-    weights = node.operands[1].const
-    padded = any(as_int(p) != 0 for p in padding(node))
-    skips = padded and not transposed and not bytes_ and weights is not None and bool(np.isfinite(weights).all())
+    bytes_, skips = is_bytes(node), not transposed and _skips_padding(node)
+    taps = max(len(f.taps) for f in phases)
+    tile = choose_tile(machine, rows, const(size.oc), const(size.ic * taps))
     if skips and machine.lanes == 16:
         tile = _row_tile(tile, size)
     packed = pack_weights(node.operands[1], size, phases, tile, transposed)
@@ -281,7 +278,6 @@ def lower_direct(
     flops = node.op.flops(node)
     count = size.groups * -(-size.oc // tile.columns)
     blocks = choose_blocks(machine, tile, rows, const(count), flops, const(len(phases)))
-    taps = max(len(f.taps) for f in phases)
     tap_block, channel_block = (taps, size.ic) if bytes_ else _cut_k(size.ic, taps)
     return ConvKernel(
         buffers=tuple(buffers.list),
@@ -306,6 +302,13 @@ def lower_direct(
         channel_block=channel_block,
         skips=skips,
     )
+
+
+def _skips_padding(node: Node) -> bool:
+    """Whether taps in the padding are left out, which add zeros as long as all weights are finite."""
+    weights = node.operands[1].const
+    padded = any(as_int(p) != 0 for p in padding(node))
+    return padded and not is_bytes(node) and weights is not None and bool(np.isfinite(weights).all())
 
 
 def _cut_k(ic: int, taps: int) -> tuple[int, int]:
