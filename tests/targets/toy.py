@@ -84,6 +84,6 @@ def refuse(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> 
 def _serial(kernel: Kernel) -> Kernel:
     """A block for each point of the parallel axes."""
     assert isinstance(kernel, MapKernel | RowKernel)
-    fields = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
-    fields["tasks"] = product([a.args[0] for a in kernel.axes])
-    return GridMap(**fields, threads=1) if isinstance(kernel, MapKernel) else GridRow(**fields, threads=1)
+    tasks = product([a.args[0] for a in kernel.axes])
+    kind = GridMap if isinstance(kernel, MapKernel) else GridRow
+    return kind.of(kernel, tasks=tasks, threads=1)
