@@ -124,7 +124,6 @@ BAD: dict[str, tuple[Callable[[], ModelProto], int, str]] = {
             '<ir_version: 8, opset_import: ["" : 18, "com.x" : 1]> g (float[4] x) => (float[4] y) { y = com.x.F(x) }'
         ), 3, "com.x",
     ),
-    "unknown attribute": (lambda: text("g (float[4] x) => (float[4] y) { y = Relu<slope=2.0>(x) }"), 2, "slope"),
     "too few operands": (lambda: text("g (float[4] x) => (float[4] y) { y = Add(x) }"), 2, "Add"),
     "too many operands": (lambda: text("g (float[4] x) => (float[4] y) { y = Relu(x, x) }"), 2, "Relu"),
     "shapes": (lambda: text("g (float[4] x, float[3] z) => (float[4] y) { y = Add(x, z) }"), 2, "Add"),
