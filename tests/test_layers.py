@@ -28,7 +28,7 @@ LAYERS = (
     ("kernels",),
     ("targets",),
     ("bundle",),
-    ("tune",),
+    ("compilation",),
     ("compiler",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "backend"),

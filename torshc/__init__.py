@@ -15,7 +15,7 @@ from ._version import __version__
 from .errors import TorshcError
 
 if TYPE_CHECKING:
-    from .compiler import Compilation
+    from .compilation import Compilation
     from .runtime import Model
 
 __all__ = ["TorshcError", "__version__", "compile", "load"]

@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from torshc.compiler import Compilation
+from torshc.compilation import Compilation
 from torshc.errors import ModelError
 from torshc.expr import Expr, as_int, call, const, select
 from torshc.graph import Node, TensorType

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
-from torshc.compiler import Compilation, prepare
+from torshc.compilation import Compilation
+from torshc.compiler import prepare
 from torshc.errors import ConfigError, ModelError
 from torshc.expr import DTYPES
 from torshc.graph import Graph, Node

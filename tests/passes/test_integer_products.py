@@ -11,7 +11,8 @@ from onnx import NodeProto
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.compiler_models import model, node, run
-from torshc.compiler import Compilation, prepare
+from torshc.compilation import Compilation
+from torshc.compiler import prepare
 from torshc.graph import Graph
 from torshc.graph.verify import verify
 from torshc.options import CompileOptions

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torshc.compiler import _commented, kernel_headers, prepare
+from torshc.compilation import commented_sources, kernel_headers
+from torshc.compiler import prepare
 from torshc.options import CompileOptions
 from torshc.targets.cpu.cc import find_compiler
 from torshc.targets.isa import resolve
@@ -32,7 +33,7 @@ def test_no_warning(cc: str, mcpu: str, tmp_path: Path) -> None:
         path.write_bytes(specimen.model.SerializeToString())
         for level in (0, 3) if mcpu == "native" else (3,):
             made = prepare(path, CompileOptions(opt_level=level, mcpu=mcpu))
-            sources.update(_commented(made))
+            sources.update(commented_sources(made))
     for name, text in (sources | kernel_headers(made)).items():
         (tmp_path / name).write_text(text)
     flags = [*compiler.base_flags(), *compiler.isa_flags(resolve(mcpu)), *STRICT]

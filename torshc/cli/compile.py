@@ -12,7 +12,7 @@ from . import flags
 from .console import Progress, echo_json, show_warnings, style
 
 if TYPE_CHECKING:
-    from ..compiler import Compilation
+    from ..compilation import Compilation
 
 
 @click.command()

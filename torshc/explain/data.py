@@ -15,7 +15,7 @@ from .rules import RuleInfo, made_by, rule_infos, standing
 from .sizes import Evaluator, bind, plain, type_text
 
 if TYPE_CHECKING:
-    from ..compiler import Compilation, Unit
+    from ..compilation import Compilation, Unit
     from ..kernels.base import Kernel
     from ..passes import PassRecord
 
