@@ -166,8 +166,10 @@ def main() -> int:
             for part, error in failures(parts, Path(name), **options):
                 wrong += 1
                 small = part if given.whole else shrink(part, error, Path(name), **options)
-                first = str(error).strip().splitlines()[0][:300]
-                print(f"{keep(small, error)}: {type(error).__name__}: {first}", flush=True)
+                line = str(error).strip().splitlines()[0][:300]
+                print(f"{keep(small, error)}: {type(error).__name__}: {line}", flush=True)
+            if (first - given.seed) // BATCH % 25 == 24:
+                print(f"{first - given.seed + BATCH} graphs", flush=True)
     print(f"{given.count} graphs, {wrong} wrong", flush=True)
     return wrong > 0
 
