@@ -22,7 +22,7 @@ import torshc
 from torshc.compiler import prepare
 from torshc.errors import InternalError, TorshcError
 from torshc.options import CompileOptions
-from tests.robust.mutate import mutants
+from tests.support.mutate import mutants
 made = list(mutants(count, seed))
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 bad = 0

@@ -341,14 +341,14 @@ static void run(const struct call *c, struct room *w, const float *q, const floa
     }
 }
 
-void kd25c517ce633(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k89fde0b2cd61(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;
     for (int64_t task = begin; task < end; task++) {
         const int64_t block = task % blocks, row = t_cut(panels, blocks, block) * T_NR;
         const int64_t stop = t_imin(t_cut(panels, blocks, block + 1) * T_NR, queries);
-        int64_t point = task / blocks;
+        const int64_t point = task / blocks;
         c->i0 = point;
         const float *q = (const float *)buf[0] + (144 * c->i0);
         const float *k = (const float *)buf[1] + (528 * c->i0);

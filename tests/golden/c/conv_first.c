@@ -112,7 +112,7 @@ void k30e27abdd841(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 
 #include "t_kernel.h"
 
-void k99bcc7ac62c8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k1bc8162b9f50(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -124,6 +124,7 @@ void k99bcc7ac62c8(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 455, last = t_imin(first + 455, rows);
         for (int64_t row = first; row < last; row++) {
             const int64_t i0 = row;
+            (void)i0;
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 32 * i1) + 32 * t_lanes_i64()));

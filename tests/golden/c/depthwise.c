@@ -1,6 +1,6 @@
 #include "t_kernel.h"
 
-void k6e049e404200(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k292ca820bb1f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -12,6 +12,7 @@ void k6e049e404200(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 1024, last = t_imin(first + 1024, rows);
         for (int64_t row = first; row < last; row++) {
             const int64_t i0 = row;
+            (void)i0;
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 49 * i1) + 49 * t_lanes_i64()));
@@ -151,7 +152,7 @@ void kc9d9ecf85284(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 
 #include "t_kernel.h"
 
-void k138910246f2a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k1434cce9bd2a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -163,6 +164,7 @@ void k138910246f2a(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 334, last = t_imin(first + 334, rows);
         for (int64_t row = first; row < last; row++) {
             const int64_t i0 = row;
+            (void)i0;
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 16 * i1) + 16 * t_lanes_i64()));

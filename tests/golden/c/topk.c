@@ -5,7 +5,7 @@
 
 enum { BLOCK = 64 };
 
-void k4c8de4c0d361(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k148acb164ba0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -19,26 +19,29 @@ void k4c8de4c0d361(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             int64_t held = 0;
             T_KEY low = 0; /* of the smallest in a full heap */
             for (int64_t base = 0; base < size; base += BLOCK) {
-                const int64_t stop = t_imin(base + BLOCK, size);
+                const int64_t count = t_imin(BLOCK, size - base);
                 T_KEY keys[BLOCK];
                 i32v top = t_splat_i32(INT32_MIN);
-                int64_t t = base;
-                for (; t + 16 <= stop; t += 16) {
+                int64_t at = 0;
+                for (; at + 16 <= count; at += 16) {
+                    const int64_t t = base + at;
+                    (void)t;
                     const f32v x_0 = t_load_f32(b0 + 19 * i0 + t);
                     const f32v x = x_0;
                     const i32v key = t_key_f32(x);
-                    t_store_i32(keys + (t - base), key);
+                    t_store_i32(keys + at, key);
                     top = t_max_i32(top, key);
                 }
-                const int64_t left = stop - t;
+                const int64_t left = count - at;
                 if (left > 0) {
+                    const int64_t t = base + at;
+                    (void)t;
                     const f32v x_0 = t_loadn_f32(b0 + 19 * i0 + t, left);
                     const f32v x = x_0;
                     const i32v key = t_key_f32(x);
-                    t_store_i32(keys + (t - base), key);
+                    t_store_i32(keys + at, key);
                     top = t_max_i32(top, key);
                 }
-                const int64_t count = stop - base;
                 int64_t j = 0;
                 if (held < wanted) {
                     for (; j < count && held < wanted; j++) best[held++] = t_item_of(keys[j], base + j);

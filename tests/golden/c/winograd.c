@@ -1,6 +1,6 @@
 #include "t_kernel.h"
 
-void kc14413c96eda(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k12d987153437(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -12,6 +12,7 @@ void kc14413c96eda(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 512, last = t_imin(first + 512, rows);
         for (int64_t row = first; row < last; row++) {
             const int64_t i0 = row;
+            (void)i0;
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 784 * i1) + 784 * t_lanes_i64()));
@@ -191,7 +192,7 @@ void k2776c0a70c8f(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 
 #include "t_kernel.h"
 
-void k95f553c62b30(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k63e1faf386e9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -203,6 +204,7 @@ void k95f553c62b30(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task / chunks * 20, last = t_imin(first + 20, rows);
         for (int64_t row = first; row < last; row++) {
             const int64_t i0 = row;
+            (void)i0;
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 32 * i1) + 32 * t_lanes_i64()));

@@ -2,8 +2,8 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) k1c6dbd6b6f4c_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128) k3c03f0ff5fb2_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     /* A thread has rows 2 * band and on, keys 4 * part and on of each tile, and every 16th packet of columns. */
     __shared__ float4 queries[80], weights[272];
     __shared__ float4 keys[320], values[1024];
@@ -15,9 +15,9 @@ extern "C" __global__ void __launch_bounds__(128) k1c6dbd6b6f4c_kernel(const flo
     const float *k = b1 + (528 * i0);
     const float *v = b2 + (264 * i0);
     (void)q, (void)k, (void)v;
-    const int part = thread % 16, band = thread / 16;
+    const int part = tid % 16, band = tid / 16;
     const int keys_seen = 33;
-    for (int i = thread; i < 64; i += 128) {
+    for (int i = tid; i < 64; i += 128) {
         const int at = i / 4, c = i % 4;
         float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         if (first + at < rows) {
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(128) k1c6dbd6b6f4c_kernel(const flo
     }
     for (int start = 0; start < keys_seen; start += 64) {
         __syncthreads(); /* the last tile has been read */
-        for (int i = thread; i < 256; i += 128) {
+        for (int i = tid; i < 256; i += 128) {
             const int at = i / 4, c = i % 4;
             float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             if (start + at < keys_seen) {
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(128) k1c6dbd6b6f4c_kernel(const flo
             packet.x = x[0], packet.y = x[1], packet.z = x[2], packet.w = x[3];
             keys[(at % 4 * 16 + at / 4) * 5 + c] = packet;
         }
-        for (int i = thread; i < 1024; i += 128) {
+        for (int i = tid; i < 1024; i += 128) {
             const int at = i / 16, c = i % 16;
             float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             if (start + at < keys_seen) {
@@ -167,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(128) k1c6dbd6b6f4c_kernel(const flo
     }
 }
 
-extern "C" int k1c6dbd6b6f4c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k3c03f0ff5fb2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k1c6dbd6b6f4c_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    k3c03f0ff5fb2_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

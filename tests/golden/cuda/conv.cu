@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 784 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 16;
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ka8d6f5705443_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k910677305fc6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +29,8 @@ extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k2e7390c39eb4_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k8ccb77b64eb1_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
     const int rows = 49, columns = 24;
@@ -38,11 +38,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) k2e7390c39eb4_kernel(const 
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
     const int outer = block / (tiles_n * tiles_m);
     const int parts = outer % 3;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 16 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    const int a_k = tid % 4 * 4, a_line = tid / 4;
     int a_at[1];
     bool a_in[1];
     int a_m0[1];
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k2e7390c39eb4_kernel(const 
         a_m1[i] = m1;
     }
 
-    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_k = tid / 16, b_line = tid % 16 * 4;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -153,9 +153,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k2e7390c39eb4_kernel(const 
     }
 }
 
-extern "C" int k2e7390c39eb4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8ccb77b64eb1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k2e7390c39eb4_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    k8ccb77b64eb1_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -163,9 +163,9 @@ extern "C" int k2e7390c39eb4(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k3f2fc018926d_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) ke31898f9f3d3_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 1176 / 4) return;
     const int point = packet * 4;
     const int i0 = point;
@@ -184,9 +184,9 @@ extern "C" __global__ void __launch_bounds__(256) k3f2fc018926d_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k3f2fc018926d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke31898f9f3d3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k3f2fc018926d_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    ke31898f9f3d3_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -194,9 +194,9 @@ extern "C" int k3f2fc018926d(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k83dbdcc6e0ea_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k810693600749_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 1176) return;
     const int i1 = packet % 49;
     int packet_rest = packet / 49;
@@ -205,8 +205,8 @@ extern "C" __global__ void __launch_bounds__(256) k83dbdcc6e0ea_kernel(const flo
     b1[49 * i0 + i1] = v0;
 }
 
-extern "C" int k83dbdcc6e0ea(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k810693600749(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k83dbdcc6e0ea_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k810693600749_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

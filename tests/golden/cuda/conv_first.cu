@@ -2,18 +2,18 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k6a7f50deae6d_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k8eb56ea1fc22_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
     const int rows = 36, columns = 32;
     const int tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 1 * 16 + lane / 8 * 4;
     const int first_column = warp % 1 * 32 + lane % 8 * 4;
 
-    const int a_k = thread / 64, a_line = thread % 64 * 1;
+    const int a_k = tid / 64, a_line = tid % 64 * 1;
     const int a_place = tile_m * 64 + a_line;
     const int a_m1 = a_place % 6;
     int a_place_rest = a_place / 6;
@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k6a7f50deae6d_kernel(const 
     const int a_at = 24 * a_m0 + 2 * a_m1 + (-13);
     const bool a_in = a_place < rows;
 
-    const int b_k = thread / 8, b_line = thread % 8 * 4;
+    const int b_k = tid / 8, b_line = tid % 8 * 4;
     const int b_place = tile_n * 32 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -115,9 +115,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k6a7f50deae6d_kernel(const 
     }
 }
 
-extern "C" int k6a7f50deae6d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8eb56ea1fc22(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k6a7f50deae6d_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    k8eb56ea1fc22_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 
@@ -125,9 +125,9 @@ extern "C" int k6a7f50deae6d(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k9a4fc644276c_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k4882849e89ce_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 1152 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 36;
@@ -142,8 +142,8 @@ extern "C" __global__ void __launch_bounds__(256) k9a4fc644276c_kernel(const flo
     t_write4(b1 + 36 * i0 + i1, q0);
 }
 
-extern "C" int k9a4fc644276c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k4882849e89ce(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k9a4fc644276c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k4882849e89ce_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 784 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 16;
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ka8d6f5705443_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k910677305fc6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,18 +29,18 @@ extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kdf3d0cf52c60_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) ka104d3345c18_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
     const int rows = 49, columns = 8;
     const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 63) / 64;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 32 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    const int a_k = tid % 4 * 4, a_line = tid / 4;
     int a_at[2];
     bool a_in[2];
 #pragma unroll
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdf3d0cf52c60_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_k = tid / 16, b_line = tid % 16 * 4;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -143,9 +143,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdf3d0cf52c60_kernel(const 
     }
 }
 
-extern "C" int kdf3d0cf52c60(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ka104d3345c18(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kdf3d0cf52c60_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    ka104d3345c18_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -153,18 +153,18 @@ extern "C" int kdf3d0cf52c60(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kdbf6e9b6676a_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) kc1007009eaf5_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
     const int rows = 49, columns = 8;
     const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 63) / 64;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 32 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    const int a_k = tid % 4 * 4, a_line = tid / 4;
     int a_at[2];
     bool a_in[2];
 #pragma unroll
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdbf6e9b6676a_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_k = tid / 16, b_line = tid % 16 * 4;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -267,9 +267,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdbf6e9b6676a_kernel(const 
     }
 }
 
-extern "C" int kdbf6e9b6676a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc1007009eaf5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kdbf6e9b6676a_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kc1007009eaf5_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -277,18 +277,18 @@ extern "C" int kdbf6e9b6676a(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kf5a7fb560859_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) kf81c44820cac_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
     const int rows = 49, columns = 8;
     const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 63) / 64;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 32 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    const int a_k = tid % 4 * 4, a_line = tid / 4;
     int a_at[2];
     bool a_in[2];
 #pragma unroll
@@ -301,7 +301,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kf5a7fb560859_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_k = tid / 16, b_line = tid % 16 * 4;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -391,9 +391,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kf5a7fb560859_kernel(const 
     }
 }
 
-extern "C" int kf5a7fb560859(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf81c44820cac(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kf5a7fb560859_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kf81c44820cac_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -401,18 +401,18 @@ extern "C" int kf5a7fb560859(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kc6bb3a2bce48_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) kafce53673d69_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
     const int rows = 49, columns = 8;
     const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 63) / 64;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 32 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    const int a_k = tid % 4 * 4, a_line = tid / 4;
     int a_at[2];
     bool a_in[2];
 #pragma unroll
@@ -425,7 +425,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc6bb3a2bce48_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_k = tid / 16, b_line = tid % 16 * 4;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -515,9 +515,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc6bb3a2bce48_kernel(const 
     }
 }
 
-extern "C" int kc6bb3a2bce48(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kafce53673d69(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kc6bb3a2bce48_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kafce53673d69_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -525,9 +525,9 @@ extern "C" int kc6bb3a2bce48(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ke188258ff3f5_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k3809a5699f53_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 1568 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 196;
@@ -542,8 +542,8 @@ extern "C" __global__ void __launch_bounds__(256) ke188258ff3f5_kernel(const flo
     t_write4(b1 + 196 * i0 + i1, q0);
 }
 
-extern "C" int ke188258ff3f5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k3809a5699f53(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ke188258ff3f5_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k3809a5699f53_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 784 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 16;
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) ka8d6f5705443_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ka8d6f5705443_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k910677305fc6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,9 +29,9 @@ extern "C" int ka8d6f5705443(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k2b2016827754_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int point = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) kd288af7384e7_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int point = block * 256 + tid;
     if (point >= 784) return;
     const int i2 = point % 16;
     int point_rest = point / 16;
@@ -50,9 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) k2b2016827754_kernel(const flo
     b2[112 * i0 + 16 * i1 + i2] = x0;
 }
 
-extern "C" int k2b2016827754(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kd288af7384e7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k2b2016827754_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kd288af7384e7_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -60,9 +60,9 @@ extern "C" int k2b2016827754(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4ce0e00d581c_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) kae0844fc5433_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 784) return;
     const int i1 = packet % 49;
     int packet_rest = packet / 49;
@@ -71,8 +71,8 @@ extern "C" __global__ void __launch_bounds__(256) k4ce0e00d581c_kernel(const flo
     b1[49 * i0 + i1] = v0;
 }
 
-extern "C" int k4ce0e00d581c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kae0844fc5433(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4ce0e00d581c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    kae0844fc5433_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,18 +2,18 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) kf5c3d3c249fd_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
-    const int64_t block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) ke9e335401dce_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+    const int64_t block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
     const int64_t rows = s0, columns = 37;
     const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 1 * 16 + lane / 8 * 4;
     const int first_column = warp % 1 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 32, a_line = thread / 32;
+    const int a_k = tid % 32, a_line = tid / 32;
     int64_t a_at[16];
     bool a_in[16];
 #pragma unroll
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) kf5c3d3c249fd_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 8, b_line = thread % 8 * 4;
+    const int b_k = tid / 8, b_line = tid % 8 * 4;
     const int64_t b_place = tile_n * 32 + b_line;
     const int64_t b_n0 = b_place;
     const int64_t b_at = b_n0;
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) kf5c3d3c249fd_kernel(const 
     }
 }
 
-extern "C" int kf5c3d3c249fd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    kf5c3d3c249fd_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int ke9e335401dce(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    ke9e335401dce_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k2f0bfc3fb291_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) kcc924d48156e_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 1920 / 4) return;
     const int point = packet * 4;
     const int i0 = point;
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) k2f0bfc3fb291_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k2f0bfc3fb291(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kcc924d48156e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k2f0bfc3fb291_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    kcc924d48156e_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,9 +29,9 @@ extern "C" int k2f0bfc3fb291(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k687e477dcf4b_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) kbaab60b24e86_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 1536 / 4) return;
     const int point = packet * 4;
     const int i0 = point;
@@ -46,9 +46,9 @@ extern "C" __global__ void __launch_bounds__(256) k687e477dcf4b_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k687e477dcf4b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kbaab60b24e86(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k687e477dcf4b_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    kbaab60b24e86_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -56,8 +56,8 @@ extern "C" int k687e477dcf4b(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) kb185c86420ef_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k3b2a3cc9d288_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     extern __shared__ __align__(16) uint16_t tiles[];
     typedef uint16_t a_lines[32][72], b_lines[64][40];
     a_lines *const a_tile = (a_lines *)tiles;
@@ -65,10 +65,10 @@ extern "C" __global__ void __launch_bounds__(128, 4) kb185c86420ef_kernel(const 
     const int rows = 40, columns = 32;
     const int tiles_m = (rows + 31) / 32, tiles_n = (columns + 31) / 32;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int warp_row = warp / 2 * 16, warp_column = warp % 2 * 16;
 
-    const int a_k = thread % 8 * 8, a_line = thread / 8;
+    const int a_k = tid % 8 * 8, a_line = tid / 8;
     int a_at[2];
     bool a_in[2];
 #pragma unroll
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) kb185c86420ef_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 4, b_line = thread % 4 * 8;
+    const int b_k = tid / 4, b_line = tid % 4 * 8;
     const int b_place = tile_n * 32 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -167,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) kb185c86420ef_kernel(const 
     }
 }
 
-extern "C" int kb185c86420ef(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k3b2a3cc9d288(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kb185c86420ef_kernel<<<(unsigned)blocks, 128, 38912, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
+    k3b2a3cc9d288_kernel<<<(unsigned)blocks, 128, 38912, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
     return (int)cudaGetLastError();
 }

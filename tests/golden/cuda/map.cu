@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kbde15adeb9af_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
-    const int64_t block = blockIdx.x, thread = threadIdx.x;
-    const int64_t packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k72a974f2f19e_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+    const int64_t block = blockIdx.x, tid = threadIdx.x;
+    const int64_t packet = block * 256 + tid;
     if (packet >= 13 * s0) return;
     const int64_t i1 = packet % 13;
     int64_t packet_rest = packet / 13;
@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(256) kbde15adeb9af_kernel(const flo
     b2[13 * i0 + i1] = v0;
 }
 
-extern "C" int kbde15adeb9af(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    kbde15adeb9af_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k72a974f2f19e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    k72a974f2f19e_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,18 +2,18 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k211e10951dfc_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) ke6f41c900b54_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
     const int rows = 65, columns = 90;
     const int tiles_m = (rows + 63) / 64, tiles_n = (columns + 63) / 64;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 16 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 16, a_line = thread / 16;
+    const int a_k = tid % 16, a_line = tid / 16;
     int a_at[4];
     bool a_in[4];
 #pragma unroll
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k211e10951dfc_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 64, b_line = thread % 64 * 1;
+    const int b_k = tid / 64, b_line = tid % 64 * 1;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -105,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) k211e10951dfc_kernel(const 
     }
 }
 
-extern "C" int k211e10951dfc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke6f41c900b54(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k211e10951dfc_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    ke6f41c900b54_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -2,18 +2,18 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k4bf84cdd6891_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k4f9c525d62d9_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][8][33], b_tile[2][8][33];
     const int rows = 12, columns = 20;
     const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 127) / 128;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 32 + lane / 8 * 4;
     const int first_column = warp % 2 * 64 + lane % 8 * 4;
 
-    const int a_k = thread % 8, a_line = thread / 8;
+    const int a_k = tid % 8, a_line = tid / 8;
     int a_at[4];
     bool a_in[4];
 #pragma unroll
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k4bf84cdd6891_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = thread / 32, b_line = thread % 32 * 4;
+    const int b_k = tid / 32, b_line = tid % 32 * 4;
     const int b_place = tile_n * 128 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -109,9 +109,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k4bf84cdd6891_kernel(const 
     }
 }
 
-extern "C" int k4bf84cdd6891(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k4f9c525d62d9(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4bf84cdd6891_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    k4f9c525d62d9_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -119,11 +119,11 @@ extern "C" int k4bf84cdd6891(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(160) k29b75221aa6a_kernel(const float *b0, float *b1, const float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(160) kf5364cd9414d_kernel(const float *b0, float *b1, const float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     __shared__ float hidden[2][2][5];
     __shared__ float state_c[2][5];
-    const int lane = thread % 32, warp = thread / 32;
+    const int lane = tid % 32, warp = tid / 32;
     const int times = 6, batch = 2;
     const int first = (int)(block % 1) * 5;
     const int d = block / 1, n0 = 0;
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(160) k29b75221aa6a_kernel(const flo
     (void)d, (void)times;
     const float *weights = b0 + 0;
     int now = 0;
-    for (int i = thread; i < count * 5; i += 160) {
+    for (int i = tid; i < count * 5; i += 160) {
         const int r = i / 5, unit = i % 5;
         const int n = n0 + r;
         (void)n;
@@ -218,8 +218,8 @@ extern "C" __global__ void __launch_bounds__(160) k29b75221aa6a_kernel(const flo
     }
 }
 
-extern "C" int k29b75221aa6a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf5364cd9414d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k29b75221aa6a_kernel<<<(unsigned)blocks, 160, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    kf5364cd9414d_kernel<<<(unsigned)blocks, 160, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

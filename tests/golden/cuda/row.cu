@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k9bd9b7c2bcd4_kernel(const float *b0, float *b1, const int64_t s0) {
-    const int64_t block = blockIdx.x, thread = threadIdx.x;
-    const int64_t point = block * 8 + thread / 32, part = thread % 32;
+extern "C" __global__ void __launch_bounds__(256) k1dfe4874a566_kernel(const float *b0, float *b1, const int64_t s0) {
+    const int64_t block = blockIdx.x, tid = threadIdx.x;
+    const int64_t point = block * 8 + tid / 32, part = tid % 32;
     if (point >= s0) return;
     const int64_t i0 = point;
     float row0[2];
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(256) k9bd9b7c2bcd4_kernel(const flo
     }
 }
 
-extern "C" int k9bd9b7c2bcd4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    k9bd9b7c2bcd4_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int k1dfe4874a566(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    k1dfe4874a566_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kdca47c329b46_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int point = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k1ffa21fa3363_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int point = block * 256 + tid;
     if (point >= 57) return;
     const int i1 = point % 19;
     int point_rest = point / 19;
@@ -18,8 +18,8 @@ extern "C" __global__ void __launch_bounds__(256) kdca47c329b46_kernel(const flo
     b1[19 * i0 + i1] = x0;
 }
 
-extern "C" int kdca47c329b46(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1ffa21fa3363(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kdca47c329b46_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k1ffa21fa3363_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k77699d51b56a_kernel(const float *b0, int64_t *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int point = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k7c89baff6c43_kernel(const float *b0, int64_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int point = block * 256 + tid;
     if (point >= 57) return;
     const int i1 = point % 19;
     int point_rest = point / 19;
@@ -23,9 +23,9 @@ extern "C" __global__ void __launch_bounds__(256) k77699d51b56a_kernel(const flo
     b1[19 * i0 + i1] = x0;
 }
 
-extern "C" int k77699d51b56a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7c89baff6c43(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k77699d51b56a_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (int64_t *)buf[1]);
+    k7c89baff6c43_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (int64_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -33,9 +33,9 @@ extern "C" int k77699d51b56a(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4a0859a29724_kernel(const int64_t *b0, int64_t *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int point = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k5ad774615873_kernel(const int64_t *b0, int64_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int point = block * 256 + tid;
     if (point >= 9) return;
     const int i1 = point % 3;
     int point_rest = point / 3;
@@ -50,9 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) k4a0859a29724_kernel(const int
     b1[3 * i0 + i1] = x0;
 }
 
-extern "C" int k4a0859a29724(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k5ad774615873(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4a0859a29724_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int64_t *)buf[0], (int64_t *)buf[1]);
+    k5ad774615873_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int64_t *)buf[0], (int64_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -60,9 +60,9 @@ extern "C" int k4a0859a29724(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k747e22cfe76f_kernel(const int64_t *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) kdfe60d87c93f_kernel(const int64_t *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 9) return;
     const int i1 = packet % 3;
     int packet_rest = packet / 3;
@@ -72,8 +72,8 @@ extern "C" __global__ void __launch_bounds__(256) k747e22cfe76f_kernel(const int
     b2[3 * i0 + i1] = v1;
 }
 
-extern "C" int k747e22cfe76f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kdfe60d87c93f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k747e22cfe76f_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int64_t *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kdfe60d87c93f_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int64_t *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -2,9 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kd9f1d28f2831_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k4b7b20f4b542_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 32;
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) kd9f1d28f2831_kernel(const flo
     t_write4(b1 + 32 * i0 + i1, q0);
 }
 
-extern "C" int kd9f1d28f2831(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k4b7b20f4b542(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kd9f1d28f2831_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k4b7b20f4b542_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +29,8 @@ extern "C" int kd9f1d28f2831(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kae68a2b6afbb_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, thread = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) kf462ac8d6af7_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
     const int rows = 784, columns = 32;
@@ -38,11 +38,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) kae68a2b6afbb_kernel(const 
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
     const int outer = block / (tiles_n * tiles_m);
     const int parts = outer % 6;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = tid / 32, lane = tid % 32;
     const int first_row = warp / 2 * 16 + lane / 8 * 4;
     const int first_column = warp % 2 * 32 + lane % 8 * 4;
 
-    const int a_k = thread % 4 * 4, a_line = thread / 4;
+    const int a_k = tid % 4 * 4, a_line = tid / 4;
     int a_at[1];
     bool a_in[1];
     int a_m0[1];
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kae68a2b6afbb_kernel(const 
         a_m1[i] = m1;
     }
 
-    const int b_k = thread / 16, b_line = thread % 16 * 4;
+    const int b_k = tid / 16, b_line = tid % 16 * 4;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -153,9 +153,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kae68a2b6afbb_kernel(const 
     }
 }
 
-extern "C" int kae68a2b6afbb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf462ac8d6af7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kae68a2b6afbb_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kf462ac8d6af7_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -163,9 +163,9 @@ extern "C" int kae68a2b6afbb(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kc3bdbcb4ba07_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k9e57ba84f57d_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
     const int i0 = point;
@@ -190,9 +190,9 @@ extern "C" __global__ void __launch_bounds__(256) kc3bdbcb4ba07_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kc3bdbcb4ba07(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k9e57ba84f57d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kc3bdbcb4ba07_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k9e57ba84f57d_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -200,9 +200,9 @@ extern "C" int kc3bdbcb4ba07(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k40d01faeae23_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, thread = threadIdx.x;
-    const int packet = block * 256 + thread;
+extern "C" __global__ void __launch_bounds__(256) k722b57e2df6d_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
     const int i1 = point % 784;
@@ -217,8 +217,8 @@ extern "C" __global__ void __launch_bounds__(256) k40d01faeae23_kernel(const flo
     t_write4(b1 + 784 * i0 + i1, q0);
 }
 
-extern "C" int k40d01faeae23(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k722b57e2df6d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k40d01faeae23_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k722b57e2df6d_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(256)]]
-kernel void k0dba0c0d9cb0(
+kernel void k65750891ee88(
     device const float *b0 [[buffer(0)]],
     device float *b1 [[buffer(1)]],
     constant int64_t *dim [[buffer(2)]],
