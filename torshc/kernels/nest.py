@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,6 +10,7 @@ from typing import ClassVar
 from ..errors import InternalError
 from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
 from ..expr.affine import contains, split_axis
+from ..expr.dtype import BOOL
 from ..graph import Node, Value
 from ..ops.core.base import Index, Nest
 from ..plan.group import Group
@@ -43,6 +45,9 @@ class MapKernel(Kernel):
     chunk: int
 
 
+_LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+
+
 @dataclass(frozen=True)
 class Accumulator:
     """A reduction within a stage: `name` is the accumulated `term`, `result` what follows from it."""
@@ -51,6 +56,20 @@ class Accumulator:
     combine: str
     term: Expr
     result: Expr
+
+    @property
+    def how(self) -> str:
+        """The function that joins two partial accumulations: `combine`, or "or" and "and" for truth values."""
+        return _LOGIC[self.combine] if self.term.dtype is BOOL else self.combine
+
+    @property
+    def start(self) -> int | float:
+        """What an accumulation starts from, so that joining it changes nothing."""
+        dtype = self.term.dtype
+        if dtype.is_float:
+            return {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}[self.combine]
+        low, high = (0, 1) if dtype is BOOL else dtype.range
+        return {"add": 0, "mul": 1, "max": low, "min": high}[self.combine]
 
 
 @dataclass(frozen=True)

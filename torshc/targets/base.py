@@ -19,9 +19,10 @@ from ..kernels.base import Kernel
 from ..kernels.base import NoKernel as NoKernel
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
+from ..kernels.nest import Accumulator
 from ..plan.group import Group
 from ..plan.storage import Storage
-from .index import CTYPES, given_sizes, scalar
+from .index import CTYPES, OPERATORS, given_sizes, scalar
 from .tidy import tidy
 from .toolchain import Toolchain
 
@@ -274,6 +275,12 @@ class IndexPrinter:
         text = scalar(e, self._axes, self.dim_names, self.kernel.buffers)
         bare = e.op != "select" and text.startswith("(") and _matched(text)  # a ?: would fall apart behind a <
         return text[1:-1] if bare else text
+
+    def join(self, a: Accumulator, left: str, right: str) -> str:
+        """Two partial accumulations as one."""
+        if a.term.dtype.is_float and a.how in OPERATORS:
+            return f"{left} {OPERATORS[a.how]} {right}"
+        return f"t_{a.how}_{a.term.dtype.compute}({left}, {right})"
 
     def at_least(self, e: Expr, size: int) -> bool:
         """Whether a size may reach `size`: false only when it is known to be smaller."""

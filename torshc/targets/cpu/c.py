@@ -14,9 +14,7 @@ from .base import CpuTarget
 from .vector import Block, Names, vector_type
 
 DIMS = "DIM_NAMES;"  # the line in whose place the sizes are declared that a kernel uses
-_IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
-_HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin"}
-_LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+_HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
 
 
 class Printer(IndexPrinter):
@@ -97,7 +95,7 @@ class Printer(IndexPrinter):
             # Along parallel axes the lanes left over are not stored; to mask them would round unlike other blocks.
             if count and lane is not None and self.kernel.across:  # type: ignore[attr-defined]
                 term = f"t_select_{a.term.dtype.compute}(t_first_bool({count}), {term}, {self.identity(a)})"
-            block.lines.append(f"{name} = {_combine(a, name, term)};")
+            block.lines.append(f"{name} = {self.join(a, name, term)};")
         return indented(block.lines, indent)
 
     def row_position(self) -> str:
@@ -109,29 +107,12 @@ class Printer(IndexPrinter):
 
     def identity(self, a: Accumulator) -> str:
         """The vector that an accumulation starts from."""
-        dtype = a.term.dtype
-        if dtype.is_float:
-            value: float | int = _IDENTITY[a.combine]
-        elif dtype.name == "bool":
-            value = 1 if a.combine in ("mul", "min") else 0
-        else:
-            low, high = dtype.range
-            value = {"add": 0, "mul": 1, "max": low, "min": high}[a.combine]
-        text = literal(value, dtype)
-        if dtype.name == "bool":
-            return f"t_splat_bool({text})"
-        return f"t_splat_{dtype.compute}({text})"
-
-    def join(self, a: Accumulator, left: str, right: str) -> str:
-        """Two partial accumulations as one."""
-        return _combine(a, left, right)
+        return f"t_splat_{a.term.dtype.compute}({literal(a.start, a.term.dtype)})"
 
     def horizontal(self, a: Accumulator) -> str:
         """All lanes of an accumulator combined, in every lane."""
-        t = a.term.dtype.compute
-        if t == "bool":
-            return f"t_splat_bool(t_h{'any' if _LOGIC[a.combine] == 'or' else 'all'}_bool(a{a.name}))"
-        return f"t_splat_{t}(t_{_HORIZONTAL[a.combine]}_{t}(a{a.name}))"
+        compute = a.term.dtype.compute
+        return f"t_splat_{compute}(t_{_HORIZONTAL[a.how]}_{compute}(a{a.name}))"
 
     def value(
         self, e: Expr, accs: Mapping[str, str], lane: Expr | None, name: str, indent: int, count: str | None = None
@@ -162,14 +143,6 @@ def _has_narrow(kernel: Kernel) -> bool:
     return any(b.dtype in NARROW for b in kernel.buffers) or any(
         e.dtype in NARROW or (e.op.startswith(STORED) and any(n in e.op for n in names)) for e in exprs
     )
-
-
-def _combine(a: Accumulator, left: str, right: str) -> str:
-    if a.term.dtype.is_float and a.combine in ("add", "mul"):
-        return f"{left} {'+' if a.combine == 'add' else '*'} {right}"
-    if a.term.dtype.name == "bool":
-        return f"t_{_LOGIC[a.combine]}_bool({left}, {right})"
-    return f"t_{a.combine}_{a.term.dtype.compute}({left}, {right})"
 
 
 @register

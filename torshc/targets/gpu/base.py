@@ -15,14 +15,13 @@ from ...kernels.nest import Accumulator
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
-from ..index import CTYPES, literal, scalar
+from ..index import CTYPES, scalar
 from ..tidy import drop_voids
 from .grid import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
 NARROW = 2**29  # elements of a buffer up to which indices are int
-_IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
-_LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
+_OVER_WARP = {"add": "sum", "mul": "prod", "or": "any", "and": "all"}
 
 
 @dataclass(frozen=True)
@@ -157,30 +156,11 @@ class GridPrinter(IndexPrinter):
 
     def identity(self, a: Accumulator) -> str:
         """What an accumulation starts from."""
-        dtype = a.term.dtype
-        if dtype.is_float:
-            return constant(_IDENTITY[a.combine], dtype)
-        if dtype.name == "bool":
-            return "1" if a.combine in ("mul", "min") else "0"
-        low, high = dtype.range
-        return literal({"add": 0, "mul": 1, "max": low, "min": high}[a.combine], dtype)
-
-    def join(self, a: Accumulator, left: str, right: str) -> str:
-        """Two partial accumulations as one."""
-        if a.term.dtype.is_float and a.combine in ("add", "mul"):
-            return f"{left} {'+' if a.combine == 'add' else '*'} {right}"
-        return f"t_{self.combine(a)}({left}, {right})"
-
-    def combine(self, a: Accumulator) -> str:
-        """Name of the function that joins two partial accumulations, after ``t_``."""
-        name = _LOGIC[a.combine] if a.term.dtype.name == "bool" else a.combine
-        return f"{name}_{a.term.dtype.compute}"
+        return constant(a.start, a.term.dtype)
 
     def warp(self, a: Accumulator) -> str:
         """Name of the function that combines the values of a warp, after ``t_warp_``."""
-        name = {"add": "sum", "mul": "prod", "or": "any", "and": "all"}
-        how = self.combine(a).split("_")[0]
-        return f"{name.get(how, how)}_{a.term.dtype.compute}"
+        return f"{_OVER_WARP.get(a.how, a.how)}_{a.term.dtype.compute}"
 
     def _over(self, whole: Packet | None, lines: list[str]) -> list[str]:
         """Statements for each element of a packet."""
