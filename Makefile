@@ -63,9 +63,10 @@ golden: $(call stamp,test) ## write the generated sources of tests/golden anew
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
 
-lint: $(call stamp,check) ## ruff format --check, ruff check
+lint: $(call stamp,check) ## ruff format --check, ruff check, names that nothing uses
 	$(py) -m ruff format --check .
 	$(py) -m ruff check .
+	$(py) -m tests.support.dead_code
 
 types: $(call stamp,check) ## mypy --strict
 	$(py) -m mypy --strict

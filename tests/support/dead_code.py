@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DECORATORS = ["@operator", "@register", "@*.lowers", "@*.command", "@*.group", "@_predicate"]
 KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, a folder kept until it is collected
-    "supports_device", "run_node", "list_commands", "windows_expand_args", "trace", "byte_offset", "deleter",
-    "intra_op_num_threads", "log_severity_level", "_folder", "__init_subclass__",
+    "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
+    "log_severity_level", "_folder", "__init_subclass__",
     # fields of what is written as JSON as a whole
     "source_sha256", "torshc", "arena_text",
     # read by tests: the manifest's schema, a rewrite's example, weights inside the library

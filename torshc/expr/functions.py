@@ -27,7 +27,6 @@ class Function:
 
     Attributes:
         name: its name in expressions and, after ``t_``, in generated code.
-        arity: number of arguments.
         result: "same" as the arguments, or the name of a type.
         numpy: the same function on arrays.
         cost: rough price in multiply-adds, for fusion's cost rule.
@@ -35,7 +34,6 @@ class Function:
     """
 
     name: str
-    arity: int
     result: str
     numpy: Callable[..., Any]
     cost: int = 1
@@ -78,11 +76,11 @@ def _storage_rows() -> Iterator[Function]:
     """as_<type> for each type of storage; of narrow ones the values as bytes of the same bits, and back."""
     for t in (F16, BF16, *NARROW):
         held = partial(_exponent, mode="down") if t is F8E8M0 else partial(_held, dtype=t)
-        yield Function(f"as_{t.name}", 1, "same", held, 2)
-    yield from (Function(f"as_f8e8m0_{m}", 1, "same", partial(_exponent, mode=m), 4) for m in ("up", "nearest"))
+        yield Function(f"as_{t.name}", "same", held, 2)
+    yield from (Function(f"as_f8e8m0_{m}", "same", partial(_exponent, mode=m), 4) for m in ("up", "nearest"))
     for t in NARROW:
-        yield Function(f"bits_{t.name}", 1, "u8", partial(_bits, dtype=t), 2)
-        yield Function(f"from_bits_{t.name}", 1, t.compute, partial(_from_bits, dtype=t), 2)
+        yield Function(f"bits_{t.name}", "u8", partial(_bits, dtype=t), 2)
+        yield Function(f"from_bits_{t.name}", t.compute, partial(_from_bits, dtype=t), 2)
 
 
 def _bits(x: Any, dtype: DType) -> Any:
@@ -94,65 +92,65 @@ def _from_bits(x: Any, dtype: DType) -> Any:
 
 
 _ROWS = [
-    Function("add", 2, "same", np.add, host=True),
-    Function("sub", 2, "same", np.subtract, host=True),
-    Function("mul", 2, "same", np.multiply, host=True),
-    Function("div", 2, "same", _div, 4, host=True),
-    Function("min", 2, "same", np.minimum, host=True),
-    Function("max", 2, "same", np.maximum, host=True),
-    Function("fmod", 2, "same", np.fmod, 8, host=True),
-    Function("mod", 2, "same", np.mod, 8, host=True),
-    Function("floordiv", 2, "same", np.floor_divide, 8, host=True),
-    Function("pow", 2, "same", np.power, 30),
-    Function("neg", 1, "same", np.negative, host=True),
-    Function("abs", 1, "same", np.abs, host=True),
-    Function("sign", 1, "same", np.sign, 2, host=True),
-    Function("floor", 1, "same", np.floor, host=True),
-    Function("ceil", 1, "same", np.ceil, host=True),
-    Function("round", 1, "same", np.rint, host=True),
-    Function("trunc", 1, "same", np.trunc, host=True),
-    Function("sqrt", 1, "same", np.sqrt, 6, host=True),
-    Function("exp", 1, "same", np.exp, 12),
-    Function("log", 1, "same", np.log, 16),
-    Function("log1p", 1, "same", np.log1p, 20),
-    Function("expm1", 1, "same", np.expm1, 20),
-    Function("tanh", 1, "same", np.tanh, 16),
-    Function("erf", 1, "same", _erf, 18),
-    Function("sigmoid", 1, "same", _sigmoid, 16),
-    Function("sin", 1, "same", np.sin, 20),
-    Function("cos", 1, "same", np.cos, 20),
-    Function("tan", 1, "same", np.tan, 30),
-    Function("asin", 1, "same", np.arcsin, 30),
-    Function("acos", 1, "same", np.arccos, 30),
-    Function("atan", 1, "same", np.arctan, 30),
-    Function("sinh", 1, "same", np.sinh, 30),
-    Function("cosh", 1, "same", np.cosh, 30),
-    Function("asinh", 1, "same", np.arcsinh, 30),
-    Function("acosh", 1, "same", np.arccosh, 30),
-    Function("atanh", 1, "same", np.arctanh, 30),
+    Function("add", "same", np.add, host=True),
+    Function("sub", "same", np.subtract, host=True),
+    Function("mul", "same", np.multiply, host=True),
+    Function("div", "same", _div, 4, host=True),
+    Function("min", "same", np.minimum, host=True),
+    Function("max", "same", np.maximum, host=True),
+    Function("fmod", "same", np.fmod, 8, host=True),
+    Function("mod", "same", np.mod, 8, host=True),
+    Function("floordiv", "same", np.floor_divide, 8, host=True),
+    Function("pow", "same", np.power, 30),
+    Function("neg", "same", np.negative, host=True),
+    Function("abs", "same", np.abs, host=True),
+    Function("sign", "same", np.sign, 2, host=True),
+    Function("floor", "same", np.floor, host=True),
+    Function("ceil", "same", np.ceil, host=True),
+    Function("round", "same", np.rint, host=True),
+    Function("trunc", "same", np.trunc, host=True),
+    Function("sqrt", "same", np.sqrt, 6, host=True),
+    Function("exp", "same", np.exp, 12),
+    Function("log", "same", np.log, 16),
+    Function("log1p", "same", np.log1p, 20),
+    Function("expm1", "same", np.expm1, 20),
+    Function("tanh", "same", np.tanh, 16),
+    Function("erf", "same", _erf, 18),
+    Function("sigmoid", "same", _sigmoid, 16),
+    Function("sin", "same", np.sin, 20),
+    Function("cos", "same", np.cos, 20),
+    Function("tan", "same", np.tan, 30),
+    Function("asin", "same", np.arcsin, 30),
+    Function("acos", "same", np.arccos, 30),
+    Function("atan", "same", np.arctan, 30),
+    Function("sinh", "same", np.sinh, 30),
+    Function("cosh", "same", np.cosh, 30),
+    Function("asinh", "same", np.arcsinh, 30),
+    Function("acosh", "same", np.arccosh, 30),
+    Function("atanh", "same", np.arctanh, 30),
     *_storage_rows(),
-    Function("lt", 2, "bool", np.less, host=True),
-    Function("le", 2, "bool", np.less_equal, host=True),
-    Function("gt", 2, "bool", np.greater, host=True),
-    Function("ge", 2, "bool", np.greater_equal, host=True),
-    Function("eq", 2, "bool", np.equal, host=True),
-    Function("ne", 2, "bool", np.not_equal, host=True),
-    Function("isnan", 1, "bool", np.isnan, host=True),
-    Function("isinf", 1, "bool", np.isinf, host=True),
-    Function("and", 2, "bool", np.logical_and, host=True),
-    Function("or", 2, "bool", np.logical_or, host=True),
-    Function("xor", 2, "bool", np.logical_xor, host=True),
-    Function("not", 1, "bool", np.logical_not, host=True),
-    Function("bitand", 2, "same", np.bitwise_and),
-    Function("bitor", 2, "same", np.bitwise_or),
-    Function("bitxor", 2, "same", np.bitwise_xor),
-    Function("bitnot", 1, "same", np.invert),
-    Function("shl", 2, "same", np.left_shift),
-    Function("shr", 2, "same", np.right_shift),
-    Function("raw32", 1, "u32", lambda x: np.asarray(x, np.float32).view(np.uint32)),  # a float as its bits
-    Function("raw64", 1, "u64", lambda x: np.asarray(x, np.float64).view(np.uint64)),
-    Function("float32", 1, "f32", lambda x: np.asarray(x, np.uint32).view(np.float32)),  # the float of some bits
-    Function("float64", 1, "f64", lambda x: np.asarray(x, np.uint64).view(np.float64)),
+    Function("lt", "bool", np.less, host=True),
+    Function("le", "bool", np.less_equal, host=True),
+    Function("gt", "bool", np.greater, host=True),
+    Function("ge", "bool", np.greater_equal, host=True),
+    Function("eq", "bool", np.equal, host=True),
+    Function("ne", "bool", np.not_equal, host=True),
+    Function("isnan", "bool", np.isnan, host=True),
+    Function("isinf", "bool", np.isinf, host=True),
+    Function("and", "bool", np.logical_and, host=True),
+    Function("or", "bool", np.logical_or, host=True),
+    Function("xor", "bool", np.logical_xor, host=True),
+    Function("not", "bool", np.logical_not, host=True),
+    Function("bitand", "same", np.bitwise_and),
+    Function("bitor", "same", np.bitwise_or),
+    Function("bitxor", "same", np.bitwise_xor),
+    Function("bitnot", "same", np.invert),
+    Function("shl", "same", np.left_shift),
+    Function("shr", "same", np.right_shift),
+    Function("raw32", "u32", lambda x: np.asarray(x, np.float32).view(np.uint32)),  # a float as its bits
+    Function("raw64", "u64", lambda x: np.asarray(x, np.float64).view(np.uint64)),
+    Function("float32", "f32", lambda x: np.asarray(x, np.uint32).view(np.float32)),  # the float of some bits
+    Function("float64", "f64", lambda x: np.asarray(x, np.uint64).view(np.float64)),
 ]
 FUNCTIONS: dict[str, Function] = {f.name: f for f in _ROWS}
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
