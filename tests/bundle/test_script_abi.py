@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import onnx
@@ -9,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
+from tests.emulation.emulated import emulated_tools
 from tests.support import compilers, sanitize
 
 from .test_abi import run
@@ -16,7 +18,7 @@ from .test_abi import run
 HERE = Path(__file__).parent
 
 
-def write(folder: Path) -> Path:
+def write(folder: Path, target: str = "c") -> Path:
     """A bundle with its sources: (rounds, start) -> (last, all)."""
     info, node, int64 = helper.make_tensor_value_info, helper.make_node, TensorProto.INT64
     body = helper.make_graph(
@@ -33,7 +35,7 @@ def write(folder: Path) -> Path:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     onnx.save(model, folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", keep_intermediates=True)
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", target=target, keep_intermediates=True)
     return folder / "m.tsc"
 
 
@@ -44,8 +46,11 @@ def build(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> list[str]:
     return [str(target), str(bundle / "weights.bin")]
 
 
-def test_scripts_from_c(tmp_path: Path) -> None:
-    run(build(write(tmp_path), compilers.needed().cc))
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_scripts_from_c(target: str, tmp_path: Path) -> None:
+    with emulated_tools() if target != "c" else nullcontext():
+        bundle = write(tmp_path, target)
+    run(build(bundle, compilers.needed().cc))
 
 
 def test_scripts_from_c_with_sanitizers(tmp_path: Path) -> None:
