@@ -27,7 +27,7 @@ def test_defaults_are_valid() -> None:
         ({"max_fusion_size": 0}, "from 1 to"),
         ({"jobs": -1}, "from 0 to"),
         ({"shapes": {"x": (1, -2)}}, "out of range"),
-        ({"shapes": {"x": (1.5,)}}, "no dimension"),
+        ({"shapes": {"x": (1.5,)}}, "not a dimension"),
         ({"shapes": {"x": ("a b",)}}, "neither a size nor a name"),
     ],
 )

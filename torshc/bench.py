@@ -83,7 +83,7 @@ def bench_model(
         TorshcError: a member of the family, by cause.
     """
     if unknown := [name for name in against if name != "ort"]:
-        raise ConfigError(f"--against {unknown[0]!r}", "ort is what there is to compare with")
+        raise ConfigError(f"--against {unknown[0]!r}", "the only other system to compare with is ort")
     say = observer or (lambda stage, seconds: None)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torshc-bench-")))

@@ -38,7 +38,7 @@ def parse_dims(words: Iterable[str]) -> dict[str, int]:
     for part in (p for word in words for p in word.split(",") if p):
         name, equals, size = part.rpartition("=")
         if not equals or not name or not (size.isascii() and size.isdecimal()):
-            raise ConfigError(f"{part!r} is no dimension", "write --dims batch=2,seq=64")
+            raise ConfigError(f"{part!r} is not a dimension", "write --dims batch=2,seq=64")
         found[name] = int(size)
     return found
 
@@ -155,7 +155,9 @@ def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
     known = {dim(name): const(size) for name, size in dims.items()}
     sizes = [d if isinstance(d, int) else as_int(substitute(parse_dim(d), known)) for d in spec.shape]
     if any(size is None or size < 0 for size in sizes):
-        raise RunError(f"the shape {list(spec.shape)} of {spec.name!r} has no size here", "give sizes with --dims")
+        raise RunError(
+            f"the shape {list(spec.shape)} of {spec.name!r} has a dimension without a size", "give sizes with --dims"
+        )
     return tuple(size for size in sizes if size is not None)
 
 
@@ -224,7 +226,9 @@ def write_outputs(target: str, arrays: Mapping[str, Any]) -> list[Path]:
     """
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
-            raise ConfigError(f"output {name!r} is no tensor and fits no .npy file", "run the bundle from Python")
+            raise ConfigError(
+                f"output {name!r} is not a tensor, so it cannot be written as .npy", "run the bundle from Python"
+            )
     arrays = {n: a.astype(np.str_) if a.dtype == np.object_ else a for n, a in arrays.items()}
     try:
         if target.endswith(".npz"):

@@ -91,7 +91,7 @@ class CompileOptions:
             # These become words of a compiler's command line and parts of file names.
             value = getattr(self, name)
             if not isinstance(value, str) or value.startswith("-") or not _SAFE.issuperset(value):
-                raise ConfigError(f"{name} {value!r} holds characters that no {name} has")
+                raise ConfigError(f"{name} {value!r} holds characters that are not allowed")
         for name, shape in self.shapes.items():
             _check_shape(name, shape)
 
@@ -137,7 +137,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int | str | None, ...]]:
     """
     name, colon, dims = text.rpartition(":")
     if not colon or not name:
-        raise ConfigError(f"{text!r} is no shape", "write name:1x3x224x224")
+        raise ConfigError(f"{text!r} is not a shape", "write name:1x3x224x224")
     parts = dims.split("x") if dims else []
     if any(not p for p in parts):
         raise ConfigError(f"{text!r} has an empty dimension", "write name:1x3x224x224")
@@ -157,14 +157,14 @@ def parse_switch(text: str) -> tuple[str, bool]:
     """
     name, _, state = text.partition("=")
     if state not in ("on", "off") or not name:
-        raise ConfigError(f"{text!r} is no switch", "write NAME=on or NAME=off")
+        raise ConfigError(f"{text!r} is not a switch", "write NAME=on or NAME=off")
     return name, state == "on"
 
 
 def _check_shape(name: str, shape: Sequence[int | str | None]) -> None:
     for d in shape:
         if isinstance(d, bool) or not isinstance(d, int | str | None):
-            raise ConfigError(f"the shape of {name!r} holds {d!r}, which is no dimension")
+            raise ConfigError(f"the shape of {name!r} holds {d!r}, which is not a dimension")
         if isinstance(d, int) and not 0 <= d < 2**48:
             raise ConfigError(f"the shape of {name!r} holds {d}, which is out of range")
         if isinstance(d, str) and not d.isidentifier():

@@ -103,7 +103,7 @@ def test_strings_and_maps(torshc: Torshc, tmp_path: Path) -> None:
     torshc("compile", labels, "-o", "labels.tsc")
     shown = json.loads(torshc("run", "labels.tsc", "--dims", "batch=3", "--json").stdout)["outputs"]
     assert [(o["dtype"], o["shape"], o["low"]) for o in shown] == [("string", [3], None), ("sequence", [3], None)]
-    assert "fits no .npy file" in torshc("run", "labels.tsc", "-o", "y.npz", code=4).output
+    assert "cannot be written as .npy" in torshc("run", "labels.tsc", "-o", "y.npz", code=4).output
     with load("labels.tsc") as model:
         maps = model.run({"x": np.array([[0.25, 0.75]], np.float32), "word": np.array(["a"])})["scores"]
     assert maps == [{"no": 0.25, "yes": 0.75}]
@@ -158,7 +158,7 @@ def test_bench(torshc: Torshc, chain: Path) -> None:
     found = json.loads(torshc("bench", chain, "--json", *quick).stdout)
     (figure,) = found["figures"]
     assert figure["ratio"] == 1 and len(figure["rounds"]) == 2 and figure["ms"] > 0
-    assert "no list of levels" in torshc("bench", chain, "--levels", "0,4", code=2).output
+    assert "not a list of levels" in torshc("bench", chain, "--levels", "0,4", code=2).output
 
 
 def test_explain_forms(torshc: Torshc, chain: Path) -> None:

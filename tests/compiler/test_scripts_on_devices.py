@@ -113,7 +113,7 @@ def test_a_size_in_the_devices_memory_is_refused(tmp_path: Path) -> None:
     shape = np.array([2, 3])
     with torshc.load(tmp_path / "m.tsc") as model:
         assert model.run({"x": np.ones(6, np.float32), "shape": shape})["y"].shape == (2, 6)
-        with pytest.raises(RunError, match="tells sizes: pass it in the processor's memory"):
+        with pytest.raises(RunError, match="holds sizes: pass it in the processor's memory"):
             model.run({"x": np.ones(6, np.float32), "shape": to_device(model, shape)})
 
 

@@ -66,7 +66,7 @@ def _compare(name: str, got: Any, wanted: Any, case: Case, drawn: bool) -> None:
 
 def _compare_elements(name: str, got: Array, wanted: Array, case: Case) -> None:
     if got.dtype == object:
-        assert all(isinstance(text, str) for text in got.flat), f"{name}: elements that are no strings"
+        assert all(isinstance(text, str) for text in got.flat), f"{name}: elements that are not strings"
     if got.dtype.kind in "iubO":
         np.testing.assert_array_equal(got, wanted, err_msg=name)
         return

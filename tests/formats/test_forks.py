@@ -105,7 +105,9 @@ def test_a_choice_inside_of_a_branch_that_a_run_takes(tmp_path: Path) -> None:
         answer(m, tmp_path, {"x": x_of(3), "c": np.asarray(True)})
 
 
-REFUSED = "its branches give f32[2, 5] and f32[2, n, 5], of which only a run decides: pin the inputs' shapes"
+REFUSED = (
+    "its branches give f32[2, 5] and f32[2, n, 5], and which one is known only at run time: pin the inputs' shapes"
+)
 
 
 def test_what_fits_both_branches_is_refused() -> None:

@@ -201,8 +201,8 @@ def test_different_constants_under_one_name(other: Array, how: str) -> None:
     add = node("Add", "x,w")
     with pytest.raises(ModelError, match=f"two initializers are named 'w', {how}"):
         graph_of(model(add, weights=[tensor(ODD), tensor(other)]))
-    both = r"initializer 'w' and node 'the_Constant' \(Constant\) both make 'w', "
+    both = r"initializer 'w' and node 'the_Constant' \(Constant\) both produce 'w', "
     with pytest.raises(ModelError, match=both + how):
         graph_of(model(constant(other), add, weights=[tensor(ODD)]))
-    with pytest.raises(ModelError, match=r"'the_Constant' .* and node 'the_Constant' .* both make 'w', " + how):
+    with pytest.raises(ModelError, match=r"'the_Constant' .* and node 'the_Constant' .* both produce 'w', " + how):
         graph_of(model(add, constant(ODD), constant(other)))

@@ -73,7 +73,7 @@ def test_an_output_that_nothing_makes() -> None:
 def test_a_layout_that_is_no_permutation() -> None:
     graph, _, y, _ = model()
     y.layout = (0, 0)
-    with pytest.raises(InternalError, match="no permutation"):
+    with pytest.raises(InternalError, match="not a permutation"):
         verify(graph)
 
 

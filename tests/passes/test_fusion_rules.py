@@ -81,7 +81,7 @@ def test_each_action_is_read(tmp_path: Path) -> None:
         ('- name: a\n  match: "Exp(x, ..., y)"\n  fuse: force\n', 2, r"expected '\)'"),
         ('- name: a\n  match: "Exp(@inner)"\n  fuse: force\n', 2, "the part @inner is not defined"),
         ('- name: a\n  match: "Exp(@iner)"\n  parts: {inner: ["Neg(x)"]}\n  fuse: force\n', 2, "did you mean 'inner'"),
-        ('- name: a\n  match: "Exp(@b)"\n  parts: {b: ["@b"]}\n  fuse: force\n', 3, "@b is made of itself"),
+        ('- name: a\n  match: "Exp(@b)"\n  parts: {b: ["@b"]}\n  fuse: force\n', 3, "@b refers to itself"),
         ('- name: a\n  parts: {b: ["x"]}\n  limit: {nodes: 2}\n', 2, "parts belong to a match"),
         ('- name: a\n  match: "MatMul(Softmax(MatMul(q, k)), v)"\n  fuse: attention\n', 2, "must bind 'axis'"),
         ('- name: a\n  match: "MatMul(ReduceSum[axes=$axis](MatMul(q, k)), v)"\n  fuse: attention\n', 2, "a Softmax"),

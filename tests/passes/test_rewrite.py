@@ -133,7 +133,7 @@ def test_a_replacement_of_another_shape_is_no_match() -> None:
         ('- name: a\n  match: "Add(x, y)"\n  where: ["scalr(x)"]\n  replace: "x"\n', 3, "did you mean 'scalar'"),
         ('- name: a\n  match: "Add(x, y)"\n  where: ["scalar(z)"]\n  replace: "x"\n', 3, "not bound"),
         ('- name: a\n  match: "Add(x, y)"\n  where: ["scalar(x, y)"]\n  replace: "x"\n', 3, "takes 1"),
-        ('- name: a\n  match: "Add(x, y)"\n  where: ["__import__"]\n  replace: "x"\n', 3, "no condition"),
+        ('- name: a\n  match: "Add(x, y)"\n  where: ["__import__"]\n  replace: "x"\n', 3, "not a condition"),
         ('- name: a\n  match: "x"\n  replace: "x"\n', 2, "must begin with an operator"),
         ('- name: a\n  match: "Add(x, @y)"\n  replace: "x"\n', 2, "no parts"),
         ('- name: a\n  match: "Add(x, ;)"\n  replace: "x"\n', 2, "cannot read"),

@@ -123,7 +123,7 @@ CALLS: dict[str, tuple[list[FunctionProto], str]] = {
     "a chain": ([function("F", "F1", 1), *(function(f"F{k}", f"F{k + 1}", 1) for k in range(1, 90))], "too deeply"),
     "ten calls each": (
         [function(f"F{k or ''}", f"F{k + 1}" if k < 12 else "Neg", 10) for k in range(13)],
-        "unfold to more than",
+        "expand to more than",
     ),
 }  # fmt: skip
 
@@ -158,10 +158,10 @@ def test_products_of_products(kind: int, tmp_path: Path) -> None:
 
 
 BAD_TEXT: dict[str, tuple[Callable[[], bytes], str]] = {
-    "a value": (lambda: model([node("Neg", "QQQQ")], {"QQQQ": ONE}), "no UTF-8"),
-    "an operator": (lambda: model([helper.make_node("QQQQ", ["x"], ["y"])], {}, [X]), "no UTF-8"),
-    "a string": (lambda: model([node("Identity", "w")], {"w": np.array(["QQQQ"], object)}), "'w'.*no UTF-8"),
-    "an attribute": (lambda: model([node("Constant", "", value_string="QQQQ")], {}), "the_Constant.*no UTF-8"),
+    "a value": (lambda: model([node("Neg", "QQQQ")], {"QQQQ": ONE}), "not UTF-8"),
+    "an operator": (lambda: model([helper.make_node("QQQQ", ["x"], ["y"])], {}, [X]), "not UTF-8"),
+    "a string": (lambda: model([node("Identity", "w")], {"w": np.array(["QQQQ"], object)}), "'w'.*not UTF-8"),
+    "an attribute": (lambda: model([node("Constant", "", value_string="QQQQ")], {}), "the_Constant.*not UTF-8"),
     "a mode": (
         lambda: model([node("Resize", "x,,s", mode="QQQQ")], {"x": IMAGE, "s": np.ones(4, np.float32)}), "the_Resize",
     ),

@@ -280,7 +280,7 @@ def _check_launch(step: Launch, program: HostProgram) -> None:
         raise _bad(f"{step.symbol} has blocks of {step.threads} threads on device {program.device}")
     each = len(step.buffers) if step.fallback else 0
     if (step.fallback and program.device == CPU) or (len(step.bytes), len(step.written)) != (each, each):
-        raise _bad(f"{step.symbol} is no fallback, or not that of {len(step.buffers)} buffers")
+        raise _bad(f"{step.symbol} is not a fallback, or not that of {len(step.buffers)} buffers")
 
 
 def check_program(program: HostProgram) -> None:

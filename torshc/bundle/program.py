@@ -252,7 +252,7 @@ class Assembler:
         if large:
             made = [(v.producer.describe() if v.producer else f"input {v.name!r}", v.type) for v in large]
             problems = [f"{who} makes {t!r}, {(as_int(t.nbytes) or 0) / (1 << 40):.3g} TiB" for who, t in made]
-            raise UnsupportedError(problems, "a value of a run may take 1 TiB; check the sizes that the model asks for")
+            raise UnsupportedError(problems, "a value may take at most 1 TiB; check the sizes in the model")
 
     def _in_arena(self, o: Operand) -> bool:
         if isinstance(o, Packed):
@@ -342,11 +342,9 @@ def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
     found = {name: dims.get(name) or contents.get(name) for name in names}
     lost = [name for name, symbol in found.items() if symbol is None]
     if lost:
-        why = "of the inputs stands only in expressions, so its value cannot be read"
+        why = "of the inputs appears only in expressions, so its value cannot be determined"
         raise UnsupportedError([f"dimension {name!r} {why}" for name in lost], "pin the inputs' shapes with --shapes")
     if len(found) > SYMBOLS_MAX:
-        problem = (
-            f"the inputs have {len(found)} symbolic dimensions and elements that tell sizes; at most {SYMBOLS_MAX}"
-        )
+        problem = f"the inputs have {len(found)} symbolic dimensions and elements that are sizes; at most {SYMBOLS_MAX}"
         raise UnsupportedError([problem], "pin the inputs' shapes with --shapes")
     return tuple(symbol for symbol in found.values() if symbol is not None)

@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:
     levels = tuple(int(part) for part in (word or "").split(",") if part in ("0", "1", "2", "3"))
     if word is not None and len(levels) != len(word.split(",")):
-        raise click.BadParameter(f"{word!r} is no list of levels such as 0,3")
+        raise click.BadParameter(f"{word!r} is not a list of levels such as 0,3")
     return levels
 
 
 @click.command()
 @click.argument("model", type=flags.FILE)
-@click.option("--against", type=click.Choice(["ort"]), multiple=True, help="Measure this beside it, if installed.")
-@click.option("--levels", callback=_levels, metavar="0,3", help="Optimisation levels, beside each other.")
-@click.option("--rounds", type=click.IntRange(1, 1000), default=7, show_default=True, help="Turns of each system.")
+@click.option("--against", type=click.Choice(["ort"]), multiple=True, help="Also measure this, if installed.")
+@click.option("--levels", callback=_levels, metavar="0,3", help="Optimisation levels to compare.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 1000),
+    default=7,
+    show_default=True,
+    help="Rounds of measurement for each system.",
+)
 @click.option("--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Length of a turn.")
 @flags.add(flags.THREADS, flags.PROFILE, flags.INPUT, flags.DIMS, flags.SEED, *flags.MODEL, *flags.BUILD, flags.JSON)
 def bench(

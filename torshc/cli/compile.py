@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     type=click.Choice(["source", "objects", "bundle"]),
     default="bundle",
     show_default=True,
-    help="How far to go.",
+    help="What to write.",
 )
 @click.option("--MD", "depfile", is_flag=True, help="Write OUT.d for make: all files that were read.")
-@click.option("--time", "timed", is_flag=True, help="Say how long each stage and pass took.")
+@click.option("--time", "timed", is_flag=True, help="Print how long each stage and pass took.")
 @click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")
 @flags.JSON
 def compile(

@@ -15,7 +15,7 @@ from .console import echo_json
 @click.argument("bundle", type=flags.FILE)
 @flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS)
 @click.option("--output", "-o", metavar="DIR|FILE.npz", help="Write the outputs here.")
-@click.option("--repeat", type=click.IntRange(1), default=1, help="Run so often, and print the median time.")
+@click.option("--repeat", type=click.IntRange(1), default=1, help="Number of runs; prints the median time.")
 @flags.JSON
 def run(
     bundle: Path,

@@ -9,8 +9,8 @@ from .console import echo_json
 
 
 @click.command()
-@click.option("--mcpu", default="native", show_default=True, help="Processor to ask about, by LLVM's name.")
-@click.option("--cc", default="", help="C compiler to ask about, besides those that are found.")
+@click.option("--mcpu", default="native", show_default=True, help="Processor to describe, by LLVM's name.")
+@click.option("--cc", default="", help="C compiler to list, besides those that are found.")
 @flags.JSON
 def targets(mcpu: str, cc: str, as_json: bool) -> None:
     """List targets with the tools and devices that are here, and how to get what is missing."""

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     default="reference",
     show_default=True,
     metavar="reference|ort|FILE.npz",
-    help="What is right: onnx's evaluator, ONNX Runtime, or outputs by name.",
+    help="What to compare with: onnx's evaluator, ONNX Runtime, or a .npz file of outputs.",
 )
 @click.option("--bundle", type=flags.FILE, help="Check this bundle of MODEL instead of compiling one.")
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
-    help="Largest max|a-b| / max|b| of an output; 1e-4 by default, 2e-2 with halves.",
+    help="Largest max|a-b| / max|b| of an output; 1e-4 by default, 2e-2 with --precision.",
 )
 @flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.JSON)
 def verify(

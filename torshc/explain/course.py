@@ -55,7 +55,7 @@ def _lines(steps: Sequence[Step], spans: Sequence[range], host: frozenset[int], 
                 yield Course(depth, "else", "else", (), step.node.id)
                 yield from _lines(step.other, spans, host, depth + 1)
             case Repeat():
-                yield Course(depth, "loop", f"in each round of {_node(step.node)}", (), step.node.id)
+                yield Course(depth, "loop", f"in each iteration of {_node(step.node)}", (), step.node.id)
                 yield from _lines(step.steps, spans, host, depth + 1)
     if bound:
         yield _known(depth, bound)

@@ -89,7 +89,7 @@ def _info(plan: Plan, rule: FusionRule, marks: dict[Mark, list[Node]], ran: Coll
     elif isinstance(rule.action, Recompute) and rule.match is not None and rule.action.nodes:
         unmet = tuple(line for nodes in own.values() for line in _stored(plan, nodes))
     elif rule.action == Fuse("attention") and rule.name.where and "recognise_attention" not in ran:
-        unmet = ("the pass recognise_attention did not run; -O3 or --pass recognise_attention=on has it",)
+        unmet = ("the pass recognise_attention did not run; -O3 or --pass recognise_attention=on runs it",)
     elif rule.match is None or rule.action == Fuse("allow"):
         places = len(groups)
     return RuleInfo(

@@ -80,7 +80,7 @@ def _groups(e: Explanation) -> Iterator[str]:
 def _course(e: Explanation) -> Iterator[str]:
     if not e.course:
         return
-    yield "Course (a run tells sizes or steps: the host works between the launches)"
+    yield "Course (sizes or steps are known only at run time: the host works between the launches)"
     for line in e.course:
         yield shortened("  " + "  " * line.depth + printable(line.text), 80)
 

@@ -175,7 +175,7 @@ class _Importer:
         shapes = input_shapes(declared, pins, self.model.file)
         for name, t in declared.items():
             if t.holds(MAP):
-                self.problem(f"input {name!r}: maps are not taken, only given")
+                self.problem(f"input {name!r}: maps are supported as outputs only")
                 scope.values[name] = None
                 continue
             if t.problem or t.dtype is None or name not in shapes:
@@ -206,7 +206,7 @@ class _Importer:
         """Import a node: its outputs enter the scope, as None when it could not be imported."""
         self.unfolded += scope.depth > 0
         if self.unfolded > _UNFOLDED:
-            raise _Placed(f"{scope.prefix}{op.describe()}: functions and bodies unfold to more than {_UNFOLDED} nodes")
+            raise _Placed(f"{scope.prefix}{op.describe()}: functions and bodies expand to more than {_UNFOLDED} nodes")
         attributes = {}
         for key, v in op.attributes.items():
             v = scope.attributes.get(v.name) if isinstance(v, Reference) else v
@@ -414,7 +414,7 @@ class _Importer:
 
     def result(self, scope: _Scope, name: str) -> Value | None:
         if name not in scope.values:
-            raise Misfit(f"nothing makes its output {name!r}")
+            raise Misfit(f"nothing produces its output {name!r}")
         return scope.values[name]
 
     def outputs(self, scope: _Scope) -> None:
@@ -427,7 +427,7 @@ class _Importer:
         names: set[str] = set()
         for name, t in self.model.graph.outputs:
             if name not in scope.values:
-                raise Misfit(f"nothing makes the output {name!r}")
+                raise Misfit(f"nothing produces the output {name!r}")
             if name in names:
                 raise Misfit(f"two outputs are named {name!r}")
             names.add(name)

@@ -74,7 +74,7 @@ def _ranks(condition: Value, one: Value, two: Value) -> str:
         if decided
         else ("let both branches give one rank")
     )
-    return f"its branches give {one.type!r} and {two.type!r}, of which only a run decides: {remedy}"
+    return f"its branches give {one.type!r} and {two.type!r}, and which one is known only at run time: {remedy}"
 
 
 def loop(op: SourceOp, operands: list[Value | None], importer: Importer, b: Builder) -> Results:
@@ -179,12 +179,12 @@ def _loop(
             raise Unsupported("a Loop without a limit whose condition stays true, which never ends")
         salt(graph.nodes, number)
         found = [seen_outside(v, graph) for v in graph.results[1:]]
-        wider = [_join(p, f, "the rounds of a loop") for p, f in zip(partials, found, strict=False)]
+        wider = [_join(p, f, "the iterations of a loop") for p, f in zip(partials, found, strict=False)]
         if wider == partials:
             break
         partials = wider
     else:
-        raise Unsupported("a loop whose results change their types from round to round")
+        raise Unsupported("a loop whose results change their types from iteration to iteration")
     hoist(graph, b)
     stacked = [Partial(p.dtype, (rounds, *(ranked(p).dims or ()))) for p in found[len(states) :]]
     op = Looping(body=graph, states=len(states), heeds=heeds)
@@ -239,7 +239,7 @@ def ranked(p: Partial) -> Partial:
         Unsupported: when it is not.
     """
     if p.dims is None:
-        raise Unsupported("results of different ranks, between which only a run decides")
+        raise Unsupported("results of different ranks, of which one is chosen only at run time")
     return p
 
 

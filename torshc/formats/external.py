@@ -51,7 +51,7 @@ class Folder:
         path = locate(self.folder, location)
         size = path.stat().st_size
         if offset < 0 or offset + length > size:
-            raise Misfit(f"external data {location!r} has {size} bytes; {length} from {offset} are wanted")
+            raise Misfit(f"external data {location!r} has {size} bytes; {length} from {offset} are needed")
         if not length:
             return memoryview(b"")
         if path not in self._maps:

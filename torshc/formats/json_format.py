@@ -56,7 +56,7 @@ def parse(text: bytes) -> Any:
     except json.JSONDecodeError as e:
         raise Misfit(f"line {e.lineno}, column {e.colno}: {e.msg}") from e
     except UnicodeDecodeError as e:
-        raise Misfit(f"no UTF-8 text: {e.reason} at byte {e.start}") from e
+        raise Misfit(f"not UTF-8 text: {e.reason} at byte {e.start}") from e
     except RecursionError as e:
         raise Misfit("its values are nested too deeply") from e
     except ValueError as e:  # a number with thousands of digits
@@ -129,7 +129,7 @@ def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | 
         raise Misfit(f"{path}.data: {e}") from e
     kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "biu"}[dtype.kind]
     if given.size and given.dtype.kind not in kinds:
-        raise Misfit(f"{path}.data holds what is no {dtype!r}")
+        raise Misfit(f"{path}.data holds what is not {dtype!r}")
     if given.size != count or (given.ndim > 1 and given.shape != shape):
         raise Misfit(f"{path}.data holds {given.size} elements; {dtype!r}{list(shape)} takes {count}")
     low, high = dtype.range if dtype.is_int else (0, 1) if dtype is BOOL else (None, None)
@@ -144,8 +144,8 @@ def _stored(name: str, folder: Path | None) -> Array:
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as e:
-        raise Misfit(f"{name!r} is no usable .npy file: {e}") from e
+        raise Misfit(f"{name!r} is not a usable .npy file: {e}") from e
     if not isinstance(array, np.ndarray):
-        raise Misfit(f"{name!r} is no .npy file")
+        raise Misfit(f"{name!r} is not a .npy file")
     native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     return np.asarray(native).view(np.ndarray)

@@ -71,12 +71,12 @@ def _binary(data: memoryview) -> memoryview:
         try:
             return memoryview(json_format.Parse(bytes(data), ModelProto()).SerializeToString())
         except (json_format.ParseError, UnicodeDecodeError, RecursionError, DecodeError) as e:
-            raise Misfit(f"no ONNX model in JSON: {e}") from e
+            raise Misfit(f"not an ONNX model in JSON: {e}") from e
     if head.startswith((b"<", b"//", b"#")):
         try:
             return memoryview(onnx.parser.parse_model(bytes(data).decode()).SerializeToString())
         except (onnx.parser.ParseError, UnicodeDecodeError) as e:
-            raise Misfit(f"no ONNX model in text form: {e}") from e
+            raise Misfit(f"not an ONNX model in text form: {e}") from e
     return data
 
 

@@ -81,7 +81,7 @@ class Tensors:
         try:
             offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(count)))
         except ValueError as e:
-            raise Misfit(f"external data with an offset or length that is no number: {e}") from e
+            raise Misfit(f"external data with an offset or length that is not a number: {e}") from e
         if length != count:
             raise Misfit(f"external data of {length} bytes for a tensor of {count}")
         return self.folder.bytes(entries["location"], offset, length)
@@ -132,7 +132,7 @@ def _strings(t: TensorProto, shape: tuple[int, ...], size: int) -> Array:
     try:
         array[:] = [text.decode() for text in t.string_data]
     except UnicodeDecodeError as e:
-        raise Misfit(f"a string that is no UTF-8: {e}") from e
+        raise Misfit(f"a string that is not UTF-8: {e}") from e
     return array.reshape(shape)
 
 

@@ -57,7 +57,7 @@ def strip(data: memoryview) -> Stripped:
     """Take the large raw data out of a serialised model.
 
     Raises:
-        Misfit: when the bytes are no protobuf message, or are truncated.
+        Misfit: when the bytes are not a protobuf message, or are truncated.
     """
     chunks: list[memoryview] = []
     return Stripped(b"".join(_message(data, "Model", chunks, 0)), chunks)
@@ -108,7 +108,7 @@ def _require_text(name: memoryview) -> None:
     try:
         str(name, "utf-8")
     except UnicodeDecodeError as e:
-        raise Misfit(f"the name {bytes(name)[:40]!r} is no UTF-8 text") from e
+        raise Misfit(f"the name {bytes(name)[:40]!r} is not UTF-8 text") from e
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[S
         for name in filter(None, op.outputs):
             if name in maker or name in own:
                 other = nodes[maker[name]].describe() if name in maker else "an input or initializer"
-                raise Misfit(f"{op.describe()} makes {name!r}, which {other} makes too")
+                raise Misfit(f"{op.describe()} produces {name!r}, which {other} produces too")
             maker[name] = k
     waiting = [0] * len(nodes)
     readers: list[list[int]] = [[] for _ in nodes]
@@ -35,7 +35,7 @@ def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[S
                 waiting[k] += 1
                 readers[maker[name]].append(k)
             elif name not in own and name not in around:
-                raise Misfit(f"{op.describe()} reads {name!r}, which nothing makes")
+                raise Misfit(f"{op.describe()} reads {name!r}, which nothing produces")
     ready = [k for k, n in enumerate(waiting) if not n]
     order: list[SourceOp] = []
     while ready:

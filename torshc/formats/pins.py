@@ -88,7 +88,7 @@ def _pin(declared: Expr, wanted: int | str, known: dict[Expr, Expr], what: str) 
         known[symbol] = const(solution)
     else:
         raise ConfigError(
-            f"{what} is {now!r} and cannot be {wanted!r}", f"pin {', '.join(names)} where they stand alone"
+            f"{what} is {now!r} and cannot be {wanted!r}", f"pin {', '.join(names)} where they appear alone"
         )
     for s in known:
         known[s] = substitute(known[s], {symbol: known[symbol]})
@@ -116,7 +116,7 @@ def require_sizes(shape: Shape, what: str) -> None:
     for d in shape:
         value = as_int(d)
         if is_long(d):
-            raise Misfit(f"{what} has a size that is computed in too many steps to be written down")
+            raise Misfit(f"{what} has a size whose expression is too long")
         if value is not None and value < 0:
             raise Misfit(f"{what} has shape {list(shape)}, with a negative dimension")
         total *= max(value or 1, 1)

@@ -41,7 +41,7 @@ def without_repeats(graph: SourceGraph) -> list[SourceOp]:
         value = graph.constants[name] if before is None else array_of(before.attributes)
         if how := difference(value, array_of(op.attributes)):
             maker = f"initializer {name!r}" if before is None else before.describe()
-            raise Misfit(f"{maker} and {op.describe()} both make {name!r}, {how}")
+            raise Misfit(f"{maker} and {op.describe()} both produce {name!r}, {how}")
     return kept
 
 

@@ -166,7 +166,7 @@ def _scan(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
     backward = ints(op, "scan_input_directions", scanned)
     length = as_int(sequences[0].shape[axes[0]])
     if length is None:
-        raise Unsupported("Scan of opset 8 over a number of steps that only a run knows")
+        raise Unsupported("Scan of opset 8 over a number of steps known only at run time")
     if any(as_int(v.shape[a]) != length for v, a in zip(sequences, axes, strict=True)):
         raise Misfit("the sequences of a Scan have different lengths")
     rows: list[list[Value]] = []

@@ -221,7 +221,7 @@ class _Fixed(list[Any]):
     """A list of a frozen graph."""
 
     def _refuse(self, *_: object, **__: object) -> Any:
-        raise InternalError("a graph changes that is planned already")
+        raise InternalError("a graph that is already planned was changed")
 
     append = extend = insert = remove = pop = clear = sort = reverse = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -263,7 +263,7 @@ class Graph:
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "frozen", False):
-            raise InternalError(f"{name} of a graph changes that is planned already")
+            raise InternalError(f"{name} of a graph that is already planned was changed")
         super().__setattr__(name, value)
 
     numbers: Numbers = field(default_factory=lambda: Numbers())

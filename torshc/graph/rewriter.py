@@ -28,7 +28,7 @@ class Rewriter:
 
     def __init__(self, graph: Graph, origin: str) -> None:
         if graph.frozen:
-            raise InternalError(f"{origin} changes a graph that is planned already")
+            raise InternalError(f"{origin} changes a graph that is already planned")
         self.graph = graph
         self.origin = origin
         self.nodes: list[Node] = []

@@ -27,14 +27,14 @@ class Verifier:
         made: set[Value] = set()
         for v in graph.inputs:
             if v in made:
-                raise InternalError(f"{origin}: input {v!r} stands twice")
+                raise InternalError(f"{origin}: input {v!r} appears twice")
             if v.producer is not None or v.const is not None:
                 raise InternalError(f"{origin}: input {v!r} is also made by something else")
             made.add(v)
         seen: set[Node] = set()
         for node in graph.nodes:
             if node in seen:
-                raise _wrong(origin, graph, node, "the node stands twice")
+                raise _wrong(origin, graph, node, "the node appears twice")
             seen.add(node)
             self._operands(graph, node, made, origin)
             self._results(graph, node, made, origin)
@@ -54,14 +54,14 @@ class Verifier:
 
     def _results(self, graph: Graph, node: Node, made: set[Value], origin: str) -> None:
         if not node.outputs:
-            raise _wrong(origin, graph, node, "the node makes nothing")
+            raise _wrong(origin, graph, node, "the node has no results")
         for v in node.outputs:
             if v in made or v.const is not None:
                 raise _wrong(origin, graph, node, f"result {v!r} is made twice")
             if v.producer is not node:
                 raise _wrong(origin, graph, node, f"result {v!r} names another producer")
             if v.layout is not None and sorted(v.layout) != list(range(v.type.rank)):
-                raise _wrong(origin, graph, node, f"layout {v.layout} of {v!r} is no permutation of its dimensions")
+                raise _wrong(origin, graph, node, f"layout {v.layout} of {v!r} is not a permutation of its dimensions")
             made.add(v)
 
     def _types(self, graph: Graph, node: Node, origin: str) -> None:

@@ -56,7 +56,7 @@ def parse_condition(item: Item, bound: set[str]) -> Condition:
     """
     m = _TEXT.fullmatch(item.text().strip())
     if m is None:
-        raise item.error(f"{item.value!r} is no condition", "write name(argument, ...)")
+        raise item.error(f"{item.value!r} is not a condition", "write name(argument, ...)")
     negated, name, inside = m.groups()
     if name not in PREDICATES:
         known = sorted(PREDICATES)

@@ -185,7 +185,7 @@ def _item(node: yaml.Node, file: str, depth: int, seen: set[int]) -> Item:
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigError(f"{file}:{where}: a key must be text")
             if key.value in entries:
-                raise ConfigError(f"{file}:{where}: the key {key.value!r} stands twice")
+                raise ConfigError(f"{file}:{where}: the key {key.value!r} appears twice")
             item = _item(value, file, depth + 1, seen)
             # A message about a key points at the key, wherever its value begins.
             entries[key.value] = Item(item.value, file, where)

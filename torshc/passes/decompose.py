@@ -29,7 +29,7 @@ def decompose(graph: Graph, options: CompileOptions) -> bool:
         if not walk(graph, _rule, "decompose"):
             return changed
         changed = True
-    raise InternalError("decompose: a composite operator is made of itself")
+    raise InternalError("decompose: a composite operator refers to itself")
 
 
 def _rule(site: Site) -> Patch | None:

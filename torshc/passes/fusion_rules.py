@@ -196,7 +196,7 @@ def _check_attention(item: Item, patterns: tuple[Pattern, ...], bound: set[str])
     """Whether a form of attention names what the pass ``recognise_attention`` needs."""
     for name in ("q", "k", "v", "axis"):
         if name not in bound:
-            raise item.error(f"a form of attention must bind {name!r}", "rules/fusion/attention.yaml tells the names")
+            raise item.error(f"a form of attention must bind {name!r}", "rules/fusion/attention.yaml lists the names")
     if not any(isinstance(p, Apply) and any(op.name == "Softmax" for op in p.ops) for p in _all(patterns)):
         raise item.error("a form of attention must have a Softmax")
 
@@ -232,7 +232,7 @@ def _pattern(entries: Mapping[str, Item]) -> tuple[Apply | None, dict[str, tuple
 def _check_ends(item: Item, parts: Mapping[str, tuple[Pattern, ...]], name: str, around: tuple[str, ...]) -> None:
     """Whether a part leads to itself without an operator between, so that matching would not end."""
     if name in around:
-        raise item.error(f"the part @{name} is made of itself")
+        raise item.error(f"the part @{name} refers to itself")
     for p in parts[name]:
         inside = p.inside if isinstance(p, Named) else p
         if isinstance(inside, Part):

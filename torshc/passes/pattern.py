@@ -152,7 +152,7 @@ class Parser:
         """The pattern that the whole text is."""
         pattern = self.pattern(0)
         if self.at < len(self.tokens):
-            raise self.item.error(f"there is more after the pattern: {self.peek()!r}")
+            raise self.item.error(f"unexpected text after the pattern: {self.peek()!r}")
         return pattern
 
     def pattern(self, depth: int) -> Pattern:
@@ -179,7 +179,7 @@ class Parser:
                 return replace(inside, name=word)
             if isinstance(inside, Part):
                 return Named(word, inside)
-            raise self.item.error(f"{word!r} names something that is no operator")
+            raise self.item.error(f"{word!r} is not the name of an operator")
         return self._apply(word, depth) if self.peek() in ("(", "[", "|") else Variable(word)
 
     def _apply(self, word: str, depth: int) -> Apply:

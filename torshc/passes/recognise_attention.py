@@ -85,7 +85,7 @@ def _patch(site: Site, found: Match) -> Patch | None:
 
 
 def _scale(found: Match) -> float | None:
-    """The product of all factors on the scores, or None when one is no scalar."""
+    """The product of all factors on the scores, or None when one is not a scalar."""
     total = 1.0
     for name, power in (("scale", 1), ("divisor", -1)):
         for value in found.gathered.get(name, ()):

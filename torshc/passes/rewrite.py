@@ -53,7 +53,7 @@ def _try(rule: Rewrite, site: Site) -> Value | None:
             new = build(rule.replace, site.builder, found, _like(found, root))
         except ModelError:
             new = None
-        # A replacement of another shape (a constant that widened its operand, say) is no match after all.
+        # A replacement of another shape (a constant that widened its operand, say) is not a match after all.
         if new is not None and new.type == root.type:
             return new
         site.nodes.clear()

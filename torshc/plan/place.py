@@ -205,7 +205,7 @@ class _Placer:
         if loads > (most.loads or 0):
             return f"an element needs {loads} loads, more than {most.loads}"
         work = cost(body)
-        return f"an element is {work} operations of work, more than {most.work}" if work > (most.work or 0) else ""
+        return f"an element takes {work} operations, more than {most.work}" if work > (most.work or 0) else ""
 
     def _needed_members(self, node: Node) -> list[Node]:
         """The nodes of a group that one of its results depends on."""

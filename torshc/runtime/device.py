@@ -20,12 +20,12 @@ from .native import CPU, Library, Options, Status, Tensor
 LEGACY_STREAM = 1  # CUDA's name for the default stream that all ordinary streams are ordered with
 # Remedies by status; other failures are about the inputs.
 REMEDIES: dict[int, str] = {
-    Status.MEMORY: "give memory of the device back, or run smaller shapes",
-    Status.DRIVER: "install the card's driver or a newer one (nvidia-smi tells which is there), or use --target c",
+    Status.MEMORY: "free memory on the device, or run smaller shapes",
+    Status.DRIVER: "install the card's driver or a newer one (nvidia-smi shows its version), or use --target c",
     Status.ARCH: "compile the model again with --arch for this card",
-    Status.LAUNCH: "start the process anew; if it happens again, please report it with the model",
+    Status.LAUNCH: "restart the process; if it happens again, please report it with the model",
     Status.DEVICE: "move the tensors to the model's device",
-    Status.VALUE: "look at what the inputs hold: the operator of that name was given what it cannot take",
+    Status.VALUE: "check the values in the inputs: the named operator cannot take them",
     Status.FORKED: "load the model in the process that runs it",
 }
 
@@ -147,5 +147,5 @@ def stream_number(stream: Any) -> int:
     for name in ("cuda_stream", "ptr"):
         stream = getattr(stream, name, stream)
     if not isinstance(stream, int):
-        raise RunError(f"stream={stream!r} is no stream", "pass the stream's handle, or a stream of torch or CuPy")
+        raise RunError(f"stream={stream!r} is not a stream", "pass the stream's handle, or a stream of torch or CuPy")
     return stream or LEGACY_STREAM

@@ -86,7 +86,7 @@ class View:
         try:
             self._capsule = _capsule(value, stream)
         except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
-            raise RunError(f"{what} cannot be had through DLPack: {error}", "pass it as a NumPy array") from error
+            raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
         address, flags = _find(self._capsule, what)
         # All fields at once, as ctypes takes its time for each.
         self.data, kind, ordinal, rank, code, bits, lanes, shape, steps, self.offset = _LAYOUT.unpack(
@@ -130,7 +130,7 @@ def _find(capsule: Any, what: str) -> tuple[int, int]:
     address: int = _get_pointer(capsule, b"dltensor_versioned")
     head = _Versioned.from_address(address)
     if head.major != _MAJOR:
-        raise RunError(f"{what} comes by DLPack {head.major}.{head.minor}; expected {_MAJOR}")
+        raise RunError(f"{what} uses DLPack {head.major}.{head.minor}; expected {_MAJOR}")
     return address + _Versioned.tensor.offset, head.flags
 
 
@@ -158,7 +158,7 @@ def export(owner: Any, data: int, device: tuple[int, int], dtype: tuple[int, int
         RunError: its elements have fewer than 8 bits; such a capsule cannot say that they take a byte each.
     """
     if dtype[1] < 8:
-        raise RunError(f"{dtype_name(*dtype)} cannot be handed on through DLPack", "take a copy with .numpy()")
+        raise RunError(f"{dtype_name(*dtype)} cannot be exported through DLPack", "take a copy with .numpy()")
     dims = (c_int64 * len(shape))(*shape)
     steps = (c_int64 * len(shape))(*(math.prod(shape[i + 1 :]) for i in range(len(shape))))
     managed = _Managed()

@@ -299,7 +299,7 @@ class Model:
         try:
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
         except (TypeError, ValueError) as error:
-            raise RunError(f"input {spec.name!r} is no array: {error}", f"pass an array of {dtype}") from error
+            raise RunError(f"input {spec.name!r} is not an array: {error}", f"pass an array of {dtype}") from error
         if array.dtype != dtype:
             raise RunError(
                 f"input {spec.name!r} has type {array.dtype}; expected {dtype}", f"pass it as .astype({dtype.name!r})"

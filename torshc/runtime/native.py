@@ -181,7 +181,7 @@ class Library:
             if function is None:
                 self.unload()
                 raise BundleError(
-                    f"{path} lacks {name}: it is no library of a torshc bundle", "compile the model again"
+                    f"{path} lacks {name}: it is not a library of a torshc bundle", "compile the model again"
                 )
             function.restype, function.argtypes = result, arguments
         if (version := self.torshc_abi_version()) != ABI_VERSION:

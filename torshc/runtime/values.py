@@ -113,7 +113,7 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise RunError(f"input {spec.name!r} is no array: {error}") from error
+        raise RunError(f"input {spec.name!r} is not an array: {error}") from error
     if spec.dtype == "string":
         fits = array.dtype.kind in "UST" or (
             array.dtype == object and all(issubclass(kind, (str, bytes)) for kind in set(map(type, array.flat)))

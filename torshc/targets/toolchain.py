@@ -167,7 +167,7 @@ class Toolchain(ABC):
         """What is here of it.
 
         Args:
-            cc: a C compiler to ask about, besides those that are found.
+            cc: a C compiler to list, besides those that are found.
 
         Raises:
             ToolchainError: the C compiler that is named does not work.

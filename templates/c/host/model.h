@@ -66,7 +66,7 @@ enum {
     TORSHC_E_DRIVER = 18,      /* no driver or no card, or one of their calls failed */
     TORSHC_E_ARCH = 19,        /* the library holds no code that this card can run */
     TORSHC_E_LAUNCH = 20,      /* a kernel failed; the message has its step, a number of the manifest's "steps" */
-    TORSHC_E_VALUE = 21        /* what an operand holds is not possible: a place out of range, text that is no UTF-8 */
+    TORSHC_E_VALUE = 21        /* what an operand holds is not possible: a place out of range, text that is not UTF-8 */
 };
 
 /* Type codes, those of DLPack's DLDataTypeCode. Types of fewer than 8 bits (integers of 4 and 2, TORSHC_FLOAT4_E2M1FN)

@@ -198,9 +198,9 @@ static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t 
     if (symbol->dim >= count)
         return t_fail(TORSHC_E_SHAPE, "input %d has another shape than the model's", (int)symbol->input);
     if (x->device.type != TORSHC_CPU)
-        return t_fail(TORSHC_E_DEVICE, "input %d tells sizes: pass it in the processor's memory", (int)symbol->input);
+        return t_fail(TORSHC_E_DEVICE, "input %d holds sizes: pass it in the processor's memory", (int)symbol->input);
     if (!x->data)
-        return t_fail(TORSHC_E_NULL, "input %d tells sizes and has no data", (int)symbol->input);
+        return t_fail(TORSHC_E_NULL, "input %d holds sizes and has no data", (int)symbol->input);
     *value = t_integer((const unsigned char *)x->data + x->byte_offset, symbol->dim, x->dtype);
     if (symbol->kind == T_CLAMPED)
         *value = *value < symbol->min ? symbol->min : *value > symbol->max ? symbol->max : *value;

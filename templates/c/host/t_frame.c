@@ -34,7 +34,7 @@ int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_
         segment->input_dims(k, f->symbols, dims);
         if (v->dtype.code != port->dtype.code || v->dtype.bits != port->dtype.bits || v->ndim != port->ndim ||
             memcmp(v->shape, dims, sizeof *dims * (size_t)v->ndim))
-            return t_fail(TORSHC_E_SHAPE, "a value has not the type or shape that its readers were compiled for");
+            return t_fail(TORSHC_E_SHAPE, "a value does not have the type or shape that its readers were compiled for");
     }
     for (int32_t k = 0; k < segment->outputs; k++) {
         t_value *v = &f->slot[out[k]];
@@ -70,21 +70,21 @@ int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *
     const t_value *v = &f->slot[slot];
     const int64_t most = INT32_MAX;
     if (position >= (kind == T_DIM ? v->ndim : t_count(v)))
-        return t_fail(TORSHC_E_SHAPE, "a value has not the rank that its readers were compiled for");
+        return t_fail(TORSHC_E_SHAPE, "a value does not have the rank that its readers were compiled for");
     if (kind != T_DIM)
         T_TRY(t_fetch(f, v));
     *symbol = kind == T_DIM ? v->shape[position] : t_at(v, position);
     if (kind == T_CLAMPED)
         *symbol = *symbol < -most ? -most : *symbol > most ? most : *symbol;
     if (*symbol < -most || *symbol > most)
-        return t_fail(TORSHC_E_SIZE, "a size of %lld", (long long)*symbol);
+        return t_fail(TORSHC_E_SIZE, "the run computes a size of %lld", (long long)*symbol);
     return TORSHC_OK;
 }
 
 int t_scalar(t_frame *f, int32_t slot, int64_t *value)
 {
     if (t_count(&f->slot[slot]) != 1)
-        return t_fail(TORSHC_E_SHAPE, "a condition or a number of rounds has %lld elements; expected 1",
+        return t_fail(TORSHC_E_SHAPE, "a condition or a number of iterations has %lld elements; expected 1",
                       (long long)t_count(&f->slot[slot]));
     T_TRY(t_fetch(f, &f->slot[slot]));
     *value = t_at(&f->slot[slot], 0);
@@ -178,7 +178,7 @@ int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const 
     for (int64_t i = 0; i < shape[0]; i++) {
         const t_value *v = &first[i];
         if (v->ndim != kind->ndim - 1 || memcmp(v->shape, shape + 1, sizeof *shape * (size_t)v->ndim))
-            return t_fail(TORSHC_E_SHAPE, "the results of a loop's rounds have different shapes");
+            return t_fail(TORSHC_E_SHAPE, "the results of a loop's iterations have different shapes");
         memcpy((char *)out->data + (size_t)i * each, v->data, each);
     }
     return TORSHC_OK;
@@ -244,7 +244,7 @@ void t_frame_close(t_frame *f)
 static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
 {
     if (x->ndim > T_VALUE_RANK)
-        return t_fail(TORSHC_E_RANK, "an input of %d dimensions", (int)x->ndim);
+        return t_fail(TORSHC_E_RANK, "an input has too many dimensions: %d", (int)x->ndim);
     if (t_is_nested(x->dtype)) {
         T_TRY(t_make(f, v, x->dtype, x->ndim, x->shape));
         const torshc_tensor *inner = (const torshc_tensor *)(const void *)at;
@@ -324,9 +324,10 @@ static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *
         const t_value *v = &f->slot[P->script->output[k]];
         const torshc_tensor *x = &outputs[k];
         if (v->dtype.code >= TORSHC_STRING)
-            return t_fail(TORSHC_E_DTYPE, "output %d has strings or tensors as elements: torshc_run_sized", (int)k);
+            return t_fail(TORSHC_E_DTYPE, "output %d has strings or tensors as elements: use torshc_run_sized", (int)k);
         if (x->ndim != v->ndim || (v->ndim && memcmp(x->shape, v->shape, sizeof *v->shape * (size_t)v->ndim)))
-            return t_fail(TORSHC_E_SHAPE, "output %d has another shape than this run gives it: torshc_run_sized", (int)k);
+            return t_fail(TORSHC_E_SHAPE, "output %d has another shape than this run gives it: use torshc_run_sized",
+                          (int)k);
     }
     for (int32_t k = 0; k < P->outputs; k++)
         if (spans[k].bytes)

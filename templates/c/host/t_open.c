@@ -149,7 +149,7 @@ static int port_info(const t_port *ports, int32_t count, int32_t index, torshc_d
                      const int64_t **dims)
 {
     if (index < 0 || index >= count)
-        return t_fail(TORSHC_E_ARGUMENT, "index %d of %d", (int)index, (int)count);
+        return t_fail(TORSHC_E_ARGUMENT, "index %d is out of range: there are %d", (int)index, (int)count);
     if (dtype)
         *dtype = ports[index].dtype;
     if (ndim)

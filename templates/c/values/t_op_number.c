@@ -347,6 +347,6 @@ int t_op_text_to(t_frame *f, const t_value *const *in, t_value *const *out, cons
         return status;
     for (int64_t i = 0; i < count; i++)
         if (!read_number(&t_strings(in[0])[i], out[0], i))
-            return t_fail(TORSHC_E_VALUE, "operand 0: element %lld is no number of the wanted type", (long long)i);
+            return t_fail(TORSHC_E_VALUE, "operand 0: element %lld is not a number of the result's type", (long long)i);
     return TORSHC_OK;
 }

@@ -132,7 +132,7 @@ static int prepare(t_frame *f, const t_value *program, machine *m)
     const int64_t *code = (const int64_t *)program->data;
     int64_t *memory;
     if (!is_sound(code, t_count(program)))
-        return t_fail(TORSHC_E_VALUE, "operand 1 is no program of a regular expression");
+        return t_fail(TORSHC_E_VALUE, "operand 1 is not a program of a regular expression");
     *m = (machine){.code = code, .step = code + 1, .steps = code[0]};
     if (!(memory = t_scratch(f, 5 * m->steps * (int64_t)sizeof *memory)))
         return TORSHC_E_MEMORY;

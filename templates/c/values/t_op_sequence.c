@@ -131,7 +131,7 @@ int t_op_concat_from_sequence(t_frame *f, const t_value *const *in, t_value *con
         return t_fail(TORSHC_E_VALUE, "ConcatFromSequence: the sequence is empty");
     const int32_t rank = each->ndim + stacked, at = (int32_t)(n[0] < 0 ? n[0] + rank : n[0]);
     if (each->ndim < 0 || t_is_nested(each->dtype))
-        return t_fail(TORSHC_E_DTYPE, "ConcatFromSequence of what are no tensors");
+        return t_fail(TORSHC_E_DTYPE, "ConcatFromSequence: the elements are not tensors");
     if (at < 0 || at >= rank || rank > T_VALUE_RANK)
         return t_fail(TORSHC_E_RANK, "ConcatFromSequence: axis %lld of %d", (long long)n[0], (int)rank);
     const int32_t axis = stacked ? -1 : at;
@@ -161,15 +161,15 @@ static int count_parts(const t_value *split, int64_t length, int64_t *count)
         *count = t_count(split);
         for (int64_t k = 0; k < *count; k++)
             if (t_at(split, k) < 0 || __builtin_add_overflow(total, t_at(split, k), &total))
-                return t_fail(TORSHC_E_VALUE, "SplitToSequence: a part of %lld", (long long)t_at(split, k));
+                return t_fail(TORSHC_E_VALUE, "SplitToSequence: a part has size %lld", (long long)t_at(split, k));
         if (total != length)
-            return t_fail(TORSHC_E_VALUE, "SplitToSequence: parts of %lld in all of a dimension of %lld",
+            return t_fail(TORSHC_E_VALUE, "SplitToSequence: the parts add up to %lld, the dimension is %lld",
                           (long long)total, (long long)length);
         return TORSHC_OK;
     }
     const int64_t each = split ? t_at(split, 0) : 1;
     if (each < 1)
-        return t_fail(TORSHC_E_VALUE, "SplitToSequence: parts of %lld", (long long)each);
+        return t_fail(TORSHC_E_VALUE, "SplitToSequence: the parts have size %lld", (long long)each);
     *count = length / each + (length % each != 0);
     return TORSHC_OK;
 }

@@ -141,7 +141,7 @@ int t_op_compress(t_frame *f, const t_value *const *in, t_value *const *out, con
     int64_t count = 0, shape[T_VALUE_RANK] = {0};
     for (int64_t i = 0; i < given; i++) {
         if (wanted[i] && i >= length)
-            return t_fail(TORSHC_E_VALUE, "Compress: the condition holds at %lld of %lld", (long long)i,
+            return t_fail(TORSHC_E_VALUE, "Compress: the condition holds at index %lld of a dimension of %lld", (long long)i,
                           (long long)length);
         count += wanted[i] != 0;
     }

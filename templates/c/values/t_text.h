@@ -59,10 +59,10 @@ static inline int t_check_text(const t_value *v, int operand)
     for (int64_t i = 0; i < count; i++) {
         const t_string *s = &t_strings(v)[i];
         if (s->bytes < 0 || s->bytes > T_BYTES_MAX || (s->bytes && !s->text))
-            return t_fail(TORSHC_E_VALUE, "operand %d: element %lld is no string", operand, (long long)i);
+            return t_fail(TORSHC_E_VALUE, "operand %d: element %lld is not a string", operand, (long long)i);
         for (int64_t at = 0; at < s->bytes;)
             if (t_decode(s, &at) < 0)
-                return t_fail(TORSHC_E_VALUE, "operand %d: element %lld is no UTF-8 at byte %lld", operand,
+                return t_fail(TORSHC_E_VALUE, "operand %d: element %lld is not UTF-8 at byte %lld", operand,
                               (long long)i, (long long)at);
     }
     return TORSHC_OK;

@@ -60,12 +60,12 @@ int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64
 {
     int64_t bytes = t_element_bytes(dtype), limit = bytes;
     if (ndim < 0 || ndim > T_VALUE_RANK)
-        return t_fail(TORSHC_E_SIZE, "a value of %d dimensions", (int)ndim);
+        return t_fail(TORSHC_E_SIZE, "a value has too many dimensions: %d", (int)ndim);
     for (int32_t d = 0; d < ndim; d++) {
         if (shape[d] < 0)
-            return t_fail(TORSHC_E_SHAPE, "a value with dimension %lld", (long long)shape[d]);
+            return t_fail(TORSHC_E_SHAPE, "a value has a dimension of %lld", (long long)shape[d]);
         if (__builtin_mul_overflow(limit, shape[d] ? shape[d] : 1, &limit) || limit > T_BYTES_MAX)
-            return t_fail(TORSHC_E_SIZE, "a value larger than 2^47 bytes");
+            return t_fail(TORSHC_E_SIZE, "a value is larger than 2^47 bytes");
         bytes *= shape[d];
     }
     t_block *block = t_take(f, (size_t)bytes);
@@ -112,9 +112,9 @@ int t_view(t_frame *f, t_value *to, const t_value *from, int32_t ndim, const int
     int64_t count = 1;
     for (int32_t d = 0; d < ndim && d < T_VALUE_RANK; d++)
         if (shape[d] < 0 || __builtin_mul_overflow(count, shape[d], &count))
-            return t_fail(TORSHC_E_SHAPE, "a shape with dimension %lld", (long long)shape[d]);
+            return t_fail(TORSHC_E_SHAPE, "a shape has a dimension of %lld", (long long)shape[d]);
     if (ndim < 0 || ndim > T_VALUE_RANK || count != t_count(from))
-        return t_fail(TORSHC_E_SHAPE, "%lld elements under a shape of %lld", (long long)t_count(from), (long long)count);
+        return t_fail(TORSHC_E_SHAPE, "%lld elements do not fit a shape of %lld", (long long)t_count(from), (long long)count);
     t_share(f, to, from);
     to->ndim = ndim;
     if (ndim)

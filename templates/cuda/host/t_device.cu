@@ -107,7 +107,7 @@ static int find_card(int32_t ordinal)
         return t_fail(TORSHC_E_DRIVER, "no CUDA card can be used: %s",
                       error == cudaSuccess ? "none is there" : cudaGetErrorString(error));
     if (ordinal < 0 || ordinal >= count)
-        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d are", (int)ordinal, count - 1);
+        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", (int)ordinal, count - 1);
     return TORSHC_OK;
 }
 
@@ -389,7 +389,7 @@ static int fail_room(t_device *d, const t_step *step, const char *what)
     int units = 0;
     (void)cudaGetLastError();
     (void)cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, d->ordinal);
-    return t_fail(TORSHC_E_LAUNCH, "%.90s: its %lld blocks wait for each other and have no room on the %d multiprocessors "
+    return t_fail(TORSHC_E_LAUNCH, "%.90s: its %lld blocks wait for each other and do not fit on the %d multiprocessors "
                   "of device %d; compile for small cards too, with sm_87 among those of --arch",
                   what, (long long)step->blocks, units, d->ordinal);
 }

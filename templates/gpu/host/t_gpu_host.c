@@ -305,7 +305,8 @@ int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input
     if (status)
         return status;
     if (!P->script)
-        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_output_shape tells this model's sizes before a run: use torshc_run");
+        return t_fail(TORSHC_E_UNSUPPORTED,
+                      "output shapes are known before a run here: use torshc_output_shape and torshc_run");
     return run_script(m, inputs, input_count, outputs, NULL, output_count);
 }
 

@@ -180,7 +180,7 @@ static int find_device(t_device *d)
     if (devices.count == 0)
         return t_fail(TORSHC_E_DRIVER, "no Metal device can be used: none is there");
     if (d->ordinal < 0 || (NSUInteger)d->ordinal >= devices.count)
-        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d are", d->ordinal, (int)devices.count - 1);
+        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", d->ordinal, (int)devices.count - 1);
     d->device = [devices objectAtIndex:(NSUInteger)d->ordinal];
     return TORSHC_OK;
 }
@@ -313,7 +313,7 @@ int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, siz
     @autoreleasepool {
         const Place a = find(d, from), b = find(d, to);
         if (!a.buffer || !b.buffer)
-            return t_fail(TORSHC_E_DEVICE, "a copy on the device of what is not there");
+            return t_fail(TORSHC_E_DEVICE, "a copy on the device of data that is not on it");
         if ((a.offset | b.offset | bytes) % 4)  // which the device's own copies on macOS cannot do
             return move(d, to, from, bytes);
         end_encoder(d);

@@ -76,7 +76,7 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
     if (count <= 0)
         return t_fail(TORSHC_E_DRIVER, "no Metal device can be used: none is there");
     if (ordinal < 0 || ordinal >= count)
-        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d are", (int)ordinal, (int)count - 1);
+        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", (int)ordinal, (int)count - 1);
     if (stream)
         return t_fail(TORSHC_E_ARGUMENT, "the emulator has no command queues");
     *device = new t_device();
@@ -169,7 +169,7 @@ int t_device_download(t_device *d, unsigned char *to, const unsigned char *from,
 int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
 {
     if (room(d, to) < bytes || room(d, from) < bytes)
-        return t_fail(TORSHC_E_DEVICE, "a copy on the device of what is not there");
+        return t_fail(TORSHC_E_DEVICE, "a copy on the device of data that is not on it");
     d->work.push_back([=] {
         memcpy(to, from, bytes);
         return (int)TORSHC_OK;

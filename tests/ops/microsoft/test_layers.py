@@ -212,7 +212,7 @@ def test_a_function_of_the_model_comes_before_the_operator() -> None:
         ("QuickGelu", [bool], "QuickGelu of bool"),
         ("BiasGelu", [np.float32, np.float16], "BiasGelu of f16 and f32"),
         ("FusedGemm", [np.float32], "needs input 1"),
-        ("Trilu", [np.float32], "is no matrix"),
+        ("Trilu", [np.float32], "is not a matrix"),
         ("SimplifiedLayerNormalization", [np.float32], "needs input 1"),
     ],
 )

@@ -52,7 +52,7 @@ def test_tree_classifiers(kind: str, transform: str) -> None:
 
 
 def test_one_signed_score() -> None:
-    """Two classes by one score that is no probability, as boosted trees without a transform have it."""
+    """Two classes by one score that is not a probability, as boosted trees without a transform have it."""
     x, tables = numbers(40, 3), forest("SUM") | {"target_ids": [0] * 6}
     tables = {k.replace("target", "class"): v for k, v in tables.items() if k.startswith(("nodes", "target"))}
     tables |= {"classlabels_int64s": [3, 4], "base_values": [0.25]}

@@ -36,7 +36,7 @@ def test_scatters_of_other_types() -> None:
     check("ScatterElements", flags, np.array([1], I64), np.array([True]))
     refused("ScatterElements", flags, np.array([1], I64), flags[:1], reduction="max", match="booleans")
     many = np.zeros(1 << 17, I64)
-    refused("ScatterND", np.zeros(4, F32), many[:, None], many.astype(F32), match="looks through 131072 updates")
+    refused("ScatterND", np.zeros(4, F32), many[:, None], many.astype(F32), match="searches 131072 updates")
 
 
 def test_unpooling_takes_the_places_back() -> None:

@@ -101,7 +101,7 @@ def test_lists(lists: tuple[onnx.ModelProto, Model]) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "at", "message"),
-    [([2, 5], 2, "position 2 of a sequence of 2"), ([2, 4], 0, "parts of 6"), ([8, -1], 0, "a part of -1")],
+    [([2, 5], 2, "position 2 of a sequence of 2"), ([2, 4], 0, "add up to 6"), ([8, -1], 0, "a part has size -1")],
 )
 def test_places_that_do_not_exist(
     lists: tuple[onnx.ModelProto, Model], sizes: list[int], at: int, message: str

@@ -137,7 +137,7 @@ def test_split(host: Harness, kind: str) -> None:
 
 @pytest.mark.parametrize("split", [0, -1, [1, 2], [-1, 5], [2**62, 2**62, 2**62], []], ids=str)
 def test_splits_that_do_not_fit(host: Harness, split: int | list[int]) -> None:
-    with pytest.raises(Failed, match=r"SplitToSequence: (a part|parts) of"):
+    with pytest.raises(Failed, match=r"SplitToSequence: (a part has|the parts)"):
         host("t_op_split_to_sequence", [some(4), np.array(split, "i8")], [0, 1])
 
 
@@ -234,5 +234,5 @@ def test_what_does_not_fit(body: str, message: str) -> None:
 
 
 def test_an_element_of_any_rank_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="not even the rank"):
+    with pytest.raises(UnsupportedError, match="of unknown rank"):
         imported("s = SequenceConstruct(x, z) y = SequenceAt(s, i)", "float[5, 3] x, float[2] z, int64 i", "float[M] y")

@@ -120,5 +120,5 @@ def test_patterns_that_are_refused(pattern: str, why: str) -> None:
     [[], [5], [1, 1, 0, 0], [2, 1, 99, 1, 0, 0, 0], [2, 2, 5, 0, 0, 0, 0], [2, 9, 5, 0, 0, 0, 0], [1 << 62, 0, 0, 0]],
 )
 def test_programs_that_leave_themselves(host: Harness, program: list[int]) -> None:
-    with pytest.raises(Failed, match="no program"):
+    with pytest.raises(Failed, match="not a program"):
         host("t_op_text_match", [np.array(["a"], object), np.array(program, np.int64)])

@@ -166,7 +166,7 @@ def integer(source: SourceNode, k: int, what: str) -> Expr:
     given = source.required(k)
     if given.const is not None:
         if given.const.size != 1 or not np.isfinite(given.const).all():
-            raise ModelError(f"{what} is no number")
+            raise ModelError(f"{what} is not a number")
         return const(int(given.const.reshape(-1)[0]))
     if given.dtype.is_float:
         given = whole(source.builder, given)

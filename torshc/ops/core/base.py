@@ -232,7 +232,7 @@ def affordable(what: str, length: Expr, elements: Expr) -> None:
     if each is None:
         return
     if each > LONGEST or (count or 0) * each > MOST:
-        raise Unsupported(f"{what} that looks through {each} updates for each of {elements!r} elements")
+        raise Unsupported(f"{what} that searches {each} updates for each of {elements!r} elements")
 
 
 def filled(values: Inputs, what: str) -> None:

@@ -32,7 +32,7 @@ class HostOp(Op):
     file: ClassVar[str] = ""
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        raise ModelError(f"{self.name} has types that a run tells")
+        raise ModelError(f"{self.name} has types known only at run time")
 
     def integers(self) -> tuple[int, ...]:
         """What the C function gets as its `n`."""
@@ -51,5 +51,5 @@ def ranked(partial: Partial | None, what: str) -> Partial:
         Unsupported: when it is not, or nothing was put into it.
     """
     if partial is None or partial.dims is None:
-        raise Unsupported(f"{what} of which not even the rank is known")
+        raise Unsupported(f"{what} of unknown rank")
     return partial

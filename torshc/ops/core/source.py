@@ -31,7 +31,7 @@ def text_of(value: Any, what: str) -> str:
         text = value.decode() if isinstance(value, bytes) else str(value)
         text.encode()
     except UnicodeError as e:
-        raise ModelError(f"{what} is no UTF-8: {e}") from e
+        raise ModelError(f"{what} is not UTF-8: {e}") from e
     return text
 
 

@@ -120,7 +120,7 @@ class ImageScaler(OfFloats):
     def make(self, source: SourceNode, x: Value) -> Value:
         b = source.builder
         if x.type.rank != 4:
-            raise ModelError(f"ImageScaler of {x.type!r}, which is no batch of images")
+            raise ModelError(f"ImageScaler of {x.type!r}, which is not a batch of images")
         what = f"ImageScaler of {x.type!r} with {len(self.bias)} biases"
         require(constraints_of(source), call("eq", x.shape[1], len(self.bias)), what)
         bias = b.constant(np.asarray(self.bias, x.dtype.numpy).reshape(-1, 1, 1))
@@ -144,7 +144,7 @@ class Crop(OfFloats):
         for d, near, far, wanted in zip(x.shape[2:], (top, left), (bottom, right), self.scale or (-1, -1), strict=True):
             size = const(wanted) if self.scale else d - near - far
             inside = call("and", call("ge", size, 0), call("le", size + near, d))
-            what = f"Crop of {x.type!r} by {list(self.border)} to {list(self.scale)}, which is more than there is"
+            what = f"Crop of {x.type!r} by {list(self.border)} to {list(self.scale)}, more than its size"
             require(constraints_of(source), call("and", inside, const(near >= 0)), what)
             sizes.append(size)
         start = const(0), const(0), const(top), const(left)

@@ -304,7 +304,7 @@ def _shuffle(source: SourceNode, x: Value, split: Shape, perm: tuple[int, ...], 
 def _whole(e: Expr, by: int, what: str) -> Expr:
     value = as_int(e)
     if value is not None and value % by:
-        raise ModelError(f"{what}: {value} is no multiple of {by}")
+        raise ModelError(f"{what}: {value} is not a multiple of {by}")
     return call("floordiv", e, by)
 
 

@@ -39,7 +39,7 @@ def eliminated(source: SourceNode, op: Elimination, shape: Shape) -> Value:
     """
     x = source.required(0)
     if not x.dtype.is_float or x.dtype.is_narrow or x.type.rank < 2:
-        raise ModelError(f"{source.op_type} of {x.type!r}, which is no matrix of floats")
+        raise ModelError(f"{source.op_type} of {x.type!r}, which is not a matrix of floats")
     same_dim(x.shape[-1], x.shape[-2], constraints_of(source), f"{source.op_type} of {x.type!r}")
     wide = as_type(source.builder, x, F64 if x.dtype is F64 else F32)
     found = emit(source, op, [wide], Partial(wide.dtype, tuple(shape)))[0]

@@ -95,7 +95,7 @@ class Gemm(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         a, b = need(inputs[0], "input 0 of Gemm"), need(inputs[1], "input 1 of Gemm")
         if a.type.rank != 2 or b.type.rank != 2:
-            raise ModelError(f"Gemm of {a.type!r} and {b.type!r}, which are no matrices")
+            raise ModelError(f"Gemm of {a.type!r} and {b.type!r}, which are not matrices")
         if a.dtype is not b.dtype:
             raise ModelError(f"Gemm of {a.dtype!r} and {b.dtype!r}")
         left, right = _flip(a.shape, self.trans_a), _flip(b.shape, self.trans_b)
@@ -154,7 +154,7 @@ class Det(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of Det")
         if x.type.rank < 2:
-            raise ModelError(f"Det of {x.type!r}, which is no matrix")
+            raise ModelError(f"Det of {x.type!r}, which is not a matrix")
         same_dim(x.shape[-1], x.shape[-2], constraints, f"Det of {x.type!r}")
         return [TensorType(x.dtype, x.shape[:-2])]
 

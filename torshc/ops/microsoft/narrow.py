@@ -71,7 +71,7 @@ class MatMulNBits(Contrib):
         """
         v = source.required(k) if k < 3 else source.input(k)
         if v is not None and v.const is None:
-            raise Unsupported(f"MatMulNBits whose operand {k} only a run knows")
+            raise Unsupported(f"MatMulNBits whose operand {k} is known only at run time")
         return None if v is None else v.const
 
     def _weights(self, source: SourceNode, numbers: Array, scales: Array, zeros: Array | None) -> Value:
@@ -118,7 +118,7 @@ class GatherBlockQuantized(Contrib):
         if data.dtype not in (U4, I4, U8) or self.bits not in (2, 4, 8):
             raise Unsupported(f"GatherBlockQuantized of {data.dtype!r} in {self.bits} bits")
         if data.const is None or (zero is not None and zero.const is None):
-            raise Unsupported("GatherBlockQuantized whose data or zero points only a run knows")
+            raise Unsupported("GatherBlockQuantized whose data or zero points are known only at run time")
         axis, along = (axis_of(a, data.type.rank) for a in (self.gather_axis, self.quantize_axis))
         if axis == along:
             raise Unsupported("GatherBlockQuantized along the axis of its blocks")

@@ -334,7 +334,7 @@ class QGemm(Contrib):
         b = source.builder
         left, right = source.required(0), source.required(3)
         if left.type.rank != 2 or right.type.rank != 2:
-            raise ModelError(f"QGemm of {left.type!r} and {right.type!r}, which are no matrices")
+            raise ModelError(f"QGemm of {left.type!r} and {right.type!r}, which are not matrices")
         left = b.one(Transpose((1, 0)), left) if self.transA else left
         if self.transB and right.const is not None:
             right = b.graph.constant(np.ascontiguousarray(right.const.T), right.name)

@@ -68,7 +68,7 @@ def _place(b: Builder, x: Value, keys: Sequence[Any], must: bool = False) -> tup
     if x.dtype is STRING:
         return find(b, x, keys, must)
     if must and not x.dtype.is_int:
-        raise Unsupported("a category that must be there, of numbers that are no integers")
+        raise Unsupported("a category that must be there, of numbers that are not integers")
     if must:
         written = b.later(ToText(), [x], [Partial(STRING, x.shape)])[0]
         places, ordered = find(b, written, [str(k) for k in keys if k is not None], must)

@@ -359,7 +359,7 @@ class TreeEnsembleClassifier(Op):
     """The label of the largest score of each row, and the scores in f32.
 
     Where all weights are of one class of two, or there is one label only, their sum is s, the scores are 1 - s and s
-    (with the transforms LOGISTIC and both of SOFTMAX: -s and s). Without a transform it is no probability where a
+    (with the transforms LOGISTIC and both of SOFTMAX: -s and s). Without a transform it is not a probability where a
     weight is below 0: the scores are -s and s, as in ONNX Runtime and the models that are exported for it.
     """
 

@@ -106,7 +106,7 @@ def bias_of(inputs: Inputs, channels: Expr, constraints: Constraints, name: str)
     if bias is None:
         return
     if bias.type.rank != 1:
-        raise ModelError(f"{name} has a bias {bias.type!r}, which is no vector")
+        raise ModelError(f"{name} has a bias {bias.type!r}, which is not a vector")
     same_dim(bias.shape[0], channels, constraints, f"the bias of {name}")
 
 

@@ -194,7 +194,7 @@ def _check_channels(x: Value, inputs: Inputs, constraints: Constraints, name: st
     for v in inputs[1:]:
         v = need(v, f"an input of {name}")
         if v.type.rank != 1:
-            raise ModelError(f"{name} with {v.type!r}, which is no vector")
+            raise ModelError(f"{name} with {v.type!r}, which is not a vector")
         same_dim(v.shape[0], x.shape[1], constraints, f"channels of {name} of {x.type!r}")
 
 

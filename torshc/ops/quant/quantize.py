@@ -74,7 +74,7 @@ def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constr
         return
     if not block:
         if v.type.rank != 1:
-            raise ModelError(f"{what} {v.type!r} of {x.type!r}, which is no vector")
+            raise ModelError(f"{what} {v.type!r} of {x.type!r}, which is not a vector")
         same_dim(v.shape[0], x.shape[axis_of(axis, x.type.rank)], constraints, f"{what} of {x.type!r}")
         return
     along = axis_of(axis, x.type.rank)

@@ -133,7 +133,7 @@ def _floats(source: SourceNode, dtype: DType) -> Value:
     """
     b, bounds = source.builder, [source.required(k) for k in range(3)]
     if any(as_int(v.type.size) != 1 for v in bounds):
-        raise ModelError("a bound of Range is no scalar")
+        raise ModelError("a bound of Range is not a scalar")
     bounds = [b.one(Reshape(()), v) if v.type.rank else v for v in bounds]
     start, limit, step = (apply(b, "Cast", v, to=F64) for v in bounds)
     steps = apply(b, "Ceil", apply(b, "Div", apply(b, "Sub", limit, start), step))
@@ -148,14 +148,14 @@ _RANGE = ("the start of Range", "the end of Range", "the step of Range")
 def _scalar(source: SourceNode, k: int) -> Any:
     array = source.array(k, _RANGE[k])
     if array is None or array.size != 1:
-        raise ModelError(f"{_RANGE[k]} is no scalar")
+        raise ModelError(f"{_RANGE[k]} is not a scalar")
     return array.reshape(-1)[0]
 
 
 def _element(source: SourceNode, k: int) -> Expr:
     dims = source.dims(k, _RANGE[k])
     if dims is None or len(dims) != 1:
-        raise ModelError(f"{_RANGE[k]} is no scalar")
+        raise ModelError(f"{_RANGE[k]} is not a scalar")
     return dims[0]
 
 
@@ -195,7 +195,7 @@ class EyeLike(Op):
         if dtype is None:
             raise Unsupported(f"EyeLike of ONNX type {code}")
         if x.type.rank != 2:
-            raise ModelError(f"EyeLike of {x.type!r}, which is no matrix")
+            raise ModelError(f"EyeLike of {x.type!r}, which is not a matrix")
         return source.emit(cls(x.shape, k, dtype), [])
 
 
@@ -256,7 +256,7 @@ class Trilu(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of Trilu")
         if x.type.rank < 2:
-            raise ModelError(f"Trilu of {x.type!r}, which is no matrix")
+            raise ModelError(f"Trilu of {x.type!r}, which is not a matrix")
         return [x.type]
 
     def nest(self, node: Node, output: int) -> Nest:

@@ -355,7 +355,7 @@ class Cumulative(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         x, axis = source.required(0), source.dims(1, f"the axis of {source.op_type}")
         if axis is None or len(axis) != 1:
-            raise ModelError(f"the axis of {source.op_type} is no scalar")
+            raise ModelError(f"the axis of {source.op_type} is not a scalar")
         exclusive, reverse = int(source.attribute("exclusive", 0)), int(source.attribute("reverse", 0))
         source.fields(cls)
         place = axis_at(axis[0], x.type.rank, constraints_of(source))

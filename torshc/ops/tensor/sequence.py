@@ -34,14 +34,14 @@ class SequenceOp(HostOp):
 def sequence_of(value: Value, name: str) -> Value:
     """The same, when it is a sequence."""
     if value.dtype is not SEQUENCE:
-        raise ModelError(f"{name} of {value.type!r}, which is no sequence")
+        raise ModelError(f"{name} of {value.type!r}, which is not a sequence")
     return value
 
 
 def tensor_of(value: Value, name: str) -> Value:
     """The same, when it is a tensor."""
     if value.dtype.kind == "q":
-        raise ModelError(f"{name} with {value.type!r}, which is no tensor")
+        raise ModelError(f"{name} with {value.type!r}, which is not a tensor")
     return value
 
 

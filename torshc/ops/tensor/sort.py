@@ -126,5 +126,5 @@ class TopK(Op):
         source.attribute("sorted")
         source.fields(cls)
         if counts is None or len(counts) != 1:
-            raise ModelError("the k of TopK is no single number")
+            raise ModelError("the k of TopK is not a single number")
         return source.emit(cls(axis, counts[0], largest), [x])[: max(source.outputs, 1)]

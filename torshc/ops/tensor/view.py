@@ -193,7 +193,7 @@ class Transpose(View):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of Transpose")
         if sorted(self.perm) != list(range(x.type.rank)):
-            raise ModelError(f"perm {self.perm} is no permutation of rank {x.type.rank}")
+            raise ModelError(f"perm {self.perm} is not a permutation of rank {x.type.rank}")
         return [TensorType(x.dtype, tuple(x.shape[p] for p in self.perm))]
 
     def nest(self, node: Node, output: int) -> Nest:

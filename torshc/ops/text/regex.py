@@ -427,7 +427,7 @@ def _parsed(pattern: str) -> Piece:
     parser = _Parser(pattern)
     piece = parser.either()
     if parser.at < len(pattern):
-        raise parser.wrong("a parenthesis that none opens")
+        raise parser.wrong("a closing parenthesis without an opening one")
     return piece
 
 

@@ -241,7 +241,7 @@ def _space(
 
 
 def _problem(group: Group, node: Node, nest: Nest, space: Space, storage: Mapping[Value, Storage]) -> Problem | None:
-    """The product over a space; None when it is no sum of products of floats."""
+    """The product over a space; None when it is not a sum of products of floats."""
     inliner = Inliner(group.folded)
 
     def read(operand: int, index: Index) -> Expr:

@@ -46,7 +46,7 @@ class MetalTarget(GridTarget):
         for kernel in kernels:
             _check(kernel)
             if kernel.shared > SHARED:
-                raise NoKernel(f"a kernel of {kernel.shared} bytes of threadgroup memory; Metal has {SHARED}")
+                raise NoKernel(f"a kernel of {kernel.shared} bytes of threadgroup memory; Metal allows {SHARED}")
         return kernels
 
 
@@ -56,4 +56,4 @@ def _check(kernel: Kernel) -> None:
     if F64 in dtypes:
         raise NoKernel("Metal has no f64")
     if len(kernel.buffers) > BUFFERS:
-        raise NoKernel(f"a kernel of {len(kernel.buffers)} buffers; Metal has {BUFFERS}")
+        raise NoKernel(f"a kernel of {len(kernel.buffers)} buffers; Metal allows {BUFFERS}")

@@ -123,7 +123,9 @@ class Nvcc(Compiler):
             ToolchainError: as :meth:`compile`.
         """
         if sanitize:
-            raise ConfigError("sanitizers are not for CUDA libraries", "use compute-sanitizer on the program instead")
+            raise ConfigError(
+                "sanitizers do not work on CUDA libraries", "use compute-sanitizer on the program instead"
+            )
         self.run([*link_flags(), "-o", target, *objects], cwd, timeout, f"linking {target}")
 
 
@@ -142,7 +144,7 @@ def choose_archs(arch: str, known: Sequence[str] = ()) -> tuple[str, ...]:
         return tuple(dict.fromkeys(names))
     cards = tuple(dict.fromkeys(card.arch for card in find_cards()))
     if arch == "native" and not cards:
-        raise ConfigError("--arch native: no CUDA card is found here", "name it, for example --arch sm_90a")
+        raise ConfigError("--arch native: no CUDA card was found", "name it, for example --arch sm_90a")
     if cards:  # the variant with all of a card's instructions, where there is one
         return tuple(f"{name}a" if f"{name}a" in known else name for name in cards)
     return tuple(name for name in DEFAULT_ARCHS if not known or name in known) or DEFAULT_ARCHS

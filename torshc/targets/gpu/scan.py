@@ -28,7 +28,7 @@ def require_short(node: Node, length: Expr) -> None:
         NoKernel: when it is symbolic or long.
     """
     if (as_int(length) or 0) > NEST or as_int(length) is None:
-        raise NoKernel(f"{node.op.name} along {length!r} elements; a device has it up to {NEST}")
+        raise NoKernel(f"{node.op.name} along {length!r} elements; devices support up to {NEST}")
 
 
 @GridTarget.lowers("scan")

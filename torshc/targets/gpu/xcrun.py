@@ -80,7 +80,9 @@ class Xcrun(Compiler):
             ToolchainError: as :meth:`compile`.
         """
         if sanitize:
-            raise ConfigError("sanitizers are not for Metal libraries", "set MTL_DEBUG_LAYER=1 for the program instead")
+            raise ConfigError(
+                "sanitizers do not work on Metal libraries", "set MTL_DEBUG_LAYER=1 for the program instead"
+            )
         kernels = [name for name in objects if (cwd / "src" / f"{Path(name).stem}.metal").is_file()]
         embed = []
         if kernels:
@@ -173,7 +175,7 @@ class MetalToolchain(Toolchain):
         }
 
     def survey(self, cc: str = "") -> Survey:
-        missing = () if platform.system() == "Darwin" else ("no Apple GPU: this is no Mac",)
+        missing = () if platform.system() == "Darwin" else ("no Apple GPU: this is not a Mac",)
         try:
             return Survey((found(find_xcrun()),), (), missing)
         except ToolchainError as error:
