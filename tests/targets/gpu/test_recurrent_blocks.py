@@ -77,7 +77,7 @@ def test_a_card_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     x = np.ones((STEPS, BATCH, 7), np.float32)
     with torshc.load(tmp_path / "m.tsc") as model:
         monkeypatch.setenv("T_EMULATE_UNITS", "1")
-        with pytest.raises(RunError, match=r"6 blocks wait for each other and have no room on the 1 multiproc.*sm_87"):
+        with pytest.raises(RunError, match=r"6 blocks wait for each other and do not fit on the 1 multiproc.*sm_87"):
             model.run({"x": x})
         monkeypatch.delenv("T_EMULATE_UNITS")
         (y,) = model.run({"x": x}).values()
