@@ -62,7 +62,7 @@ enum {
     TORSHC_E_WEIGHTS = 14,     /* the weights file cannot be read, or is not this model's */
     TORSHC_E_CPU = 15,         /* this processor lacks instructions that the library was compiled for */
     TORSHC_E_FORKED = 16,      /* the model was opened before fork(): open it again in the child */
-    TORSHC_E_UNSUPPORTED = 17, /* compiled without profiling */
+    TORSHC_E_UNSUPPORTED = 17, /* compiled without profiling; not of this kind of model */
     TORSHC_E_DRIVER = 18,      /* no driver or no card, or one of their calls failed */
     TORSHC_E_ARCH = 19,        /* the library holds no code that this card can run */
     TORSHC_E_LAUNCH = 20,      /* a kernel failed; the message has its step, a number of the manifest's "steps" */
@@ -196,7 +196,10 @@ TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int3
 /* Runs a model of which only a run knows the outputs' sizes (those of "dynamic" in the manifest): strings, sequences,
  * steps that depend on data. `outputs` are filled; what they point to belongs to the model and is valid until its next
  * run or torshc_close. torshc_run does for such a model too, where the caller knows the sizes; torshc_output_shape then
- * gives -1 for a dimension that it cannot tell. TORSHC_E_UNSUPPORTED for other models. */
+ * gives -1 for a dimension that it cannot tell. TORSHC_E_UNSUPPORTED for other models.
+ *
+ * In a library for a device `outputs` lie in the processor's memory; torshc_run also copies to tensors on the device. The
+ * host reads values between kernels, so these runs are done when they return, whatever the stream, and cannot be captured. */
 TORSHC_API int torshc_run_sized(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                                 torshc_tensor *outputs, int32_t output_count);
 
