@@ -1,28 +1,12 @@
-"""The passes over a graph, and the pipelines that order them."""
+"""The passes over a graph, and the pipelines that order them. Importing this finds every pass of the folder."""
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
 from ..graph import Graph
 from ..options import CompileOptions
-from . import (
-    canonicalise,
-    choose_layout,
-    common_subexpressions,
-    dead_code,
-    decompose,
-    fold_batch_norm,
-    fold_constants,
-    half_products,
-    integer_products,
-    mark_fusion,
-    narrow_weights,
-    propagate,
-    recognise_attention,
-    resolve_indices,
-    rewrite,
-    settle_outputs,
-    strength_reduction,
-)
 from .manager import (
     PASSES,
     Observer,
@@ -36,12 +20,12 @@ from .manager import (
     run_pipeline,
 )
 
+for _found in pkgutil.iter_modules(__path__, f"{__name__}."):
+    import_module(_found.name)
+
 __all__ = [
-    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "canonicalise", "choose_layout",
-    "common_subexpressions", "dead_code", "decompose", "fold_batch_norm", "fold_constants", "graph_pass",
-    "half_products", "integer_products", "mark_fusion", "narrow_weights", "optimise", "pipeline_of", "propagate",
-    "read_pipeline", "recognise_attention", "resolve_indices", "rewrite", "run_pipeline", "settle_outputs",
-    "strength_reduction",
+    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "graph_pass", "optimise", "pipeline_of",
+    "read_pipeline", "run_pipeline",
 ]  # fmt: skip
 
 
