@@ -19,12 +19,6 @@ OPSET = 20  # whose meaning of ONNX's operators counts here
 WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")  # attributes of sliding windows
 
 
-DOMAIN = "com.microsoft"
-
-
-OPSET = 20  # whose meaning of ONNX's operators counts here
-
-
 @dataclass(frozen=True)
 class Contrib(Op):
     """Base of the operators.

@@ -12,8 +12,7 @@ from ..core.compose import apply
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import Ints
 from ..tensor.view import Transpose
-from .base import DOMAIN, Contrib, channels_first, channels_last, given, node
-from .layers import WINDOW
+from .base import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given, node
 
 _ACTIVATIONS = {
     "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),

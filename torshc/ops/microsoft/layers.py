@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ModelError
-from ...expr import BF16, F16, F32, F64, I32, I64, as_int, const, from_onnx
+from ...expr import I32, I64, as_int, const, from_onnx
 from ...graph import Value
 from ..core.base import REGISTRY, axis_of, operator
 from ..core.bounds import demand_in_range
@@ -22,10 +22,6 @@ from ..nn.norm import LayerNormalization, RMSNormalization
 from ..tensor.parts import Split
 from ..tensor.view import Reshape
 from .base import DOMAIN, OPSET, Contrib, channels_first, channels_last, node
-
-FLOATS = (F32, F16, BF16, F64)
-WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")  # attributes of sliding windows
-
 
 # -- scalar functions -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ DequantizeLinear and a QuantizeLinear, so results differ from its by 1 at the mo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from ..nn.conv import Ints
 from ..quant.integer import BYTES, integer_matmul, parameter
 from ..quant.quantize import DequantizeLinear, QuantizeLinear, requantised
 from ..tensor.view import Concat, Reshape, Transpose
-from .base import DOMAIN, Contrib, channels_first, channels_last, given, node
-from .layers import WINDOW
-
-Array = np.ndarray[Any, Any]
+from .base import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given, node
 
 
 def real(source: SourceNode, k: int) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,15 +29,6 @@ from ...plan.storage import Storage
 from .base import CpuTarget
 
 KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
-WIDE = 32  # so many points of the batch keep every thread busy, and tasks may take more rows each
-
-Operand = Callable[[Value, Index, str, Buffers], Strided]
-"""Makes an operand of its value, the index over the batch, and its name, adding what it reads to an argument list."""
-
-
-KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
-
-
 WIDE = 32  # so many points of the batch keep every thread busy, and tasks may take more rows each
 
 

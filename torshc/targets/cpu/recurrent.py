@@ -27,9 +27,6 @@ from .tiles import Tile, choose_blocks, choose_tile, split_k
 ONE_ROW = 8  # vectors of a tile of one row: as many sums as hide the latency of a fused multiply-add
 
 
-ONE_ROW = 8  # vectors of a tile of one row: as many sums as hide the latency of a fused multiply-add
-
-
 @dataclass(frozen=True)
 class Step:
     """A phase with its places.

@@ -20,12 +20,11 @@ from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget
+from .grid import SHARED, WARP
 
-SHARED = 32 * 1024  # bytes of shared memory that every device has
 PACK = 4  # neighbours that are read at once
 FEW_ROWS = 4  # queries that leave a tile of them mostly empty
 FILL = 264  # blocks that fill a large device twice over
-WARP = 32
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,11 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget
 from .contraction import lower_contraction
-from .grid import lower_grid, to_grid
+from .grid import SHARED, WARP, lower_grid, to_grid
 
-WARP = 32
 THREADS = 512
 ROWS = 4  # rows of the batch that a weight is read for
 PACK = 4  # weights that a thread reads at once
-SHARED = 32 * 1024  # bytes of shared memory that every device has
 TOGETHER_ROWS = 8  # rows of the batch that blocks pass on to each other
 KEPT = 96  # weights that a thread may keep
 ARRAYS = 4  # arrays of the state in shared memory, at the most

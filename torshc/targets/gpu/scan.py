@@ -14,10 +14,6 @@ from ...plan.storage import Storage
 from .base import GridTarget
 from .grid import lower_grid_generic
 
-BESIDE = 256  # neighbours of the innermost axis that a task takes: 1 KiB of f32 a step, read at one go
-NEST = 4096  # the longest axis along which a device sums up anew for each element
-
-
 NEST = 4096  # the longest axis along which a device sums up anew for each element
 
 

@@ -15,9 +15,6 @@ from .base import GridTarget
 from .grid import lower_grid
 from .scan import require_short
 
-FEW = 64  # so many are kept in a heap whatever the row's length
-SHARE = 64  # and one of so many; a row is sorted as a whole from there on
-
 
 @GridTarget.lowers("topk")
 def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
