@@ -58,7 +58,7 @@ test-ziglang: $(call stamp,zig) ## a slice of the tests with no compiler but the
 	for tool in $(bare); do ln -sf "$$(command -v $$tool)" $(VENV)/bare/; done
 	PATH=$(abspath $(VENV)/bare) $(abspath $(py)) -m pytest -n $(JOBS) --dist worksteal $(zig_slice) $(ARGS)
 
-golden: $(call stamp,test) ## write the generated sources of tests/golden anew
+golden: $(call stamp,test) ## renew the generated sources of tests/golden
 	$(py) -m pytest -n 0 tests/golden --renew-golden
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests

@@ -11,7 +11,7 @@ from torshc.resources import cache_folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew-golden", action="store_true", help="write the files of tests/golden anew")
+    parser.addoption("--renew-golden", action="store_true", help="write the files of tests/golden again")
 
 
 def pytest_configure(config: pytest.Config) -> None:

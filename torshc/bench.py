@@ -76,7 +76,7 @@ def bench_model(
     Args:
         levels: optimisation levels; the last is what all others are compared with.
         against: other systems: "ort".
-        rounds, seconds: how often each takes its turn, and for how long.
+        rounds, seconds: number of measurements of each system, and seconds of each.
         dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1.
 
     Raises:
@@ -127,7 +127,7 @@ def _caller(model: Model, feeds: Arrays) -> Call:
 def paired(
     calls: Mapping[str, Call], rounds: int, seconds: float, say: Callable[[str, float], None]
 ) -> dict[str, list[float]]:
-    """Seconds a call of each system, for each round: the median over the calls of its turn."""
+    """Seconds a call of each system, for each round: the median over the calls of the round."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds):
         say(f"round {turn + 1} of {rounds}", 0.0)

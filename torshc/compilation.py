@@ -83,7 +83,7 @@ class Compilation:
         sources: kernel sources by file name.
         seconds: time of each stage.
         compiled: sources that a compiler had to compile; the others came from the cache.
-        script: what the host does between segments, when only a run knows sizes or steps.
+        script: what the host does between segments, when sizes or steps are known only at run time.
         spans: the groups of each segment of a script.
         warnings: what the import passed over in the model.
     """

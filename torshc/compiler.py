@@ -255,7 +255,7 @@ def _build(
 
 @dataclass(frozen=True)
 class Findings:
-    """What a look at a model finds, a line each: what torshc cannot do, and what it passes over."""
+    """What checking a model finds, a line each: what torshc cannot do, and what it ignores."""
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
 
 
 def rule(target: str, files: Iterable[str]) -> str:
-    """A rule, and an empty one for each file, so that make goes on when one is gone.
+    """A rule, and an empty one for each file, so that make continues when one is gone.
 
     >>> print(rule("a b.tsc", ["m.onnx"]), end="")
     a\\ b.tsc: \\

@@ -222,7 +222,7 @@ def write_outputs(target: str, arrays: Mapping[str, Any]) -> list[Path]:
 
     Raises:
         OutputError: a file cannot be written; files are written beside their place and renamed.
-        ConfigError: an output is a sequence or the like, which these files do not hold.
+        ConfigError: an output is a sequence or similar, which these files do not hold.
     """
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
@@ -248,7 +248,7 @@ def _file_name(name: str, number: int) -> str:
 
 
 def _entry_name(name: str, number: int) -> str:
-    """A name inside an archive: it may hold slashes, but must stay inside when somebody unpacks it."""
+    """A name inside an archive: it may hold slashes, but must stay inside when it is unpacked."""
     parts = name.split("/")
     harmless = name.isprintable() and "\\" not in name and len(name) <= 200 and ".." not in parts
     return name if harmless and name and not name.startswith("/") else f"output_{number}"

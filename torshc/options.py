@@ -26,7 +26,8 @@ class CompileOptions:
         opt_level: 0 (each node a kernel of its own) to 3.
         mcpu: processor to compile for, a name that the compiler knows, or "native".
         arch: architecture where a target has several (a GPU's), empty for the default.
-        shapes: input name to its dimensions, which pin symbolic ones; a string names a symbol anew, None leaves one.
+        shapes: input name to its dimensions, which pin symbolic ones; a string gives a symbol another name, None leaves
+            one as it is.
         fusion: how far nodes are joined into kernels: "none", "conservative", "default", "aggressive"; empty for what
             the pipeline says.
         max_fusion_size: largest number of nodes in one kernel; None for what the rules say.

@@ -21,7 +21,7 @@ def _find(kind: str) -> Path:
     for place in (_PACKAGE / "_data" / kind, _PACKAGE.parent / kind):
         if place.is_dir():
             return place
-    raise InternalError(f"the folder {kind!r} of torshc is missing", "install torshc anew")
+    raise InternalError(f"the folder {kind!r} of torshc is missing", "reinstall torshc")
 
 
 def rules(kind: str = "") -> Path:
@@ -50,7 +50,7 @@ def find_template(search: Iterable[str], name: str) -> Path:
     for folder in template_folders(tuple(search)):
         if (path := folder / name).is_file():
             return path
-    raise InternalError(f"no template {name!r} in {', '.join(search)}", "install torshc anew")
+    raise InternalError(f"no template {name!r} in {', '.join(search)}", "reinstall torshc")
 
 
 def rule_files(kind: str) -> tuple[Path, ...]:

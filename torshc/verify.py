@@ -25,7 +25,7 @@ from .runtime import Model, load
 TOLERANCE = {"f32": 1e-4, "f16": 2e-2, "bf16": 2e-2}
 RTOL = TOLERANCE["f32"]
 REFERENCES = ("reference", "ort")
-# Sizes for symbolic dimensions that nobody gave: different, so that mixed-up dimensions are noticed.
+# Sizes for symbolic dimensions without a given size: different, so that mixed-up dimensions are noticed.
 _SIZES = (2, 3, 5, 7, 11, 13)
 
 

@@ -1,4 +1,4 @@
-/* A model whose results only a run can size, through the C interface: scalars without a shape, both ways to run, and
+/* A model whose result sizes are known only at run time, through the C interface: scalars without a shape, both ways to run, and
  * what a caller may get wrong. The model is that of test_script_abi.py:
  *
  *     rounds, start -> last = start + 0 + 1 + ... + (rounds - 1), all = the sums after each round */

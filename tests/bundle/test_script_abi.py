@@ -1,4 +1,4 @@
-"""The C interface of a model whose results only a run can size, from C, with sanitizers."""
+"""The C interface of a model whose result sizes are known only at run time, from C, with sanitizers."""
 
 from __future__ import annotations
 

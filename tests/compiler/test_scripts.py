@@ -1,4 +1,4 @@
-"""Models whose sizes or steps only a run knows: compiled, run, and compared with the reference evaluator."""
+"""Models whose sizes or steps are known only at run time: compiled, run, and compared with the reference evaluator."""
 
 from __future__ import annotations
 

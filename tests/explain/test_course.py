@@ -1,4 +1,4 @@
-"""The course of models whose sizes or steps only a run knows."""
+"""The course of models whose sizes or steps are known only at run time."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_absent_operands_and_unused_results(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_names_of_bodies_that_shadow(first: bool, tmp_path: Path) -> None:
-    """Old exporters number values anew in each body, so that names of the graph around stand there again."""
+    """Old exporters number values again in each body, so that names of the graph around stand there again."""
     then = body([node("Neg", "x", "a"), node("Abs", "a", "r")], "r")
     other = body([node("Exp", "x", "a"), node("Identity", "a", "r")], "r")
     nodes = [node("If", "c", "r", then_branch=then, else_branch=other), node("Relu", "x", "a"), node("Add", "a,r")]

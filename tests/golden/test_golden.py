@@ -1,4 +1,4 @@
-"""The generated sources of a small model of each kind, as files: `pytest tests/golden --renew-golden` writes them anew.
+"""The generated sources of a small model of each kind, as files; `pytest tests/golden --renew-golden` renews them.
 
 A difference is no fault by itself: look at it, and renew the files if it is what was meant.
 """

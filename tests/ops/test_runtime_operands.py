@@ -1,4 +1,4 @@
-"""Shape operands that only a run knows: random values against ONNX's reference evaluator, and values that are wrong."""
+"""Shape operands known only at run time: random values against ONNX's reference evaluator, and wrong values."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from torshc.errors import ConfigError, InternalError
 from torshc.options import CompileOptions
 from torshc.passes import PASSES, optimise, pipeline_of, read_pipeline, run_pipeline
-from torshc.passes.manager import Pipeline, Repeat, Step, graph_pass
+from torshc.passes.manager import PassStep, Pipeline, Repeat, graph_pass
 
 from ..support.pass_graphs import OPTIONS, Model, names
 
@@ -24,7 +24,7 @@ def model() -> Model:
 
 
 def test_records_say_what_each_pass_did() -> None:
-    pipeline = Pipeline("test", (Step("dead_code"), Step("fold_constants"), Step("dead_code")))
+    pipeline = Pipeline("test", (PassStep("dead_code"), PassStep("fold_constants"), PassStep("dead_code")))
     graph = model().graph
     records = run_pipeline(graph, pipeline, OPTIONS)
     assert [(r.name, r.changed, r.before, r.after) for r in records] == [
@@ -36,7 +36,7 @@ def test_records_say_what_each_pass_did() -> None:
 
 
 def test_a_repeated_group_ends_when_nothing_changes() -> None:
-    pipeline = Pipeline("test", (Repeat((Step("dead_code"), Step("fold_constants")), 10),))
+    pipeline = Pipeline("test", (Repeat((PassStep("dead_code"), PassStep("fold_constants")), 10),))
     assert len(run_pipeline(model().graph, pipeline, OPTIONS)) == 4
 
 
@@ -96,7 +96,7 @@ def test_a_wrong_switch_is_refused(name: str, message: str) -> None:
 
 def test_the_dump_holds_only_steps_that_changed_something(tmp_path: Path) -> None:
     options = dataclasses.replace(OPTIONS, dump=tmp_path / "dump")
-    steps = (Step("decompose"), Step("fold_constants"), Step("dead_code"), Step("dead_code"))
+    steps = (PassStep("decompose"), PassStep("fold_constants"), PassStep("dead_code"), PassStep("dead_code"))
     run_pipeline(model().graph, Pipeline("test", steps), options)
     assert sorted(p.name for p in (tmp_path / "dump").iterdir()) == [
         "000-start.txt",
@@ -115,6 +115,6 @@ def test_a_pass_that_breaks_the_graph_is_named() -> None:
         m = Model()
         m.done(m("Exp", m("Neg", m.input(2))))
         with pytest.raises(InternalError, match=r"pass break_it.*Exp"):
-            run_pipeline(m.graph, Pipeline("test", (Step("break_it"),)), OPTIONS)
+            run_pipeline(m.graph, Pipeline("test", (PassStep("break_it"),)), OPTIONS)
     finally:
         del PASSES["break_it"]

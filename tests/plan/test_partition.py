@@ -60,7 +60,7 @@ def test_what_waits_for_the_host_is_in_a_later_segment() -> None:
     steps = [s for s in flat(script.steps) if not isinstance(s, Drop)]
     assert [type(s) for s in steps] == [Call, Operate, Bind, Call]
     assert isinstance(steps[1], Operate) and steps[1].node.op.name == "NonZero"
-    assert isinstance(steps[2], Bind) and script.later == (steps[2].symbol,)
+    assert isinstance(steps[2], Bind) and script.computed == (steps[2].symbol,)
     check_slots(script)
 
 
@@ -115,7 +115,7 @@ def test_a_loop_is_a_step() -> None:
 
 def test_what_no_output_needs_goes_with_its_symbols_and_checks() -> None:
     graph = found(node("Cast", ["at"], ["lost"], to=F), node("Neg", ["r"], ["y"]))
-    assert graph.elements
+    assert graph.sources
     drop_unneeded(graph)
-    assert [n.op.name for n in graph.nodes] == ["Relu", "Neg"] and not graph.elements
+    assert [n.op.name for n in graph.nodes] == ["Relu", "Neg"] and not graph.sources
     assert is_plain(graph)

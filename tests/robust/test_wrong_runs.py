@@ -1,4 +1,4 @@
-"""Runs of models whose sizes or steps only a run knows, with what is wrong, extreme or many: never a wild read."""
+"""Runs of models with run-time sizes or steps, given wrong, extreme or many values: never a wild read."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_a_device_that_there_is_not(write: Write) -> None:
         ("DEVICES", "0", "no CUDA-capable device.*driver of the card"),
         ("DEVICES", "-1", "driver version is insufficient.*driver of the card"),
         ("ARCH", "70", "device 0 is sm_70; the library has code for (sm_80|others) .*--arch"),
-        ("MEMORY", "60", "no memory for the weights: asked 64 bytes, free 60 of 60.*give memory"),
+        ("MEMORY", "60", "no memory for the weights: asked 64 bytes, free 60 of 60.*free memory"),
     ],
 )
 def test_what_cannot_be_opened(

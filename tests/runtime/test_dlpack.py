@@ -32,7 +32,7 @@ def test_packed_elements_are_refused() -> None:
     packed = Tensor(flags=0)
     with pytest.raises(RunError, match="input 'x' has several elements in a byte"):
         dlpack.View(packed, "input 'x'", None)
-    with pytest.raises(RunError, match="int4 cannot be handed on"):
+    with pytest.raises(RunError, match="int4 cannot be exported"):
         dlpack.export(None, 4096, (2, 0), (0, 4), (2,))
 
 

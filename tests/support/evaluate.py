@@ -45,7 +45,7 @@ def run(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
 
 def _bind(graph: Graph, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -> None:
     """The symbols that are elements of what is computed by now, and the conditions that can be told of them."""
-    for name, e in graph.elements.items():
+    for name, e in graph.sources.items():
         if element(name) in dims or (e.value not in values and e.value.const is None):
             continue
         number = int(_value(e.value, values).reshape(-1)[e.position])

@@ -263,9 +263,9 @@ def _check_size(size: Size, names: frozenset[str]) -> None:
 
 
 def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
-    room = {"input": len(program.inputs), "output": len(program.outputs), "weights": 1, "arena": 1}[buffer.space]
-    if not 0 <= buffer.index < room:
-        raise _bad(f"{buffer.space} {buffer.index} of {room}")
+    count = {"input": len(program.inputs), "output": len(program.outputs), "weights": 1, "arena": 1}[buffer.space]
+    if not 0 <= buffer.index < count:
+        raise _bad(f"{buffer.space} {buffer.index} of {count}")
     offset = as_int(as_expr(buffer.offset))
     if buffer.space == "weights" and offset is not None and offset > program.weights_bytes:
         raise _bad(f"weights offset {offset} of {program.weights_bytes} bytes")

@@ -60,7 +60,7 @@ class Weight:
         return int(self.operand.const.size) * self.operand.dtype.size
 
     def array(self) -> npt.NDArray[Any]:
-        """Its contents in memory order; made anew at each call, so that only one is held at a time."""
+        """Its contents in memory order; made again at each call, so that only one is held at a time."""
         source = self.operand.source if isinstance(self.operand, Packed) else self.operand
         assert source.const is not None
         if isinstance(self.operand, Packed):
@@ -280,7 +280,7 @@ class Assembler:
 
     def _extents(self) -> tuple[Expr, ...]:
         """Dimensions that depend on elements: no kernel may see a negative one."""
-        if not self.graph.elements:
+        if not self.graph.sources:
             return ()
         dims = dict.fromkeys(d for v in self.graph.values() for d in v.shape)
         return tuple(d for d in dims if not is_nonnegative(d))
@@ -336,7 +336,7 @@ def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
     numbers = {v: k for k, v in enumerate(graph.inputs)}
     contents = {
         name: Symbol(numbers[e.value], e.position, -SYMBOL_MAX, SYMBOL_MAX, e.kind)
-        for name, e in graph.elements.items()
+        for name, e in graph.sources.items()
         if e.kind != "dim" and e.value in numbers
     }
     found = {name: dims.get(name) or contents.get(name) for name in names}

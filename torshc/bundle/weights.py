@@ -63,7 +63,7 @@ def weight_offsets(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def write_weights(path: Path, arrays: Iterable[npt.NDArray[Any]]) -> WeightsInfo:
-    """Writes a weights file, one array at a time, so that an iterator may make each when its turn comes.
+    """Writes a weights file, one array at a time, so that an iterator may make each when it is needed.
 
     Args:
         path: the file, which must not exist.

@@ -33,7 +33,9 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
     show_default=True,
     help="Rounds of measurement for each system.",
 )
-@click.option("--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Length of a turn.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Seconds of each measurement."
+)
 @flags.add(flags.THREADS, flags.PROFILE, flags.INPUT, flags.DIMS, flags.SEED, *flags.MODEL, *flags.BUILD, flags.JSON)
 def bench(
     model: Path,

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-PLAIN_SECONDS = 2.0  # a plain line tells of progress at most so often
+PLAIN_SECONDS = 2.0  # seconds between plain lines of progress, at least
 _COLUMNS = 79
 _SHOWN = 20  # warnings
 _CLEAR = "\r\x1b[2K"

@@ -3,7 +3,7 @@
 from .data import Explanation, explain
 from .detail import group_text
 from .dot import to_dot
-from .machine import to_json
+from .json_form import to_json
 from .safe import printable
 from .text import to_text
 

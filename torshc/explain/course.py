@@ -1,4 +1,4 @@
-"""What the host does between the launches of a model whose sizes or steps only a run knows."""
+"""What the host does between the launches of a model whose sizes or steps are known only at run time."""
 
 from __future__ import annotations
 

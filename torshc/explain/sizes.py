@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from ..errors import ConfigError, did_you_mean
-from ..expr import Expr, as_int, const, dim, element, later, substitute, to_text
+from ..expr import Expr, as_int, const, dim, element, runtime_dim, substitute, to_text
 from ..graph import TensorType
 
 
@@ -31,7 +31,9 @@ class Evaluator:
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self.values = dict(values)
-        self._known = {leaf(name): const(value) for name, value in values.items() for leaf in (dim, element, later)}
+        self._known = {
+            leaf(name): const(value) for name, value in values.items() for leaf in (dim, element, runtime_dim)
+        }
 
     def integer(self, size: Expr) -> int | None:
         """The value of a size, None when it holds a symbol without a value."""

@@ -7,7 +7,7 @@ dimension meet in one object; the rules for division and remainder stand in :mod
 Leaves:
     const   ``data`` is the value
     dim     ``data`` is the name of a symbolic dimension, at least 0
-    element ``data`` is a name: an integer that a run finds in a small tensor, of any sign
+    element ``data`` is a name: an integer that a run reads from a small tensor, of any sign
     axis    ``data`` is (name, extent): a loop variable with 0 <= axis < extent
     acc     ``data`` is a name: a value that the kernel provides (an accumulator, a row statistic)
     load    ``data`` is any hashable key that names the tensor; ``args`` are its indices
@@ -24,7 +24,7 @@ from typing import Any, Union
 from .dtype import BOOL, F32, I64, DType
 
 Scalar = Union["Expr", int, float, bool]
-SYMBOLS = ("dim", "element")  # the leaves that a run gives values to
+SYMBOLS = ("dim", "element")  # the leaves that get their values at run time
 LOCAL = ("axis", "load", "acc")  # what a kernel alone knows
 
 # What Python's operators do on expressions, and "text" for how one shows itself. These are written with expressions, so
@@ -122,24 +122,24 @@ def dim(name: str) -> Expr:
     return make("dim", (), I64, name)
 
 
-class _Later(str):
+class _RuntimeDim(str):
     """The name of a dimension that is not known when a run begins."""
 
     __slots__ = ()
 
 
-def later(name: str) -> Expr:
-    """A symbolic dimension that a run finds in a value it has computed; nothing is known of how it meets others."""
-    return make("dim", (), I64, _Later(name))
+def runtime_dim(name: str) -> Expr:
+    """A symbolic dimension of a value that a run computes; nothing is known of how it relates to others."""
+    return make("dim", (), I64, _RuntimeDim(name))
 
 
-def is_later(e: Expr) -> bool:
-    """Whether an expression hangs on what is not known when a run begins, or on elements."""
-    return any(x.op == "element" or isinstance(x.data, _Later) for x in walk(e))
+def is_runtime(e: Expr) -> bool:
+    """Whether an expression depends on what is not known when a run begins, or on elements."""
+    return any(x.op == "element" or isinstance(x.data, _RuntimeDim) for x in walk(e))
 
 
 def element(name: str) -> Expr:
-    """An integer that a run finds in a small tensor, such as an entry of a shape; of any sign."""
+    """An integer that a run reads from a small tensor, such as an entry of a shape; of any sign."""
     return make("element", (), I64, name)
 
 

@@ -397,7 +397,7 @@ def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrite an expression bottom up.
 
     `leaf` is asked for every node first: an answer replaces the node (and ends the descent), None keeps it, its
-    arguments then being rewritten and the node made anew by the smart constructors.
+    arguments then being rewritten and the node made again by the smart constructors.
     """
     memo: dict[Expr, Expr] = {}
     stack = [(expr, False)]

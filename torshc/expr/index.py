@@ -320,6 +320,6 @@ def upper_bound(e: Expr) -> int | None:
 def is_nonnegative(e: Expr) -> bool:
     """Whether e >= 0 is certain. False means undecided or negative."""
     if e not in _SIGNS:
-        # -1 * axis + extent - 1 and the like: put each axis at its worst end, then look again.
+        # -1 * axis + extent - 1 and similar: put each axis at its worst end, then look again.
         _SIGNS[e] = range_of(e)[0] >= 0 or ((worst := -upper(-e)) is not e and range_of(worst)[0] >= 0)
     return _SIGNS[e]

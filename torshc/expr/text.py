@@ -22,30 +22,30 @@ _INFIX = {
 }
 
 
-ROOM = 1 << 10  # nodes that are written down
+LIMIT = 1 << 10  # nodes that are written down
 
 
-def to_text(e: Expr, room: int = ROOM, names: Mapping[str, str] | None = None) -> str:
+def to_text(e: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None) -> str:
     """Readable text, e.g. ``4*batch + 1``.
 
     Args:
-        room: so many nodes are written; of a longer expression, ``...`` stands for parts.
+        limit: the number of nodes that are written; in a longer expression, ``...`` stands for parts.
         names: what symbols are called, where not by their own names.
 
     >>> to_text(dim("batch") * 4 + 1)
     '4*batch + 1'
-    >>> to_text((dim("a") * dim("b") + 3) // (dim("c") + 1) + 1, room=6)
+    >>> to_text((dim("a") * dim("b") + 3) // (dim("c") + 1) + 1, limit=6)
     '... + 1'
     """
     if names and e.op in SYMBOLS:
         return names.get(str(e.data), str(e.data))
     if not e.args or e.op == "axis":
         return str(e.data[0]) if isinstance(e.data, tuple) else str(e.data)
-    if length(e) > room:
-        room = room // len(e.args)
-        if room < 2:
+    if length(e) > limit:
+        limit = limit // len(e.args)
+        if limit < 2:
             return "..."
-    parts = [to_text(a, room, names) for a in e.args]
+    parts = [to_text(a, limit, names) for a in e.args]
     if e.op == "load":
         return f"{e.data}[{', '.join(parts)}]"
     if e.op == "add":

@@ -1,4 +1,4 @@
-"""Control flow whose course only a run knows: If, Loop, Scan and SequenceMap with bodies as graphs of their own.
+"""Control flow whose course depends on data: If, Loop, Scan and SequenceMap with bodies as graphs of their own.
 
     Loop(limit, condition, state...)  ->  the body's graph, run by the host over and over
 
@@ -61,7 +61,7 @@ def branch(op: SourceOp, condition: Value, importer: Importer, b: Builder) -> Re
         if one.dtype is two.dtype and one.type.rank != two.type.rank:
             raise RanksDiffer(_ranks(condition, one, two))
         partials.append(_join(seen_outside(one, sides[0]), seen_outside(two, sides[1]), "the branches of an If"))
-    return b.later(Branching(then=sides[0], other=sides[1]), [condition, *free_values(sides)], partials)
+    return b.host_op(Branching(then=sides[0], other=sides[1]), [condition, *free_values(sides)], partials)
 
 
 def _ranks(condition: Value, one: Value, two: Value) -> str:
@@ -112,7 +112,7 @@ def scan(op: SourceOp, operands: list[Value | None], importer: Importer, b: Buil
         parts = []
         for v, a, back in zip(sequences, axes, backward, strict=True):
             if as_int(length) == 0:  # there is no round: this tells the types alone
-                parts.append(inner.graph.later(Partial(v.dtype, (*v.shape[:a], *v.shape[a + 1 :]))))
+                parts.append(inner.graph.new_runtime_value(Partial(v.dtype, (*v.shape[:a], *v.shape[a + 1 :]))))
                 continue
             last = apply(inner, "Sub", _size(inner, v, a), 1)
             place = apply(inner, "Sub", last, number) if back else number
@@ -147,7 +147,7 @@ def sequence_map(op: SourceOp, operands: list[Value | None], importer: Importer,
         grown = [_read(inner, "SequenceInsert", s, m) for s, m in zip(current, made, strict=True)]
         return [going, *grown]
 
-    empty = [b.later(REGISTRY["", "SequenceEmpty"](), [], [Partial(SEQUENCE, (None,))])[0] for _ in body.outputs]
+    empty = [b.host_op(REGISTRY["", "SequenceEmpty"](), [], [Partial(SEQUENCE, (None,))])[0] for _ in body.outputs]
     count = _read(b, "SequenceLength", values[0])
     return _loop(b, importer, count, None, empty, round_, False, None, graphs)
 
@@ -159,7 +159,7 @@ def _loop(
     condition: Value | None,
     states: Sequence[Value],
     round_: Callable[[Value, Value, list[Value]], list[Value | None]],
-    heeds: bool,
+    uses_condition: bool,
     rounds: Expr | None = None,
     graphs: list[Graph] | None = None,
 ) -> list[Value]:
@@ -169,8 +169,8 @@ def _loop(
         with importer.inside() as graph:
             if graphs is not None:
                 graphs.append(graph)
-            number, going = graph.later(Partial(I64)), graph.later(Partial(BOOL))
-            current = [graph.later(ranked(p)) for p in partials]
+            number, going = graph.new_runtime_value(Partial(I64)), graph.new_runtime_value(Partial(BOOL))
+            current = [graph.new_runtime_value(ranked(p)) for p in partials]
             graph.inputs = [number, going, *current]
             made = round_(number, going, current)
         if not _close(graph, made):
@@ -187,8 +187,8 @@ def _loop(
         raise Unsupported("a loop whose results change their types from iteration to iteration")
     hoist(graph, b)
     stacked = [Partial(p.dtype, (rounds, *(ranked(p).dims or ()))) for p in found[len(states) :]]
-    op = Looping(body=graph, states=len(states), heeds=heeds)
-    return b.later(op, [limit, condition, *states, *free_values([graph])], [*partials, *stacked])
+    op = Looping(body=graph, states=len(states), uses_condition=uses_condition)
+    return b.host_op(op, [limit, condition, *states, *free_values([graph])], [*partials, *stacked])
 
 
 def _always(condition: Value, going: Value) -> bool:
@@ -202,7 +202,7 @@ def _always(condition: Value, going: Value) -> bool:
 def hoist(graph: Graph, b: Builder) -> None:
     """Move what a loop's body computes from values around it alone in front of the loop."""
     own = set(graph.inputs)
-    inner = {s for s, e in graph.elements.items() if e.value in own}
+    inner = {s for s, e in graph.sources.items() if e.value in own}
     kept = []
     for node in graph.nodes:
         moving = any(v in own for v in node.operands) or node.op.family == "host" or not node.operands
@@ -211,7 +211,7 @@ def hoist(graph: Graph, b: Builder) -> None:
         )  # no round, no fault
         if moving or symbols_of(node) & inner:
             own.update(node.outputs)
-            inner |= {s for s, e in graph.elements.items() if e.value in node.outputs}
+            inner |= {s for s, e in graph.sources.items() if e.value in node.outputs}
             kept.append(node)
         else:
             b.nodes.append(node)
@@ -221,7 +221,7 @@ def hoist(graph: Graph, b: Builder) -> None:
 def seen_outside(v: Value, graph: Graph) -> Partial:
     """The type of a body's result, without the dimensions that only the body knows."""
     inside = {x for n in all_nodes(graph) for x in n.outputs} | set(graph.inputs)
-    hidden = {s for s, e in graph.elements.items() if e.value in inside}
+    hidden = {s for s, e in graph.sources.items() if e.value in inside}
 
     def open_(p: Partial) -> Partial:
         dims = None

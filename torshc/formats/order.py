@@ -18,7 +18,7 @@ def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[S
         around: names of the values around a body, which its own values hide.
 
     Raises:
-        Misfit: when two nodes make one value, a node reads one that nobody makes, or the graph has a cycle.
+        Misfit: when two nodes make one value, a node reads one that nothing produces, or the graph has a cycle.
     """
     maker: dict[str, int] = {}
     for k, op in enumerate(nodes):

@@ -32,7 +32,7 @@ def dimension(declared: int | str | None) -> Expr | None:
 def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str) -> dict[str, Shape]:
     """The shape of each input, unknown dimensions being given fresh names, and pins being applied.
 
-    An input whose rank nobody tells is left out.
+    An input whose rank is given nowhere is left out.
 
     Raises:
         ConfigError: when a pin names no input, has another rank, or contradicts the model or another pin.

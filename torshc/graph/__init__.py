@@ -2,12 +2,12 @@
 
 from .builder import Builder
 from .data import data_of, indices, ints_of
-from .graph import Element, Graph, Node, Partial, Shape, TensorType, Value
+from .graph import Graph, Node, Partial, Shape, SymbolSource, TensorType, Value
 from .mark import Mark, RuleName
 from .patch import Patch, sort
 from .rewriter import Rewriter, relayout, rewire
 
 __all__ = [
-    "Builder", "Element", "Graph", "Mark", "Node", "Partial", "Patch", "Rewriter", "RuleName", "Shape", "TensorType",
-    "Value", "data_of", "indices", "ints_of", "relayout", "rewire", "sort",
+    "Builder", "Graph", "Mark", "Node", "Partial", "Patch", "Rewriter", "RuleName", "Shape", "SymbolSource",
+    "TensorType", "Value", "data_of", "indices", "ints_of", "relayout", "rewire", "sort",
 ]  # fmt: skip

@@ -46,9 +46,11 @@ class Builder:
             value.data = evaluate(node, i)
         return outputs
 
-    def later(self, op: Op, inputs: Sequence[Value | None], partials: Sequence[Partial], name: str = "") -> list[Value]:
-        """Apply an operator of the host, whose outputs have dimensions that a run tells."""
-        outputs = [self.graph.later(p) for p in partials]
+    def host_op(
+        self, op: Op, inputs: Sequence[Value | None], partials: Sequence[Partial], name: str = ""
+    ) -> list[Value]:
+        """Apply an operator of the host, whose outputs may have run-time dimensions."""
+        outputs = [self.graph.new_runtime_value(p) for p in partials]
         self.nodes.append(self.graph.new_node(op, inputs, outputs, name or self.name))
         return outputs
 

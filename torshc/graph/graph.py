@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InternalError
-from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, from_numpy, later
+from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, from_numpy, runtime_dim
 from .data import LIMIT, data_of
 from .mark import Mark, RuleName
 
@@ -27,11 +27,11 @@ Shape = tuple[Expr, ...]
 
 @dataclass(frozen=True)
 class Partial:
-    """A type of which a run tells the rest.
+    """A type that is complete only at run time.
 
     Attributes:
         dtype: element type.
-        dims: None for a dimension that a run tells; None altogether when not even the rank is known.
+        dims: None for a dimension known only at run time; None altogether when not even the rank is known.
         inner: of a sequence or an optional, what it holds; None while nothing has been put into it. Of a map, its keys,
             whose `inner` are its values.
     """
@@ -194,14 +194,14 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Element:
-    """Where a run finds a symbol.
+class SymbolSource:
+    """Where a run reads the value of a symbol.
 
     Attributes:
-        value: where it is looked for, when that is there.
+        value: the value that it is read from, once that is computed.
         position: of a dimension of it, or of an element of a small integer tensor.
-        kind: "dim"; "element"; or "clamped", an element that out of range is moved to its end instead of being refused
-            (the ends of a Slice).
+        kind: "dim"; "element"; or "clamped", an element that is moved into range instead of being refused when it
+            is out of range (the ends of a Slice).
     """
 
     value: Value
@@ -235,7 +235,7 @@ class Graph:
         name: the model's name, for people only.
         output_names: the model's names of the outputs, which stay when a rewrite replaces the values behind them.
         constraints: pairs of dimensions that must be equal at run time (found where symbolic shapes met).
-        elements: the symbols that are no dimensions of inputs, by name; shared with the bodies of control flow.
+        sources: where symbols come from that are not dimensions of inputs; shared with bodies of control flow.
         demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
             tells that the run must be refused (an index is out of range).
         warnings: what the import passed over in the model, a line each.
@@ -247,7 +247,7 @@ class Graph:
     output_names: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     constraints: list[tuple[Expr, Expr]] = field(default_factory=list)
-    elements: dict[str, Element] = field(default_factory=dict)
+    sources: dict[str, SymbolSource] = field(default_factory=dict)
     demands: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
@@ -330,7 +330,7 @@ class Graph:
 
     def symbols(self) -> list[str]:
         """Names of the symbols, in order: symbolic dimensions of the inputs, then elements."""
-        return [*dims_of(*(d for v in self.inputs for d in v.shape)), *self.elements]
+        return [*dims_of(*(d for v in self.inputs for d in v.shape)), *self.sources]
 
     def elements_of(self, value: Value, clamped: bool = False) -> tuple[Expr, ...] | None:
         """The elements of a small integer tensor as expressions, which become its data; None when it is not small."""
@@ -340,22 +340,22 @@ class Graph:
         for e in value.data or () if clamped else ():
             if e.op == "element":
                 name = str(e.data)
-                self.elements[name] = replace(self.elements[name], kind="clamped")
+                self.sources[name] = replace(self.sources[name], kind="clamped")
         return value.data
 
     def _element(self, value: Value, position: int) -> Expr:
         name = self._fresh(f"{value.name or f'value{value.id}'}[{position}]")
-        self.elements[name] = Element(value, position)
+        self.sources[name] = SymbolSource(value, position)
         return element(name)
 
     def _fresh(self, name: str) -> str:
-        taken = {*self.elements, *self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
+        taken = {*self.sources, *self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
         while name in taken:
             name += "'"
         return name
 
-    def later(self, partial: Partial, name: str = "") -> Value:
-        """A new value of a type whose unknown dimensions become symbols that a run finds in it.
+    def new_runtime_value(self, partial: Partial, name: str = "") -> Value:
+        """A new value of a type whose unknown dimensions become symbols, which a run reads from the value.
 
         The rank must be known.
         """
@@ -363,17 +363,17 @@ class Graph:
         value = self.new_value(TensorType(partial.dtype, (), partial.inner), name)
         shape = []
         for k, d in enumerate(partial.dims):
-            shape.append(self.size(value, k) if d is None else d)
+            shape.append(self.new_dimension(value, k) if d is None else d)
         value.type = TensorType(partial.dtype, tuple(shape), partial.inner)
         return value
 
-    def size(self, value: Value, k: int) -> Expr:
+    def new_dimension(self, value: Value, k: int) -> Expr:
         """A new symbol for a dimension of a value, which a run reads when it has made the value."""
         symbol = self._fresh(f"{value.name or f'value{value.id}'}.{k}")
-        self.elements[symbol] = Element(value, k, "dim")
-        return later(symbol)
+        self.sources[symbol] = SymbolSource(value, k, "dim")
+        return runtime_dim(symbol)
 
     def child(self, name: str = "") -> Graph:
         """An empty graph for the body of a branch or loop, whose numbers and symbols are this one's too."""
         taken = {*self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
-        return Graph(name, elements=self.elements, taken=taken, numbers=self.numbers, marks=self.marks)
+        return Graph(name, sources=self.sources, taken=taken, numbers=self.numbers, marks=self.marks)

@@ -66,7 +66,7 @@ class Rewriter:
         self.outputs[k] = value
 
     def finish(self, gone: Collection[Node] = ()) -> None:
-        """The graph becomes what the walk made, without some nodes that nobody reads any more."""
+        """The graph becomes what the walk made, without some nodes whose results are no longer used."""
         self.graph.nodes[:] = [n for n in self.nodes if n not in gone] if gone else self.nodes
         found = enumerate(self.graph.outputs)
         self.graph.outputs = [self.outputs.get(k) or self.newest.get(v, v) for k, v in found]

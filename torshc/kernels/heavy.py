@@ -18,7 +18,7 @@ from .base import Buffer, Kernel, Operand, Store, Temporary
 from .epilogue import lower_epilogue
 from .nest import Buffers, MapKernel
 
-INLINE_COST = 12  # an epilogue up to this dear is written out for every register of a tile
+INLINE_COST = 12  # an epilogue of at most this cost is written out for every register of a tile
 COPY_CHUNK = 16384
 
 Source = Callable[[Buffers], Expr]

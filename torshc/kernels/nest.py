@@ -21,7 +21,7 @@ from .base import Buffer, Kernel, Store
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is no axis for vectors
-KEEP_COST = 8  # a value this dear is kept in the row's scratch rather than computed again
+KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
 KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there
 
 
@@ -408,9 +408,9 @@ def _runs_along(
 
 
 def _keep(
-    levels: list[list[Accumulator]], element: list[Store], reduce: list[Expr], dear: int
+    levels: list[list[Accumulator]], element: list[Store], reduce: list[Expr], keep_cost: int
 ) -> tuple[list[Stage], list[Store], int]:
-    """Find dear values that a later pass needs again, and route them through scratch rows."""
+    """Find expensive values that a later pass needs again, and route them through scratch rows."""
     position = const(0)
     for r in reduce:
         position = position * r.args[0] + r
@@ -420,7 +420,7 @@ def _keep(
     for k, accumulators in enumerate(pending):
         here = {x for a in accumulators for x in walk(a.term)}
         later = [a.term for x in pending[k + 1 :] for a in x] + [s.value for s in element]
-        found = [x for x in _shared(later, here, dear) if any(contains(x, r) for r in reduce)]
+        found = [x for x in _shared(later, here, keep_cost) if any(contains(x, r) for r in reduce)]
         mapping = {x: load(f"row{count + n}", (position,), x.dtype) for n, x in enumerate(found)}
         stages.append(Stage(tuple(accumulators), tuple(Keep(count + n, x) for n, x in enumerate(found))))
         count += len(found)
@@ -431,8 +431,8 @@ def _keep(
     return stages, element, count
 
 
-def _shared(roots: list[Expr], here: set[Expr], dear: int) -> list[Expr]:
-    """Topmost f32 sub-expressions of the roots that stand in `here` and are dear enough."""
+def _shared(roots: list[Expr], here: set[Expr], keep_cost: int) -> list[Expr]:
+    """Topmost f32 sub-expressions of the roots that stand in `here` and are expensive enough."""
     out: dict[Expr, None] = {}
     pending, seen = list(roots), set()
     while pending:
@@ -440,8 +440,8 @@ def _shared(roots: list[Expr], here: set[Expr], dear: int) -> list[Expr]:
         if x in seen:
             continue
         seen.add(x)
-        kept = x.op not in ("const", "acc") and (x.op != "load" or (dear == KEEP_ALL and isinstance(x.data, int)))
-        if x in here and x.dtype.name == "f32" and kept and cost(x) >= dear:
+        kept = x.op not in ("const", "acc") and (x.op != "load" or (keep_cost == KEEP_ALL and isinstance(x.data, int)))
+        if x in here and x.dtype.name == "f32" and kept and cost(x) >= keep_cost:
             out[x] = None
         elif x.op != "load":
             pending.extend(x.args)

@@ -11,9 +11,9 @@ from .manager import (
     PASSES,
     Observer,
     PassRecord,
+    PassStep,
     Pipeline,
     Repeat,
-    Step,
     graph_pass,
     pipeline_of,
     read_pipeline,
@@ -24,7 +24,7 @@ for _found in pkgutil.iter_modules(__path__, f"{__name__}."):
     import_module(_found.name)
 
 __all__ = [
-    "PASSES", "Observer", "PassRecord", "Pipeline", "Repeat", "Step", "graph_pass", "optimise", "pipeline_of",
+    "PASSES", "Observer", "PassRecord", "PassStep", "Pipeline", "Repeat", "graph_pass", "optimise", "pipeline_of",
     "read_pipeline", "run_pipeline",
 ]  # fmt: skip
 

@@ -86,22 +86,22 @@ def _reshape(site: Site) -> Patch | None:
     if (inner := _maker(x, Reshape)) is not None:
         source = inner.operands[0]
         return site.replace(source if source.type == node.output.type else site.builder.one(node.op, source))
-    turn = _maker(x, Transpose)
-    if turn is None or not site.alone(x):
+    transpose = _maker(x, Transpose)
+    if transpose is None or not site.alone(x):
         return None
-    return _lift_reshape(site, turn)
+    return _lift_reshape(site, transpose)
 
 
-def _lift_reshape(site: Site, turn: Node) -> Patch | None:
+def _lift_reshape(site: Site, transpose: Node) -> Patch | None:
     """Reshape(Transpose[(0, 2, 1)](x)) as Transpose[(..., 1, 0)](Reshape(x)), for exports of k transposed."""
-    assert isinstance(turn.op, Transpose)
-    perm, out = turn.op.perm, site.node.output.shape
+    assert isinstance(transpose.op, Transpose)
+    perm, out = transpose.op.perm, site.node.output.shape
     # Trailing dimensions that the Reshape keeps, and the leading dimension that it splits.
     kept = len(perm) - 1
-    if perm[0] != 0 or kept < 1 or len(out) <= kept or out[-kept:] != turn.output.shape[1:]:
+    if perm[0] != 0 or kept < 1 or len(out) <= kept or out[-kept:] != transpose.output.shape[1:]:
         return None
     lead = len(out) - kept
-    inside = turn.operands[0]
+    inside = transpose.operands[0]
     shape = (*out[:lead], *inside.shape[1:])
     flat = site.builder.one(Reshape(shape), inside)
     perm = (*range(lead), *(p - 1 + lead for p in perm[1:]))
@@ -183,7 +183,7 @@ def _cast(site: Site) -> Patch | None:
 
 
 def _concat(site: Site) -> Patch | None:
-    """Concat without empty operands, and with the operands of an inner Concat that nobody else reads."""
+    """Concat without empty operands, and with the operands of an inner Concat that has no other reader."""
     op = site.node.op
     assert isinstance(op, Concat)
     rank = site.node.output.type.rank

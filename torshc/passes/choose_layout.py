@@ -9,6 +9,7 @@ from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
 from ..ops.math.pointwise import Pointwise
 from ..ops.math.reduce import Reduce
+from ..ops.nn.conv import FEW_CHANNELS
 from ..ops.nn.norm import LRN
 from ..ops.nn.pool import Pool
 from ..ops.tensor.parts import Pad, Slice, Split
@@ -17,7 +18,6 @@ from ..options import CompileOptions
 from .manager import graph_pass
 
 Layout = tuple[int, ...]
-FEW_CHANNELS = 4
 _CONVOLUTIONS = ("conv", "conv_transpose")
 
 

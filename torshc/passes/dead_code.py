@@ -1,4 +1,4 @@
-"""Remove nodes whose results nobody reads."""
+"""Remove nodes whose results are not used."""
 
 from __future__ import annotations
 

@@ -42,5 +42,5 @@ def _rule(site: Site) -> Patch | None:
 
 
 def like(b: Builder, v: Value, old: Value) -> Value:
-    """The value under the shape that the composite has, where a size that a run finds has met one that is known."""
+    """The value under the shape that the composite has, where a run-time size has met one that is known."""
     return v if v.shape == old.shape or v.type.rank != old.type.rank else apply(b, "Reshape", v, shape=old.shape)

@@ -26,7 +26,7 @@ def half_products(graph: Graph, options: CompileOptions) -> bool:
     """Products, convolutions and attention of f32 read f16 or bf16 operands, as ``options.precision`` says.
 
     Their sums, results, biases and masks stay f32, as does everything else. A value has one cast, which stands before
-    the views that its readers look through, so that whoever makes the value can store it as halves; where nobody else
+    the views that its readers look through, so that its producer can store it as halves; where nothing else
     reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
     number. Values of a run that are too large become infinite. Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
 
@@ -113,7 +113,7 @@ class _Halves:
     def _moves_before(self, node: Node, value: Value) -> bool:
         """Whether a node that only moves or chooses elements works on halves rather than its result being cast.
 
-        One that drops elements does so only where nobody wants its operand as f32: else there is more to cast.
+        One that drops elements does so only where its operand is not needed as f32: else there is more to cast.
         """
         if isinstance(node.op, Reshape | Transpose | Expand | Separator):
             return True

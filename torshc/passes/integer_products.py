@@ -35,7 +35,7 @@ def integer_products(graph: Graph, options: CompileOptions, *, targets: str = "c
     Where the result is quantised again, perhaps behind a Relu, both scales become one factor. What moves or chooses
     elements between a DequantizeLinear and a QuantizeLinear of the same scale does so with bytes. The sums are exact,
     so a result is nearer to the definition over real numbers than one of floats; error class: rounding, which in a
-    quantised result is 1 at the most, where the real number lies half-way between two. Weights must be constants, and
+    quantised result is at most 1, where the real number lies half-way between two. Weights must be constants, and
     scales those of a tensor, or for weights of output channels. Zero points of 0 cost nothing.
 
     A convolution of few channels in a group stays one of floats, for which there are kernels.
@@ -136,7 +136,7 @@ def _matrices(site: Site, x: _Bytes, w: _Bytes) -> Patch | None:
 
 
 def _fits(terms: int) -> bool:
-    """Whether sums of so many products stay in i32 with a bias of half its range."""
+    """Whether sums of this number of products stay in i32 with a bias of half its range."""
     return terms * _TERM < _LIMIT // 2
 
 

@@ -43,7 +43,7 @@ Observer = Callable[[PassRecord, Graph], None]
 
 
 @dataclass(frozen=True)
-class Step:
+class PassStep:
     """A pass in a pipeline, with its parameters."""
 
     name: str
@@ -53,9 +53,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Steps that run again until none changes anything, but at most so often."""
+    """Steps that are repeated until none changes anything, at most `at_most` times."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PassStep, ...]
     at_most: int
 
 
@@ -69,7 +69,7 @@ class Pipeline:
     """
 
     name: str
-    steps: tuple[Step | Repeat, ...]
+    steps: tuple[PassStep | Repeat, ...]
     fusion: str = "default"
     limit: Limit | None = None
     recompute: Recompute | None = None
@@ -110,7 +110,7 @@ def read_pipeline(path: Path) -> Pipeline:
     )
 
 
-def _part(item: Item) -> Step | Repeat:
+def _part(item: Item) -> PassStep | Repeat:
     if isinstance(item.value, dict) and list(item.value) == ["repeat"]:
         group = item.value["repeat"].mapping(known=("at_most", "passes"), required=("at_most", "passes"))
         steps = tuple(_step(i) for i in group["passes"].sequence())
@@ -118,9 +118,9 @@ def _part(item: Item) -> Step | Repeat:
     return _step(item)
 
 
-def _step(item: Item) -> Step:
+def _step(item: Item) -> PassStep:
     if isinstance(item.value, str):
-        return Step(_known_pass(item, item.value))
+        return PassStep(_known_pass(item, item.value))
     entries = item.mapping()
     if len(entries) != 1:
         raise item.error("a step is a pass's name, or one name with its parameters below it")
@@ -140,7 +140,7 @@ def _step(item: Item) -> Step:
             values[key] = value.flag()
         else:
             values[key] = value.text() if isinstance(default, str) else value.integer(0, 2**48)
-    return Step(name, values, given["enabled"].flag() if "enabled" in given else True)
+    return PassStep(name, values, given["enabled"].flag() if "enabled" in given else True)
 
 
 def _known_pass(item: Item, name: str) -> str:
@@ -195,7 +195,7 @@ def run_pipeline(
     """
     runner = _Runner(graph, options, observer)
     for part in pipeline.steps:
-        if isinstance(part, Step):
+        if isinstance(part, PassStep):
             runner.run(part)
             continue
         for _ in range(part.at_most):
@@ -214,7 +214,7 @@ class _Runner:
         self.dumps = 0
         self._dump("start")
 
-    def run(self, step: Step) -> bool:
+    def run(self, step: PassStep) -> bool:
         if not self.options.passes.get(step.name, step.enabled):
             return False
         start, before = time.perf_counter(), len(self.graph.nodes)

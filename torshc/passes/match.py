@@ -186,7 +186,7 @@ def _plain(attribute: Any) -> Any:
 
 
 def covers(found: Match, root: Value, uses: Mapping[Value, int]) -> bool:
-    """Whether nobody outside the match reads its inner values, so that replacing it leaves nothing to compute twice."""
+    """Whether nothing outside the match reads its inner values, so that a replacement computes nothing twice."""
     inside = set(found.nodes)
     for node in inside:
         for v in node.outputs:

@@ -1,4 +1,4 @@
-"""Infer types anew and replace small tensors whose contents are known by constants."""
+"""Infer types again and replace small tensors whose contents are known by constants."""
 
 from __future__ import annotations
 

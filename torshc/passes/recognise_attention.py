@@ -22,7 +22,7 @@ _HIDDEN = -1e30  # a score this low, or lowered by this much, has weight 0 besid
 
 @graph_pass("recognise_attention")
 def recognise_attention(graph: Graph, options: CompileOptions) -> bool:
-    """Replace the nodes that a rule with ``fuse: attention`` describes by Attention; k is turned to rows by a view.
+    """Replace the nodes that a rule with ``fuse: attention`` describes by Attention; k is transposed to rows by a view.
 
     A mask that is a constant lower triangle becomes the attribute ``causal``; heads of k and v that an Expand repeats
     are left to broadcasting.
@@ -72,14 +72,14 @@ def _patch(site: Site, found: Match) -> Patch | None:
     if low is not None and (low.const is None or low.const.size != 1 or not low.const.reshape(-1)[0] <= _HIDDEN):
         return None  # a milder value would replace scores rather than hide them
     b = site.builder
-    turned = b.one(Transpose((*range(k.type.rank - 2), k.type.rank - 1, k.type.rank - 2)), k)
+    transposed = b.one(Transpose((*range(k.type.rank - 2), k.type.rank - 1, k.type.rank - 2)), k)
     mask = _mask(site, found)
     if mask is not None and (mask.type.rank > rank or mask.dtype is not q.dtype):
         return None
     causal = mask is not None and _is_causal(mask, scores)
     safe = "guarded" in found.values
     op = REGISTRY["torshc", "Attention"](scale=scale, safe=safe, causal=causal)  # type: ignore[call-arg]
-    operands = (turned, v) if causal or mask is None else (turned, v, mask)
+    operands = (transposed, v) if causal or mask is None else (transposed, v, mask)
     new = _grouped(site, op, q, k, v, operands[2:]) or b.one(op, q, *operands)
     return site.replace(new) if new.type == site.node.output.type else None
 
@@ -126,7 +126,7 @@ def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[V
 
     q[B, H, S, D] is seen as [B, G, H/G, S, D], k and v are [B, G, 1, T, D], so that nothing is repeated in memory.
     """
-    keys, values = _ungrouped(k, turned=True), _ungrouped(v, turned=False)
+    keys, values = _ungrouped(k, transposed=True), _ungrouped(v, transposed=False)
     if keys is None or values is None or keys.shape[:-2] != values.shape[:-2] or q.type.rank != 4:
         return None
     batch, groups, _, _, _ = keys.shape
@@ -142,13 +142,13 @@ def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[V
     return b.one(Reshape(site.node.output.shape), out)
 
 
-def _ungrouped(x: Value, turned: bool) -> Value | None:
+def _ungrouped(x: Value, transposed: bool) -> Value | None:
     """u[B, G, 1, T, D] where x is Reshape(Expand(u, [B, G, R, T, D]), [B, G*R, T, D]), or the transpose of it."""
-    if turned:
-        turn = _made_by(x, Transpose)
-        if turn is None or turn.op.perm != (0, 1, 3, 2):  # type: ignore[attr-defined]  # a Transpose
+    if transposed:
+        transpose = _made_by(x, Transpose)
+        if transpose is None or transpose.op.perm != (0, 1, 3, 2):  # type: ignore[attr-defined]  # a Transpose
             return None
-        x = turn.operands[0]
+        x = transpose.operands[0]
     joined = _made_by(x, Reshape)
     spread = _made_by(joined.operands[0], Expand) if joined is not None else None
     if joined is None or spread is None or x.type.rank != 4:

@@ -126,7 +126,7 @@ def _view(b: Builder, source: Value, index: tuple[Expr, ...], at: tuple[Expr, ..
     if len({k for k, _ in kept}) != len(kept):
         return None
     ones = [d for d in range(source.type.rank) if d not in {s for _, s in kept}]
-    turned = b.one(Transpose((*ones, *(s for _, s in kept))), source) if source.type.rank else source
+    transposed = b.one(Transpose((*ones, *(s for _, s in kept))), source) if source.type.rank else source
     there = {k for k, _ in kept}
     shape = tuple(d if k in there else const(1) for k, d in enumerate(out.shape))
-    return b.one(Expand(out.shape), b.one(Reshape(shape), turned))
+    return b.one(Expand(out.shape), b.one(Reshape(shape), transposed))

@@ -65,7 +65,7 @@ class Fuser:
                 continue
             rule = rule or self.permits.allowed(_maker(base), node)
             if rule is None and self.permits.policy.off:
-                continue  # no reason is needed for what nobody asks for
+                continue  # no reason is needed for what no rule asks for
             found = self._refusal(node, value, base, chain, source, own, rule)
             if found is None:
                 self._merge(source, own, rule)

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..expr import Expr, as_int, dims_of
-from ..graph import Element, Graph, Node, Value
+from ..graph import Graph, Node, SymbolSource, Value
 from ..ops.control.flow import Branching, Looping, all_nodes, bodies, symbols_of
 from .script import Bind, Branch, Call, Check, Move, Operate, Repeat, Script, Stack, Step, flat, with_drops
 
 
 def is_plain(graph: Graph) -> bool:
-    """Whether one segment does: there is nothing for the host to do, and inputs tell all symbols."""
+    """Whether one segment does: there is nothing for the host to do, and inputs define all symbols."""
     given = set(graph.inputs)
     objects = any(v.dtype.is_object for v in (*graph.inputs, *graph.outputs))
     host = any(n.op.family == "host" for n in graph.nodes)
-    return not host and not objects and all(e.value in given for e in graph.elements.values())
+    return not host and not objects and all(e.value in given for e in graph.sources.values())
 
 
 def drop_unneeded(graph: Graph) -> None:
@@ -32,13 +32,13 @@ def drop_unneeded(graph: Graph) -> None:
     graph.nodes = _needed(graph)
     there = {*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)}
     there.update(v for n in all_nodes(graph) for body in bodies(n) for v in body.inputs)
-    lost = {name for name, e in graph.elements.items() if e.value not in there}
+    lost = {name for name, e in graph.sources.items() if e.value not in there}
     for g in (graph, *(body for n in all_nodes(graph) for body in bodies(n))):
         g.constraints = [pair for pair in g.constraints if not lost.intersection(dims_of(*pair))]
     needed = _used(graph)
-    lost.update(n for n, e in graph.elements.items() if n not in needed and e.value not in graph.inputs)
+    lost.update(n for n, e in graph.sources.items() if n not in needed and e.value not in graph.inputs)
     for name in lost:
-        del graph.elements[name]
+        del graph.sources[name]
 
 
 def partition(graph: Graph) -> Script:
@@ -51,21 +51,21 @@ class _Partition:
         self.graph = graph
         self.script = Script()
         self.slot_of: dict[Value, int] = {}
-        self.elements = graph.elements
+        self.sources = graph.sources
         self.by_value: dict[Value, list[str]] = {}
         used = _used(graph)
-        for name in (n for n in self.elements if n in used):
-            e = self.elements[name]
+        for name in (n for n in self.sources if n in used):
+            e = self.sources[name]
             self.by_value.setdefault(e.value, []).append(name)
 
     def run(self) -> Script:
         script, graph = self.script, self.graph
         given = set(graph.inputs)
-        script.bound = tuple(n for n in graph.symbols() if n not in self.elements or self.elements[n].value in given)
+        script.bound = tuple(n for n in graph.symbols() if n not in self.sources or self.sources[n].value in given)
         script.inputs = tuple(self.slot(v) for v in graph.inputs)
         steps, outputs = self.body(graph)
         script.outputs = tuple(outputs)
-        script.later = tuple(dict.fromkeys(x.symbol for x in flat(steps) if isinstance(x, Bind)))
+        script.computed = tuple(dict.fromkeys(x.symbol for x in flat(steps) if isinstance(x, Bind)))
         own = set(range(script.slots)) - set(script.inputs) - set(script.constants) - set(outputs)
         script.steps = with_drops(steps, own, set())
         return script
@@ -85,7 +85,7 @@ class _Partition:
     def body(self, graph: Graph) -> tuple[list[Step], list[int]]:
         """The steps of a graph, or of a body in it, and the slots of its outputs."""
         nodes = _needed(graph)
-        place = _Places(nodes, self.elements).run()
+        place = _Places(nodes, self.sources).run()
         steps: list[Step] = []
         checks = _checks(graph, place)
         for at in range(max([*place.of.values(), *checks, -1]) + 1):
@@ -99,7 +99,7 @@ class _Partition:
         return steps, [self.slot(v) for v in graph.results]
 
     def binds(self, values: Iterable[Value]) -> list[Step]:
-        found = [(n, self.elements[n]) for v in values for n in self.by_value.get(v, ())]
+        found = [(n, self.sources[n]) for v in values for n in self.by_value.get(v, ())]
         return [Bind(name, self.slot(e.value), e.position, e.kind) for name, e in found]
 
     def segment(self, graph: Graph, nodes: list[Node], here: list[Node]) -> list[Step]:
@@ -166,7 +166,7 @@ class _Partition:
             number,
             going,
             tuple(zip(states, starts, outputs[1 : 1 + op.states], results, strict=False)),
-            outputs[0] if op.heeds else -1,
+            outputs[0] if op.uses_condition else -1,
             stacks,
             with_drops(steps, own, kept),
             tuple(sorted((own & set(outputs)) - {number, going, *states})),
@@ -199,16 +199,16 @@ def _needed(graph: Graph) -> list[Node]:
         if any(v in wanted for v in node.outputs):
             kept.append(node)
             wanted.update(node.operands)
-            wanted.update(graph.elements[s].value for s in symbols_of(node) if s in graph.elements)
+            wanted.update(graph.sources[s].value for s in symbols_of(node) if s in graph.sources)
     return kept[::-1]
 
 
 class _Places:
     """The place of each node: 0, 2, 4 are the segments, 1, 3, 5 the host's steps after each."""
 
-    def __init__(self, nodes: list[Node], elements: Mapping[str, Element]) -> None:
+    def __init__(self, nodes: list[Node], sources: Mapping[str, SymbolSource]) -> None:
         self.nodes = nodes
-        self.elements = elements
+        self.sources = sources
         self.of: dict[Node, int] = {}
         self.made: dict[Value, int] = {}
 
@@ -230,7 +230,7 @@ class _Places:
 
     def symbol(self, name: str, host: bool, node: Node | None = None) -> int:
         """The first place where a symbol is bound."""
-        found = self.elements.get(name)
+        found = self.sources.get(name)
         if found is None or found.value not in self.made or (node is not None and found.value in node.outputs):
             return 1 if host else 0
         at = self.made[found.value]

@@ -48,7 +48,7 @@ class Permits:
         return next((rule for n in some for m, rule in self._apart.get(n, {}).items() if m in away), None)
 
     def refusal(self, nodes: list[Node], shared: int, force: bool) -> tuple[str, RuleName] | None:
-        """Why a group of these nodes would pass a limit; what a rule forces heeds only limits with a pattern.
+        """Why a group of these nodes would pass a limit; what a rule forces obeys only limits with a pattern.
 
         Args:
             shared: other groups that read the value through which it grows.

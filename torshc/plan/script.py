@@ -1,4 +1,4 @@
-"""What a run does when only a run knows the sizes: fused segments, and the host's steps between them, as data.
+"""A run whose sizes are known only at run time: fused segments, and the host's steps between them, as data.
 
 A script works on slots, each of which holds a value that knows its own shape, and on symbols, which are bound to the
 shapes and contents of values as soon as these are there.
@@ -137,7 +137,7 @@ class Script:
         inputs, outputs: slots of the model's inputs and outputs.
         constants: slots that hold constants from the start.
         bound: symbols that are bound before the first step, as they are dimensions or elements of inputs.
-        later: symbols that steps bind.
+        computed: symbols that steps bind.
         for_host: segments that run on the processor although the target is a device.
     """
 
@@ -147,14 +147,14 @@ class Script:
     outputs: tuple[int, ...] = ()
     constants: dict[int, Value] = field(default_factory=dict)
     bound: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     for_host: frozenset[int] = frozenset()
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """All symbols; number k is ``s[k]`` in generated code."""
-        return (*self.bound, *self.later)
+        return (*self.bound, *self.computed)
 
     def operators(self) -> Iterator[Node]:
         """The operators of the host, those in bodies too."""
@@ -195,7 +195,7 @@ def reads(step: Step) -> set[int]:
 
 
 def with_drops(steps: Sequence[Step], own: set[int], kept: set[int]) -> tuple[Step, ...]:
-    """The steps, with those of the `own` slots dropped that nobody reads any more, unless they are `kept`."""
+    """The steps, with those of the `own` slots dropped that are no longer read, unless they are `kept`."""
     last: dict[int, int] = {}
     for k, step in enumerate(steps):
         for slot in (*reads(step), *_written(step)):

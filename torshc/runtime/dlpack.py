@@ -143,7 +143,7 @@ def _forget(address: int) -> None:
 
 
 def _destroy_capsule(capsule: int) -> None:
-    if _dead_is_valid(capsule, b"dltensor"):  # otherwise somebody has taken the tensor, and calls its deleter
+    if _dead_is_valid(capsule, b"dltensor"):  # otherwise a consumer has taken the tensor, and calls its deleter
         _forget(_dead_pointer(capsule, b"dltensor"))
 
 

@@ -51,7 +51,7 @@ class TensorSpec:
         """The NumPy dtype.
 
         Raises:
-            RunError: a type that NumPy has not by itself, without the ml_dtypes package.
+            RunError: a type that NumPy lacks by itself, without the ml_dtypes package.
         """
         if (other := _ML_DTYPES.get(self.dtype)) is not None:
             try:

@@ -97,7 +97,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "torshc_profile": (c_int, (_MODEL, c_int32, POINTER(c_uint64), POINTER(c_uint64))),
 }
-# What only libraries are asked for whose outputs' sizes a run tells.
+# Functions of libraries whose output sizes are known only at run time.
 _DYNAMIC_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_run_sized": (c_int, (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32)),
 }
@@ -158,7 +158,7 @@ class Library:
     Args:
         path: absolute; nothing is searched for.
         device: whether it is for a device other than the processor.
-        dynamic: whether only a run tells the sizes of its outputs.
+        dynamic: whether the sizes of its outputs are known only at run time.
 
     Raises:
         BundleError: it cannot be loaded, or has another interface.

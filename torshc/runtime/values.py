@@ -1,4 +1,4 @@
-"""Values of models whose sizes only a run tells: arrays, strings, lists and None as the library's tensors, and back.
+"""Values of models with run-time sizes: arrays, strings, lists and None as the library's tensors, and back.
 
 np.array(["a", "b"], object)   a string tensor
 [array, array]                 a sequence
@@ -187,7 +187,7 @@ def put_into(array: Any, result: Any, spec: TensorSpec) -> None:
     """Copies a result to an array of the caller's.
 
     Raises:
-        RunError: it has not the type and shape of the result.
+        RunError: it does not have the type and shape of the result.
     """
     fits = isinstance(array, np.ndarray) and isinstance(result, np.ndarray)
     if not fits or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
@@ -196,7 +196,7 @@ def put_into(array: Any, result: Any, spec: TensorSpec) -> None:
 
 
 def unlike(spec: TensorSpec) -> RunError:
-    """An array of the caller's has not the type and shape of a result."""
+    """An array of the caller's does not have the type and shape of a result."""
     return RunError(
         f"out[{spec.name!r}] is not an array of the type and shape that this run gives",
         f"leave it out: the shape {list(spec.shape)} is known only after a run",

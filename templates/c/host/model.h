@@ -138,7 +138,7 @@ TORSHC_API int torshc_abi_version(void);
 /* A constant text for a status code. */
 TORSHC_API const char *torshc_status_text(int status);
 
-/* What the last failed call of this thread had to complain about; valid until this thread's next call. */
+/* The message of the last failed call of this thread; valid until this thread's next call. */
 TORSHC_API const char *torshc_last_error(void);
 
 /* Where the last failed call of this thread failed, by the numbers of manifest.json; -1 for what does not apply. */
@@ -170,7 +170,7 @@ TORSHC_API int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *nd
 TORSHC_API int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
 
 /* Dimensions of output `index` for inputs of these shapes; `dims` has room for its rank. The inputs' data may be NULL
- * here and in torshc_workspace_size: only device, type and shape are looked at; but for inputs that tell sizes (those
+ * here and in torshc_workspace_size: only device, type and shape are looked at; but for inputs that hold sizes (those
  * of "symbols" in the manifest whose kind is not "dim"). */
 TORSHC_API int torshc_output_shape(const torshc_model *model, const torshc_tensor *inputs, int32_t count, int32_t index,
                                    int64_t *dims);
@@ -193,7 +193,7 @@ TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_ten
 TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                           const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
 
-/* Runs a model of which only a run knows the outputs' sizes (those of "dynamic" in the manifest): strings, sequences,
+/* Runs a model whose output sizes are known only at run time (those of "dynamic" in the manifest): strings, sequences,
  * steps that depend on data. `outputs` are filled; what they point to belongs to the model and is valid until its next
  * run or torshc_close. torshc_run does for such a model too, where the caller knows the sizes; torshc_output_shape then
  * gives -1 for a dimension that it cannot tell. TORSHC_E_UNSUPPORTED for other models.

@@ -189,7 +189,7 @@ static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t 
     return TORSHC_OK;
 }
 
-/* Element `symbol->dim` of a small integer tensor, which says a size, a place or the like. */
+/* Element `symbol->dim` of a small integer tensor, which says a size, a position or similar. */
 static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t *value)
 {
     int64_t count = 1;

@@ -31,7 +31,7 @@ struct t_frame {
     unsigned char *weights; /* on the processor */
     int64_t *symbols;
     t_value *slot;
-    t_block *free; /* blocks that nobody uses, for the next that is not larger */
+    t_block *free; /* blocks that are not in use, for the next that is not larger */
     size_t kept;   /* their bytes */
     t_chunk *text;
     unsigned char *work; /* arena and scratch of a segment on the processor */
@@ -40,7 +40,7 @@ struct t_frame {
     size_t results_count;
 };
 
-/* t_value.c: a block for one user, NULL with a message when there is no memory; what it holds that nobody uses. */
+/* t_value.c: a block for one user, NULL with a message when there is no memory; what it holds that is not in use. */
 t_block *t_take(t_frame *f, size_t bytes);
 void t_free_values(t_frame *f);
 void t_free_text(t_frame *f, t_chunk *kept);
@@ -84,7 +84,7 @@ void t_frame_close(t_frame *f);
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                 const torshc_tensor *outputs, int32_t output_count);
 
-/* Gives f->work at least so many bytes. */
+/* Gives f->work at least that many bytes. */
 int t_grow_work(t_frame *f, size_t bytes);
 
 /* ---- t_segment.c, one for processors and one for devices: where segments run, and where values lie ---- */

@@ -86,7 +86,7 @@ static void *worker_main(void *argument) {
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed)) return NULL;
         work(pool, self->index);
         /* Sequentially consistent with the caller's announcement in wait_workers: either it
-         * sees that nobody is busy, or this sees that it sleeps. */
+         * sees that no thread is busy, or this sees that it sleeps. */
         if (atomic_fetch_sub(&pool->busy, 1) != 1 || !atomic_load(&pool->caller_sleeps)) continue;
         pthread_mutex_lock(&pool->lock);
         pthread_cond_signal(&pool->finished);

@@ -98,7 +98,7 @@ typedef struct {
 /* What the steps of a run get; each kind of target has its own. */
 typedef struct t_run t_run;
 
-/* A script, for models whose sizes or steps only a run knows: t_frame.h. */
+/* A script, for models whose sizes or steps are known only at run time: t_frame.h. */
 typedef struct t_frame t_frame;
 
 typedef struct {

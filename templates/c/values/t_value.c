@@ -1,4 +1,4 @@
-/* Memory of values: blocks that are counted, and used again once nobody holds them; characters. */
+/* Memory of values: blocks that are counted, and reused once nothing uses them; characters. */
 #include "t_frame.h"
 
 #include <stdlib.h>

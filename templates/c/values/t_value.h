@@ -1,4 +1,4 @@
-/* Values of models whose sizes, strings or sequences only a run knows: tensors whose memory is counted.
+/* Values of models whose sizes, strings or sequences are known only at run time: tensors whose memory is counted.
  *
  * A value is empty (ndim < 0) or a compact row-major tensor. Its elements are numbers as everywhere; strings (t_string);
  * or values, each with a count of its own: a sequence has one dimension, an optional one or none of them, a map two, its
@@ -29,7 +29,7 @@ typedef struct t_value {
 typedef struct t_frame t_frame;
 
 /* An operator of the host. `in[k]` is NULL where an optional operand is absent; `out[k]` are empty and are filled through
- * t_make or t_share, NULL where nobody wants them; `n` are the operator's integers. Returns a status. */
+ * t_make or t_share, NULL where they are not needed; `n` are the operator's integers. Returns a status. */
 typedef int t_operator(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n);
 
 /* Fills an empty value with memory for a shape (not cleared, but for sequences, whose elements start empty). Checks

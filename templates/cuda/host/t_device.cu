@@ -72,7 +72,7 @@ struct t_device {
 
 // ---- errors ----
 
-static const char *const CONTEXT_LOST = "; the device's context is lost: start the process anew";
+static const char *const CONTEXT_LOST = "; the device's context is lost: restart the process";
 
 // The status and message of a failed call; `what` says what it was for.
 static int fail_status(t_device *d, cudaError_t error, int status, const char *what)

@@ -85,7 +85,7 @@ void t_device_drop(t_device *d);
 /* Steps stand between begin and end. Runs of an equal key (the symbols and all addresses) have equal steps, so they may
  * be recorded and replayed: begin sets *replayed when it has put all of them into the stream, and there is then nothing
  * to do but to call end. `key` NULL: nothing is recorded. End gets the status of the steps and returns that of the
- * whole, or T_AGAIN: begin anew and repeat the steps, which were recorded but could not be played. */
+ * whole, or T_AGAIN: begin again and repeat the steps, which were recorded but could not be played. */
 enum { T_AGAIN = -1 };
 int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed);
 int t_device_end(t_device *d, int status);

@@ -31,7 +31,7 @@ static int send(t_frame *f, const t_value *v, unsigned char **at)
         return TORSHC_OK;
     }
     if (!block) {
-        *at = f->with->model->arena.at; /* an empty tensor, which nobody reads */
+        *at = f->with->model->arena.at; /* an empty tensor, which is never read */
         return TORSHC_OK;
     }
     T_TRY(reserve(f, block));

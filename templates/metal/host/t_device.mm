@@ -358,7 +358,7 @@ static int encode(t_device *d, const t_step *step, id<MTLComputePipelineState> p
         return status;
     [d->encoder setComputePipelineState:pipeline];
     for (int32_t i = 0; i < step->buffers; i++) {
-        const Place place = find(d, step->buf[i]);  // in none: an empty tensor, which nobody reads
+        const Place place = find(d, step->buf[i]);  // in none: an empty tensor, which is never read
         [d->encoder setBuffer:place.buffer offset:place.offset atIndex:(NSUInteger)i];
     }
     if (step->dims)

@@ -23,7 +23,7 @@ enum { DEPTH = 16, WIDTH = 8, ROWS = 64, KEYS = 256, LANES = 16 };
 #define INF __builtin_inff()
 
 /* This thread's scratch. */
-struct room {
+struct workspace {
     float queries[1024];
     float weights[16384];
     float values[16384];
@@ -83,7 +83,7 @@ T_FN f32v weight_of(f32v x) {
 T_FN f32v larger(f32v a, f32v b) { return t_blend_f32_((i32v)(a > b), a, b); }
 
 /* to[c * T_NR + r] = from[r * stride + c * step] for r < rows, c < columns; 0 for the other r < LANES. */
-static void turn(const float *from, int64_t stride, int64_t step, int rows, int columns, float *to) {
+static void transpose(const float *from, int64_t stride, int64_t step, int rows, int columns, float *to) {
     int c = 0;
     for (; rows >= LANES && step == 1 && c + LANES <= columns; c += LANES) {
         f32v x[LANES];
@@ -106,8 +106,8 @@ static void turn(const float *from, int64_t stride, int64_t step, int rows, int 
 /* ---- scores and weights --------------------------------------------------------------- */
 
 /* Scores of `rows` keys from key i of the block on. */
-T_FN void score(struct room *w, const int rows, const int vecs, const struct block *s, const struct panel *q, int i,
-    f32v top[T_NV]) {
+T_FN void score(struct workspace *w, const int rows, const int vecs, const struct block *s, const struct panel *q,
+    int i, f32v top[T_NV]) {
     const float *at[T_MR];
     f32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++) at[r] = s->k + (i + r) * s->k_row;
@@ -122,7 +122,8 @@ T_FN void score(struct room *w, const int rows, const int vecs, const struct blo
 }
 
 /* Scores become weights e^(score - maximum); the panel's maximum and sum are brought up to date. */
-T_FN void soften(struct room *w, const int vecs, const struct block *s, const struct panel *q, const f32v *top) {
+T_FN void exponentiate(struct workspace *w, const int vecs, const struct block *s, const struct panel *q,
+    const f32v *top) {
     f32v base[T_NV], sum[T_NV];
     T_UNROLL for (int v = 0; v < vecs; v++) {
         const f32v old = t_load_f32(q->top + v * LANES), now = larger(top[v], old);
@@ -144,7 +145,7 @@ T_FN void soften(struct room *w, const int vecs, const struct block *s, const st
 }
 
 /* Weights of a block for a panel that fills 1 vector. */
-static void weigh_1(struct room *w, const struct block *s, const struct panel *q) {
+static void weigh_1(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
     f32v top[T_NV];
     T_UNROLL for (int v = 0; v < 1; v++) top[v] = t_splat_f32(-INF);
@@ -159,11 +160,11 @@ static void weigh_1(struct room *w, const struct block *s, const struct panel *q
             case 6: score(w, 6, 1, s, q, i, top); break;
         }
     }
-    soften(w, 1, s, q, top);
+    exponentiate(w, 1, s, q, top);
 }
 
 /* Weights of a block for a panel that fills 2 vectors. */
-static void weigh_2(struct room *w, const struct block *s, const struct panel *q) {
+static void weigh_2(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
     f32v top[T_NV];
     T_UNROLL for (int v = 0; v < 2; v++) top[v] = t_splat_f32(-INF);
@@ -178,11 +179,11 @@ static void weigh_2(struct room *w, const struct block *s, const struct panel *q
             case 6: score(w, 6, 2, s, q, i, top); break;
         }
     }
-    soften(w, 2, s, q, top);
+    exponentiate(w, 2, s, q, top);
 }
 
 /* Weights of a block for a panel that fills 3 vectors. */
-static void weigh_3(struct room *w, const struct block *s, const struct panel *q) {
+static void weigh_3(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
     f32v top[T_NV];
     T_UNROLL for (int v = 0; v < 3; v++) top[v] = t_splat_f32(-INF);
@@ -197,11 +198,11 @@ static void weigh_3(struct room *w, const struct block *s, const struct panel *q
             case 6: score(w, 6, 3, s, q, i, top); break;
         }
     }
-    soften(w, 3, s, q, top);
+    exponentiate(w, 3, s, q, top);
 }
 
 /* Weights of a block for a panel that fills 4 vectors. */
-static void weigh_4(struct room *w, const struct block *s, const struct panel *q) {
+static void weigh_4(struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (s->count + T_MR - 1) / T_MR;
     f32v top[T_NV];
     T_UNROLL for (int v = 0; v < 4; v++) top[v] = t_splat_f32(-INF);
@@ -216,7 +217,7 @@ static void weigh_4(struct room *w, const struct block *s, const struct panel *q
             case 6: score(w, 6, 4, s, q, i, top); break;
         }
     }
-    soften(w, 4, s, q, top);
+    exponentiate(w, 4, s, q, top);
 }
 
 /* ---- weighted values ------------------------------------------------------------------ */
@@ -251,8 +252,8 @@ T_FN void mix_tile(const int rows, const int vecs, int count, const float *a, co
 }
 
 /* Adds the block's values, weighted, to the sums of `rows` queries from query r0 on, or stores the result. */
-T_FN void mix(const struct call *c, const struct room *w, const int rows, const int vecs, const struct block *s,
-    const struct panel *q, int r0, int64_t col) {
+T_FN void weigh_values(const struct call *c, const struct workspace *w, const int rows, const int vecs,
+    const struct block *s, const struct panel *q, int r0, int64_t col) {
     float *sums = q->sums + r0 * 64 + col;
     f32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++)
@@ -271,7 +272,7 @@ T_FN void mix(const struct call *c, const struct room *w, const int rows, const 
     }
 }
 
-static void mix_panel(const struct call *c, struct room *w, const struct block *s, const struct panel *q) {
+static void weigh_panel(const struct call *c, struct workspace *w, const struct block *s, const struct panel *q) {
     const int tiles = (q->count + T_MR - 1) / T_MR;
     for (int v = 0; q->last && v < T_NR; v += LANES) {
         const f32v total = t_load_f32(q->total + v), inverse = 1.0f / total;
@@ -282,12 +283,12 @@ static void mix_panel(const struct call *c, struct room *w, const struct block *
     for (int t = 0; t < tiles; t++) {
         const int r0 = (int)t_cut(q->count, tiles, t), rows = (int)t_cut(q->count, tiles, t + 1) - r0;
         switch (rows) {
-            case 1: mix(c, w, 1, 1, s, q, r0, col); break;
-            case 2: mix(c, w, 2, 1, s, q, r0, col); break;
-            case 3: mix(c, w, 3, 1, s, q, r0, col); break;
-            case 4: mix(c, w, 4, 1, s, q, r0, col); break;
-            case 5: mix(c, w, 5, 1, s, q, r0, col); break;
-            case 6: mix(c, w, 6, 1, s, q, r0, col); break;
+            case 1: weigh_values(c, w, 1, 1, s, q, r0, col); break;
+            case 2: weigh_values(c, w, 2, 1, s, q, r0, col); break;
+            case 3: weigh_values(c, w, 3, 1, s, q, r0, col); break;
+            case 4: weigh_values(c, w, 4, 1, s, q, r0, col); break;
+            case 5: weigh_values(c, w, 5, 1, s, q, r0, col); break;
+            case 6: weigh_values(c, w, 6, 1, s, q, r0, col); break;
         }
     }
 }
@@ -295,7 +296,7 @@ static void mix_panel(const struct call *c, struct room *w, const struct block *
 /* ---- blocks of keys -------------------------------------------------------------------- */
 
 /* The block's values in panels of columns, zeros beyond the last column. */
-static void copy_values(const struct call *c, struct room *w, struct block *s) {
+static void copy_values(const struct call *c, struct workspace *w, struct block *s) {
     (void)c;
     for (int64_t col = 0; col < WIDTH; col += LANES) {
         float *to = w->values + col / T_NR * (KEYS * T_NR) + col % T_NR;
@@ -306,7 +307,7 @@ static void copy_values(const struct call *c, struct room *w, struct block *s) {
 }
 
 /* A block of keys for n queries from `row` on, of `keys` keys in all. */
-static void run_block(const struct call *c, struct room *w, struct block s, int64_t row, int n, int64_t keys) {
+static void run_block(const struct call *c, struct workspace *w, struct block s, int64_t row, int n, int64_t keys) {
     for (int r = 0; r < n; r += T_NR) {
         struct panel q = {.row = row + r, .count = n - r < T_NR ? n - r : T_NR, .first = s.key == 0,
             .queries = w->queries + r * DEPTH, .top = w->top + r, .total = w->total + r,
@@ -318,18 +319,18 @@ static void run_block(const struct call *c, struct room *w, struct block s, int6
             case 3: weigh_3(w, &s, &q); break;
             case 4: weigh_4(w, &s, &q); break;
         }
-        mix_panel(c, w, &s, &q);
+        weigh_panel(c, w, &s, &q);
     }
 }
 
 /* All keys for n queries from `row` on. */
-static void run(const struct call *c, struct room *w, const float *q, const float *k, const float *v, int64_t row,
+static void run(const struct call *c, struct workspace *w, const float *q, const float *k, const float *v, int64_t row,
     int n) {
     const int64_t keys = 33, blocks = t_imax(1, (keys + KEYS - 1) / KEYS);
     const int64_t size = (keys + blocks * 16 - 1) / (blocks * 16) * 16;
     (void)c;
     for (int r = 0; r < n; r += LANES) {
-        turn(q + (row + r) * Q_ROW, Q_ROW, Q_STEP, n - r, DEPTH, w->queries + r / T_NR * (DEPTH * T_NR) + r % T_NR);
+        transpose(q + (row + r) * Q_ROW, Q_ROW, Q_STEP, n - r, DEPTH, w->queries + r / T_NR * (DEPTH * T_NR) + r % T_NR);
         t_store_f32(w->top + r, t_splat_f32(-INF));
         t_store_f32(w->total + r, (f32v){0});
     }
@@ -341,7 +342,7 @@ static void run(const struct call *c, struct room *w, const float *q, const floa
     }
 }
 
-void k89fde0b2cd61(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4b4dcbef76f6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;

@@ -1,4 +1,4 @@
-/* Panels [ceil(N / NR)][K][NR] of a matrix that only a run knows, zero padded.  Task: a panel. */
+/* Panels [ceil(N / NR)][K][NR] of a matrix known only at run time, zero padded.  Task: a panel. */
 #include "t_kernel.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -25,7 +25,7 @@ static void column(const struct call *c, const float *b, float *out, int64_t cou
     for (int64_t j = 0; j < 16; j++) out[i * NR + j] = j < count ? b[i * STEP_K + j * STEP_N] : 0;
 }
 
-void k98c97726f4d4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k81c9ffac1faa(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     (void)scratch;
     for (int64_t task = begin; task < end; task++) {

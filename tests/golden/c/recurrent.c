@@ -172,16 +172,16 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void k2b9ebc0c3f75(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3cbb65ca9a39(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;
     for (int64_t task = begin; task < end; task++) {
         const int64_t block = task % blocks, first = t_cut(BATCH, blocks, block);
         struct run run = {.n0 = first, .count = (int)(t_cut(BATCH, blocks, block + 1) - first)}, *w = &run;
-        float *room = scratch;
-        w->h = room + 0;
-        w->next = room + 32;
-        w->c = room + 64;
+        float *memory = scratch;
+        w->h = memory + 0;
+        w->next = memory + 32;
+        w->c = memory + 64;
         const int backward = 0;
         begin_run(c, w);
         for (w->step = 0; w->step < TIME; w->step++) {

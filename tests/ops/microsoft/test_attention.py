@@ -150,7 +150,7 @@ def test_sequences_of_different_lengths() -> None:
 
 
 def test_compiled_steps_of_any_length(tmp_path: Path) -> None:
-    """Sizes that a run tells, as exporters declare them, and the length of the longest sequence as an operand."""
+    """Run-time sizes, as exporters declare them, and the length of the longest sequence as an operand."""
     operands = grouped(2, 1, 5)
     dims: dict[int, list[Any]] = {0: ["B", "S", 64], 1: ["B", "S", 32], 2: ["B", "S", 32], 3: ["B", 2, "P", 16],
                                   4: ["B", 2, "P", 16], 5: ["B"]}  # fmt: skip

@@ -40,7 +40,7 @@ def windows(x: Array, kernel: tuple[int, int]) -> Array:
 @pytest.mark.parametrize("left", [np.int8, np.uint8])
 @pytest.mark.parametrize("right", [np.int8, np.uint8])
 def test_zero_points(left: Any, right: Any, tmp_path: Path) -> None:
-    """Rows of the product with zero points that are known, that a run tells, and that leave differences no bytes."""
+    """Products with zero points known at compile time or run time, also where differences exceed bytes."""
     x, w, k = whole(left, 2, 7, 30), whole(right, 30, 21), whole(right, 9, 6, 3, 2)
     image, zero = whole(left, 1, 6, 5, 4), np.asarray(7, left)
     columns = whole(right, 21)

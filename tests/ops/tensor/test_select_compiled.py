@@ -1,4 +1,4 @@
-"""Sizes and sequences that only a run knows, compiled: between fused kernels, with nothing found, and refused."""
+"""Sizes and sequences known only at run time, compiled: between fused kernels, with nothing found, and refused."""
 
 from __future__ import annotations
 

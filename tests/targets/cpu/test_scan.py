@@ -156,7 +156,7 @@ def test_a_device_sums_anew_where_that_is_short() -> None:
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled(level: int, threads: int, tmp_path: Path) -> None:
-    """With an axis and sizes that only a run knows."""
+    """With an axis and sizes known only at run time."""
     graph = helper.make_graph(
         [helper.make_node("CumSum", ["x", "axis"], ["y"])],
         "sums",

@@ -175,7 +175,7 @@ def test_a_device_counts_where_that_is_short() -> None:
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled(level: int, threads: int, tmp_path: Path) -> None:
-    """With k and sizes that only a run knows."""
+    """With k and sizes known only at run time."""
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         [helper.make_node("TopK", ["x", "k"], ["values", "places"], axis=-1)],

@@ -12,7 +12,7 @@ from typing import ClassVar
 from ...errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
-from ..core.axes import Axis, both, constraints_of, pick, put, require
+from ..core.axes import AxisNumber, both, constraints_of, pick, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
 from ..core.source import SourceNode
@@ -24,11 +24,11 @@ _NONE = const(0)
 
 def sine(quarters: Expr, whole: Expr, kind: DType) -> Expr:
     """sin(pi / 2 * quarters / whole), exact where it is 0 or 1: integers fold the angle into 0..pi/2."""
-    turn = call("mod", quarters, whole * 4)
-    is_below = call("ge", turn, whole * 2)
-    turn = select(is_below, turn - whole * 2, turn)
-    turn = call("min", turn, whole * 2 - turn)
-    value = call("sin", call("div", call("mul", cast(turn, kind), math.pi / 2), cast(whole, kind)))
+    angle = call("mod", quarters, whole * 4)
+    is_below = call("ge", angle, whole * 2)
+    angle = select(is_below, angle - whole * 2, angle)
+    angle = call("min", angle, whole * 2 - angle)
+    value = call("sin", call("div", call("mul", cast(angle, kind), math.pi / 2), cast(whole, kind)))
     return select(is_below, call("neg", value), value)
 
 
@@ -46,7 +46,7 @@ class Fourier(Op):
     """
 
     family: ClassVar[str] = "nest"
-    axis: Axis = 0
+    axis: AxisNumber = 0
     length: Expr = _NONE
     inverse: bool = False
     onesided: bool = False
@@ -145,7 +145,7 @@ class WindowOfSize(Op):
 @operator("MelFilters", "torshc")
 @dataclass(frozen=True)
 class MelFilters(Op):
-    """ONNX MelWeightMatrix of numbers that only a run knows; operands are the lowest and the highest frequency.
+    """ONNX MelWeightMatrix of numbers known only at run time; operands are the lowest and the highest frequency.
 
     Frequencies below 0, above rate / 2 or not in order, which ONNX does not allow, give filters without meaning.
 
@@ -191,7 +191,7 @@ class MelFilters(Op):
 
 
 def mel_filters(source: SourceNode, dtype: DType) -> Value:
-    """MelWeightMatrix of a node with operands that only a run knows."""
+    """MelWeightMatrix of a node with operands known only at run time."""
     numbers = [source.dims(k, f"operand {k} of MelWeightMatrix") for k in range(3)]
     ends = [source.required(k) for k in (3, 4)]
     if any(n is None or len(n) != 1 for n in numbers) or any(as_int(v.type.size) != 1 for v in ends):
@@ -201,7 +201,9 @@ def mel_filters(source: SourceNode, dtype: DType) -> Value:
     return source.builder.one(MelFilters(filters, length, rate, dtype), low, high)
 
 
-def transform_at_run(source: SourceNode, x: Value, axis: Axis, length: Expr, inverse: bool, onesided: bool) -> Value:
+def transform_at_run(
+    source: SourceNode, x: Value, axis: AxisNumber, length: Expr, inverse: bool, onesided: bool
+) -> Value:
     """A transform along an axis of which not all is known; the last dimension holds real and imaginary parts."""
     require(constraints_of(source), call("ge", pick(axis, _spatial(x)), 1), f"a transform of {x.type!r}")
     return source.builder.one(Fourier(axis, length, inverse, onesided), x)

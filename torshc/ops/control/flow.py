@@ -1,4 +1,4 @@
-"""Control flow: branches and loops whose course only a run knows. Their bodies are graphs of their own.
+"""Control flow: branches and loops whose course depends on data. Their bodies are graphs of their own.
 
 A body reads values of the graphs around it directly; the node lists them among its inputs, so that nothing has to look
 into a body to know what it needs.
@@ -35,13 +35,13 @@ class Looping(HostOp):
 
     Attributes:
         states: how many.
-        heeds: whether the condition that the body gives matters.
+        uses_condition: whether the loop uses the condition that the body gives.
     """
 
     name: ClassVar[str] = "Loop"
     body: Graph = field(default_factory=Graph)
     states: int = 0
-    heeds: bool = True
+    uses_condition: bool = True
 
 
 def bodies(node: Node) -> tuple[Graph, ...]:

@@ -1,6 +1,6 @@
-"""Shape operands that only a run knows: axes and sizes as expressions, and conditions that a run checks.
+"""Shape operands known only at run time: axes and sizes as expressions, and conditions that a run checks.
 
-An axis that is known is an int throughout, and gives the expressions that it always gave; one that a run finds is an
+An axis that is known is an int throughout, and gives the expressions that it always gave; a run-time one is an
 i64 expression, and what it chooses among is a chain of selects.
 """
 
@@ -17,11 +17,11 @@ from .base import Constraints, Index, axis_of
 from .compose import apply
 from .source import SourceNode
 
-Axis = int | Expr
+AxisNumber = int | Expr
 
 
 def at_run(*exprs: Expr) -> bool:
-    """Whether a value that a run finds in a tensor stands in one of these."""
+    """Whether a value that is read from a tensor at run time occurs in one of these."""
     return any(e.op == "element" for e in walk(*exprs))
 
 
@@ -53,7 +53,7 @@ def both(*conditions: Expr) -> Expr:
     return total
 
 
-def axis_at(axis: Expr, rank: int, constraints: Constraints, what: str = "axis") -> Axis:
+def axis_at(axis: Expr, rank: int, constraints: Constraints, what: str = "axis") -> AxisNumber:
     """An axis, perhaps negative, as 0..rank-1.
 
     Raises:
@@ -83,11 +83,11 @@ def marks(axes: Shape, rank: int, constraints: Constraints, what: str = "axes") 
     return tuple(either(*(call("eq", a, d) for a in places)) for d in range(rank))
 
 
-def _expr(axis: Axis) -> Expr:
+def _expr(axis: AxisNumber) -> Expr:
     return const(axis) if isinstance(axis, int) else axis
 
 
-def pick(axis: Axis, values: Sequence[Expr]) -> Expr:
+def pick(axis: AxisNumber, values: Sequence[Expr]) -> Expr:
     """values[axis]; the last where the axis is none of them."""
     if isinstance(axis, int):
         return values[axis]
@@ -97,7 +97,7 @@ def pick(axis: Axis, values: Sequence[Expr]) -> Expr:
     return chosen
 
 
-def put(axis: Axis, index: Index, place: Expr) -> Index:
+def put(axis: AxisNumber, index: Index, place: Expr) -> Index:
     """The index, or shape, with `place` along the axis."""
     if isinstance(axis, int):
         return (*index[:axis], place, *index[axis + 1 :])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import ModelError
-from ...expr import Expr, as_int, call, const, is_later, select
+from ...expr import Expr, as_int, call, const, is_runtime, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from .source import SourceNode, Unsupported
 
@@ -146,7 +146,7 @@ def need(value: Value | None, what: str) -> Value:
 def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
     """NumPy's broadcasting of shapes; two different symbols are taken to be equal, which a run then checks.
 
-    Dimensions that a run finds only later may also turn out as 1.
+    Dimensions that are computed during a run may also be 1.
 
     Raises:
         ModelError: when two static dimensions differ and neither is 1.
@@ -168,7 +168,7 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
         return const(1)
     chosen = fixed[0] if fixed else wide[0]
     for d in wide:
-        if d is not chosen and (is_later(d) or is_later(chosen)):
+        if d is not chosen and (is_runtime(d) or is_runtime(chosen)):
             wider = chosen if chosen.op == "const" else select(call("eq", chosen, 1), d, chosen)
             constraints.append((wider, select(call("eq", d, 1), chosen, d)))
             chosen = wider
@@ -198,7 +198,7 @@ def broadcast_index(index: Index, shape: Shape) -> Index:
     def along(i: Expr, d: Expr) -> Expr:
         if as_int(d) is not None:
             return const(0) if as_int(d) == 1 else i
-        if (i.op == "axis" and i.args[0] is d) or not is_later(d):
+        if (i.op == "axis" and i.args[0] is d) or not is_runtime(d):
             return i
         return i * select(call("eq", d, 1), const(0), const(1))
 

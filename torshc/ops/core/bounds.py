@@ -1,4 +1,4 @@
-"""Indices that a run finds out of range: each is looked at by a kernel of its own, before the run goes on.
+"""Indices that are out of range at run time: a kernel of its own checks them, before the run continues.
 
 The kernels that read or write there clamp indices or drop them besides, so that no memory outside of a tensor is ever
 touched; but what they compute then means nothing, and the caller must learn of it. Kernels for devices do only that.
@@ -91,8 +91,8 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
 
 def _found_in(indices: Value, sizes: Shape) -> bool:
     """Whether the rows are places that NonZero found in a tensor of these sizes."""
-    turned = indices.producer
-    found = turned.operands[0].producer if turned is not None and turned.op.name == "Transpose" else None
+    transposed = indices.producer
+    found = transposed.operands[0].producer if transposed is not None and transposed.op.name == "Transpose" else None
     return found is not None and found.op.name == "NonZero" and found.operands[0].shape == tuple(sizes)
 
 

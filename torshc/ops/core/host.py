@@ -41,7 +41,7 @@ class HostOp(Op):
 
 def emit(source: SourceNode, op: HostOp, inputs: Inputs, *outputs: Partial) -> list[Value]:
     """Add an operator of the host with outputs of these types."""
-    return source.builder.later(op, list(inputs), outputs)
+    return source.builder.host_op(op, list(inputs), outputs)
 
 
 def ranked(partial: Partial | None, what: str) -> Partial:

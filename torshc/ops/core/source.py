@@ -116,7 +116,7 @@ class SourceNode:
         A run checks that none of the narrower integers that exporters compute sizes with has wrapped.
 
         Args:
-            clamped: an element that a run finds out of 32 bits is as good as the largest of them.
+            clamped: an element that does not fit 32 bits at run time counts as the largest of them.
 
         Raises:
             Unsupported: when not even their number is known.

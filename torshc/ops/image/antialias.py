@@ -1,4 +1,4 @@
-"""Resize with antialias by scales that only a run knows: an axis at a time, with as many taps as the scale asks for."""
+"""Resize with antialias by scales known only at run time: an axis at a time, with as many taps as the scale needs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operat
 from ..core.compose import apply, as_type
 from ..nn.conv import inside
 from ..tensor.view import Reshape
-from .taps import Axis, clamp, keys, source_coordinate
+from .taps import ResizeAxis, clamp, keys, source_coordinate
 
-_STILL = Axis(const(0), const(0), const(0))
+_STILL = ResizeAxis(const(0), const(0), const(0))
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ResizeKernel:
     """What weighs the elements around a coordinate.
 
     Attributes:
@@ -34,7 +34,7 @@ class Kernel:
     exclude_outside: bool = False
 
 
-_LINEAR = Kernel()
+_LINEAR = ResizeKernel()
 
 
 @operator("Blur", "torshc")
@@ -53,8 +53,8 @@ class Blur(Op):
 
     family: ClassVar[str] = "nest"
     dimension: int = 0
-    how: Axis = _STILL
-    kernel: Kernel = _LINEAR
+    how: ResizeAxis = _STILL
+    kernel: ResizeKernel = _LINEAR
     sums: bool = False
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
@@ -91,7 +91,7 @@ class Blur(Op):
         return Nest(body, (2 - first * 2,), "add")
 
 
-def blurred(b: Builder, x: Value, axes: Sequence[Axis], kernel: Kernel) -> Value:
+def blurred(b: Builder, x: Value, axes: Sequence[ResizeAxis], kernel: ResizeKernel) -> Value:
     """Resize with antialias, an axis after the other."""
     out = x if x.dtype.is_float else apply(b, "Cast", x, to=F32)
     for k, a in enumerate(axes):

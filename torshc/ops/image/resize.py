@@ -17,9 +17,9 @@ from ..core.source import SourceNode, Unsupported
 from ..math.pointwise import compute
 from ..nn.conv import inside
 from ..tensor.view import Reshape, Transpose
-from .antialias import Kernel, blurred
+from .antialias import ResizeKernel, blurred
 from .scales import common_ratio, corners, crop_of, fractions
-from .taps import Axis, clamp, cubic_weights, keys, nearest, source_coordinate
+from .taps import ResizeAxis, clamp, cubic_weights, keys, nearest, source_coordinate
 
 _TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
                "tf_half_pixel_for_nn", "tf_crop_and_resize")  # fmt: skip
@@ -53,7 +53,7 @@ class Resize(Op):
     """
 
     family: ClassVar[str] = "nest"
-    axes: tuple[Axis, ...] = ()
+    axes: tuple[ResizeAxis, ...] = ()
     mode: str = "nearest"
     transform: str = "half_pixel"
     rounding: str = "round_prefer_floor"
@@ -115,7 +115,7 @@ class Resize(Op):
             weights = _normal(weights)
         return [(clamp(p, size), w) for p, w in zip(places, weights, strict=True)]
 
-    def _wide(self, a: Axis, part: Expr) -> tuple[int, list[Expr]]:
+    def _wide(self, a: ResizeAxis, part: Expr) -> tuple[int, list[Expr]]:
         """First place, counted from the coordinate's floor, and weights of a kernel stretched by 1 / scale."""
         scale, first, last = reach(a, 1 if self.mode == "linear" else 2)
         away = [call("mul", call("abs", call("sub", float(n), part)), scale) for n in range(first, last)]
@@ -140,7 +140,7 @@ class Resize(Op):
         source.fields(cls)
         antialias = antialias and mode != "nearest"
         if antialias and not crops and at_run(*(e for a in axes for e in (a.up, a.down))):
-            return [blurred(source.builder, x, axes, Kernel(transform, mode == "cubic", cubic, exclude))]
+            return [blurred(source.builder, x, axes, ResizeKernel(transform, mode == "cubic", cubic, exclude))]
         if antialias:
             taps = [last - first for _, first, last in (reach(a, 1 + (mode == "cubic")) for a in axes if not a.plain)]
             if math.prod(taps) > _TAPS:
@@ -169,7 +169,7 @@ def _normal(weights: list[Expr]) -> list[Expr]:
 _TAPS = 256  # elements that one of the result is made of, each written out in the kernel
 
 
-def reach(a: Axis, radius: int) -> tuple[float, int, int]:
+def reach(a: ResizeAxis, radius: int) -> tuple[float, int, int]:
     """Scale of a kernel of some radius on a dimension that shrinks, and the places that it covers around a floor.
 
     Raises:
@@ -183,7 +183,7 @@ def reach(a: Axis, radius: int) -> tuple[float, int, int]:
     return float(scale), first, 2 - first
 
 
-def _crops(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Crop, ...]:
+def _crops(source: SourceNode, x: Value, axes: tuple[ResizeAxis, ...]) -> tuple[Crop, ...]:
     """Coordinates first * (size - 1) + i * (last - first) * (size - 1) / (out - 1) of each dimension's region."""
     named, given = source.attribute("axes"), source.required(1)
     which = [axis_of(int(a), x.type.rank) for a in named] if named is not None else list(range(x.type.rank))
@@ -215,7 +215,7 @@ def _crops(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Crop, 
 
 
 def _crops_at_run(
-    source: SourceNode, roi: Value, which: list[int], x: Value, axes: tuple[Axis, ...]
+    source: SourceNode, roi: Value, which: list[int], x: Value, axes: tuple[ResizeAxis, ...]
 ) -> tuple[Crop, ...]:
     edges = corners(source, roi)
     if len(edges) != 2 * len(which):
@@ -227,7 +227,7 @@ def _crops_at_run(
     return tuple(crops)
 
 
-def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
+def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
     """Sizes and scales from the attribute or the operands, whichever the opset has."""
     given = source.attribute("scales")
     scales_at, sizes_at = (1, 9) if old else (2, 3)
@@ -236,10 +236,10 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
     sizes = source.dims(sizes_at, "the sizes of Resize")
     axes = source.attribute("axes")
     which = [axis_of(int(a), x.type.rank) for a in axes] if axes is not None else list(range(x.type.rank))
-    out = [Axis(d, const(1), const(1)) for d in x.shape]
+    out = [ResizeAxis(d, const(1), const(1)) for d in x.shape]
     if not sizes and scales is None and operand is not None and as_int(operand.type.size) == len(which):
         for axis, (up, down) in zip(which, fractions(source, operand), strict=True):
-            out[axis] = Axis(call("floordiv", x.shape[axis] * up, down), up, down)
+            out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up, down), up, down)
         return _readable(source, x, tuple(out))
     values = sizes if sizes else scales
     if values is None or len(values) != len(which):
@@ -252,11 +252,11 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[Axis, ...]:
             raise ModelError(f"{source.op_type} with a scale of {scale}")
         exact = Fraction(float(scale))
         up, down = const(exact.numerator), const(exact.denominator)
-        out[axis] = Axis(call("floordiv", x.shape[axis] * up, down), up, down)
+        out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up, down), up, down)
     return tuple(out)
 
 
-def _readable(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _readable(source: SourceNode, x: Value, axes: tuple[ResizeAxis, ...]) -> tuple[ResizeAxis, ...]:
     """The axes, where a run checks that there is something to read for what it must make."""
     for a, d in zip(axes, x.shape, strict=True):
         if at_run(a.size):
@@ -265,16 +265,16 @@ def _readable(source: SourceNode, x: Value, axes: tuple[Axis, ...]) -> tuple[Axi
 
 
 def _sized(
-    source: SourceNode, x: Value, which: list[int], sizes: Shape, policy: str, out: list[Axis]
-) -> tuple[Axis, ...]:
+    source: SourceNode, x: Value, which: list[int], sizes: Shape, policy: str, out: list[ResizeAxis]
+) -> tuple[ResizeAxis, ...]:
     if policy == "stretch":
         for axis, size in zip(which, sizes, strict=True):
-            out[axis] = Axis(size, size, x.shape[axis])
+            out[axis] = ResizeAxis(size, size, x.shape[axis])
         return _readable(source, x, tuple(out))
     if at_run(*sizes):
         up, down = common_ratio(policy, sizes, tuple(x.shape[a] for a in which))
         for axis in which:
-            out[axis] = Axis(call("floordiv", x.shape[axis] * up * 2 + down, down * 2), up, down)
+            out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up * 2 + down, down * 2), up, down)
         return _readable(source, x, tuple(out))
     have, wanted = [as_int(x.shape[a]) for a in which], [as_int(s) for s in sizes]
     if None in have or None in wanted:
@@ -285,7 +285,7 @@ def _sized(
         raise ModelError(f"Resize to {wanted}")
     for axis, h in zip(which, have, strict=True):
         rounded = (ratio * (h or 0) + Fraction(1, 2)).__floor__()
-        out[axis] = Axis(const(rounded), const(ratio.numerator), const(ratio.denominator))
+        out[axis] = ResizeAxis(const(rounded), const(ratio.numerator), const(ratio.denominator))
     return tuple(out)
 
 

@@ -1,4 +1,4 @@
-"""Scales and regions of Resize that only a run knows, as integers, so that coordinates stay exact.
+"""Scales and regions of Resize that are known only at run time, as integers, so that coordinates stay exact.
 
 Floats become fixed-point numbers in a small tensor, from which a run takes them: a scale s is up / down, exactly
 from 2^-7 to 2^16, and with 30 binary places below; a corner of a region has 24 binary places. All products of them
@@ -17,7 +17,7 @@ from ..core.compose import apply
 from ..core.source import SourceNode
 from ..tensor.view import Concat
 
-# (from, places): scales from here on have so many binary places; a scale is then below 2^31.
+# (from, places): scales from here on have this number of binary places; a scale is then below 2^31.
 _PLACES = ((256.0, 15), (1.0, 23))
 _FINEST = 30
 _CORNER = 24

@@ -9,7 +9,7 @@ from ..core.axes import at_run
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizeAxis:
     """How one dimension is resampled; all in integers, so that a coordinate is exact.
 
     Attributes:
@@ -27,7 +27,7 @@ class Axis:
         return self.up is self.down
 
 
-def source_coordinate(transform: str, a: Axis, i: Expr, size: Expr) -> tuple[Expr, Expr]:
+def source_coordinate(transform: str, a: ResizeAxis, i: Expr, size: Expr) -> tuple[Expr, Expr]:
     """The coordinate in the input, as numerator and denominator, of output coordinate i."""
     if transform == "asymmetric":
         return i * a.down, a.up

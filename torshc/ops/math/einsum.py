@@ -112,7 +112,7 @@ def as_matmul(op: Einsum, b: Builder, operands: list[Value]) -> Value | None:
     if any(
         d is not sizes[c] for v, t in zip(operands, op.labels, strict=True) for c, d in zip(t, v.shape, strict=True)
     ):
-        return None  # an ellipsis that broadcasts, or symbols that a run must compare
+        return None  # an ellipsis that broadcasts, or symbols that must be compared at run time
     shared = [c for c in left if c in right]
     batch, inner = [c for c in shared if c in op.result], [c for c in shared if c not in op.result]
     rows, columns = [c for c in left if c not in shared], [c for c in right if c not in shared]

@@ -376,7 +376,7 @@ class Cast(Pointwise):
             return self._exponent(call("abs", value))
         if to.name in LARGEST and self.saturate:
             value = _clip(value, -LARGEST[to.name], LARGEST[to.name])
-        # Asked for in so many words, the rounding is done even where the result stays in a register.
+        # The model asks for it, so the rounding is done even where the result stays in a register.
         return call(f"as_{to.name}", value) if to.is_storage else value
 
     def _exponent(self, x: Expr) -> Expr:

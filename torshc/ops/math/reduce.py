@@ -89,12 +89,12 @@ class Reduce(Op):
 
     @classmethod
     def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
-        """The reduction over the dimensions that a run marks, kept with size 1."""
+        """The reduction over the dimensions that are marked at run time, kept with size 1."""
         return b.one(ReduceMarked(cls.name, marked), x)
 
 
 def _at_run(source: SourceNode, kind: type[Reduce], x: Value, axes: Shape, keepdims: bool) -> Value:
-    """A reduction over axes that only a run knows; how many they are is known, and so is the result's rank."""
+    """A reduction over run-time axes; their number is known, and so is the result's rank."""
     b, rank = source.builder, x.type.rank
     marked = marks(axes, rank, constraints_of(source))
     out = kind.over(b, x, marked)
@@ -102,7 +102,7 @@ def _at_run(source: SourceNode, kind: type[Reduce], x: Value, axes: Shape, keepd
 
 
 def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
-    """For each dimension, whether it is among the axes, whose number too only a run knows: 0 stands for all or none.
+    """For each dimension, whether it is among the axes. Their number is run-time dependent too: 0 means all or none.
 
     A run refuses axes that are out of range or stand there twice, as not each of them then marks one dimension more.
     """
@@ -124,7 +124,7 @@ def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
 @operator("ReduceMarked", "torshc")
 @dataclass(frozen=True)
 class ReduceMarked(Op):
-    """A reduction over dimensions that only a run chooses, which are kept with size 1.
+    """A reduction over dimensions chosen at run time, which are kept with size 1.
 
     Each dimension has a loop outside and one inside, of which one takes a single step: the index is their sum.
 

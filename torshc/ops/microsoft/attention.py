@@ -200,8 +200,8 @@ class QAttention(Heads):
 class MultiHeadAttention(Heads):
     """Attention of queries to keys and values that are projected already.
 
-    Operands: queries [B, S, H * D], keys and values of the like or by head [B, H, T, D] (which take no bias), or packed
-    [B, S, H, 3, D] and [B, S, H, 2, D]; perhaps the bias of all three, a mask, an addend of the scores, keys and
+    Operands: queries [B, S, H * D], keys and values in the same form or by head [B, H, T, D] (which take no bias), or
+    packed [B, S, H, 3, D] and [B, S, H, 2, D]; perhaps the bias of all three, a mask, an addend of the scores, keys and
     values of the past [B, H, P, D]. Results: [B, S, H * D], keys and values of past and present.
     """
 
@@ -246,7 +246,7 @@ class MultiHeadAttention(Heads):
 
 
 def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Value, interleaved: bool) -> Value:
-    """x[B, H, S, D] turned by angles.
+    """x[B, H, S, D] rotated by angles.
 
     Args:
         cos, sin: [positions, R / 2], for the first R elements of a head; the rest stays.
@@ -258,12 +258,12 @@ def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Val
     if half is None or width is None or half < 1 or 2 * half > width:
         raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
     demand_in_range(source, positions, cos.shape[0])
-    turned = part(b, x, 3, 0, 2 * half)
+    rotated = part(b, x, 3, 0, 2 * half)
     if interleaved:
-        pairs = b.one(Reshape((*x.shape[:3], const(half), const(2))), turned)
+        pairs = b.one(Reshape((*x.shape[:3], const(half), const(2))), rotated)
         left, right = (b.one(Reshape((*x.shape[:3], const(half))), part(b, pairs, 4, n, n + 1)) for n in (0, 1))
     else:
-        left, right = part(b, turned, 3, 0, half), part(b, turned, 3, half, 2 * half)
+        left, right = part(b, rotated, 3, 0, half), part(b, rotated, 3, half, 2 * half)
     shape = (positions.shape[0], const(1), positions.shape[1], const(half))
     c, s = (b.one(Reshape(shape), apply(b, "Gather", table, positions)) for table in (cos, sin))
     out = [
@@ -280,7 +280,7 @@ def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Val
 @operator("RotaryEmbedding", DOMAIN)
 @dataclass(frozen=True)
 class RotaryEmbedding(Contrib):
-    """x[B, S, H * D] or [B, H, S, D] turned by the angles of positions [B, S], or from one position [1] on."""
+    """x[B, S, H * D] or [B, H, S, D] rotated by the angles of positions [B, S], or from one position [1] on."""
 
     interleaved: int = 0
     is_packed_batching: int = 0

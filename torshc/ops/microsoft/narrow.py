@@ -67,7 +67,7 @@ class MatMulNBits(Contrib):
         """Operand k as an array, None where it is absent.
 
         Raises:
-            Unsupported: when only a run knows it.
+            Unsupported: when it is known only at run time.
         """
         v = source.required(k) if k < 3 else source.input(k)
         if v is not None and v.const is None:

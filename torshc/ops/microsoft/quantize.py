@@ -1,7 +1,7 @@
 """Quantised operators of ONNX Runtime's own domain, made of ONNX's at import.
 
 What ONNX Runtime computes by tables or in steps of integers is here the operator of real numbers between a
-DequantizeLinear and a QuantizeLinear, so results differ from its by 1 at the most. Products stay products of bytes.
+DequantizeLinear and a QuantizeLinear, so results differ from its by at most 1. Products stay products of bytes.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _place(b: Builder, x: Value, keys: Sequence[Any], must: bool = False) -> tup
     if must and not x.dtype.is_int:
         raise Unsupported("a category that must be there, of numbers that are not integers")
     if must:
-        written = b.later(ToText(), [x], [Partial(STRING, x.shape)])[0]
+        written = b.host_op(ToText(), [x], [Partial(STRING, x.shape)])[0]
         places, ordered = find(b, written, [str(k) for k in keys if k is not None], must)
         return places, [int(k) for k in ordered]
     distinct = list(dict.fromkeys(k for k in keys if k is not None)) or [0]

@@ -78,7 +78,7 @@ class Walk(Op):
         return Nest(body)
 
     def _holds(self, row: Expr, place: Expr, read: Read) -> Expr:
-        """Whether the way goes on at the side "true" of a node."""
+        """Whether the path continues at the branch "true" of a node."""
         x, value = read(0, (row, read(1, (place,)))), read(2, (place,))
         holds = call(self.modes[0], x, value)
         if len(self.modes) > 1:

@@ -13,8 +13,11 @@ from ..core.source import SourceNode, Unsupported
 from ..math.linalg import product_type
 
 Ints = tuple[int, ...]
-Kernel = tuple[int | Expr, ...]
-"""Spatial shape of a kernel: numbers, or expressions where a run tells."""
+# Input channels of a group up to which a convolution copies its pixels to planes, whatever their layout, instead of
+# reading channels-last data in place. Passes leave the layout of such operands alone, and there is no kernel of bytes.
+FEW_CHANNELS = 4
+KernelShape = tuple[int | Expr, ...]
+"""Spatial shape of a kernel: numbers, or expressions where it is known only at run time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Window:
     dilations: Ints
 
 
-def window(source: SourceNode, size: Shape, kernel: Kernel) -> Window:
+def window(source: SourceNode, size: Shape, kernel: KernelShape) -> Window:
     """Strides, margins and dilations of a node, with ``auto_pad`` resolved.
 
     Args:
@@ -67,7 +70,7 @@ def _spatial(source: SourceNode, name: str, rank: int, default: int) -> Ints:
     return values
 
 
-def same_pads(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, upper: bool) -> Shape:
+def same_pads(size: Shape, kernel: KernelShape, strides: Ints, dilations: Ints, upper: bool) -> Shape:
     """Margins that make the output ceil(size / stride), the odd one at the end (upper) or at the beginning."""
     begins, ends = [], []
     for d, k, s, dilation in zip(size, kernel, strides, dilations, strict=True):
@@ -79,7 +82,7 @@ def same_pads(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, upper
     return (*begins, *ends)
 
 
-def slide(size: Shape, kernel: Kernel, w: Window, ceil: bool = False) -> Shape:
+def slide(size: Shape, kernel: KernelShape, w: Window, ceil: bool = False) -> Shape:
     """Spatial shape of the output of a window that slides over `size`."""
     out = []
     rank = len(kernel)
@@ -120,9 +123,9 @@ def operands(inputs: Inputs, name: str) -> tuple[Value, Value]:
     return x, w
 
 
-def kernel_of(source: SourceNode, w: Value) -> Kernel:
+def kernel_of(source: SourceNode, w: Value) -> KernelShape:
     """Spatial shape of the weights, which must agree with ``kernel_shape``; that counts where a size is symbolic."""
-    kernel: Kernel = spatial_of(w)
+    kernel: KernelShape = spatial_of(w)
     given = source.attribute("kernel_shape")
     if given is None:
         return kernel
@@ -133,7 +136,7 @@ def kernel_of(source: SourceNode, w: Value) -> Kernel:
     return tuple(int(g) for g in given)
 
 
-def spatial_of(w: Value) -> Kernel:
+def spatial_of(w: Value) -> KernelShape:
     """Spatial shape of the weights."""
     return tuple(d if (size := as_int(d)) is None else size for d in w.shape[2:])
 
@@ -155,7 +158,7 @@ class Conv(Op):
     Attributes:
         strides, dilations: of each spatial dimension (1 to 3 of them).
         pads: margins, first all begins, then all ends.
-        group: number of independent groups of channels; an expression where a run tells.
+        group: number of independent groups of channels; an expression where it is known only at run time.
         out: element type of the result where it is not that of the data; the bias may be of either.
     """
 
@@ -316,7 +319,7 @@ class ConvTranspose(Op):
         return source.emit(cls(slid.strides, pads, slid.dilations, group, extra, out), source.inputs)
 
 
-def unslide(size: Shape, kernel: Kernel, strides: Ints, dilations: Ints, extra: Ints) -> Shape:
+def unslide(size: Shape, kernel: KernelShape, strides: Ints, dilations: Ints, extra: Ints) -> Shape:
     """Spatial shape of a transposed convolution before its margins are cut off."""
     return tuple(
         (d - 1) * s + (k - 1) * dilation + 1 + e

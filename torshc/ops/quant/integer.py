@@ -21,12 +21,11 @@ from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim
 from ..core.compose import apply, as_type
 from ..math.linalg import MatMul
-from ..nn.conv import Conv, Window, grouped, slide, spatial_of
+from ..nn.conv import FEW_CHANNELS, Conv, Window, grouped, slide, spatial_of
 from ..tensor.view import Reshape
 
 Array = np.ndarray[Any, Any]
 BYTES = (I8, U8)
-FEW_CHANNELS = 4  # input channels of a group up to which convolutions have kernels for floats only
 EXACT = 1 << 24  # floats hold every whole number up to here
 
 

@@ -324,7 +324,7 @@ class ReverseSequence(Op):
 class Cumulative(Op):
     """Base of CumSum and CumProd. The nest is for what is evaluated when compiling: it takes quadratic work.
 
-    An axis that only a run knows is the middle one of three: what stands before it and behind it is joined.
+    An axis known only at run time is the middle one of three: what stands before it and behind it is joined.
     """
 
     family: ClassVar[str] = "scan"

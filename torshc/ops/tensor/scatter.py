@@ -249,8 +249,8 @@ class TensorScatter(Op):
             if k != axis:
                 same_dim(c, u, constraints, f"TensorScatter of {update.type!r} into {cache.type!r}")
         filled(inputs, self.name)
-        size, room = as_int(update.shape[axis]), as_int(cache.shape[axis])
-        if size is not None and room is not None and size > room:
+        size, capacity = as_int(update.shape[axis]), as_int(cache.shape[axis])
+        if size is not None and capacity is not None and size > capacity:
             raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r}")
         if len(inputs) > 2:
             places = need(inputs[2], "the places of TensorScatter")

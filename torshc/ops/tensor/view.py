@@ -123,7 +123,7 @@ class Reshape(View):
 
 
 def _wanted(source: SourceNode) -> Shape | None:
-    """The shape operand of a Reshape; where only a run knows its length, that is the rank that the model states."""
+    """The shape operand of a Reshape; where its length is not known, that is the rank that the model states."""
     operand, rank = source.input(1), source.stated_rank
     if operand is not None and rank is not None and operand.type.static_shape is None and operand.type.rank == 1:
         source.inputs[1] = source.builder.one(Reshape((const(rank),)), operand)  # a run checks it
@@ -131,7 +131,7 @@ def _wanted(source: SourceNode) -> Shape | None:
 
 
 def resolve_at_run(shape: Shape, wanted: Shape, keep_zero: bool, constraints: Constraints) -> Shape:
-    """A Reshape operand that only a run knows, with 0 and -1 filled in wherever they turn out to stand."""
+    """A Reshape operand known only at run time, with 0 and -1 filled in wherever they turn out to stand."""
     dims, holes = [], const(0)
     for k, d in enumerate(wanted):
         require(constraints, call("ge", d, -1), "a dimension of Reshape below -1")
@@ -310,7 +310,7 @@ def _spread(d: Expr, wanted: Expr, constraints: Constraints) -> Expr:
 @operator("Stretch", "torshc")
 @dataclass(frozen=True)
 class Stretch(View):
-    """Broadcast to a shape, where only a run knows which dimensions of the operand are 1; all others must be equal."""
+    """Broadcast to a shape where only the run shows which dimensions of the operand are 1; others must be equal."""
 
     shape: Shape = ()
 

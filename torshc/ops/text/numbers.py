@@ -51,7 +51,7 @@ def cast_text(source: SourceNode, x: Value, to: DType) -> list[Value]:
     """A cast of which one side is text, neither of the narrow types.
 
     Raises:
-        ModelError: for sequences and the like.
+        ModelError: for sequences and similar types.
     """
     if to is STRING and x.dtype is STRING:
         return [x]

@@ -259,7 +259,7 @@ class _Parser:
         return [self.one(self.code_class() or self.code())]
 
     def code_class(self) -> Ranges | None:
-        """\\d, \\W, \\pL, \\p{^Lu} and the like."""
+        """\\d, \\W, \\pL, \\p{^Lu} and similar."""
         if found := self.take(r"\\([dswDSW])"):
             ranges = _PERL[found[1].lower()]
             return ranges if found[1].islower() else _others(ranges)

@@ -61,7 +61,7 @@ class Pick(Text):
 
 def pick(b: Builder, places: Value, *strings: Value) -> Value:
     """The strings at some places."""
-    return b.later(Pick(len(strings)), [places, *strings], [Partial(STRING, places.shape)])[0]
+    return b.host_op(Pick(len(strings)), [places, *strings], [Partial(STRING, places.shape)])[0]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def reader(cls: type[Op], operands: Sequence[Value | None]) -> Callable[[SourceN
 
 
 def _joined(source: SourceNode) -> tuple[Value, Value, tuple[Expr | None, ...]]:
-    """Two operands of strings, and the dimensions they broadcast to; where these are two symbols a run tells which."""
+    """Two operands of strings, and the dimensions they broadcast to; of two symbols the run decides which."""
     x, y = source.required(0), source.required(1)
     if x.dtype is not STRING or y.dtype is not STRING:
         raise ModelError(f"{source.op_type} of {x.dtype!r} and {y.dtype!r}")
@@ -260,7 +260,7 @@ def _case_map(action: str) -> np.ndarray[Any, Any]:
 def _in_case(b: Builder, x: Value, action: str) -> Value:
     if action == "NONE":
         return x
-    return b.later(TextCase(), [x, b.constant(_case_map(action))], [Partial(STRING, x.shape)])[0]
+    return b.host_op(TextCase(), [x, b.constant(_case_map(action))], [Partial(STRING, x.shape)])[0]
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class Find(Text):
 def find(b: Builder, x: Value, keys: Sequence[str], must: bool = False) -> tuple[Value, list[str]]:
     """The places of strings among some keys, and the keys in the order that the places speak of, each once."""
     ordered = sorted(set(keys), key=str.encode)
-    places = b.later(Find(int(must)), [x, texts(b, ordered)], [Partial(I64, x.shape)])[0]
+    places = b.host_op(Find(int(must)), [x, texts(b, ordered)], [Partial(I64, x.shape)])[0]
     return places, ordered
 
 

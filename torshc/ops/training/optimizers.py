@@ -20,10 +20,10 @@ from ..math.pointwise import Pointwise
 from ..tensor.view import Reshape
 
 DOMAIN = "ai.onnx.preview.training"
-Step = Callable[[Value, Value, list[Value]], list[Value]]
+Update = Callable[[Value, Value, list[Value]], list[Value]]
 
 
-def _each(source: SourceNode, groups: int, step: Step) -> list[Value]:
+def _each(source: SourceNode, groups: int, step: Update) -> list[Value]:
     """The results of a step for each variable.
 
     Args:

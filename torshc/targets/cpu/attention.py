@@ -29,7 +29,7 @@ from ...plan.storage import Storage
 from .base import CpuTarget
 
 KEYS = 256  # keys a block: their part of k and v (64 KiB each at depth 64) and the weights stay in L2
-WIDE = 32  # so many points of the batch keep every thread busy, and tasks may take more rows each
+WIDE = 32  # points of the batch that keep every thread busy, and tasks may take more rows each
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class CToolchain(Toolchain):
     def c_compiler(self, options: CompileOptions) -> str:
         try:
             return "gcc" if options.emit != "source" and find_compiler(options.cc or None).kind == "gcc" else "clang"
-        except ToolchainError:  # a look at a model needs none; a compilation has asked for it before
+        except ToolchainError:  # explaining a model needs none; a compilation has asked for it before
             return "clang"
 
     def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:

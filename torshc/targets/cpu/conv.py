@@ -28,11 +28,12 @@ from ...kernels.heavy import (
 )
 from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
+from ...ops.nn.conv import FEW_CHANNELS
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
 from .conv_first import lower_first
-from .conv_shape import Element, Geometry, bias_of, channels_last, geometry, source_strides
+from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, source_strides
 from .depthwise import lower_depthwise
 from .gemm import Product, is_bytes, lower_product
 from .pack import QUAD, panels, quads
@@ -40,7 +41,6 @@ from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_su
 from .winograd import lower_winograd, suits
 
 Array = np.ndarray[Any, Any]
-FEW_CHANNELS = 4  # input channels up to which pixels are copied to planes instead of read in place
 ZERO_ALIGN = 64
 
 
@@ -184,7 +184,7 @@ def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine)
 
 
 def _as_product(
-    group: Group, node: Node, size: Geometry, element: Element, storage: Mapping[Value, Storage], machine: Machine
+    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
 ) -> list[Kernel] | None:
     """A 1x1 convolution as a product over pixels, None when rows do not follow each other in memory."""
     w = node.operands[1]
@@ -246,7 +246,7 @@ def lower_direct(
     group: Group,
     node: Node,
     size: Geometry,
-    element: Element,
+    element: ElementAt,
     phases: tuple[Phase, ...],
     storage: Mapping[Value, Storage],
     machine: Machine,

@@ -14,7 +14,7 @@ from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
 
-Element = Callable[[Buffers, Expr, Expr, Expr, Expr], Expr]
+ElementAt = Callable[[Buffers, Expr, Expr, Expr, Expr], Expr]
 """Makes the input's element at (image, channel, row, column) in an argument list."""
 
 
@@ -112,7 +112,7 @@ def bias_of(node: Node) -> Value | None:
 
 def channels_last(
     x: Value, size: Geometry, group: Group, storage: Mapping[Value, Storage]
-) -> tuple[Element, list[Kernel]]:
+) -> tuple[ElementAt, list[Kernel]]:
     """The input with channels innermost: as it lies, or a copy and the kernel that makes it."""
 
     def at(n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
@@ -132,7 +132,7 @@ def channels_last(
     return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, h, w)), axes, storage, to, x.dtype)]
 
 
-def source_strides(element: Element, size: Geometry, buffers: Buffers) -> Strided:
+def source_strides(element: ElementAt, size: Geometry, buffers: Buffers) -> Strided:
     """The input as strides of images, rows and pixels."""
     axes = [axis("n", size.images), axis("h", size.ih), axis("w", size.iw)]
     found = strided_operand(element(buffers, axes[0], const(0), axes[1], axes[2]), axes)

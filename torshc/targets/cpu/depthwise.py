@@ -16,7 +16,7 @@ from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .conv_shape import Element, Geometry, bias_of, source_strides
+from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .tiles import TASK_FLOPS, clamp
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +54,7 @@ class DepthwiseKernel(HeavyKernel):
 
 
 def lower_depthwise(
-    group: Group, node: Node, size: Geometry, element: Element, storage: Mapping[Value, Storage], machine: Machine
+    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
 ) -> list[Kernel]:
     """The kernel of a convolution with as many groups as channels, in and out."""
     buffers = Buffers(storage)

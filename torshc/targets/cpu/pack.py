@@ -148,7 +148,7 @@ def pack_at_run_time(
     storage: Mapping[Value, Storage],
     owner: int,
 ) -> Panels | None:
-    """Panels of an operand that only a run knows, and the kernel that makes them; None when it has no plain strides."""
+    """Panels of a run-time operand, and the kernel that makes them; None when it has no plain strides."""
     buffers = Buffers(storage)
     offset = buffers.resolve(element).args[0]
     moving = [a for a in batch if _moves(offset, a)]

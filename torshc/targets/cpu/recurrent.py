@@ -28,7 +28,7 @@ ONE_ROW = 8  # vectors of a tile of one row: as many sums as hide the latency of
 
 
 @dataclass(frozen=True)
-class Step:
+class RecurrentStep:
     """A phase with its places.
 
     Attributes:
@@ -58,7 +58,7 @@ class RecurrentKernel(RecurrentBase):
 
     template: ClassVar[str] = "recurrent.c.j2"
 
-    steps: tuple[Step, ...]
+    steps: tuple[RecurrentStep, ...]
     tile: Tile
     rows: int
 
@@ -200,7 +200,7 @@ class _Lowering(RecurrentLowering):
 
     def _steps(self, phases: Sequence[Phase], tile: Tile, columns: Sequence[Columns]) -> RecurrentKernel:
         steps = tuple(
-            Step(p, c, add_buffer(self.buffers, self.packer.state_weights(self.r, c)))
+            RecurrentStep(p, c, add_buffer(self.buffers, self.packer.state_weights(self.r, c)))
             for p, c in zip(phases, columns, strict=True)
         )
         rows = _rows(self.row.args[0], tile)

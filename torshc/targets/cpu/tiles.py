@@ -68,7 +68,7 @@ def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr) -> Tile:
     if columns is not None and columns <= lanes:
         return Tile(8, 1, lanes)
     vectors = -(-columns // lanes) if columns is not None else 0
-    if lanes == 16:  # 32 registers; broadcasts are dear, so no tile is taller than 8
+    if lanes == 16:  # 32 registers; broadcasts are expensive, so no tile is taller than 8
         return Tile(6, 4, lanes) if vectors and vectors % 3 and vectors % 4 == 0 else Tile(8, 3, lanes)
     if lanes < 8 or machine.compiler == "gcc":
         return Tile(6, 2, lanes)

@@ -19,8 +19,8 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
 
-FEW = 64  # so many are kept in a heap whatever the row's length
-SHARE = 64  # and one of so many; a row is sorted as a whole from there on
+FEW = 64  # up to this k a heap is used, whatever the row's length
+SHARE = 64  # or up to this share of the row; above that, the whole row is sorted
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class TopKKernel(HeavyKernel):
 
     @property
     def few_known(self) -> bool | None:
-        """The same, None where only a run knows."""
+        """The same, None where it is known only at run time."""
         return bool(self.few.data) if self.few.op == "const" else None
 
     @property

@@ -21,7 +21,7 @@ from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .conv_shape import Element, Geometry, bias_of, source_strides
+from .conv_shape import ElementAt, Geometry, bias_of, source_strides
 from .pack import panels
 from .tiles import Tile, choose_tile
 
@@ -103,7 +103,7 @@ def tiles_of(size: Geometry) -> int:
 
 
 def lower_winograd(
-    group: Group, node: Node, size: Geometry, element: Element, storage: Mapping[Value, Storage], machine: Machine
+    group: Group, node: Node, size: Geometry, element: ElementAt, storage: Mapping[Value, Storage], machine: Machine
 ) -> WinogradKernel:
     """The kernel of a convolution that :func:`suits`."""
     buffers = Buffers(storage)

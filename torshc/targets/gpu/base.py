@@ -20,7 +20,7 @@ from ..tidy import drop_voids
 from .grid import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
-NARROW = 2**29  # elements of a buffer up to which indices are int
+INT_INDEX = 2**29  # elements of a buffer up to which indices are int
 _OVER_WARP = {"add": "sum", "mul": "prod", "or": "any", "and": "all"}
 
 
@@ -61,7 +61,9 @@ class GridPrinter(IndexPrinter):
     def _large(self) -> bool:
         sizes = (_elements(b) for b in self.kernel.buffers)
         work = as_int(self.kernel.tasks)
-        return bool(self.dim_names) or work is None or work > NARROW or any(s is None or s > NARROW for s in sizes)
+        return (
+            bool(self.dim_names) or work is None or work > INT_INDEX or any(s is None or s > INT_INDEX for s in sizes)
+        )
 
     @property
     def index(self) -> str:
@@ -179,7 +181,7 @@ class GridPrinter(IndexPrinter):
 
 
 def _elements(b: Buffer) -> int | None:
-    """Elements of a buffer, None where only a run knows; of what a kernel leaves for another at the most."""
+    """Elements of a buffer, None where known only at run time; at most, for what a kernel leaves for another."""
     if isinstance(b.operand, Value):
         return as_int(b.operand.type.size)
     size = b.operand.nbytes

@@ -30,7 +30,7 @@ from .contraction_factor import PACKET, WIDE, Factor, Term, add_operand, bring, 
 from .contraction_tiles import UNKNOWN, AnyTile, MmaTile, choose_mma_tile, choose_tile
 from .grid import GridRow, lower_grid_generic, to_grid
 
-NARROW = 8  # rows or columns below which tiles would be nearly empty
+THIN = 8  # rows or columns below which tiles would be nearly empty
 MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that a thread may as well add up by itself
 PARTS = "parts"  # axis of the pieces of sums
@@ -313,7 +313,7 @@ def _lower(
 def _suits_threads(sizes: Sequence[int | None]) -> bool:
     """Whether a thread for each result serves a product better than tiles, which would be nearly empty."""
     batch, m, n, k = (guess if s is None else s for s, guess in zip(sizes, UNKNOWN, strict=True))
-    return min(m, n) < NARROW and (k <= SHORT or batch * m * n >= MANY)
+    return min(m, n) < THIN and (k <= SHORT or batch * m * n >= MANY)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from typing import ClassVar, TypeVar
 
 from ...expr import DType
 from ...kernels.machine import Device
+from .grid import WARP
 
-# What products, rows, columns and terms are taken for when only a run knows them: a short text, so that it is fast;
-# pieces of sums are then few, as for a long one they cost more memory traffic than they gain.
+# Products, rows, columns and terms that are assumed where they are known only at run time: a short text, so that it is
+# fast; pieces of sums are then few, as for a long one they cost more memory traffic than they gain.
 UNKNOWN = (8, 128, 512, 512)
 MAX_SPLITS, MAX_SPLITS_UNKNOWN = 32, 4
-LANES_M, LANES_N, WARP = 4, 8, 32  # a warp is 4 x 8 threads
+LANES_M, LANES_N = 4, 8  # a warp is 4 x 8 threads
 LATENCY = 700.0  # clocks from a load to its use
 LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
 SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
@@ -138,7 +139,7 @@ class MmaTile:
         return max(2, min(MAX_STAGES, room // self._stage))
 
     def shared(self, size: int) -> int:
-        """Bytes of shared memory at the most, for elements of `size` bytes: these tiles are of 16-bit floats only."""
+        """Bytes of shared memory, at most, for elements of `size` bytes: these tiles are of 16-bit floats only."""
         return self.stages * self._stage
 
     @property

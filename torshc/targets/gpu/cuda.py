@@ -11,7 +11,7 @@ from .base import HOST, GridTarget, Words
 from .nvcc import CudaToolchain
 
 # Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
-# have so many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
+# have that many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
 TOGETHER, TOGETHER_LARGE = 16, 32
 LARGE = frozenset({"sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f"})
 # Their smallest have fewer: 14 (GeForce GTX 1650), and 8 (Jetson Orin Nano).

@@ -18,7 +18,7 @@ from ...plan.storage import Storage
 
 THREADS = 256  # threads of a block
 PACKET = 4  # neighbours that a thread computes together: 16 bytes of f32
-WARP = 32
+WARP = 32  # threads of a warp; a simdgroup has as many
 SHARED = 32 * 1024  # bytes of shared memory that every device has
 ROW_THREADS = (32, 64, 128, 256, 512)  # threads that may share a row
 PER_THREAD = 16  # elements of a row a thread, about

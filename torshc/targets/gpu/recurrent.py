@@ -39,7 +39,7 @@ ROWS = 4  # rows of the batch that a weight is read for
 PACK = 4  # weights that a thread reads at once
 TOGETHER_ROWS = 8  # rows of the batch that blocks pass on to each other
 KEPT = 96  # weights that a thread may keep
-ARRAYS = 4  # arrays of the state in shared memory, at the most
+ARRAYS = 4  # arrays of the state in shared memory, at most
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Lowering(RecurrentLowering):
             ring = len(self.buffers.list)
             memory = Temporary("ring", self.group.id, const(2 * 8 * op.directions * rows * op.hidden_size))
             self.buffers.list.append(Buffer(memory, I64, written=True))
-            before.append(_cleared(memory))  # in every run, as the counts of exchanges start anew
+            before.append(_cleared(memory))  # in every run, as the counts of exchanges start again
         kernel = GridRecurrent.of(
             self.base(self.gates, phases, const(op.directions)),
             phases=phases,

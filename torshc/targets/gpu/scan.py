@@ -14,7 +14,7 @@ from ...plan.storage import Storage
 from .base import GridTarget
 from .grid import lower_grid_generic
 
-NEST = 4096  # the longest axis along which a device sums up anew for each element
+NEST = 4096  # the longest axis along which a device sums again for each element
 
 
 def require_short(node: Node, length: Expr) -> None:
