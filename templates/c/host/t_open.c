@@ -181,22 +181,3 @@ int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int3
         P->output_dims(index, s, dims);
     return status;
 }
-
-/* ---- profiling ---- */
-
-int t_profile(pthread_mutex_t *lock, const t_counter *counters, int32_t step, uint64_t *calls, uint64_t *nanoseconds)
-{
-    if (!counters || !calls || !nanoseconds || step < 0 || step >= t_the_program.steps)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_profile: NULL argument, or step %d of %d", (int)step,
-                      (int)t_the_program.steps);
-#ifdef TORSHC_PROFILE
-    pthread_mutex_lock(lock);
-    *calls = counters[step].calls;
-    *nanoseconds = counters[step].ns;
-    pthread_mutex_unlock(lock);
-    return TORSHC_OK;
-#else
-    (void)lock;
-    return t_fail(TORSHC_E_UNSUPPORTED, "compiled without profiling");
-#endif
-}

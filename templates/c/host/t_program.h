@@ -1,14 +1,13 @@
 /* What a generated host program (host.c) and the support code beside it know of each other, whatever the target.
  *
  * host.c holds what is special about one model, as tables and small functions of its symbolic dimensions s[0..]; the
- * support code holds the interface of model.h, the checks and the memory, equal for all models: t_open.c and t_check.c
- * for every target, t_host.c for processors, t_gpu_host.c over a device layer for others; for scripts t_frame.c, and
- * t_segment.c of the processors or of devices. Compiles as C and as C++.
+ * support code holds the interface of model.h, the checks and the memory, equal for all models: t_model.c, t_open.c
+ * and t_check.c for every target, t_host.c for processors, t_gpu_host.c over a device layer for others; for scripts
+ * t_frame.c, and t_segment.c of the processors or of devices. Compiles as C and as C++.
  */
 #ifndef T_PROGRAM_H
 #define T_PROGRAM_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -174,9 +173,6 @@ typedef struct {
 int t_open_weights(t_weights_file *weights, const char *path);
 void t_close_weights(t_weights_file *weights);
 int t_usable_processors(void);
-
-/* torshc_profile over a model's lock and counters. */
-int t_profile(pthread_mutex_t *lock, const t_counter *counters, int32_t step, uint64_t *calls, uint64_t *nanoseconds);
 
 /* A run uses the default floating-point state (round to nearest, denormals kept, no traps) whatever the caller has
  * set: t_fp_enter sets it and returns the caller's, which t_fp_leave puts back. */

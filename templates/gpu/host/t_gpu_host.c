@@ -1,13 +1,13 @@
-/* The interface of model.h for libraries whose kernels run on a device: the tables of host.c over t_device.h. */
-#define _GNU_SOURCE
+/* What libraries for a device do in their own way: memory, and runs over t_device.h. */
 #include "t_gpu_model.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { T_ALIGN_STAGED = 256 };
 
 #define P (&t_the_program)
+
+const size_t t_model_bytes = sizeof(torshc_model);
 
 /* ---- memory ---- */
 
@@ -30,132 +30,82 @@ int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what)
 
 /* ---- open and close ---- */
 
-/* Whether the processor has kernels to run, or other work between those of the device. */
-static int works_here(void)
+/* The weights on the device; those here stay for steps on the processor. */
+static int upload_weights(torshc_model *m)
 {
-    return P->fallbacks || P->script;
-}
-
-static int open_weights(torshc_model *m, const char *path)
-{
-    int status = t_open_weights(&m->file, path);
-    if (status || !P->weights_bytes)
-        return status;
+    int status;
+    if (!P->weights_bytes)
+        return TORSHC_OK;
     if ((status = t_device_alloc(m->device, (size_t)P->weights_bytes, "the weights", &m->weights)) ||
-        (status = t_device_upload(m->device, m->weights, m->file.at, (size_t)P->weights_bytes)) ||
+        (status = t_device_upload(m->device, m->weights, m->head.weights.at, (size_t)P->weights_bytes)) ||
         (status = t_device_finish(m->device)))
         return status;
-    if (!works_here()) /* nothing reads them here any more */
-        t_close_weights(&m->file);
+    if (!P->fallbacks && !P->script)
+        t_close_weights(&m->head.weights);
     return TORSHC_OK;
 }
 
-static int fill_model(torshc_model *m, const torshc_options *options)
+int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **with)
 {
-    m->owner = getpid();
     m->ordinal = options->device;
     m->streamed = options->stream != NULL;
-    m->counters = calloc((size_t)P->steps + 1, sizeof *m->counters);
     m->marked = calloc((size_t)P->steps + 1, sizeof *m->marked);
-    if (!m->counters || !m->marked)
-        return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
-    if (works_here()) {
-        const uint64_t was = t_fp_enter(); /* the threads inherit it */
-        m->pool = t_pool_create(options->threads ? options->threads : t_usable_processors());
-        t_fp_leave(was);
-    }
-    m->threads = t_pool_threads(m->pool);
-    int status = t_device_open(options->device, options->stream, &m->device);
-    if (!status)
-        status = open_weights(m, options->weights_path);
-    if (!status && P->script) {
-        m->with = (t_run){.weights = m->weights, .model = m};
-        m->frame = P->script->open(&m->with, m->file.at);
-        return m->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
-    }
-    if (status || P->symbols)
+    if (!m->marked)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)P->steps);
+    int status;
+    if ((status = t_device_open(options->device, options->stream, &m->device)) || (status = upload_weights(m)))
         return status;
-    return t_grow(m, &m->arena, t_round_up(P->arena(NULL)), "intermediate values");
+    m->with = (t_run){.weights = m->weights, .model = m};
+    *with = &m->with;
+    if (P->script || P->symbols)
+        return TORSHC_OK;
+    return t_grow(m, &m->arena, t_workspace_bytes(m, NULL), "intermediate values");
 }
 
-int torshc_open(const torshc_options *given, torshc_model **model)
+void t_empty_model(torshc_model *m, int here)
 {
-    if (!model)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_open: model is NULL");
-    *model = NULL;
-    torshc_options options;
-    int status = t_options(given, &options);
-    if (status)
-        return status;
-    if (!P->cpu())
-        return t_fail(TORSHC_E_CPU, "this processor lacks instructions that the library was compiled for");
-    torshc_model *m = calloc(1, sizeof *m);
-    if (!m)
-        return t_fail(TORSHC_E_MEMORY, "no memory for the model");
-    pthread_mutex_init(&m->lock, NULL);
-    status = fill_model(m, &options);
-    if (status) {
-        torshc_close(m);
-        return status;
-    }
-    *model = m;
-    return TORSHC_OK;
-}
-
-void torshc_close(torshc_model *m)
-{
-    if (!m)
-        return;
-    if (m->frame)
-        P->script->close(m->frame);
-    if (m->owner == getpid()) { /* in a child of fork() the device is the parent's */
-        t_pool_destroy(m->pool);
+    if (here) { /* in a child of fork() the device is the parent's */
         t_device_free(m->device, m->staging.at);
         t_device_free(m->device, m->arena.at);
         t_device_free(m->device, m->weights);
         t_device_close(m->device);
     }
-    t_close_weights(&m->file);
     free(m->host.at);
     free(m->marked);
-    free(m->counters);
-    pthread_mutex_destroy(&m->lock);
-    free(m);
 }
 
 /* ---- runs ---- */
 
-int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes)
+size_t t_workspace_bytes(const torshc_model *m, const int64_t *s)
 {
-    int64_t s[T_SYMBOLS_MAX];
-    if (!m || !bytes)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: NULL argument");
-    const int status = t_bind(inputs, count, s);
-    if (!status)
-        *bytes = t_round_up(P->arena(s));
-    return status;
+    (void)m;
+    return t_round_up(P->arena(s));
 }
 
 /* A run in progress: inputs, then outputs. */
 typedef struct {
     int32_t count;
-    const torshc_tensor **tensor;
-    t_span *span;
-    unsigned char **at; /* where kernels find each on the device */
-    t_span work;
-    int host; /* some tensor is on the processor */
+    const torshc_tensor *const *tensor;
+    const t_span *span;
+    unsigned char **at;   /* where kernels find each on the device */
+    unsigned char *arena; /* the caller's workspace, or our own */
 } t_call;
+
+static int is_on_device(const torshc_tensor *x)
+{
+    return x->device.type == P->device;
+}
 
 /* Whether kernels use a copy of a tensor on the device: it is not there, or not aligned as kernels want it. */
 static int is_staged(const t_call *call, int32_t i)
 {
-    return call->tensor[i]->device.type != P->device || (uintptr_t)call->span[i].at % T_ALIGN_DEVICE;
+    return !is_on_device(call->tensor[i]) || (uintptr_t)call->span[i].at % T_ALIGN_DEVICE;
 }
 
 int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {
     const int status = t_locate(x, what, i, span);
-    if (status || x->device.type != P->device)
+    if (status || !is_on_device(x))
         return status;
     if (x->device.id != m->ordinal)
         return t_fail(TORSHC_E_DEVICE, "%s %d is on device %d; the model is on device %d", what, (int)i,
@@ -163,24 +113,11 @@ int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32
     return span->bytes ? t_device_locate(m->device, x, what, i, span) : TORSHC_OK;
 }
 
-static int locate(torshc_model *m, t_call *call, int32_t i)
-{
-    const int is_input = i < P->inputs;
-    call->host |= call->tensor[i]->device.type != P->device;
-    return t_locate_on(m, call->tensor[i], is_input ? "input" : "output", is_input ? i : i - P->inputs, &call->span[i]);
-}
-
-static int check_workspace(torshc_model *m, t_span *work, size_t need)
+/* The caller's workspace has to be on the device. */
+static int locate_workspace(torshc_model *m, t_span *work)
 {
     const torshc_tensor memory = {work->at, {P->device, m->ordinal}, 0, {TORSHC_UINT, 8, 1}, NULL, NULL, 0};
-    if (!work->at)
-        return TORSHC_OK;
-    if ((uintptr_t)work->at % T_ALIGN)
-        return t_fail(TORSHC_E_ALIGN, "the workspace is not aligned to %d bytes", T_ALIGN);
-    if (work->bytes < need)
-        return t_fail(TORSHC_E_WORKSPACE, "the workspace has %llu bytes; this run needs %zu",
-                      (unsigned long long)work->bytes, need);
-    return need ? t_device_locate(m->device, &memory, "workspace", 0, work) : TORSHC_OK;
+    return t_device_locate(m->device, &memory, "workspace", 0, work);
 }
 
 /* Where each tensor lies on the device. Copies lie at places that only shapes decide, so that recorded runs stay of
@@ -208,7 +145,7 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
 {
     int status = TORSHC_OK;
     for (int32_t i = begin; i < end && !status; i++) {
-        const int here = call->tensor[i]->device.type != P->device;
+        const int here = !is_on_device(call->tensor[i]);
         const t_span *span = &call->span[i];
         if (!span->bytes || !is_staged(call, i))
             continue;
@@ -222,15 +159,14 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
 
 static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
 {
-    unsigned char *const arena = call->work.at ? call->work.at : m->arena.at;
-    const t_run run = {call->at, call->at + P->inputs, m->weights, arena, NULL, m};
+    const t_run run = {call->at, call->at + P->inputs, m->weights, call->arena, NULL, m};
     int64_t key[P->symbols + call->count + 1];
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)
         key[k++] = s[i];
     for (int32_t i = 0; i < call->count; i++)
         key[k++] = (int64_t)(uintptr_t)call->at[i];
-    key[k++] = (int64_t)(uintptr_t)arena;
+    key[k++] = (int64_t)(uintptr_t)call->arena;
 #ifdef TORSHC_PROFILE
     const int recorded = 0;
 #else
@@ -249,15 +185,10 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
     return status;
 }
 
-static int run_locked(torshc_model *m, t_call *call, const int64_t *s)
+static int run_call(torshc_model *m, t_call *call, const int64_t *s)
 {
-    int status = TORSHC_OK;
-    for (int32_t i = 0; i < call->count && !status; i++)
-        status = locate(m, call, i);
-    if (status || (status = t_check_aliases(call->span, &call->work)) ||
-        (status = check_workspace(m, &call->work, t_round_up(P->arena(s)))) ||
-        (!call->work.at && (status = t_grow(m, &m->arena, t_round_up(P->arena(s)), "intermediate values"))) ||
-        (status = place_tensors(m, call)))
+    int status = place_tensors(m, call);
+    if (status)
         return status;
     if (!(status = stage(m, call, 0, P->inputs, 0)) && !(status = run_steps(m, call, s)))
         status = stage(m, call, P->inputs, call->count, 1);
@@ -265,7 +196,10 @@ static int run_locked(torshc_model *m, t_call *call, const int64_t *s)
     if (!status)
         status = t_count_steps(m);
 #else
-    if (!status && (call->host || !m->streamed))
+    int waits = !m->streamed;
+    for (int32_t i = 0; i < call->count; i++)
+        waits |= !is_on_device(call->tensor[i]);
+    if (!status && waits)
         status = t_device_finish(m->device);
 #endif
     if (status)
@@ -273,73 +207,29 @@ static int run_locked(torshc_model *m, t_call *call, const int64_t *s)
     return status;
 }
 
-static int check_alive(const torshc_model *m, const char *what)
+int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *span, t_span *work, const int64_t *s)
 {
-    if (!m)
-        return t_fail(TORSHC_E_ARGUMENT, "%s: model is NULL", what);
-    if (m->owner != getpid())
-        return t_fail(TORSHC_E_FORKED, "the model was opened before fork(); open it again in this process");
-    return TORSHC_OK;
+    const int32_t n = P->inputs + P->outputs;
+    const size_t need = t_workspace_bytes(m, s);
+    unsigned char *at[n + 1];
+    int status = TORSHC_OK;
+    if (!work->at)
+        status = t_grow(m, &m->arena, need, "intermediate values");
+    else if (need)
+        status = locate_workspace(m, work);
+    if (status)
+        return status;
+    t_call call = {n, tensor, span, at, work->at ? work->at : m->arena.at};
+    return run_call(m, &call, s);
 }
 
-/* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
-static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
-                      const torshc_tensor *outputs, int32_t output_count)
+int t_end_script(torshc_model *m, int status)
 {
-    const uint64_t was = t_fp_enter();
-    pthread_mutex_lock(&m->lock);
-    int status = P->script->run(m->frame, inputs, count, shown, outputs, output_count);
     if (!status)
         status = t_device_finish(m->device);
     if (status)
         t_device_drop(m->device);
-    pthread_mutex_unlock(&m->lock);
-    t_fp_leave(was);
     return status;
-}
-
-int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *outputs,
-                     int32_t output_count)
-{
-    const int status = check_alive(m, "torshc_run_sized");
-    if (status)
-        return status;
-    if (!P->script)
-        return t_fail(TORSHC_E_UNSUPPORTED,
-                      "output shapes are known before a run here: use torshc_output_shape and torshc_run");
-    return run_script(m, inputs, input_count, outputs, NULL, output_count);
-}
-
-int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
-               int32_t output_count, void *workspace, size_t bytes)
-{
-    int64_t s[T_SYMBOLS_MAX];
-    int status;
-    if ((status = check_alive(m, "torshc_run")))
-        return status;
-    if (P->script)
-        return run_script(m, inputs, input_count, NULL, outputs, output_count);
-    if ((status = t_bind(inputs, input_count, s)) ||
-        (status = t_check_outputs(outputs, output_count, s)))
-        return status;
-    const int32_t n = P->inputs + P->outputs;
-    const torshc_tensor *tensor[n + 1];
-    unsigned char *at[n + 1];
-    t_span span[n + 1];
-    for (int32_t i = 0; i < n; i++)
-        tensor[i] = i < P->inputs ? &inputs[i] : &outputs[i - P->inputs];
-    t_call call = {n, tensor, span, at, {workspace, workspace ? bytes : 0}, 0};
-    const uint64_t was = t_fp_enter();
-    pthread_mutex_lock(&m->lock);
-    status = run_locked(m, &call, s);
-    pthread_mutex_unlock(&m->lock);
-    t_fp_leave(was);
-    return status;
-}
-
-int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds)
-{
-    return t_profile(m ? &m->lock : NULL, m ? m->counters : NULL, step, calls, nanoseconds);
 }
 
 /* ---- memory for callers ---- */
@@ -347,21 +237,21 @@ int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nan
 int torshc_alloc(torshc_model *m, size_t bytes, void **data)
 {
     unsigned char *at = NULL;
-    int status = check_alive(m, "torshc_alloc");
+    int status = t_check_alive(m, "torshc_alloc");
     if (status)
         return status;
     if (!data)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_alloc: data is NULL");
-    pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&m->head.lock);
     status = t_device_alloc(m->device, bytes ? bytes : 1, "the caller", &at);
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->head.lock);
     *data = at;
     return status;
 }
 
 int torshc_free(torshc_model *m, void *data)
 {
-    const int status = check_alive(m, "torshc_free");
+    const int status = t_check_alive(m, "torshc_free");
     if (!status)
         t_device_free(m->device, data);
     return status;
@@ -369,24 +259,24 @@ int torshc_free(torshc_model *m, void *data)
 
 int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes)
 {
-    int status = check_alive(m, "torshc_copy");
+    int status = t_check_alive(m, "torshc_copy");
     if (status || !bytes)
         return status;
     if (!to || !from)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_copy: NULL argument");
-    pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&m->head.lock);
     status = t_device_transfer(m->device, to, from, bytes);
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->head.lock);
     return status;
 }
 
 int torshc_synchronize(torshc_model *m)
 {
-    int status = check_alive(m, "torshc_synchronize");
+    int status = t_check_alive(m, "torshc_synchronize");
     if (status)
         return status;
-    pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&m->head.lock);
     status = t_device_finish(m->device);
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->head.lock);
     return status;
 }

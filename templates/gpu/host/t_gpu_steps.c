@@ -46,8 +46,8 @@ int t_count_steps(torshc_model *m)
         uint64_t ns;
         if ((status = t_device_elapsed(m->device, i, &ns)))
             return status;
-        m->counters[m->marked[i]].calls++;
-        m->counters[m->marked[i]].ns += ns;
+        m->head.counters[m->marked[i]].calls++;
+        m->head.counters[m->marked[i]].ns += ns;
     }
     return TORSHC_OK;
 }
@@ -66,10 +66,10 @@ void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *
 #else
     (void)step;
 #endif
-    t_pool_run(m->pool, kernel, buf, dim, scratch ? r->scratch : NULL, t_round_up(scratch), tasks);
+    t_pool_run(m->head.pool, kernel, buf, dim, scratch ? r->scratch : NULL, t_round_up(scratch), tasks);
 #ifdef TORSHC_PROFILE
-    m->counters[step].calls++;
-    m->counters[step].ns += t_now() - began;
+    m->head.counters[step].calls++;
+    m->head.counters[step].ns += t_now() - began;
 #endif
 }
 
@@ -114,20 +114,20 @@ static void join(t_range *ranges, int32_t count)
 /* Gives each range its place here and fetches it; ranges of weights are here already. */
 static int fetch(torshc_model *m, const t_run *r, t_range *ranges, int32_t count, int64_t scratch)
 {
-    size_t bytes = (size_t)m->threads * t_round_up(scratch);
+    size_t bytes = (size_t)m->head.threads * t_round_up(scratch);
     int status;
     for (int32_t i = 0; i < count; i++)
         bytes += t_round_up(ranges[i].to - ranges[i].from) + T_ALIGN;
     if ((status = grow_host(&m->host, bytes)))
         return status;
-    unsigned char *at = m->host.at + (size_t)m->threads * t_round_up(scratch);
+    unsigned char *at = m->host.at + (size_t)m->head.threads * t_round_up(scratch);
     for (int32_t i = 0; i < count; i++) {
         t_range *range = &ranges[i];
         int32_t first = 0;
         while (ranges[first].from != range->from)
             first++;
         if (P->weights_bytes && range->from >= r->weights && range->from < r->weights + P->weights_bytes)
-            range->host = m->file.at + (range->from - r->weights);
+            range->host = m->head.weights.at + (range->from - r->weights);
         else if (first < i)
             range->host = ranges[first].host;
         else {
@@ -172,6 +172,6 @@ void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf
         return;
     for (int32_t i = 0; i < buffers; i++)
         here[i] = ranges[i].host + ((unsigned char *)buf[i] - ranges[i].from);
-    t_pool_run(m->pool, kernel, here, dim, scratch ? m->host.at : NULL, t_round_up(scratch), tasks);
+    t_pool_run(m->head.pool, kernel, here, dim, scratch ? m->host.at : NULL, t_round_up(scratch), tasks);
     m->status = return_written(m, ranges, buffers);
 }

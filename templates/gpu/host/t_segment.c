@@ -97,7 +97,7 @@ int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned cha
 void t_free_copy(t_frame *f, unsigned char *copy)
 {
     torshc_model *m = f->with->model;
-    if (m->owner == getpid()) /* in a child of fork() the device is the parent's */
+    if (m->head.owner == getpid()) /* in a child of fork() the device is the parent's */
         t_device_free(m->device, copy);
 }
 
@@ -114,7 +114,7 @@ static int run_here(t_frame *f, const t_program *segment, const int32_t *in, con
     }
     for (int32_t k = 0; k < segment->outputs; k++)
         at[segment->inputs + k] = f->slot[out[k]].data;
-    T_TRY(t_grow_work(f, arena + (size_t)m->threads * scratch + T_ALIGN)); /* see t_nothing */
+    T_TRY(t_grow_work(f, arena + (size_t)m->head.threads * scratch + T_ALIGN)); /* see t_nothing */
     const t_run run = {at, at + segment->inputs, f->weights, f->work, f->work + arena, m};
     return segment->run(&run, f->symbols);
 }

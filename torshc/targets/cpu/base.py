@@ -20,8 +20,8 @@ class CpuTarget(Target):
     toolchain = CToolchain()
     host = HostFiles(
         search=("c",),
-        sources=("t_host.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),
-        headers=("model.h", "t_program.h", "t_host.h", "t_pool.h"),
+        sources=("t_host.c", "t_model.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),
+        headers=("model.h", "t_program.h", "t_model.h", "t_host.h", "t_pool.h"),
     )
 
 

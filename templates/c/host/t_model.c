@@ -1,0 +1,203 @@
+/* The interface of model.h, as far as it is the same for processors and devices: open, close, check, run. */
+#define _GNU_SOURCE
+#include "t_model.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define P (&t_the_program)
+
+static t_model *head_of(torshc_model *m)
+{
+    return (t_model *)m;
+}
+
+int t_check_alive(const torshc_model *m, const char *what)
+{
+    const t_model *head = (const t_model *)m;
+    if (!m)
+        return t_fail(TORSHC_E_ARGUMENT, "%s: model is NULL", what);
+    if (head->owner != getpid() && (head->threads > 1 || P->device != TORSHC_CPU))
+        return t_fail(TORSHC_E_FORKED, "the model was opened before fork(); open it again in this process");
+    return TORSHC_OK;
+}
+
+/* ---- open and close ---- */
+
+/* Threads, where the processor has kernels to run or other work between those of a device. */
+static void start_threads(t_model *head, int threads)
+{
+    if (P->device == TORSHC_CPU || P->fallbacks || P->script) {
+        const uint64_t was = t_fp_enter(); /* the threads inherit it */
+        head->pool = t_pool_create(threads ? threads : t_usable_processors());
+        t_fp_leave(was);
+    }
+    head->threads = t_pool_threads(head->pool);
+}
+
+static int fill(torshc_model *m, const torshc_options *options)
+{
+    t_model *head = head_of(m);
+    const t_run *with = NULL;
+    int status = t_open_weights(&head->weights, options->weights_path);
+    if (status)
+        return status;
+    head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
+    if (!head->counters)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
+    start_threads(head, options->threads);
+    status = t_fill_model(m, options, &with);
+    if (status || !P->script)
+        return status;
+    head->frame = P->script->open(with, head->weights.at);
+    return head->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
+}
+
+int torshc_open(const torshc_options *given, torshc_model **model)
+{
+    if (!model)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_open: model is NULL");
+    *model = NULL;
+    torshc_options options;
+    int status = t_options(given, &options);
+    if (status)
+        return status;
+    if (P->device == TORSHC_CPU && (options.device || options.stream))
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_open: a library for processors has no device %d and no streams",
+                      (int)options.device);
+    if (!P->cpu())
+        return t_fail(TORSHC_E_CPU, "this processor lacks instructions that the library was compiled for");
+    torshc_model *m = calloc(1, t_model_bytes);
+    if (!m)
+        return t_fail(TORSHC_E_MEMORY, "no memory for the model");
+    pthread_mutex_init(&head_of(m)->lock, NULL);
+    head_of(m)->owner = getpid();
+    status = fill(m, &options);
+    if (status) {
+        torshc_close(m);
+        return status;
+    }
+    *model = m;
+    return TORSHC_OK;
+}
+
+void torshc_close(torshc_model *m)
+{
+    if (!m)
+        return;
+    t_model *head = head_of(m);
+    const int here = head->owner == getpid();
+    if (head->frame)
+        P->script->close(head->frame);
+    if (here)
+        t_pool_destroy(head->pool);
+    t_empty_model(m, here);
+    t_close_weights(&head->weights);
+    free(head->counters);
+    pthread_mutex_destroy(&head->lock);
+    free(m);
+}
+
+/* ---- runs ---- */
+
+int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes)
+{
+    int64_t s[T_SYMBOLS_MAX];
+    if (!m || !bytes)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: NULL argument");
+    const int status = t_bind(inputs, count, s);
+    if (!status)
+        *bytes = t_workspace_bytes(m, s);
+    return status;
+}
+
+/* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
+static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
+                      const torshc_tensor *outputs, int32_t output_count)
+{
+    t_model *head = head_of(m);
+    pthread_mutex_lock(&head->lock);
+    const uint64_t was = t_fp_enter();
+    const int status = t_end_script(m, P->script->run(head->frame, inputs, count, shown, outputs, output_count));
+    t_fp_leave(was);
+    pthread_mutex_unlock(&head->lock);
+    return status;
+}
+
+int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *outputs,
+                     int32_t output_count)
+{
+    const int status = t_check_alive(m, "torshc_run_sized");
+    if (status)
+        return status;
+    if (!P->script)
+        return t_fail(TORSHC_E_UNSUPPORTED,
+                      "output shapes are known before a run here: use torshc_output_shape and torshc_run");
+    return run_script(m, inputs, input_count, outputs, NULL, output_count);
+}
+
+static int check_workspace(const t_span *work, size_t need)
+{
+    if ((uintptr_t)work->at % T_ALIGN)
+        return t_fail(TORSHC_E_ALIGN, "the workspace is not aligned to %d bytes", T_ALIGN);
+    if (work->at && work->bytes < need)
+        return t_fail(TORSHC_E_WORKSPACE, "the workspace has %llu bytes; this run needs %zu",
+                      (unsigned long long)work->bytes, need);
+    return TORSHC_OK;
+}
+
+static int run_locked(torshc_model *m, const torshc_tensor *const *tensor, t_span *span, t_span *work,
+                      const int64_t *s)
+{
+    int status = TORSHC_OK;
+    for (int32_t i = 0; i < P->inputs && !status; i++)
+        status = t_locate_on(m, tensor[i], "input", i, &span[i]);
+    for (int32_t i = 0; i < P->outputs && !status; i++)
+        status = t_locate_on(m, tensor[P->inputs + i], "output", i, &span[P->inputs + i]);
+    if (status || (status = t_check_aliases(span, work)) || (status = check_workspace(work, t_workspace_bytes(m, s))))
+        return status;
+    return t_run_on(m, tensor, span, work, s);
+}
+
+int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+               int32_t output_count, void *workspace, size_t bytes)
+{
+    int64_t s[T_SYMBOLS_MAX];
+    int status;
+    if ((status = t_check_alive(m, "torshc_run")))
+        return status;
+    if (P->script)
+        return run_script(m, inputs, input_count, NULL, outputs, output_count);
+    if ((status = t_bind(inputs, input_count, s)) || (status = t_check_outputs(outputs, output_count, s)))
+        return status;
+    const int32_t n = P->inputs + P->outputs;
+    const torshc_tensor *tensor[n + 1];
+    t_span span[n + 1], work = {workspace, workspace ? bytes : 0};
+    for (int32_t i = 0; i < n; i++)
+        tensor[i] = i < P->inputs ? &inputs[i] : &outputs[i - P->inputs];
+    t_model *head = head_of(m);
+    pthread_mutex_lock(&head->lock);
+    const uint64_t was = t_fp_enter();
+    status = run_locked(m, tensor, span, &work, s);
+    t_fp_leave(was);
+    pthread_mutex_unlock(&head->lock);
+    return status;
+}
+
+/* ---- profiling ---- */
+
+int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds)
+{
+    if (!m || !calls || !nanoseconds || step < 0 || step >= P->steps)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_profile: NULL argument, or step %d of %d", (int)step, (int)P->steps);
+#ifdef TORSHC_PROFILE
+    t_model *head = head_of(m);
+    pthread_mutex_lock(&head->lock);
+    *calls = head->counters[step].calls;
+    *nanoseconds = head->counters[step].ns;
+    pthread_mutex_unlock(&head->lock);
+    return TORSHC_OK;
+#else
+    return t_fail(TORSHC_E_UNSUPPORTED, "compiled without profiling");
+#endif
+}

@@ -1,0 +1,53 @@
+/* An open model: what t_model.c does for every kind of library, and what each kind does in its own way (t_host.c for
+ * processors, t_gpu_host.c over a device layer). */
+#ifndef T_MODEL_H
+#define T_MODEL_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "t_pool.h"
+#include "t_program.h"
+
+/* What every `struct torshc_model` begins with. */
+typedef struct {
+    pthread_mutex_t lock;   /* held during a run */
+    pid_t owner;            /* neither threads nor devices survive fork() */
+    t_weights_file weights; /* on the processor */
+    t_pool *pool;           /* NULL for one thread, and where the processor has no kernels */
+    int threads;
+    t_counter *counters; /* one for each step */
+    t_frame *frame;      /* of a script */
+} t_model;
+
+/* ---- t_model.c ---- */
+
+/* TORSHC_E_ARGUMENT for NULL, TORSHC_E_FORKED where this process did not open the model and cannot run it. */
+int t_check_alive(const torshc_model *m, const char *what);
+
+/* ---- what each kind does ---- */
+
+/* Size of its `struct torshc_model`. */
+extern const size_t t_model_bytes;
+
+/* Completes a model whose head is filled, all else zeros. `with` is what the steps of a script are given, NULL without
+ * one. After a failure t_empty_model follows as well. */
+int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **with);
+
+/* Frees what is not in the head. The pool is gone by then; `here`: this process opened the model. */
+void t_empty_model(torshc_model *m, int here);
+
+/* Workspace of a run. */
+size_t t_workspace_bytes(const torshc_model *m, const int64_t *s);
+
+/* Where a caller's tensor lies, checked; TORSHC_E_DEVICE where the model cannot use it. */
+int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span);
+
+/* A run over inputs and outputs at `span`, in the caller's workspace or, where `work` has no address, its own. */
+int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *span, t_span *work, const int64_t *s);
+
+/* Waits for what the steps of a script have begun, or drops it after a failure. Returns the script's status, or its
+ * own. */
+int t_end_script(torshc_model *m, int status);
+
+#endif
