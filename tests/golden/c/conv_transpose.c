@@ -30,7 +30,7 @@ void k292ca820bb1f(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 /* Channels-last transposed convolution without a copy of the image: output pixels are the rows of a product, and a
  * table of pointers (tap by pixel), made once for a block of pixels, says where each tap of each pixel reads.  Taps in
  * the margin read zeros.
- * A pixel sums only the taps that reach it, which are those of its phase: (row % 2, column % 2).
+ * A pixel sums only the taps that reach it, which are those of its phase: (row % 1, column % 2).
  * Weights: [phase][panel of T_NR channels][tap][DEPTH][T_NR].
  * Task: a block of pixels of a phase by a block of panels. */
 #define T_MR 8
@@ -46,7 +46,7 @@ struct call {
     int64_t row0, column0, rows, columns;
 };
 
-#define OH 14
+#define OH 7
 #define OW 14
 #define IH 7
 #define IW 7
@@ -66,7 +66,7 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t ow = m % COLUMNS * 2 + c->column0, image = m / (COLUMNS * ROWS);
-    const int64_t oh = m / COLUMNS % ROWS * 2 + c->row0;
+    const int64_t oh = m / COLUMNS % ROWS * 1 + c->row0;
     (void)ow, (void)image, (void)oh;
     float *b2 = c->buf[2];
     (void)c, (void)count;
@@ -83,8 +83,6 @@ struct tap {
 };
 static const struct tap taps0[] = {{0, 0}};
 static const struct tap taps1[] = {{0, 0}};
-static const struct tap taps2[] = {{0, 0}};
-static const struct tap taps3[] = {{0, 0}};
 static const struct {
     int row, column; /* the first output pixel */
     int taps;
@@ -93,8 +91,6 @@ static const struct {
 } phases[] = {
     {0, 0, 1, taps0, 0},
     {0, 1, 1, taps1, 256},
-    {1, 0, 1, taps2, 512},
-    {1, 1, 1, taps3, 768},
 };
 
 /* table[tap][pixel] for the pixels from m0 up to m1, a stretch of an output row after the other. */
@@ -175,7 +171,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k5dabe4359413(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k19f839565506(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     float *zero = scratch;
@@ -189,7 +185,7 @@ void k5dabe4359413(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t phase = task / (n_blocks * m_blocks);
         c->row0 = phases[phase].row;
         c->column0 = phases[phase].column;
-        c->rows = t_imax(0, (OH - c->row0 + 1) / 2);
+        c->rows = t_imax(0, (OH - c->row0 + 0) / 1);
         c->columns = t_imax(0, (OW - c->column0 + 1) / 2);
         if (PIXELS == 0) continue;
         const struct tap *tap = phases[phase].tap;
@@ -204,28 +200,28 @@ void k5dabe4359413(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 
 #include "t_kernel.h"
 
-void k82aa58102af0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kff42d53e0926(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
-    const int64_t size = 196;
+    const int64_t size = 98;
     const int64_t rows = 8;
     const int64_t chunks = (size + 16383) / 16384;
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
-        const int64_t first = task / chunks * 83, last = t_imin(first + 83, rows);
+        const int64_t first = task / chunks * 167, last = t_imin(first + 167, rows);
         for (int64_t row = first; row < last; row++) {
             const int64_t i0 = row;
             (void)i0;
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 8 * i1) + 8 * t_lanes_i64()));
-                t_store_f32(b1 + 196 * i0 + i1, v0);
+                t_store_f32(b1 + 98 * i0 + i1, v0);
             }
             const int64_t left = high - i1;
             if (left > 0) {
                 const f32v v0 = t_gathern_f32(b0, (t_splat_i64(i0 + 8 * i1) + 8 * t_lanes_i64()), left);
-                t_storen_f32(b1 + 196 * i0 + i1, v0, left);
+                t_storen_f32(b1 + 98 * i0 + i1, v0, left);
             }
         }
     }

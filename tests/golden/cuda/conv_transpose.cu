@@ -29,7 +29,7 @@ extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) ka104d3345c18_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k99b19bec861c_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
@@ -46,10 +46,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ka104d3345c18_kernel(const 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int line = tile_m * 128 + a_line + i * 64;
-        const int m1 = line % 7;
-        int line_rest = line / 7;
-        const int m0 = line_rest;
-        a_at[i] = 112 * m0 + 16 * m1;
+        const int m0 = line;
+        a_at[i] = 16 * m0;
         a_in[i] = line < rows;
     }
 
@@ -125,9 +123,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ka104d3345c18_kernel(const 
     for (int i = 0; i < 8; i++) {
         const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) continue;
-        const int m1 = row % 7;
-        int row_rest = row / 7;
-        const int m0 = row_rest;
+        const int m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             const int column = tile_n * 64 + first_column + 32 * h;
@@ -138,14 +134,14 @@ extern "C" __global__ void __launch_bounds__(256, 2) ka104d3345c18_kernel(const 
             for (int j = 0; j < 4; j++) {
                 q0[j] = sum[i][4 * h + j];
             }
-            t_write4(b2 + 224 * m0 + 16 * m1 + n0, q0);
+            t_write4(b2 + 16 * m0 + n0, q0);
         }
     }
 }
 
-extern "C" int ka104d3345c18(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ka104d3345c18_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    k99b19bec861c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -153,7 +149,7 @@ extern "C" int ka104d3345c18(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kc1007009eaf5_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kee2a8ca334e0_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
@@ -170,10 +166,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc1007009eaf5_kernel(const 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int line = tile_m * 128 + a_line + i * 64;
-        const int m1 = line % 7;
-        int line_rest = line / 7;
-        const int m0 = line_rest;
-        a_at[i] = 112 * m0 + 16 * m1;
+        const int m0 = line;
+        a_at[i] = 16 * m0;
         a_in[i] = line < rows;
     }
 
@@ -249,9 +243,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc1007009eaf5_kernel(const 
     for (int i = 0; i < 8; i++) {
         const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
         if (row >= rows) continue;
-        const int m1 = row % 7;
-        int row_rest = row / 7;
-        const int m0 = row_rest;
+        const int m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             const int column = tile_n * 64 + first_column + 32 * h;
@@ -262,14 +254,14 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc1007009eaf5_kernel(const 
             for (int j = 0; j < 4; j++) {
                 q0[j] = sum[i][4 * h + j];
             }
-            t_write4(b2 + 224 * m0 + 16 * m1 + n0 + 8, q0);
+            t_write4(b2 + 16 * m0 + n0 + 8, q0);
         }
     }
 }
 
-extern "C" int kc1007009eaf5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kee2a8ca334e0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kc1007009eaf5_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    kee2a8ca334e0_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -277,273 +269,19 @@ extern "C" int kc1007009eaf5(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kf81c44820cac_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
-    typedef t_packet<float, 4> packet;
-    __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
-    const int rows = 49, columns = 8;
-    const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 63) / 64;
-    const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = tid / 32, lane = tid % 32;
-    const int first_row = warp / 2 * 32 + lane / 8 * 4;
-    const int first_column = warp % 2 * 32 + lane % 8 * 4;
-
-    const int a_k = tid % 4 * 4, a_line = tid / 4;
-    int a_at[2];
-    bool a_in[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int line = tile_m * 128 + a_line + i * 64;
-        const int m1 = line % 7;
-        int line_rest = line / 7;
-        const int m0 = line_rest;
-        a_at[i] = 112 * m0 + 16 * m1;
-        a_in[i] = line < rows;
-    }
-
-    const int b_k = tid / 16, b_line = tid % 16 * 4;
-    const int b_place = tile_n * 64 + b_line;
-    const int b_n0 = b_place;
-    const int b_at = b_n0;
-    const bool b_in = b_place < columns;
-
-    float a_next[2][4];
-    float b_next[1][4];
-    float sum[8][4] = {};
-    const int steps = 1;
-    const int first = 0, last = steps;
-    for (int s = first; s <= last; s++) {
-        if (s < last) {
-            const int at_k = s * 16;
-            {
-                const int place = at_k + a_k;
-                const int k0 = place;
-                const int step = k0;
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    const bool inside = a_in[i] && place < 16;
-                    for (int j = 0; j < 4; j++) a_next[i][j] = 0;
-                    if (inside) t_read4(a_next[i], b0 + a_at[i] + step);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
-                const int place = at_k + b_k + i * 16;
-                const int k0 = place;
-                const bool inside = b_in && place < 16;
-                for (int j = 0; j < 4; j++) b_next[i][j] = 0;
-                if (inside) t_read4(b_next[i], b1 + b_at + 8 * k0);
-            }
-        }
-        if (s > first) {
-            const int now = (s - 1) & 1;
-#pragma unroll
-            for (int at = 0; at < 16; at++) {
-                packet x[2], y[1];
-#pragma unroll
-                for (int g = 0; g < 2; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
-#pragma unroll
-                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-#pragma unroll
-                    for (int j = 0; j < 4; j++) sum[i][j] += x[i / 4].at[i % 4] * y[j / 4].at[j % 4];
-                }
-            }
-        }
-        if (s < last) {
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const int line = a_line + i * 64;
-                for (int j = 0; j < 4; j++) {
-                    a_tile[s & 1][a_k + j][line / 4].at[line % 4] = a_next[i][j];
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
-                packet whole;
-                for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
-                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
-            }
-        }
-        __syncthreads();
-    }
-
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
-        const int m1 = row % 7;
-        int row_rest = row / 7;
-        const int m0 = row_rest;
-#pragma unroll
-        for (int h = 0; h < 1; h++) {
-            const int column = tile_n * 64 + first_column + 32 * h;
-            if (column >= columns) continue;
-            const int n0 = column;
-            float q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = sum[i][4 * h + j];
-            }
-            t_write4(b2 + 224 * m0 + 16 * m1 + n0 + 112, q0);
-        }
-    }
-}
-
-extern "C" int kf81c44820cac(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    kf81c44820cac_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256, 2) kafce53673d69_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
-    typedef t_packet<float, 4> packet;
-    __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
-    const int rows = 49, columns = 8;
-    const int tiles_m = (rows + 127) / 128, tiles_n = (columns + 63) / 64;
-    const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
-    const int warp = tid / 32, lane = tid % 32;
-    const int first_row = warp / 2 * 32 + lane / 8 * 4;
-    const int first_column = warp % 2 * 32 + lane % 8 * 4;
-
-    const int a_k = tid % 4 * 4, a_line = tid / 4;
-    int a_at[2];
-    bool a_in[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int line = tile_m * 128 + a_line + i * 64;
-        const int m1 = line % 7;
-        int line_rest = line / 7;
-        const int m0 = line_rest;
-        a_at[i] = 112 * m0 + 16 * m1;
-        a_in[i] = line < rows;
-    }
-
-    const int b_k = tid / 16, b_line = tid % 16 * 4;
-    const int b_place = tile_n * 64 + b_line;
-    const int b_n0 = b_place;
-    const int b_at = b_n0;
-    const bool b_in = b_place < columns;
-
-    float a_next[2][4];
-    float b_next[1][4];
-    float sum[8][4] = {};
-    const int steps = 1;
-    const int first = 0, last = steps;
-    for (int s = first; s <= last; s++) {
-        if (s < last) {
-            const int at_k = s * 16;
-            {
-                const int place = at_k + a_k;
-                const int k0 = place;
-                const int step = k0;
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    const bool inside = a_in[i] && place < 16;
-                    for (int j = 0; j < 4; j++) a_next[i][j] = 0;
-                    if (inside) t_read4(a_next[i], b0 + a_at[i] + step);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
-                const int place = at_k + b_k + i * 16;
-                const int k0 = place;
-                const bool inside = b_in && place < 16;
-                for (int j = 0; j < 4; j++) b_next[i][j] = 0;
-                if (inside) t_read4(b_next[i], b1 + b_at + 8 * k0);
-            }
-        }
-        if (s > first) {
-            const int now = (s - 1) & 1;
-#pragma unroll
-            for (int at = 0; at < 16; at++) {
-                packet x[2], y[1];
-#pragma unroll
-                for (int g = 0; g < 2; g++) x[g] = a_tile[now][at][first_row / 4 + 4 * g];
-#pragma unroll
-                for (int h = 0; h < 1; h++) y[h] = b_tile[now][at][first_column / 4 + 8 * h];
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-#pragma unroll
-                    for (int j = 0; j < 4; j++) sum[i][j] += x[i / 4].at[i % 4] * y[j / 4].at[j % 4];
-                }
-            }
-        }
-        if (s < last) {
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const int line = a_line + i * 64;
-                for (int j = 0; j < 4; j++) {
-                    a_tile[s & 1][a_k + j][line / 4].at[line % 4] = a_next[i][j];
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 1; i++) {
-                packet whole;
-                for (int j = 0; j < 4; j++) whole.at[j] = b_next[i][j];
-                b_tile[s & 1][b_k + i * 16][b_line / 4] = whole;
-            }
-        }
-        __syncthreads();
-    }
-
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
-        const int m1 = row % 7;
-        int row_rest = row / 7;
-        const int m0 = row_rest;
-#pragma unroll
-        for (int h = 0; h < 1; h++) {
-            const int column = tile_n * 64 + first_column + 32 * h;
-            if (column >= columns) continue;
-            const int n0 = column;
-            float q0[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                q0[j] = sum[i][4 * h + j];
-            }
-            t_write4(b2 + 224 * m0 + 16 * m1 + n0 + 120, q0);
-        }
-    }
-}
-
-extern "C" int kafce53673d69(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    kafce53673d69_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) k3809a5699f53_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k845d4cb3fb34_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
     const int packet = block * 256 + tid;
-    if (packet >= 1568 / 4) return;
-    const int point = packet * 4;
-    const int i1 = point % 196;
-    int point_rest = point / 196;
-    const int i0 = point_rest;
-    float q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = b0[i0 + 8 * (i1 + j)];
-        q0[j] = v0;
-    }
-    t_write4(b1 + 196 * i0 + i1, q0);
+    if (packet >= 784) return;
+    const int i1 = packet % 98;
+    int packet_rest = packet / 98;
+    const int i0 = packet_rest;
+    const float v0 = b0[i0 + 8 * i1];
+    b1[98 * i0 + i1] = v0;
 }
 
-extern "C" int k3809a5699f53(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k845d4cb3fb34(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k3809a5699f53_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    k845d4cb3fb34_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
