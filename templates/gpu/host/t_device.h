@@ -1,5 +1,5 @@
 /* Libraries for a device: what steps call (host.c), and the device layer that t_gpu_host.c stands on, one for each kind
- * of device (t_device.cu for CUDA, t_device.mm for Metal).
+ * of device (t_device.cu, t_copies.cu and t_graphs.cu for CUDA, t_device.mm for Metal).
  *
  * Addresses of the device are `unsigned char *`: what kernels get, and what one may add an offset to. Functions that
  * return `int` return a status of model.h and leave a message by t_fail. All but t_device_free are called with the

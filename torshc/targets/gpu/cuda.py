@@ -40,7 +40,12 @@ class CudaTarget(GridTarget):
     toolchain = CudaToolchain()
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
-    host = replace(HOST, search=search, sources=(*HOST.sources, "t_device.cu"))
+    host = replace(
+        HOST,
+        search=search,
+        sources=(*HOST.sources, "t_device.cu", "t_copies.cu", "t_graphs.cu"),
+        headers=(*HOST.headers, "t_card.h"),
+    )
     words = Words(shared="__shared__", barrier="__syncthreads();")
 
     @classmethod

@@ -1,0 +1,85 @@
+// The state of a card, and what the parts of the device layer in CUDA share: t_device.cu opens cards and holds memory,
+// t_copies.cu moves data, t_graphs.cu runs steps and records them.
+#ifndef T_CARD_H
+#define T_CARD_H
+
+#include "t_device.h"
+
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// Host data goes through page-locked memory in pieces, so that copying a piece and moving the one before overlap.
+// Graphs are of runs whose symbols and addresses came before.
+enum { SLOTS = 8, GRAPHS = 8 };
+static const size_t SLOT_BYTES = size_t(1) << 20;
+
+struct t_slot {
+    unsigned char *pinned;
+    cudaEvent_t done;   // recorded behind the slot's copy
+    bool busy;          // `done` has not been waited for
+    unsigned char *to;  // of a download: where the data goes
+    size_t bytes;
+};
+
+struct t_graph {
+    int64_t *key;
+    int32_t count;
+    cudaGraphExec_t exec;  // NULL: the key was seen once
+    bool unfit;            // recording failed
+    uint64_t used;
+};
+
+// Makes a card current for as long as it lives.
+struct t_current {
+    int was = -1;
+    explicit t_current(int ordinal)
+    {
+        if (cudaGetDevice(&was) != cudaSuccess || was == ordinal)
+            was = -1;
+        else
+            cudaSetDevice(ordinal);
+    }
+    ~t_current()
+    {
+        if (was >= 0)
+            cudaSetDevice(was);
+    }
+};
+
+struct t_device {
+    int ordinal;
+    bool own_stream;  // and not the caller's
+    cudaStream_t stream;
+    cudaStream_t recorder;  // never used by anybody else, whatever other threads do meanwhile
+    cudaStream_t target;    // where launches go: `stream` or `recorder`
+    t_slot slots[SLOTS];
+    unsigned next;
+    t_graph graphs[GRAPHS];
+    t_graph *recording;
+    bool graphs_allowed;
+    uint64_t clock;
+    cudaEvent_t *marks;
+    int32_t mark_count;
+    cudaError_t lost;  // an error that only a new process mends
+};
+
+// ---- t_device.cu ----
+
+// The status and message of a failed call; `what` says what it was for.
+int t_fail_call(t_device *d, cudaError_t error, int status, const char *what);
+
+// TORSHC_E_DRIVER where a call failed.
+int t_check_call(t_device *d, cudaError_t error, const char *what);
+
+// TORSHC_E_LAUNCH after an error that only a new process mends.
+int t_check_lost(const t_device *d);
+
+// Whether the caller records what is put into its stream.
+bool t_is_captured(t_device *d);
+
+// ---- t_graphs.cu ----
+
+void t_forget(t_graph *graph);
+
+#endif
