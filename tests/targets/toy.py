@@ -43,7 +43,7 @@ class ToyToolchain(Toolchain):
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
         cc = find_compiler(options.cc or None)
         compiler = ToyCompiler("toycc", cc.command, cc.version, cc.env, cc.kind)
-        return Tools(compiler, (*compiler.base_flags(1), *isa.flags(cc.kind), "-Wno-psabi"))
+        return Tools(compiler, (*compiler.base_flags(1), *isa.flags(cc.kind), "-Wno-psabi", "-Werror=implicit-int"))
 
     def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
         flags = ["-O1", *BASE_FLAGS, *isa.flags("clang"), "-Wno-psabi"]

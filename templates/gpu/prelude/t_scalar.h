@@ -16,6 +16,9 @@
  *   T_FMA_f32, T_FMA_f64      a multiply-add, fused where the machine has it
  *   T_OWN_MATH                1 where the library lacks erf, expm1 and log1p, or is worse than 4 ULP (t_scalar_own.h)
  *
+ * Statements of kernels declare parts of indices with `auto`, as C++ and MSL have it; a target in C defines it, after
+ * this header, as __auto_type, since C11 would make them int.
+ *
  * Booleans in registers are int, 0 or 1; in memory uint8 0 or 1.  f16 and bf16 exist in memory only, as uint16_t: their
  * registers are float.  Narrower types are in t_scalar_narrow.h.
  */
