@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import torshc
 from torshc.errors import ConfigError
 from torshc.options import CompileOptions, parse_shape, parse_switch
 
@@ -29,11 +30,18 @@ def test_defaults_are_valid() -> None:
         ({"shapes": {"x": (1, -2)}}, "out of range"),
         ({"shapes": {"x": (1.5,)}}, "not a dimension"),
         ({"shapes": {"x": ("a b",)}}, "neither a size nor a name"),
+        ({"shapes": "x:1x3"}, "shapes is 'x:1x3'"),
+        ({"shapes": {"x": 3}}, "shapes is {'x': 3}"),
     ],
 )
 def test_wrong_options_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CompileOptions.create(**fields)
+
+
+def test_compile_says_what_a_misspelt_option_meant() -> None:
+    with pytest.raises(ConfigError, match="no option 'targt'; did you mean 'target'"):
+        torshc.compile("samples/mlp.json", "out.tsc", targt="cuda")
 
 
 def test_create_takes_strings_for_paths() -> None:

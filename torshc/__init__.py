@@ -34,7 +34,7 @@ def compile(
     Args:
         model: an ONNX or JSON model.
         out: the bundle; replaced as a whole when it is one already.
-        target: "c".
+        target: "c", "cuda" or "metal"; :data:`torshc.targets.TARGETS` has all.
         opt_level: 0 to 3.
         shapes: input name to dimensions, which pins symbolic ones.
         options: further fields of :class:`torshc.options.CompileOptions`.
@@ -46,10 +46,8 @@ def compile(
     from .compiler import compile_model
     from .options import CompileOptions
 
-    pinned = {name: tuple(dims) for name, dims in (shapes or {}).items()}
-    return compile_model(
-        os.fspath(model), out, CompileOptions(target=target, opt_level=opt_level, shapes=pinned, **options)
-    )
+    asked = CompileOptions.create(target=target, opt_level=opt_level, shapes=shapes, **options)
+    return compile_model(os.fspath(model), out, asked)
 
 
 def load(

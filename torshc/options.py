@@ -116,7 +116,10 @@ class CompileOptions:
             given = fields["rules"]
             fields["rules"] = tuple(Path(p) for p in ([given] if isinstance(given, str | Path) else given or ()))
         if "shapes" in fields:
-            fields["shapes"] = {n: tuple(s) for n, s in (fields["shapes"] or {}).items()}
+            given = fields["shapes"] or {}
+            if not isinstance(given, Mapping) or not all(isinstance(s, Sequence) for s in given.values()):
+                raise ConfigError(f"shapes is {given!r}", "give a dictionary, such as {'x': (1, 3, 224, 224)}")
+            fields["shapes"] = {n: tuple(s) for n, s in given.items()}
         return cls(**fields)
 
     @property
