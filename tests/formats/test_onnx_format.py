@@ -379,7 +379,10 @@ def test_damaged_models(change: Callable[[Model], None], words: str) -> None:
         (model([node("Neg", "x")], outputs=[info("y", 2, 3), info("y", 2, 3)]), "two outputs are named 'y'"),
         (model([node("Neg", "x")], outputs=[info("y", 2, 3, dtype=7)]), "declared as i64"),
         (model([node("Add", "x,w")], weights={"w": np.zeros((2, 4), np.float32)}), "the_Add.*do not broadcast"),
-        (model([node("Add", "x,w")], weights={"w": np.zeros((2, 3), np.int64)}), "the_Add.*different types"),
+        (
+            model([node("Add", "x,w")], weights={"w": np.zeros((2, 3), np.int64)}),
+            r"the_Add.*Add of different types, f32\[2, 3\] and i64\[2, 3\]",
+        ),
         (model([node("LeakyRelu", "x", alpha=1)]), "'alpha' of LeakyRelu must be float"),
         (model([node("Cast", "x")]), "lacks its attribute 'to'"),
         (model([node("Add", "x")]), "Add takes 2 inputs, and 1 are given"),

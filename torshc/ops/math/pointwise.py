@@ -47,7 +47,7 @@ class Pointwise(Op):
         try:
             dtype = self.result(inputs)
         except TypeError as e:
-            raise ModelError(f"{self.name}: {e}") from e
+            raise ModelError(f"{self.name} of different types, {' and '.join(repr(v.type) for v in present)}") from e
         return [TensorType(dtype, broadcast([v.shape for v in present], constraints))]
 
     def nest(self, node: Node, output: int) -> Nest:
