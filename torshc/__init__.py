@@ -42,7 +42,7 @@ def compile(
     Raises:
         TorshcError: a member of the family, by cause.
     """
-    # start-up: whoever loads a bundle does without the compiler
+    # start-up: loading a bundle does not load the compiler
     from .compiler import compile_model
     from .options import CompileOptions
 
@@ -70,6 +70,6 @@ def load(
     Raises:
         BundleError: when the bundle is missing, altered or not for this machine.
     """
-    from .runtime import load as load_bundle  # start-up: whoever compiles does without NumPy's arrays
+    from .runtime import load as load_bundle  # start-up: compiling does not load the runtime
 
     return load_bundle(path, threads, verify, device=device, stream=stream)

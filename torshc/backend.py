@@ -25,7 +25,7 @@ from .runtime import Model, load
 from .targets import TARGETS
 
 DEVICES = {"CPU" if name == "c" else name.upper(): name for name in TARGETS}
-_SMALL = 1024  # elements; integer inputs of a node up to here may be shapes, axes and the like
+_SMALL = 1024  # elements; integer inputs of a node up to here may be shapes, axes and similar
 _TOLERANCES = ("rtol", "atol")  # onnx's runner passes its own tolerances on to prepare
 
 

@@ -39,7 +39,7 @@ class Unit:
 
     Attributes:
         suffix: ending of their sources.
-        refused: why the target has no kernel, so that those of the processor stand in; empty when it has.
+        refused: why the target has no kernel, so that those of the processor are used; empty when it has.
         device: where the kernels run, by DLPack's code.
     """
 

@@ -44,7 +44,7 @@ Observer = Callable[[str, float], None]
 
 
 class Clock:
-    """Times stages and tells an observer about each."""
+    """Times stages and reports each to an observer."""
 
     def __init__(self, observer: Observer | None) -> None:
         self.seconds: dict[str, float] = {}

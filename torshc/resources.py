@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 @cache
 def _find(kind: str) -> Path:
-    # The wheel's copy comes first: a checkout has no _data, and an installed package may stand beside anything.
+    # The wheel's copy comes first: a checkout has no _data, and an installed package may lie beside anything.
     for place in (_PACKAGE / "_data" / kind, _PACKAGE.parent / kind):
         if place.is_dir():
             return place

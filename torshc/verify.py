@@ -87,7 +87,7 @@ def verify_bundle(
         path: the model that it was made from.
         bundle: its folder.
         against: "reference", "ort", or a .npz file of outputs by name.
-        graph: the optimised graph; tells how large indices may be.
+        graph: the optimised graph; it bounds the indices.
         dims: sizes of symbolic dimensions; small different ones where left out.
         inputs: files of inputs, as :func:`torshc.feeds.make_inputs` takes them; the rest is random.
         rtol: largest error; by precision where left out, 1e-4 for f32.
@@ -140,7 +140,7 @@ def _integer_inputs(value: Value, graph: Graph) -> list[str]:
 def compare(name: str, got: Any, wanted: Any, rtol: float = RTOL) -> OutputCheck:
     """Compares an output with the reference's. Strings must be equal.
 
-    Of what is no tensor all tensors are compared, and the worst counts.
+    In sequences and maps all tensors are compared, and the worst counts.
     """
     if isinstance(got, np.ndarray) and (wanted is None or isinstance(wanted, np.ndarray)):
         return _compare(name, got, wanted, rtol)

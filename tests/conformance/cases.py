@@ -23,7 +23,7 @@ from onnx.backend.test.loader import DATA_DIR, load_model_tests
 Array = np.ndarray[Any, Any]
 DataSet = tuple[tuple[Any, ...], tuple[Any, ...]]
 STORED = ("simple", "pytorch-operator", "pytorch-converted")  # kinds that lie on disk with their inputs and outputs
-SMALL = 1024  # elements; integer inputs up to here may be shapes, axes and the like
+SMALL = 1024  # elements; integer inputs up to here may be shapes, axes and similar
 FLOATS = (
     "Dropout",
     "MelWeightMatrix",

@@ -35,7 +35,7 @@ def left_over() -> list[str]:
     return sorted(p.name for p in Path().iterdir() if p.name.endswith((".tsc", ".tmp", ".d")) or p.name[:1] == ".")
 
 
-# -- files that are no models ----------------------------------------------------------------------------------------
+# -- files that are not models ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

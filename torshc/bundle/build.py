@@ -147,7 +147,7 @@ class _Build:
             raise _Stopped
         flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
         target = f"obj/{Path(name).with_suffix('.o')}"
-        # The name is part of the key: it stands in the object's symbol table.
+        # The name is part of the key: it is in the object's symbol table.
         tool = (self.compiler.kind, self.compiler.version, *self.compiler.command[1:], platform.machine())
         key = content_key(["object", name, text, self.headers, *tool, str(len(flags)), *flags])
         began = time.perf_counter()

@@ -191,7 +191,7 @@ class HostProgram:
 
     Attributes:
         inputs, outputs: in the model's order.
-        symbols: where inputs tell symbols; symbol ``s<k>`` is ``symbols[k]``.
+        symbols: where symbols are read from inputs; symbol ``s<k>`` is ``symbols[k]``.
         names: what sizes call symbol ``s<k>``; of a segment of a script, all symbols of the script.
         conditions: what has to hold before a run.
         extents: dimensions of values between inputs and outputs that elements could make negative.

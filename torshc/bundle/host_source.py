@@ -1,7 +1,7 @@
 """The C source of a host program.
 
 ``host.c.j2`` renders it, with ``launch.j2`` of the target's folders for what differs; the checks, the memory and the
-threads that every model shares stand in plain C beside it (:class:`torshc.targets.base.HostFiles`).
+threads that every model shares are in plain C beside it (:class:`torshc.targets.base.HostFiles`).
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class ToolInfo:
 class Manifest:
     """All of it. ``library_sha256`` is of ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
     ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
-    run tells the outputs' sizes."""
+    run shows the outputs' sizes."""
 
     torshc: str
     model: str

@@ -130,7 +130,7 @@ def assemble(plan: Plan, placed: Sequence[Placed]) -> Program:
     """Give every operand a place and every launch its arguments.
 
     Raises:
-        UnsupportedError: when a symbolic dimension is no dimension of an input.
+        UnsupportedError: when a symbolic dimension is not a dimension of an input.
     """
     names = tuple(dict.fromkeys(plan.graph.symbols()))
     symbols = bind_symbols(plan.graph, names)
@@ -322,10 +322,10 @@ def _nbytes(o: Operand) -> Expr:
 
 
 def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
-    """Where the inputs of a graph tell each of these symbols: as a dimension, or as an element of their contents.
+    """Where the inputs of a graph give each of these symbols: as a dimension, or as an element of their contents.
 
     Raises:
-        UnsupportedError: when a dimension stands in no input by itself, or there are too many.
+        UnsupportedError: when a dimension appears in no input by itself, or there are too many.
     """
     dims = {
         str(e.data): Symbol(i, d)

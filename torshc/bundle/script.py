@@ -95,6 +95,6 @@ def _values(graph: Graph, script: Script) -> list[Value]:
 
 
 def script_files(files: HostFiles, script: Script) -> HostFiles:
-    """The files of a library whose steps a script tells."""
+    """The files of a library whose steps are in a script."""
     own = dict.fromkeys(f for n in script.operators() if isinstance(n.op, HostOp) for f in n.op.file.split())
     return replace(files, sources=(*files.sources, *_FILES, *own), headers=(*files.headers, *_HEADERS))

@@ -15,7 +15,7 @@ from ..targets.index import CTYPES, scalar
 from .host import Size
 
 LONG = 24  # nodes that are written in one place
-ATOM = 10  # the same for what is no sum or product, which sums share most
+ATOM = 10  # the same for what is neither a sum nor a product, which sums share most
 
 
 @dataclass(frozen=True)

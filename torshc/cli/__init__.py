@@ -1,4 +1,4 @@
-"""The ``torshc`` command: a file for each verb, none of which holds logic of its own.
+"""The ``torshc`` command: a file for each verb, without logic of its own.
 
 Only click and the error family are imported here; a command imports what it needs when it runs, so that ``--help``
 comes at once.

@@ -11,7 +11,7 @@ from ..plan.script import Bind, Branch, Call, Operate, Repeat, Script, Step
 
 @dataclass(frozen=True)
 class Course:
-    """A line of what the host does, indented by how deep it stands in branches and loops.
+    """A line of what the host does, indented by its depth in branches and loops.
 
     Attributes:
         what: "launch", "operator", "if", "else", "loop", "size".

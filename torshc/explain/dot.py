@@ -14,7 +14,7 @@ _RULE = 200  # characters of a rule, its file among them
 
 
 def to_dot(explanation: Explanation) -> str:
-    """Text for Graphviz (``dot -Tsvg``); names stand in quoted strings only."""
+    """Text for Graphviz (``dot -Tsvg``); names appear in quoted strings only."""
     return "\n".join(_lines(explanation)) + "\n"
 
 

@@ -14,7 +14,7 @@ class Derived(Generic[T]):
     """A property of expressions, found bottom up and kept for each, in one visit however many parts they share.
 
     Args:
-        rule: the property of an expression from those of its arguments; the extent of an axis is no argument here.
+        rule: the property of an expression from those of its arguments; the extent of an axis is not an argument here.
     """
 
     def __init__(self, rule: Callable[[Expr, Sequence[T]], T]) -> None:

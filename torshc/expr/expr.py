@@ -2,7 +2,7 @@
 
 Expressions are interned: two equal ones are one object, so ``is`` compares them and they serve as dictionary keys.
 Integer (i64) sums and products are kept in a normal form, a polynomial over atoms, so that two ways of writing one
-dimension meet in one object; the rules for division and remainder stand in :mod:`torshc.expr.index`.
+dimension meet in one object; the rules for division and remainder are in :mod:`torshc.expr.index`.
 
 Leaves:
     const   ``data`` is the value
@@ -90,7 +90,7 @@ _TABLE: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValu
 
 def make(op: str, args: tuple[Expr, ...], dtype: DType, data: Hashable = None) -> Expr:
     """Intern a node as it is; callers outside this package use the smart constructors."""
-    # The type of data is in the key because 1 == 1.0 == True; repr tells -0.0 from 0.0 and makes NaN equal itself.
+    # The type of data is in the key because 1 == 1.0 == True; repr separates -0.0 from 0.0 and makes NaN equal itself.
     mark = repr(data) if isinstance(data, float) else data
     key = (op, args, dtype.name, type(data), mark)
     found = _TABLE.get(key)

@@ -372,7 +372,7 @@ def without_wraps(e: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
 
 _ON_HOST: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
 _TYPES = (I64, F32, F64, BOOL)
-_SHORT = 256  # nodes of what is written at each use, as it is no i64, of which long parts have names
+_SHORT = 256  # nodes of what is written at each use, as it is not an i64, of which long parts have names
 
 
 def on_host(e: Expr) -> bool:

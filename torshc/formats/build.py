@@ -29,7 +29,7 @@ def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
 
     Args:
         pins: dimensions that inputs are fixed to.
-        lenient: attributes come from JSON, which cannot tell an int from a float.
+        lenient: attributes come from JSON, which cannot distinguish an int from a float.
 
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
@@ -113,7 +113,7 @@ class _Placed(Misfit):
 
 @dataclass
 class _Scope:
-    """Values by name, in a graph, a branch or a call of a function; None stands for what could not be imported."""
+    """Values by name, in a graph, a branch or a call of a function; None is what could not be imported."""
 
     values: dict[str, Value | None]
     opsets: Mapping[str, int]
@@ -363,7 +363,7 @@ class _Importer:
         return [self.result(inner, name) for name, _ in body.outputs]
 
     def both(self, op: SourceOp, condition: Value, scope: _Scope) -> Sequence[Value | None]:
-        """An If of which a run decides."""
+        """An If that is decided at run time."""
         importer = control.Importer(self.inside, lambda body, values: self.nested(op, scope, body, values))
         try:
             return control.branch(op, condition, importer, Builder(self.graph, name=scope.prefix + op.name))

@@ -2,7 +2,7 @@
 
     Loop(limit, condition, state...)  ->  the body's graph, run by the host over and over
 
-What a body computes from values around it alone is moved out of it.
+What a body computes only from values around it is moved out of it.
 """
 
 from __future__ import annotations

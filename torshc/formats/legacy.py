@@ -1,6 +1,6 @@
 """Operators of opsets 1 to 6 in the form of opset 7, from which the operators themselves read on.
 
-An operator that did not change by opset 7 passes as it is. One that did must stand in `_FORMS`; any other form is
+An operator that did not change by opset 7 passes as it is. One that did must be in `_FORMS`; any other form is
 refused by name, as its meaning was not looked at.
 """
 

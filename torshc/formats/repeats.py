@@ -1,4 +1,4 @@
-"""Constants that stand in a model twice under one name, as tools that merge and split graphs leave them."""
+"""Constants that appear in a model twice under one name, as tools that merge and split graphs leave them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> tuple[dict[str, Any]
 
     Args:
         lenient: the node comes from JSON, which is written for us: take an int for a float and a list for an array,
-            as JSON cannot tell them apart, and refuse an unknown attribute, which is a misspelt one.
+            as JSON cannot distinguish them, and refuse an unknown attribute, which is a misspelt one.
 
     Raises:
         Misfit: for an attribute that is missing or of the wrong kind, or a wrong number of operands.
@@ -235,7 +235,7 @@ def _stated(v: Value | None) -> onnx.TypeProto:
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether an attribute is an empty list, whose kind a NodeProto could not tell."""
+    """Whether an attribute is an empty list, whose kind a NodeProto could not say."""
     return isinstance(value, tuple) and not value
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Rewriter:
     """One walk over the nodes in order, each of which is kept, or replaced by what is built in its place.
 
-    What is built or kept stands in the new graph in that order, and later nodes read what has replaced a value. The
+    What is built or kept is in the new graph in that order, and later nodes read what has replaced a value. The
     graph changes when :meth:`finish` is called, its nodes' operands while the walk goes on.
 
     Args:
@@ -50,7 +50,7 @@ class Rewriter:
         self.nodes += nodes
 
     def replace(self, old: Value, new: Value) -> None:
-        """Let whoever reads a value from here on read another, which takes its name if it has none.
+        """Let all that read a value from here on read another, which takes its name if it has none.
 
         Raises:
             InternalError: their types differ.

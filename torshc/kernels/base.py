@@ -55,7 +55,7 @@ class Buffer:
     """An argument of a kernel.
 
     Attributes:
-        operand: what stands behind it.
+        operand: what follows it.
         dtype: element type in memory.
         written: whether the kernel stores to it.
     """

@@ -91,7 +91,7 @@ def strided_operand(element: Expr, axes: Sequence[Expr]) -> Strided | None:
 
 
 def add_buffer(buffers: Buffers, operand: Operand, written: bool = False, dtype: DType = F32) -> int:
-    """Append an operand that is no value (packed weights, a temporary) to an argument list."""
+    """Append an operand that is not a value (packed weights, a temporary) to an argument list."""
     buffers.list.append(Buffer(operand, dtype, written))
     return len(buffers.list) - 1
 

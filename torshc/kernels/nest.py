@@ -20,7 +20,7 @@ from .axes import join_axes, make_axes, product
 from .base import Buffer, Kernel, Store
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
-SHORT = 8  # a reduction axis below this is no axis for vectors
+SHORT = 8  # a reduction axis below this is too short for vectors
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
 KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there
 
@@ -432,7 +432,7 @@ def _keep(
 
 
 def _shared(roots: list[Expr], here: set[Expr], keep_cost: int) -> list[Expr]:
-    """Topmost f32 sub-expressions of the roots that stand in `here` and are expensive enough."""
+    """Topmost f32 sub-expressions of the roots that are in `here` and are expensive enough."""
     out: dict[Expr, None] = {}
     pending, seen = list(roots), set()
     while pending:

@@ -1,4 +1,4 @@
-"""What lowerings of LSTM, GRU and RNN share: operands, axes, and what stands before and behind the steps."""
+"""What lowerings of LSTM, GRU and RNN share: operands, axes, and what comes before and after the steps."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def moved(kernels: list[Kernel], places: Mapping[object, Operand]) -> list[Kerne
 
 
 class RecurrentLowering:
-    """What lowerings of recurrent networks share: operands, axes, and what stands before and behind the steps.
+    """What lowerings of recurrent networks share: operands, axes, and what comes before and after the steps.
 
     Args:
         group: the group.

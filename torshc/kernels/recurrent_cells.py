@@ -2,7 +2,7 @@
 
 Registers (``acc``) of a cell: ``x0, x1, ...`` hold what each gate gets from the input, biases included, ``r0, r1, ...``
 what it gets from the state, and every other name is an array of the kernel's state (``h``, ``c``, ...) at this unit,
-or, as ``new_<name>``, a result that stands before.
+or, as ``new_<name>``, a result that comes before.
 """
 
 from __future__ import annotations

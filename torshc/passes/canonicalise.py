@@ -137,7 +137,7 @@ def _lower_reshape(site: Site) -> Patch | None:
 
 
 def _from_product(x: Value) -> bool:
-    """Whether pointwise work stands between x and a matrix product; only there does a Reshape stand in the way."""
+    """Whether pointwise work stands between x and a matrix product; only there is a Reshape in the way."""
     node = x.producer
     while node is not None and isinstance(node.op, Pointwise):
         node = node.operands[0].producer

@@ -38,7 +38,7 @@ class Item:
         """The items by key.
 
         Raises:
-            ConfigError: when this is no mapping, or has a key that is not known, or lacks one.
+            ConfigError: when this is not a mapping, or has a key that is not known, or lacks one.
         """
         if not isinstance(self.value, dict):
             raise self.error(f"expected a mapping, found {self.kind()}")
@@ -54,7 +54,7 @@ class Item:
         """The items in order.
 
         Raises:
-            ConfigError: when this is no list.
+            ConfigError: when this is not a list.
         """
         if not isinstance(self.value, list):
             raise self.error(f"expected a list, found {self.kind()}")

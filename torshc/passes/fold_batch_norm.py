@@ -1,4 +1,4 @@
-"""Fold scales and shifts of channels into the weights and the bias of what stands before them."""
+"""Fold scales and shifts of channels into the weights and the bias of what comes before them."""
 
 from __future__ import annotations
 

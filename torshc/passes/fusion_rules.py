@@ -27,7 +27,7 @@ KEYS = ("name", "about", "match", "parts", "where", "fusion", *ACTIONS)
 
 @dataclass(frozen=True)
 class Fuse:
-    """The nodes of the pattern may share a kernel ("allow"), or shall ("force"), or become Attention ("attention")."""
+    """The nodes of the pattern may share a kernel ("allow"), must ("force"), or become Attention ("attention")."""
 
     kind: str
 

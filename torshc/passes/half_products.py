@@ -18,14 +18,14 @@ from .walk import Site, walk
 
 Array = np.ndarray[Any, Any]
 DATA = {"gemm": 2, "conv": 2, "conv_transpose": 2, "attention": 3}  # operands that are multiplied; bias and mask follow
-SHALLOW = 8  # sums below this are no work for matrix units: outer products such as positions times frequencies
+SHALLOW = 8  # sums below this are too short for matrix units: outer products such as positions times frequencies
 
 
 @graph_pass("half_products")
 def half_products(graph: Graph, options: CompileOptions) -> bool:
     """Products, convolutions and attention of f32 read f16 or bf16 operands, as ``options.precision`` says.
 
-    Their sums, results, biases and masks stay f32, as does everything else. A value has one cast, which stands before
+    Their sums, results, biases and masks stay f32, as does everything else. A value has one cast, which comes before
     the views that its readers look through, so that its producer can store it as halves; where nothing else
     reads it, no f32 copy is left. Constants are rounded here; finite ones too large for a half become its largest
     number. Values of a run that are too large become infinite. Error class: 2^-11 (f16) or 2^-8 (bf16) of each factor.
@@ -123,7 +123,7 @@ class _Halves:
 
 
 def _wanted_whole(graph: Graph) -> set[Value]:
-    """Values that are read as f32 by something else than heavy operators and what stands before those."""
+    """Values that are read as f32 by something else than heavy operators and what comes before those."""
     whole = set(graph.outputs)
     for node in reversed(graph.nodes):
         if _takes_halves(node):

@@ -158,7 +158,7 @@ class _Evaluator:
         stack = [root]
         while stack:
             e = stack[-1]
-            # The indices of a load are evaluated by the load, and only when it is no view.
+            # The indices of a load are evaluated by the load, and only when it is not a view.
             below = () if e.op in ("load", "axis") else e.args
             pending = [a for a in below if a not in self.memo]
             if pending:
@@ -199,7 +199,7 @@ class _Evaluator:
             if 0 in source.shape:
                 seen = np.zeros((1,) * len(self.extents), source.dtype)
             else:
-                # Reads beyond the edge stand behind a select that discards them.
+                # Reads beyond the edge are behind a select that discards them.
                 where = [np.clip(self.value(i), 0, d - 1) for i, d in zip(e.args, source.shape, strict=True)]
                 seen = source[tuple(where)]
         return seen if seen.dtype == e.dtype.numpy else seen.astype(e.dtype.numpy)

@@ -126,7 +126,7 @@ def _apply(
     if through and node is not None and not pattern.fits(node.op):
         value = behind_views(value)[0]
         node = value.producer
-    # What replaces a value has to be the node's only result; whether two nodes stand together, any result tells.
+    # What replaces a value has to be the node's only result; whether two nodes are together, any result shows.
     if node is None or not pattern.fits(node.op) or not (through or node.output is value):
         return
     if len(pattern.args) > len(node.inputs) or (len(pattern.args) < len(node.inputs) and not pattern.more):

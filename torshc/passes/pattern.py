@@ -1,6 +1,6 @@
 """Patterns over graphs, written as text: the language of ``rules/rewrites`` and ``rules/fusion``.
 
-Mul(x, Sigmoid(x))              operators and variables; a variable that stands twice is one value
+Mul(x, Sigmoid(x))              operators and variables; a variable that appears twice is one value
 Softmax[axis=$a](x)             attributes: a literal, or a capture that a condition or the replacement uses
 Add(x, $c)                      $c is a constant
 Mul($scale+, x)                 $scale+ gathers every constant that it meets
@@ -257,7 +257,7 @@ def parse(item: Item) -> Pattern:
     """A pattern from text.
 
     Raises:
-        ConfigError: with file and line, when the text is no pattern or names an operator that does not exist.
+        ConfigError: with file and line, when the text is not a pattern or names an operator that does not exist.
     """
     return Parser(item).whole()
 

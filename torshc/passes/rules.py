@@ -55,7 +55,7 @@ def read_rules(file: Path, user: bool = True) -> Rules:
 
 
 def _is_rewrite(item: Item) -> bool:
-    """Whether an entry is a rewrite rather than a fusion rule; its one action tells, and its other keys must fit."""
+    """Whether an entry is a rewrite rather than a fusion rule; its one action decides, and its other keys must fit."""
     entries = item.mapping()
     actions = [k for k in entries if k in ("replace", *ACTIONS)]
     problems = Problems()

@@ -10,7 +10,7 @@ from .manager import graph_pass
 
 @graph_pass("settle_outputs")
 def settle_outputs(graph: Graph, options: CompileOptions) -> bool:
-    """Copy outputs that are inputs or constants, and outputs that stand twice, so that each has a buffer to fill.
+    """Copy outputs that are inputs or constants, and outputs that appear twice, so that each has a buffer to fill.
 
     Before::
 

@@ -1,7 +1,7 @@
 """Fusion: which nodes share a kernel, and the reason wherever two do not.
 
 Nodes are taken in topological order, each joining the groups that make its operands where that is legal. A group is
-one of: "nest" (pointwise work over one index space), "row" (reductions over one set of axes with what stands before
+one of: "nest" (pointwise work over one index space), "row" (reductions over one set of axes with what comes before
 and after them), or a heavy anchor (a product, a convolution...) with pointwise work after it. Views belong to no
 group: whoever reads through one folds its index arithmetic.
 """
@@ -192,7 +192,7 @@ class Fuser:
     def _strays(self, nodes: set[Node], shapes: set[Shape]) -> bool:
         """Whether the joint kernel would have to store a value whose shape none of its results has.
 
-        Such a value stands behind a reshape: it can be computed on the way, but not stored at the kernel's indices.
+        Such a value comes after a reshape: it can be computed on the way, but not stored at the kernel's indices.
         """
         return any(v.shape not in shapes and self._wanted(v, nodes) for n in nodes for v in n.outputs)
 

@@ -49,13 +49,13 @@ class Group:
         id: number in launch order.
         kind: "nest" (no reduction), "row" (reductions) or the family of the heavy anchor.
         nodes: in topological order.
-        folded: views, and cheap nodes computed again, that it reads through; they may stand in several groups.
+        folded: views, and cheap nodes computed again, that it reads through; they may be in several groups.
         anchor: the heavy node, if there is one.
         outputs: values that it writes to memory.
         boundaries: what else could have joined, and why it did not.
         reads: values that it reads from memory.
         rules: the fusion rules by which its nodes came together.
-        alias: for an output of a composite node that lowering has expanded, the value that stands for it.
+        alias: for an output of a composite node that lowering has expanded, the value that replaces it.
     """
 
     id: int

@@ -2,7 +2,7 @@
 
     x -> Relu -> NonZero -> Gather -> y      becomes      segment 0 (Relu), NonZero, segment 1 (Gather)
 
-A node stands in the first segment that finds its operands there and the symbols in its shapes bound. All nodes of one
+A node is in the first segment that finds its operands there and the symbols in its shapes bound. All nodes of one
 segment are one graph, so that fusion works as if the rest were not there.
 """
 
@@ -27,7 +27,7 @@ def is_plain(graph: Graph) -> bool:
 def drop_unneeded(graph: Graph) -> None:
     """Take out what no output needs: nodes, then symbols that only these told, and the checks of such symbols.
 
-    A pass would do it too, but what waits for a run decides how a graph is cut, which comes first.
+    A pass would do it too, but what waits for the run decides how a graph is cut, which comes first.
     """
     graph.nodes = _needed(graph)
     there = {*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)}

@@ -273,7 +273,7 @@ class _Placer:
         return not taken and base.const is None and base.producer is not None
 
     def _push(self, value: Value, base: Value, chain: list[Node]) -> bool:
-        """Let the producer store through the views: only when nothing reads what stands before them."""
+        """Let the producer store through the views: only when nothing reads what comes before them."""
         group = self.group_of.get(base.producer) if base.producer is not None else None
         alone = all(len(self.users.get(v, [])) == 1 for n in chain for v in n.operands)
         if group is None or group.anchor is None or id(group) in self.done or not alone:

@@ -132,7 +132,7 @@ class Script:
     """A run as steps.
 
     Attributes:
-        segments: graphs of the segments, by number; what they read and write stands in the calls.
+        segments: graphs of the segments, by number; what they read and write is in the calls.
         slots: number of slots.
         inputs, outputs: slots of the model's inputs and outputs.
         constants: slots that hold constants from the start.

@@ -15,7 +15,7 @@ def is_view(node: Node) -> bool:
 
 
 def bases(value: Value) -> Iterator[Value]:
-    """The values that are no views behind a value."""
+    """The values behind a value that are not views."""
     pending = [value]
     while pending:
         v = pending.pop()
@@ -26,7 +26,7 @@ def bases(value: Value) -> Iterator[Value]:
 
 
 def readers(value: Value, users: Mapping[Value, list[Node]]) -> list[Node]:
-    """The nodes that read a value, be it through views, and are no views."""
+    """The nodes that read a value, be it through views, and are not views."""
     out: list[Node] = []
     pending = list(users.get(value, []))
     while pending:

@@ -50,7 +50,7 @@ class Stats:
 
     Attributes:
         runs: runs that succeeded.
-        seconds: seconds inside the library in all; of runs that a stream goes on with, those until they stand there.
+        seconds: seconds inside the library in all; of runs that a stream goes on with, those until they are enqueued.
         steps: each step; empty unless the model was compiled with profiling.
     """
 
@@ -137,7 +137,7 @@ class Model:
             raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)
         self._in = _Side(library, "input", self.inputs)
         self._out = _Side(library, "output", self.outputs)
-        self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs tell sizes
+        self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs are sizes
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
         path = os.fsencode(weights) if weights else None
         self._place = (manifest.device, ordinal)
@@ -155,7 +155,7 @@ class Model:
         """Runs the model.
 
         A model on a device also takes tensors that are there, of any library that speaks DLPack (torch, CuPy), and
-        reads and writes them in place. Without a stream (:func:`load`) the run follows what stands in the device's
+        reads and writes them in place. Without a stream (:func:`load`) the run follows what is in the device's
         default stream, and is done on return. In the caller's stream, with all tensors on the device, it is not:
         tensors must live until the stream is past it.
 
@@ -217,7 +217,7 @@ class Model:
         return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)] if out else results
 
     def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
-        """A run of a model that tells the sizes of its outputs only then; they are copied out of its memory."""
+        """A run of a model that knows the sizes of its outputs only then; they are copied out of its memory."""
         given = Given()
         inputs, outputs = (Tensor * max(len(values), 1))(), (Tensor * max(len(self.outputs), 1))()
         for tensor, value, spec in zip(inputs, values, self.inputs, strict=False):
@@ -266,7 +266,7 @@ class Model:
         return RunError(f"model {self.name!r}: {message}", REMEDIES.get(status, self._expects()))
 
     def _borrow(self, value: Any, what: str, spec: TensorSpec, writable: bool = False) -> OnDevice | None:
-        """A tensor on the model's device; None for what is no tensor on a device.
+        """A tensor on the model's device; None for what is not a tensor on a device.
 
         Raises:
             RunError: it is on another device, or of another type or rank.

@@ -19,7 +19,7 @@ CPU = 1
 
 
 class Status(enum.IntEnum):
-    """The status codes that the runtime tells apart."""
+    """The status codes that the runtime distinguishes."""
 
     DEVICE = 10
     MEMORY = 12

@@ -182,7 +182,7 @@ def environment(search: tuple[str, ...]) -> jinja2.Environment:
 
 
 def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, **more: Any) -> Rendered:
-    """Render a kernel's template; `key` tells apart what the text does not show."""
+    """Render a kernel's template; `key` distinguishes what the text does not show."""
     text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
     text = printer.finish(text)
     name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
 """What printers of statements share: values and indices have names where they are shared, and nothing recurses.
 
-A printer writes an expression as generators that ask for the texts of its operands; one loop runs them, so that the
-depth of an expression is no depth of calls. What several users share is computed once, in the innermost scope around
+A printer writes an expression as generators that ask for the texts of its operands; one loop runs them, so that a
+deep expression does not make deep calls. What several users share is computed once, in the innermost scope around
 them all (:mod:`torshc.expr.scopes`), so that the text grows with the distinct parts of an expression, not its paths.
 """
 

@@ -95,7 +95,7 @@ class Compiler(Tool, ABC):
 
     @abstractmethod
     def compile(self, source: str, target: str, flags: Sequence[str], cwd: Path, timeout: float = 600.0) -> None:
-        """Compiles ``source``, of a kind that its ending tells, to the object ``target``; both relative to ``cwd``.
+        """Compiles ``source``, whose suffix says its kind, to the object ``target``; both relative to ``cwd``.
 
         Raises:
             ToolchainError: with the command and the last lines of its messages.

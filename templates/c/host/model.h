@@ -181,7 +181,7 @@ TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_ten
 
 /* Runs the model. `workspace` is 64-byte aligned memory of `bytes` bytes (on the device in a library for one), or NULL
  * to use the model's own, which grows when a larger shape comes; a model without symbolic dimensions allocates it when
- * opened and never again. (Where a library for a device copies tensors, their copies have memory besides, from the
+ * opened and never again. (Where a library for a device copies tensors, their copies have memory in addition, from the
  * first such run on.)
  *
  * Outputs are ready when it returns, with one exception: where the caller gave a stream and all tensors are on the
@@ -196,7 +196,7 @@ TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int3
 /* Runs a model whose output sizes are known only at run time (those of "dynamic" in the manifest): strings, sequences,
  * steps that depend on data. `outputs` are filled; what they point to belongs to the model and is valid until its next
  * run or torshc_close. torshc_run does for such a model too, where the caller knows the sizes; torshc_output_shape then
- * gives -1 for a dimension that it cannot tell. TORSHC_E_UNSUPPORTED for other models.
+ * gives -1 for a dimension that it cannot know. TORSHC_E_UNSUPPORTED for other models.
  *
  * In a library for a device `outputs` lie in the processor's memory; torshc_run also copies to tensors on the device. The
  * host reads values between kernels, so these runs are done when they return, whatever the stream, and cannot be captured. */

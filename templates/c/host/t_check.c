@@ -1,4 +1,4 @@
-/* Messages, and the checks that stand before every run. */
+/* Messages, and the checks that come before every run. */
 #include "t_program.h"
 
 #include <stdarg.h>

@@ -86,7 +86,7 @@ T_COLD_FN void t_order_heap(t_item *heap, int64_t count) {
     }
 }
 
-/* Items that stand by their places, sorted by a byte of their keys after the other, the largest first; `to` is room
+/* Items given by their positions, sorted by a byte of their keys after the other, the largest first; `to` is room
  * for as many.  Returns which of the two holds them. */
 T_COLD_FN t_item *t_sort_items(t_item *from, t_item *to, int64_t count) {
     int64_t slots[sizeof(T_KEY)][256] = {{0}};

@@ -161,7 +161,7 @@ static inline double t_nearest(t_big *top, t_big *bottom, t_float_kind kind)
     return t_scaled((double)q, e);
 }
 
-/* The digits of x > 0 without the point, which stands before digit *point when counted from 1 there; their number. */
+/* The digits of x > 0 without the point, which comes before digit *point when counted from 1 there; their number. */
 static inline int t_shortest(double x, t_float_kind kind, char *digit, int *point)
 {
     t_big r, s, up, down;

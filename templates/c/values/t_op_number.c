@@ -164,7 +164,7 @@ int t_op_text_from(t_frame *f, const t_value *const *in, t_value *const *out, co
 
 /* ---- from text ---- */
 
-/* What stands in a text: a sign, and a word, or digits with a decimal exponent. */
+/* The parts of a text: a sign, and a word, or digits with a decimal exponent. */
 typedef struct {
     int negative, infinite, nan, whole; /* whole: digits only */
     int64_t exponent;
@@ -191,7 +191,7 @@ static int is_word(const char *text, int64_t bytes, const char *lower)
     return 1;
 }
 
-/* Takes a text apart; 0 when it is no number. */
+/* Splits a text into its parts; 0 when it is not a number. */
 static int take_apart(const t_string *s, literal *l)
 {
     const char *c = s->text;
@@ -272,7 +272,7 @@ static double to_float(const t_string *s, const literal *l, t_float_kind kind)
     return l->negative ? -x : x;
 }
 
-/* An integer of a type, what stands behind the point dropped; 0 where there is none. */
+/* An integer of a type, what follows the point dropped; 0 where there is none. */
 static int to_integer(const t_string *s, const literal *l, torshc_dtype dtype, uint64_t *bits)
 {
     const int is_signed = dtype.code == TORSHC_INT;

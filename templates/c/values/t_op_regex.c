@@ -163,7 +163,7 @@ int t_op_text_match(t_frame *f, const t_value *const *in, t_value *const *out, c
     return TORSHC_OK;
 }
 
-/* The next match of at least so many code points from *at on, behind `*before`, or 0 when there is none. */
+/* The next match of at least that many code points from *at on, behind `*before`, or 0 when there is none. */
 static int next_token(machine *m, const t_string *s, int64_t least, int64_t *at, int32_t *before, t_string *token)
 {
     while (*at < s->bytes) {

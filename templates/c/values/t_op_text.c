@@ -105,7 +105,7 @@ int t_op_text_equal(t_frame *f, const t_value *const *in, t_value *const *out, c
 
 /* ---- split ---- */
 
-/* White space as Unicode has it, and the separators 28 to 31 besides. */
+/* White space as Unicode has it, and also the separators 28 to 31. */
 static int is_space(int32_t c)
 {
     return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||

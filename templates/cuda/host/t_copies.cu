@@ -99,7 +99,7 @@ int t_device_finish(t_device *d)
     int status = check_staging(d);
     const cudaError_t error = status ? cudaSuccess : cudaStreamSynchronize(d->stream);
     if (error != cudaSuccess)
-        status = t_fail_call(d, error, TORSHC_E_LAUNCH, "a kernel of this run (CUDA_LAUNCH_BLOCKING=1 tells which)");
+        status = t_fail_call(d, error, TORSHC_E_LAUNCH, "a kernel of this run (CUDA_LAUNCH_BLOCKING=1 shows which)");
     for (int i = 0; i < SLOTS && !status; i++)
         status = settle(d, &d->slots[(d->next + (unsigned)i) % SLOTS]);
     if (status)

@@ -81,7 +81,7 @@ static int settle(t_device *d, size_t keep)
             t_at_step(batch.last, t_fail(status, "step %d (%.40s): %.160s", (int)batch.last, batch.name.c_str(),
                                          text_of(error)));
         else
-            t_fail(status, "one of steps %d to %d (TORSHC_METAL_BLOCKING=1 tells which): %.160s", (int)batch.first,
+            t_fail(status, "one of steps %d to %d (TORSHC_METAL_BLOCKING=1 shows which): %.160s", (int)batch.first,
                    (int)batch.last, text_of(error));
     }
     return status;

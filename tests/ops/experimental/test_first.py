@@ -40,7 +40,7 @@ def test_functions_of_elements(x: Array) -> None:
     same("ParametricSoftplus", x, alpha=2.0, beta=0.75)
     same("ThresholdedRelu", x, alpha=0.25)
     same("ThresholdedRelu", x)
-    for scale in (1.0, -2.5):  # ONNX Runtime's Scale is no operator of ONNX, but WinML's models have it
+    for scale in (1.0, -2.5):  # ONNX Runtime's Scale is not an operator of ONNX, but WinML's models have it
         np.testing.assert_array_equal(made("Scale", x, scale=scale), x * F32(scale))
 
 

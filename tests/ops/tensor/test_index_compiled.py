@@ -112,7 +112,7 @@ HOSTILE = [
 
 
 def test_hostile_places_are_harmless(tmp_path: Path) -> None:
-    """Indices out of any range and coordinates that are no numbers: nothing is read or written where it must not be."""
+    """Indices out of any range and coordinates that are not numbers: nothing is read or written out of bounds."""
     found = sanitize.usable()
     if found is None:
         pytest.skip("no compiler with the sanitizers' runtime is here")

@@ -69,10 +69,10 @@ def axis_at(axis: Expr, rank: int, constraints: Constraints, what: str = "axis")
 
 
 def marks(axes: Shape, rank: int, constraints: Constraints, what: str = "axes") -> tuple[Expr, ...]:
-    """For each of `rank` dimensions, whether it is among the axes, of which each must stand there once.
+    """For each of `rank` dimensions, whether it is among the axes, each of which must appear once.
 
     Raises:
-        ModelError: when an axis is known to be out of range or to stand there twice.
+        ModelError: when an axis is known to be out of range or to appear twice.
     """
     if len(axes) > rank:
         raise ModelError(f"{len(axes)} {what} for rank {rank}")
@@ -140,7 +140,7 @@ def axes_operand(source: SourceNode, k: int = 1, name: str = "axes") -> Shape | 
 
 
 def known_axes(axes: Shape) -> tuple[int, ...] | None:
-    """The axes as integers, None when a run finds one."""
+    """The axes as integers, None when one is known only at run time."""
     found = [as_int(a) for a in axes]
     return None if None in found else tuple(a for a in found if a is not None)
 

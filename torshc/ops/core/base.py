@@ -83,7 +83,7 @@ class Op:
         raise NotImplementedError(self.name)
 
     def nest(self, node: Node, output: int) -> Nest | None:
-        """The loop nest of an output, or None when the operator is no nest."""
+        """The loop nest of an output, or None when the operator is not a nest."""
         return None
 
     def push(self, node: Node, index: Index) -> Index | None:
@@ -91,7 +91,7 @@ class Op:
         return None
 
     def symbolic(self, node: Node, output: int) -> tuple[Expr, ...] | None:
-        """The elements of a small output where the nest cannot tell them (Shape)."""
+        """The elements of a small output where the nest cannot compute them (Shape)."""
         return None
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
@@ -236,7 +236,7 @@ def affordable(what: str, length: Expr, elements: Expr) -> None:
 
 
 def filled(values: Inputs, what: str) -> None:
-    """Refuse operands without elements, out of which a read at a clamped index would lead.
+    """Refuse operands without elements, outside of which a read at a clamped index would be.
 
     Raises:
         Unsupported: when one is known to be empty.

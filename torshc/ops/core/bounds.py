@@ -1,6 +1,6 @@
 """Indices that are out of range at run time: a kernel of its own checks them, before the run continues.
 
-The kernels that read or write there clamp indices or drop them besides, so that no memory outside of a tensor is ever
+The kernels that read or write there also clamp indices or drop them, so that no memory outside of a tensor is ever
 touched; but what they compute then means nothing, and the caller must learn of it. Kernels for devices do only that.
 """
 
@@ -57,7 +57,7 @@ class OutOfRange(Op):
 
 
 def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
-    """Refuse indices outside of -size .. size - 1: now when they are known, else when a run finds them.
+    """Refuse indices outside of -size .. size - 1: now when they are known, else at run time.
 
     Args:
         sizes: of each place of the last dimension, or one for all.
@@ -124,7 +124,7 @@ def _least(sizes: Shape) -> int | None:
 
 
 def _bounds(v: Value) -> tuple[int, int] | None:
-    """The least and the largest element, as far as the nodes before tell; None when they do not."""
+    """The least and the largest element, as far as the nodes before it show; None when they do not."""
     if v.const is not None:
         return (int(v.const.min()), int(v.const.max())) if v.const.size and v.dtype.is_int else None
     node = v.producer

@@ -1,4 +1,4 @@
-"""Operators of the host: what no loop nest computes, because a run decides on the size of the result.
+"""Operators of the host: what no loop nest computes, because the size of the result depends on data.
 
     NonZero(x) -> as many columns as x has elements that are not 0
 

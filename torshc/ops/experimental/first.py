@@ -223,7 +223,7 @@ class ConstantFill(Filled):
 @operator()
 @dataclass(frozen=True)
 class GivenTensorFill(Filled):
-    """A tensor of the values that stand in an attribute."""
+    """A tensor of the values of an attribute."""
 
     values: Floats = ()
 

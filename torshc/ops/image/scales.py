@@ -25,7 +25,7 @@ _FAR = 16  # corners of regions are within -16 .. 16
 
 
 def fractions(source: SourceNode, scales: Value) -> list[tuple[Expr, Expr]]:
-    """(up, down) of each scale. A scale that is no number above 0, or above 2^16, is an error of the run."""
+    """(up, down) of each scale. A scale that is not a number above 0, or above 2^16, is an error of the run."""
     b = source.builder
     exact = apply(b, "Cast", scales, to=F64)
     down: Value | None = None

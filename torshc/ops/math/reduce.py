@@ -104,7 +104,7 @@ def _at_run(source: SourceNode, kind: type[Reduce], x: Value, axes: Shape, keepd
 def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
     """For each dimension, whether it is among the axes. Their number is run-time dependent too: 0 means all or none.
 
-    A run refuses axes that are out of range or stand there twice, as not each of them then marks one dimension more.
+    A run refuses axes that are out of range or appear twice, as not each of them then marks one dimension more.
     """
     count = axes.shape[0]
     column = b.one(Reshape((count, const(1))), apply(b, "Cast", axes, to=I64))

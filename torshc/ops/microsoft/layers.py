@@ -1,6 +1,6 @@
 """Operators of ONNX Runtime's own domain, made of ONNX's others at import: fusions of its optimizers, and a few more.
 
-Fields are the attributes with ONNX Runtime's names and defaults. Quantised ones stand in :mod:`.quantize`,
+Fields are the attributes with ONNX Runtime's names and defaults. Quantised ones are in :mod:`.quantize`,
 those of attention in :mod:`.attention`. Decided here where its text leaves it open: what is saved for training
 (a mean, an inverse deviation) is that of the sum which is normalised.
 """

@@ -25,7 +25,7 @@ from .base import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given,
 
 
 def real(source: SourceNode, k: int) -> Value:
-    """Operand k, dequantised with its scale and zero point, which stand behind it."""
+    """Operand k, dequantised with its scale and zero point, which follow it."""
     x, scale, zero = source.required(k), source.required(k + 1), source.input(k + 2)
     if x.dtype not in BYTES or scale.dtype is not F32:
         raise Unsupported(f"{source.op_type} of {x.dtype!r} with a scale of {scale.dtype!r}")

@@ -64,7 +64,7 @@ def _native(x: Value, keys: Sequence[Any]) -> list[Any]:
 
 
 def _place(b: Builder, x: Value, keys: Sequence[Any], must: bool = False) -> tuple[Value, list[Any]]:
-    """Where each element stands among native keys, each of which counts once, and the keys in that order."""
+    """The position of each element among native keys, each of which counts once, and the keys in that order."""
     if x.dtype is STRING:
         return find(b, x, keys, must)
     if must and not x.dtype.is_int:
@@ -150,7 +150,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _default(kind: str, table: Any, defaults: dict[str, Any]) -> tuple[Any, Any]:
-    """What stands for keys that are not there, and the NumPy dtype of the values; str for strings."""
+    """The value for keys that are missing, and the NumPy dtype of the values; str for strings."""
     if kind == "tensor":
         dtype = str if table.dtype.kind in "OUT" else table.dtype
         fallback: Any = "_Unused" if dtype is str else -0.0 if table.dtype.kind == "f" else -1

@@ -100,7 +100,7 @@ def _pairs(counts: list[int], weights: Array) -> tuple[Array, Array, Array]:
 
     Args:
         counts: support vectors of each class.
-        weights: [K - 1, V]; those of the vectors of class i against class j stand in row j - 1 if i < j, else in row j.
+        weights: [K - 1, V]; those of the vectors of class i against class j are in row j - 1 if i < j, else in row j.
     """
     starts, classes = np.cumsum([0, *counts]), len(counts)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]

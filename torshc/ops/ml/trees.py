@@ -210,7 +210,7 @@ def _table(source: SourceNode, name: str, default: Any = ()) -> list[Any]:
 @operator("TreeEnsemble", DOMAIN)
 @dataclass(frozen=True)
 class TreeEnsemble(Op):
-    """Trees whose branches and leaves stand in tables of their own."""
+    """Trees whose branches and leaves are in tables of their own."""
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -320,7 +320,7 @@ def _by_nodes(source: SourceNode, kind: str, only: bool = False) -> _Forest:
 
 
 def _either(source: SourceNode, name: str) -> list[Any]:
-    """Numbers that stand in an attribute, or in one that is a tensor."""
+    """Numbers of an attribute, or of one that is a tensor."""
     plain, tensor = _table(source, name), _table(source, f"{name}_as_tensor")
     return plain or tensor
 

@@ -106,7 +106,7 @@ class MaxPool(Pool):
 @operator("PoolPlace", "torshc")
 @dataclass(frozen=True)
 class PoolPlace(Pool):
-    """Where the maximum of each window stands in the whole of x: the second output of MaxPool.
+    """The position of the maximum of each window in the whole of x: the second output of MaxPool.
 
     Operands: x and the maxima. Of equal elements the first in row-major order counts; a NaN counts as the maximum. A
     window that covers the margin alone has place 0.

@@ -129,7 +129,7 @@ class Range(Op):
 def _floats(source: SourceNode, dtype: DType) -> Value:
     """A Range of floats known only at run time: max(ceil((limit - start) / step), 0) of them, computed in f64.
 
-    Decided here: the count of a step of 0 or of a bound that is no number is 0, or too large for a run.
+    Decided here: the count of a step of 0 or of a bound that is not a number is 0, or too large for a run.
     """
     b, bounds = source.builder, [source.required(k) for k in range(3)]
     if any(as_int(v.type.size) != 1 for v in bounds):

@@ -1,7 +1,7 @@
 """Operators that read where other tensors say, and the search for the place of an extreme.
 
 An index out of range is refused where a model's node reads, before or while it runs (:mod:`..core.bounds`). The
-kernels besides clamp every index into the range, so that none ever reads outside of a tensor.
+kernels also clamp every index into the range, so that none ever reads outside of a tensor.
 """
 
 from __future__ import annotations
@@ -254,13 +254,13 @@ class ArgMin(Arg):
 @operator()
 @dataclass(frozen=True)
 class OneHot(Op):
-    """values[1] where the index is the place along a new axis, values[0] elsewhere and where the index is no place.
+    """values[1] where the index is the place along a new axis, values[0] elsewhere and where the index is not a place.
 
     Operands: indices, values.
 
     Attributes:
         depth: length of the new axis.
-        axis: where it stands in the output.
+        axis: its position in the output.
     """
 
     family: ClassVar[str] = "nest"
@@ -324,7 +324,7 @@ class ReverseSequence(Op):
 class Cumulative(Op):
     """Base of CumSum and CumProd. The nest is for what is evaluated when compiling: it takes quadratic work.
 
-    An axis known only at run time is the middle one of three: what stands before it and behind it is joined.
+    An axis known only at run time is the middle one of three: what comes before it and after it is joined.
     """
 
     family: ClassVar[str] = "scan"

@@ -96,7 +96,7 @@ class Draw(Op):
         return Nest(body)
 
     def _words(self, place: Expr, rounds: list[Expr], number: int) -> tuple[Expr, Expr]:
-        """The words of an element; the counter's highest bit, which no place needs, tells its two draws apart."""
+        """The words of an element; the counter's highest bit, which no place needs, distinguishes its two draws."""
         size = as_int(TensorType(self.dtype, self.shape).size)
         above = const(0, U32)
         if size is None or size > 1 << 32:

@@ -277,7 +277,7 @@ class TensorScatter(Op):
 @operator()
 @dataclass(frozen=True)
 class MaxUnpool(Op):
-    """Zeros, and each element of x[N, C, spatial] at the place in the whole output, row-major, that its index tells.
+    """Zeros, and each element of x[N, C, spatial] at the place in the whole output, row-major, that its index gives.
 
     An index out of range writes nothing, and the last of several elements at one place wins.
 

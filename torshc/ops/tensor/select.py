@@ -107,7 +107,7 @@ class Unique(Selecting):
 
     In ascending order (of slices the lexicographic one, of strings that of code points), or in that of their first
     places where `sorted` is 0. What ONNX leaves open: all NaN are one element, after the numbers, alone and in slices;
-    -0 equals 0, and the first of them stands for both.
+    -0 equals 0, and the first of them represents both.
     """
 
     function: ClassVar[str] = "t_op_unique"

@@ -1,6 +1,6 @@
 """The largest or smallest elements along an axis.
 
-Processors have a kernel of their own (``targets/cpu/topk.py``). By counting, an element's rank is how many stand before
+Processors have a kernel of their own (``targets/cpu/topk.py``). By counting, an element's rank is how many come before
 it: that takes work in proportion to the square of the axis's length, and is for what is evaluated when compiling, and
 for devices.
 """
@@ -22,7 +22,7 @@ from ..core.source import SourceNode
 @operator("Rank", "torshc")
 @dataclass(frozen=True)
 class Rank(Op):
-    """How many elements along an axis stand before each: larger ones (or smaller ones), and equal ones to its left.
+    """How many elements along an axis come before each: larger ones (or smaller ones), and equal ones to its left.
 
     NaN counts as larger than any number, and all NaNs as equal.
     """
@@ -107,7 +107,7 @@ class TopK(Op):
         return [TensorType(x.dtype, shape), TensorType(I64, shape)]
 
     def ranked(self, b: Builder, x: Value) -> list[Value]:
-        """The same by counting: for each element how many stand before it, the place of each rank, what is there."""
+        """The same by counting: for each element how many come before it, the place of each rank, what is there."""
         axis = axis_of(self.axis, x.type.rank)
         places = b.one(PlaceOfRank(axis, self.k), b.one(Rank(axis, bool(self.largest)), x))
         return [apply(b, "GatherElements", x, places, axis=axis), places]

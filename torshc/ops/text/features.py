@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 @operator("CountGrams", "torshc")
 @dataclass(frozen=True)
 class CountGrams(Op):
-    """How often each n-gram stands in the rows of x[N, C], its elements 1 to `distances` places apart: f32[N, J].
+    """How often each n-gram occurs in the rows of x[N, C], its elements 1 to `distances` places apart: f32[N, J].
 
     Operands: x, grams[J, L] and their lengths[J]; one of length 0 is never found, one of length 1 at one distance only.
     """

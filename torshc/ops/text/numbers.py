@@ -16,7 +16,7 @@ from ..core.source import SourceNode
 class ToText(HostOp):
     """Text of numbers: "True", "-12", "0.1", "inf", "-inf", "nan".
 
-    Floats have the fewest digits that tell them from others of their type, always with a point or an exponent: plain
+    Floats have the fewest digits that identify them in their type, always with a point or an exponent: plain
     from 0.0001 up to below 1e16, "1e-05" and "1e+16" elsewhere. (What ONNX leaves open is done here as by NumPy before
     2.4, which since then writes f32 from a million on, and f16 from a thousand on, with an exponent.)
     """
@@ -31,9 +31,9 @@ class ToText(HostOp):
 class FromText(HostOp):
     """Numbers that text spells, in decimal, with spaces around them at most; "inf", "infinity" and "nan" in any case.
 
-    Floats are the nearest to what stands there, ties to even. To integers, what stands behind the point is dropped. To
-    bools, 0 is false and all else true, as are "false" and "true". What is no number, or none of the wanted type, is an
-    error of the run (TORSHC_E_VALUE).
+    Floats are the nearest to the number, ties to even. To integers, what follows the point is dropped. To
+    bools, 0 is false and all else true, as are "false" and "true". What is not a number
+    of the result's type is an error of the run (TORSHC_E_VALUE).
     """
 
     name: ClassVar[str] = "FromText"

@@ -1,7 +1,7 @@
 """Weights of recurrent networks in the order in which the kernel reads them.
 
 The gates of a phase are interleaved: a panel holds some hidden units of the first gate, then the same units of the
-second..., so that all that a unit needs stands in one register tile. Units beyond the last are zero.
+second..., so that all that a unit needs is in one register tile. Units beyond the last are zero.
 """
 
 from __future__ import annotations

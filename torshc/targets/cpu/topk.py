@@ -1,4 +1,4 @@
-"""Lowering of TopK: the first of a row in order, without counting how many stand before each."""
+"""Lowering of TopK: the first of a row in order, without counting how many come before each."""
 
 from __future__ import annotations
 

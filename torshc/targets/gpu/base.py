@@ -140,7 +140,7 @@ class GridPrinter(IndexPrinter):
         return scalar(e, self._axes, self.dim_names, self.kernel.buffers)
 
     def decoded(self, buffer: int, text: str) -> str:
-        """An element of a buffer, which stands in a register as it lies in memory, as a number."""
+        """An element of a buffer, which is in a register as it is in memory, as a number."""
         return decode(text, self.kernel.buffers[buffer].dtype)
 
     def whole(self, axes: Sequence[Expr], size: int) -> bool:

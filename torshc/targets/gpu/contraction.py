@@ -32,7 +32,7 @@ from .grid import GridRow, lower_grid_generic, to_grid
 
 THIN = 8  # rows or columns below which tiles would be nearly empty
 MANY = 32768  # results that keep a device busy with a thread for each
-SHORT = 64  # terms of a sum that a thread may as well add up by itself
+SHORT = 64  # terms of a sum that one thread may as well add up
 PARTS = "parts"  # axis of the pieces of sums
 
 

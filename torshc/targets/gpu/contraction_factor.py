@@ -90,7 +90,7 @@ def unguard(e: Expr) -> tuple[Expr, Expr]:
 
 
 def add_operand(buffers: Buffers, operand: Operand, dtype: DType, written: bool = False) -> int:
-    """Append an operand that is no value to an argument list."""
+    """Append an operand that is not a value to an argument list."""
     buffers.list.append(Buffer(operand, dtype, written))
     return len(buffers.list) - 1
 

@@ -173,7 +173,7 @@ def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tu
     """The tile, and into how many pieces sums are cut.
 
     Args:
-        sizes: number of products, rows, columns and length of the sums, None where a run decides.
+        sizes: number of products, rows, columns and length of the sums, None where known only at run time.
         dtype: element type in shared memory.
     """
     size = dtype.size

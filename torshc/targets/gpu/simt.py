@@ -247,7 +247,7 @@ def _operator(e: Expr, args: Sequence[str]) -> str:
 
 
 def constant(value: object, dtype: DType) -> str:
-    """A literal: what is no number by its name in the prelude, f64 in decimals, as MSL has no hexadecimal ones."""
+    """A literal: infinities and NaN by their names in the prelude, f64 in decimals, as MSL has no hexadecimal ones."""
     if not dtype.is_float:
         return literal(value, dtype)
     number = float(value)  # type: ignore[arg-type]

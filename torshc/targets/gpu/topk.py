@@ -1,4 +1,4 @@
-"""TopK on devices: by counting how many stand before each element."""
+"""TopK on devices: by counting how many come before each element."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .scan import require_short
 
 @GridTarget.lowers("topk")
 def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """On a device, by counting how many stand before each element.
+    """On a device, by counting how many come before each element.
 
     Raises:
         NoKernel: when the axis is symbolic or long.
