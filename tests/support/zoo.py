@@ -61,7 +61,12 @@ def _make(
 
 def zoo() -> dict[str, Specimen]:
     """Specimens by name."""
-    axes = np.array([1])
+    parts = (_loops(), _sizes(), _reductions(), _products(), _convolutions(), _networks())
+    return {name: specimen for part in parts for name, specimen in part.items()}
+
+
+def _loops() -> dict[str, Specimen]:
+    """Loops over elements, and views."""
     return {
         "map": _make(
             [node("Sigmoid", "x", "a"), node("Mul", "a b", "c"), node("Erf", "c", "y"), node("Pow", "a c", "z")],
@@ -92,6 +97,18 @@ def zoo() -> dict[str, Specimen]:
                 "axes": np.array([2]), "steps": np.array([-2]),
             },
         ),
+        "gather": _make(
+            [node("Gather", "x i", "g", axis=1), node("GatherElements", "x i2", "h", axis=0), node("Relu", "g", "y")],
+            {"x": [6, 11], "i": [3], "i2": [4, 11]},
+            "y h",
+            ints={"i": 11, "i2": 6},
+        ),
+    }  # fmt: skip
+
+
+def _sizes() -> dict[str, Specimen]:
+    """Sizes that take several steps to compute, and no sizes at all."""
+    return {
         "sizes of many steps": _make(
             [
                 n
@@ -121,12 +138,27 @@ def zoo() -> dict[str, Specimen]:
                 "row": np.array([0.5, 1, 2], np.float32),
             },
         ),
-        "gather": _make(
-            [node("Gather", "x i", "g", axis=1), node("GatherElements", "x i2", "h", axis=0), node("Relu", "g", "y")],
-            {"x": [6, 11], "i": [3], "i2": [4, 11]},
-            "y h",
-            ints={"i": 11, "i2": 6},
+        "no inputs": _make([node("Range", "a b c", "r"), node("Neg", "r", "y")], {}, "y", weights={
+            "a": np.array(3, np.float32), "b": np.array(20, np.float32), "c": np.array(2, np.float32),
+        }),
+        "parts as outputs": _make(
+            [
+                node("Pad", "x pads", "p"), node("Slice", "p zero ten zero", "y"), node("Reshape", "p all", "z"),
+                node("Reshape", "p all", "q"),
+            ],
+            {"x": [20, 3]},
+            "y z q",
+            weights={
+                "pads": np.array([0, 1, 0, 1]), "zero": np.array([0]), "ten": np.array([10]), "all": np.array([-1]),
+            },
         ),
+    }  # fmt: skip
+
+
+def _reductions() -> dict[str, Specimen]:
+    """Reductions, alone and over rows."""
+    axes = np.array([1])
+    return {
         "softmax": _make(
             [node("Softmax", "x", "y", axis=-1), node("Softmax", "x", "z", axis=0)],
             {"x": ["n", "m"]},
@@ -156,9 +188,6 @@ def zoo() -> dict[str, Specimen]:
             {"x": [4, 3, 9], "z": [9, 5]},
             "u y",
         ),
-        "no inputs": _make([node("Range", "a b c", "r"), node("Neg", "r", "y")], {}, "y", weights={
-            "a": np.array(3, np.float32), "b": np.array(20, np.float32), "c": np.array(2, np.float32),
-        }),
         "pool": _make(
             [
                 node("MaxPool", "x", "m", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
@@ -169,6 +198,12 @@ def zoo() -> dict[str, Specimen]:
             "m a g",
             *({"x": (n, 3, 11, 13)} for n in (1, 2)),
         ),
+    }  # fmt: skip
+
+
+def _products() -> dict[str, Specimen]:
+    """Products."""
+    return {
         "gemm": _make(
             [node("Gemm", "x w b", "h", transB=1), node("Relu", "h", "r"), node("MatMul", "r v", "y")],
             {"x": ["n", 29]},
@@ -182,6 +217,22 @@ def zoo() -> dict[str, Specimen]:
             "y d",
             *({"x": (n, 3, 5, 7), "z": (n, 1, 7, 9), "c": (n, 3, 5, 9)} for n in (1, 3)),
         ),
+        "results over operands": _make(
+            [
+                node("MatMul", "x w", "t"), node("Greater", "x zero", "c"), node("Where", "c one two", "u"),
+                node("Add", "u t", "v"), node("Trilu", "t", "l"), node("Sub", "l t", "d"), node("MatMul", "u w", "o"),
+                node("MatMul", "v w", "p"), node("MatMul", "l w", "q"), node("MatMul", "d w", "r"),
+            ],
+            {"x": [9, 9]},
+            "o p q r",
+            weights={**_weights(w=(9, 9)), "zero": np.float32(0), "one": np.float32(1), "two": np.float32(2)},
+        ),
+    }  # fmt: skip
+
+
+def _convolutions() -> dict[str, Specimen]:
+    """Convolutions."""
+    return {
         "convolutions": _make(
             [
                 node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("BatchNormalization", "a g b m v", "n"),
@@ -213,27 +264,12 @@ def zoo() -> dict[str, Specimen]:
             "y",
             weights=_weights(w=(5, 3, 3, 3), b=(3,)),
         ),
-        "results over operands": _make(
-            [
-                node("MatMul", "x w", "t"), node("Greater", "x zero", "c"), node("Where", "c one two", "u"),
-                node("Add", "u t", "v"), node("Trilu", "t", "l"), node("Sub", "l t", "d"), node("MatMul", "u w", "o"),
-                node("MatMul", "v w", "p"), node("MatMul", "l w", "q"), node("MatMul", "d w", "r"),
-            ],
-            {"x": [9, 9]},
-            "o p q r",
-            weights={**_weights(w=(9, 9)), "zero": np.float32(0), "one": np.float32(1), "two": np.float32(2)},
-        ),
-        "parts as outputs": _make(
-            [
-                node("Pad", "x pads", "p"), node("Slice", "p zero ten zero", "y"), node("Reshape", "p all", "z"),
-                node("Reshape", "p all", "q"),
-            ],
-            {"x": [20, 3]},
-            "y z q",
-            weights={
-                "pads": np.array([0, 1, 0, 1]), "zero": np.array([0]), "ten": np.array([10]), "all": np.array([-1]),
-            },
-        ),
+    }  # fmt: skip
+
+
+def _networks() -> dict[str, Specimen]:
+    """Kernels of whole layers, and all element types."""
+    return {
         "attention": _make(
             [
                 node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "s"),
