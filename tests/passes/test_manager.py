@@ -88,6 +88,18 @@ def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
         read_pipeline(tmp_path / "none.yaml")
 
 
+def test_all_mistakes_of_a_pipeline_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "fusion: agressive\npasses:\n  - dead_cod\n  - repeat:\n      at_most: 2\n      passes: [fold, rewrit]\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_pipeline(file)
+    text = str(caught.value)
+    assert "4 mistakes" in text and all(f"{file}:{line}:" in text for line in (1, 3, 6))
+    assert all(f"did you mean '{name}'" in text for name in ("aggressive", "dead_code", "rewrite"))
+
+
 @pytest.mark.parametrize(("name", "message"), [("dead_cod", "did you mean"), ("fold_constants", "not in the pipeline")])
 def test_a_wrong_switch_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

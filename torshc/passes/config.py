@@ -98,12 +98,12 @@ class Item:
 
 
 class Mistakes(ConfigError):
-    """Several things that are wrong with rules."""
+    """Several things that are wrong with a file of rules, or with a pipeline."""
 
     def __init__(self, found: Sequence[ConfigError]) -> None:
         self.found = tuple(found)
         lines = [f"  - {e.message}{f' ({e.remedy})' if e.remedy else ''}" for e in found]
-        super().__init__("\n".join([f"{len(found)} mistakes in rules:", *lines]))
+        super().__init__("\n".join([f"{len(found)} mistakes:", *lines]))
 
 
 class Problems:

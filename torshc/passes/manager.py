@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .. import resources
 from ..errors import ConfigError, OutputError, TorshcError, did_you_mean
@@ -14,7 +15,7 @@ from ..graph import Graph, sort
 from ..graph.text import graph_text
 from ..graph.verify import Verifier
 from ..options import FUSION_MODES, CompileOptions
-from .config import Item, read_yaml
+from .config import Item, Problems, read_yaml
 from .fusion_rules import Limit, Recompute, parse_limit, parse_recompute, parse_word
 
 Pass = Callable[..., bool]
@@ -97,25 +98,42 @@ def read_pipeline(path: Path) -> Pipeline:
     """A pipeline from a file.
 
     Raises:
-        ConfigError: with file and line, for an unknown key, pass or parameter.
+        ConfigError: with file and line, for every unknown key, pass and parameter.
     """
     known = ("name", "about", "fusion", "limit", "recompute", "passes")
     top = read_yaml(path).mapping(known=known, required=("passes",))
-    return Pipeline(
-        top["name"].text() if "name" in top else path.stem,
-        tuple(_part(item) for item in top["passes"].sequence()),
-        parse_word(top["fusion"], FUSION_MODES, "fusion") if "fusion" in top else "default",
-        parse_limit(top["limit"]) if "limit" in top else None,
-        parse_recompute(top["recompute"]) if "recompute" in top else None,
-    )
+    problems = Problems()
+    parts: list[PassStep | Repeat] = []
+    settings: dict[str, Any] = {}
+    for item in top["passes"].sequence():
+        with problems.gather():
+            parts.append(_part(item))
+    for key in ("fusion", "limit", "recompute"):
+        with problems.gather():
+            if key in top:
+                settings[key] = _SETTINGS[key](top[key])
+    problems.settle()
+    return Pipeline(top["name"].text() if "name" in top else path.stem, tuple(parts), **settings)
+
+
+_SETTINGS: dict[str, Callable[[Item], Any]] = {
+    "fusion": lambda item: parse_word(item, FUSION_MODES, "fusion"),
+    "limit": parse_limit,
+    "recompute": parse_recompute,
+}
 
 
 def _part(item: Item) -> PassStep | Repeat:
-    if isinstance(item.value, dict) and list(item.value) == ["repeat"]:
-        group = item.value["repeat"].mapping(known=("at_most", "passes"), required=("at_most", "passes"))
-        steps = tuple(_step(i) for i in group["passes"].sequence())
-        return Repeat(steps, group["at_most"].integer(1, 100))
-    return _step(item)
+    if not (isinstance(item.value, dict) and list(item.value) == ["repeat"]):
+        return _step(item)
+    group = item.value["repeat"].mapping(known=("at_most", "passes"), required=("at_most", "passes"))
+    problems = Problems()
+    steps: list[PassStep] = []
+    for each in group["passes"].sequence():
+        with problems.gather():
+            steps.append(_step(each))
+    problems.settle()
+    return Repeat(tuple(steps), group["at_most"].integer(1, 100))
 
 
 def _step(item: Item) -> PassStep:
