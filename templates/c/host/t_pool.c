@@ -42,7 +42,8 @@ struct t_pool {
     struct worker workers[];
 };
 
-static inline void pause_cpu(void) {
+static inline void pause_cpu(void)
+{
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__) || defined(__arm__)
@@ -50,22 +51,27 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-static void work(t_pool *pool, int index) {
+static void work(t_pool *pool, int index)
+{
     unsigned char *scratch = pool->scratch;
-    if (scratch) scratch += (size_t)index * pool->scratch_stride;
+    if (scratch)
+        scratch += (size_t)index * pool->scratch_stride;
     const int64_t tasks = pool->tasks, chunk = pool->chunk;
     for (;;) {
         const int64_t begin = atomic_fetch_add_explicit(&pool->next, chunk, memory_order_relaxed);
-        if (begin >= tasks) return;
+        if (begin >= tasks)
+            return;
         pool->fn(pool->buf, pool->dim, scratch, begin, tasks - begin < chunk ? tasks : begin + chunk);
     }
 }
 
 /* Waits until the generation differs from `seen`, which it returns. */
-static unsigned next_generation(t_pool *pool, unsigned seen) {
+static unsigned next_generation(t_pool *pool, unsigned seen)
+{
     for (int i = 0; i < SPINS; i++) {
         const unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
-        if (now != seen) return now;
+        if (now != seen)
+            return now;
         pause_cpu();
     }
     pthread_mutex_lock(&pool->lock);
@@ -78,16 +84,19 @@ static unsigned next_generation(t_pool *pool, unsigned seen) {
     return now;
 }
 
-static void *worker_main(void *argument) {
+static void *worker_main(void *argument)
+{
     struct worker *self = argument;
     t_pool *pool = self->pool;
     for (unsigned seen = 0;;) {
         seen = next_generation(pool, seen);
-        if (atomic_load_explicit(&pool->stop, memory_order_relaxed)) return NULL;
+        if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
+            return NULL;
         work(pool, self->index);
         /* Sequentially consistent with the caller's announcement in wait_workers: either it
          * sees that no thread is busy, or this sees that it sleeps. */
-        if (atomic_fetch_sub(&pool->busy, 1) != 1 || !atomic_load(&pool->caller_sleeps)) continue;
+        if (atomic_fetch_sub(&pool->busy, 1) != 1 || !atomic_load(&pool->caller_sleeps))
+            continue;
         pthread_mutex_lock(&pool->lock);
         pthread_cond_signal(&pool->finished);
         pthread_mutex_unlock(&pool->lock);
@@ -95,29 +104,36 @@ static void *worker_main(void *argument) {
 }
 
 /* Raises the generation; the lock orders it with a worker that is about to sleep. */
-static void publish(t_pool *pool) {
+static void publish(t_pool *pool)
+{
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add_explicit(&pool->generation, 1, memory_order_release);
     const int sleepers = pool->sleepers;
     pthread_mutex_unlock(&pool->lock);
-    if (sleepers) pthread_cond_broadcast(&pool->started);
+    if (sleepers)
+        pthread_cond_broadcast(&pool->started);
 }
 
-static void wait_workers(t_pool *pool) {
+static void wait_workers(t_pool *pool)
+{
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0) return;
+        if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0)
+            return;
         pause_cpu();
     }
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);
-    while (atomic_load(&pool->busy)) pthread_cond_wait(&pool->finished, &pool->lock);
+    while (atomic_load(&pool->busy))
+        pthread_cond_wait(&pool->finished, &pool->lock);
     atomic_store(&pool->caller_sleeps, 0);
     pthread_mutex_unlock(&pool->lock);
 }
 
 void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim, unsigned char *scratch,
-                size_t scratch_stride, int64_t tasks) {
-    if (tasks <= 0) return;
+                size_t scratch_stride, int64_t tasks)
+{
+    if (tasks <= 0)
+        return;
     if (!pool || tasks == 1) {
         fn(buf, dim, scratch, 0, tasks);
         return;
@@ -139,40 +155,50 @@ void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim
 
 int t_pool_threads(const t_pool *pool) { return pool ? pool->threads : 1; }
 
-static int start_workers(t_pool *pool, int threads) {
+static int start_workers(t_pool *pool, int threads)
+{
     int started = 1;
     for (; started < threads; started++) {
         struct worker *w = &pool->workers[started - 1];
         w->pool = pool;
         w->index = started;
-        if (pthread_create(&w->thread, NULL, worker_main, w)) break;
+        if (pthread_create(&w->thread, NULL, worker_main, w))
+            break;
     }
     return started;
 }
 
-t_pool *t_pool_create(int threads) {
-    if (threads <= 1) return NULL;
-    if (threads > MAX_THREADS) threads = MAX_THREADS;
+t_pool *t_pool_create(int threads)
+{
+    if (threads <= 1)
+        return NULL;
+    if (threads > MAX_THREADS)
+        threads = MAX_THREADS;
     size_t size = sizeof(t_pool) + (size_t)(threads - 1) * sizeof(struct worker);
     size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     t_pool *pool = aligned_alloc(CACHE_LINE, size);
-    if (!pool) return NULL;
+    if (!pool)
+        return NULL;
     *pool = (t_pool){.threads = 1};
     /* With default attributes on the systems in question these only fill in memory. */
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->started, NULL);
     pthread_cond_init(&pool->finished, NULL);
     pool->threads = start_workers(pool, threads);
-    if (pool->threads > 1) return pool;
+    if (pool->threads > 1)
+        return pool;
     t_pool_destroy(pool);
     return NULL;
 }
 
-void t_pool_destroy(t_pool *pool) {
-    if (!pool) return;
+void t_pool_destroy(t_pool *pool)
+{
+    if (!pool)
+        return;
     atomic_store_explicit(&pool->stop, 1, memory_order_relaxed);
     publish(pool);
-    for (int i = 0; i < pool->threads - 1; i++) pthread_join(pool->workers[i].thread, NULL);
+    for (int i = 0; i < pool->threads - 1; i++)
+        pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->finished);
     pthread_cond_destroy(&pool->started);
     pthread_mutex_destroy(&pool->lock);
