@@ -63,9 +63,10 @@ golden: $(call stamp,test) ## renew the generated sources of tests/golden
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
 
-lint: $(call stamp,check) ## ruff format --check, ruff check, names that nothing uses
+lint: $(call stamp,check) ## ruff, clang-format for templates/, names that nothing uses
 	$(py) -m ruff format --check .
 	$(py) -m ruff check .
+	find templates -name "*.[hc]" -o -name "*.cu" -o -name "*.mm" | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	$(py) -m tests.support.dead_code
 
 types: $(call stamp,check) ## mypy --strict

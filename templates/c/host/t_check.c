@@ -55,32 +55,38 @@ int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right)
     return TORSHC_E_SHAPE;
 }
 
-void torshc_last_fault(torshc_fault *fault)
-{
-    *fault = t_fault;
-}
+void torshc_last_fault(torshc_fault *fault) { *fault = t_fault; }
 
-const char *torshc_last_error(void)
-{
-    return t_message;
-}
+const char *torshc_last_error(void) { return t_message; }
 
 const char *torshc_status_text(int status)
 {
-    static const char *const text[] = {
-        "ok", "bad argument", "wrong number of tensors", "null pointer in a tensor", "wrong element type", "wrong rank",
-        "wrong shape", "not compact row-major", "misaligned memory", "overlapping buffers", "wrong device",
-        "workspace too small", "out of memory", "shapes too large", "weights file unreadable or not this model's",
-        "processor lacks instructions", "model was opened before fork()",
-        "compiled without profiling", "no driver or card", "card older than the library", "a kernel failed",
-        "contents of an operand that are not possible"};
+    static const char *const text[] = {"ok",
+                                       "bad argument",
+                                       "wrong number of tensors",
+                                       "null pointer in a tensor",
+                                       "wrong element type",
+                                       "wrong rank",
+                                       "wrong shape",
+                                       "not compact row-major",
+                                       "misaligned memory",
+                                       "overlapping buffers",
+                                       "wrong device",
+                                       "workspace too small",
+                                       "out of memory",
+                                       "shapes too large",
+                                       "weights file unreadable or not this model's",
+                                       "processor lacks instructions",
+                                       "model was opened before fork()",
+                                       "compiled without profiling",
+                                       "no driver or card",
+                                       "card older than the library",
+                                       "a kernel failed",
+                                       "contents of an operand that are not possible"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 
-int torshc_abi_version(void)
-{
-    return TORSHC_ABI_VERSION;
-}
+int torshc_abi_version(void) { return TORSHC_ABI_VERSION; }
 
 int t_size(t_wide size)
 {
@@ -138,13 +144,13 @@ int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, i
 {
     if (x->device.type != P->device && x->device.type != TORSHC_CPU)
         return t_fail(TORSHC_E_DEVICE, "%s %d is on device type %d; expected %d", what, (int)i, (int)x->device.type,
-                    (int)P->device);
+                      (int)P->device);
     if (x->dtype.code != port->dtype.code || x->dtype.bits != port->dtype.bits || x->dtype.lanes != 1)
         return t_fail(TORSHC_E_DTYPE, "%s %d has type code %d, %d bits, %d lanes; expected code %d, %d bits, 1 lane",
-                    what, (int)i, x->dtype.code, x->dtype.bits, x->dtype.lanes, port->dtype.code, port->dtype.bits);
+                      what, (int)i, x->dtype.code, x->dtype.bits, x->dtype.lanes, port->dtype.code, port->dtype.bits);
     if (x->ndim != port->ndim && (port->ndim >= 0 || x->ndim < 0))
         return t_fail(TORSHC_E_RANK, "%s %d has %d dimensions; expected %d", what, (int)i, (int)x->ndim,
-                    (int)port->ndim);
+                      (int)port->ndim);
     if (x->ndim && !x->shape)
         return t_fail(TORSHC_E_NULL, "%s %d has no shape", what, (int)i);
     return TORSHC_OK;
@@ -155,7 +161,7 @@ static int check_shape(const torshc_tensor *x, const int64_t *want, const char *
     for (int32_t d = 0; d < x->ndim; d++)
         if (x->shape[d] != want[d] || x->shape[d] < 0)
             return t_fail(TORSHC_E_SHAPE, "%s %d, dimension %d is %lld; expected %lld", what, (int)i, (int)d,
-                        (long long)x->shape[d], (long long)want[d]);
+                          (long long)x->shape[d], (long long)want[d]);
     return TORSHC_OK;
 }
 
@@ -168,7 +174,7 @@ static int check_strides(const torshc_tensor *x, const char *what, int32_t i)
     for (int32_t d = x->ndim - 1; x->strides && d >= 0; d--) {
         if (x->shape[d] != 1 && x->strides[d] != compact)
             return t_fail(TORSHC_E_STRIDES, "%s %d, dimension %d has stride %lld; expected %lld (compact row-major)",
-                        what, (int)i, (int)d, (long long)x->strides[d], (long long)compact);
+                          what, (int)i, (int)d, (long long)x->strides[d], (long long)compact);
         compact *= x->shape[d];
     }
     return TORSHC_OK;
@@ -229,8 +235,8 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
             return status;
         if (s[k] < symbol->min || s[k] > symbol->max)
             return t_fail(TORSHC_E_SHAPE, "input %d, %s %d is %lld; expected %lld to %lld", (int)symbol->input,
-                        is_dim ? "dimension" : "element", (int)symbol->dim, (long long)s[k], (long long)symbol->min,
-                        (long long)symbol->max);
+                          is_dim ? "dimension" : "element", (int)symbol->dim, (long long)s[k], (long long)symbol->min,
+                          (long long)symbol->max);
     }
     if ((status = P->fits(s))) /* before any size is computed in 64 bits */
         return status;
@@ -257,7 +263,7 @@ int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
     const uintptr_t align = x->dtype.code < TORSHC_STRING ? (uintptr_t)t_tensor_bytes(x->dtype) : sizeof(void *);
     if (span->bytes && (uintptr_t)span->at % align)
         return t_fail(TORSHC_E_ALIGN, "%s %d is not aligned to its elements of %d bytes", what, (int)i,
-                    (int)t_tensor_bytes(x->dtype));
+                      (int)t_tensor_bytes(x->dtype));
     return TORSHC_OK;
 }
 
@@ -280,8 +286,8 @@ int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i)
         if ((status = t_check_form(&inner[k], port->inner, "an element of input", i)))
             return status;
         for (int32_t d = 0; d < inner[k].ndim; d++)
-            if (inner[k].shape[d] < 0 || (port->inner->ndim >= 0 && port->inner->dims[d] >= 0 &&
-                                          inner[k].shape[d] != port->inner->dims[d]))
+            if (inner[k].shape[d] < 0 ||
+                (port->inner->ndim >= 0 && port->inner->dims[d] >= 0 && inner[k].shape[d] != port->inner->dims[d]))
                 return t_fail(TORSHC_E_SHAPE, "an element of input %d has dimension %lld", (int)i,
                               (long long)inner[k].shape[d]);
         status = t_check_elements(&inner[k], port->inner, i);
@@ -303,11 +309,11 @@ int t_check_aliases(const t_span *spans, const t_span *work)
         for (int32_t i = 0; i < o; i++)
             if (overlap(&spans[o], &spans[i]))
                 return t_fail(TORSHC_E_ALIAS, "output %d overlaps %s %d", (int)(o - P->inputs),
-                            i < P->inputs ? "input" : "output", (int)(i < P->inputs ? i : i - P->inputs));
+                              i < P->inputs ? "input" : "output", (int)(i < P->inputs ? i : i - P->inputs));
     for (int32_t i = 0; i < n; i++)
         if (overlap(work, &spans[i]))
             return t_fail(TORSHC_E_ALIAS, "the workspace overlaps %s %d", i < P->inputs ? "input" : "output",
-                        (int)(i < P->inputs ? i : i - P->inputs));
+                          (int)(i < P->inputs ? i : i - P->inputs));
     return TORSHC_OK;
 }
 

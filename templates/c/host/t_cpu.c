@@ -16,14 +16,14 @@ typedef struct {
 enum { YMM = 0x06, ZMM = 0xe6 };
 
 static const feature features[] = {
-    {"sse2", 1, 0, EDX, 26, 0},           {"sse3", 1, 0, ECX, 0, 0},           {"ssse3", 1, 0, ECX, 9, 0},
-    {"sse4.1", 1, 0, ECX, 19, 0},         {"sse4.2", 1, 0, ECX, 20, 0},        {"popcnt", 1, 0, ECX, 23, 0},
-    {"movbe", 1, 0, ECX, 22, 0},          {"avx", 1, 0, ECX, 28, YMM},         {"f16c", 1, 0, ECX, 29, YMM},
-    {"fma", 1, 0, ECX, 12, YMM},          {"bmi", 7, 0, EBX, 3, 0},            {"bmi2", 7, 0, EBX, 8, 0},
-    {"lzcnt", 0x80000001, 0, ECX, 5, 0},  {"avx2", 7, 0, EBX, 5, YMM},         {"avxvnni", 7, 1, EAX, 4, YMM},
-    {"avx512f", 7, 0, EBX, 16, ZMM},      {"avx512dq", 7, 0, EBX, 17, ZMM},    {"avx512cd", 7, 0, EBX, 28, ZMM},
-    {"avx512bw", 7, 0, EBX, 30, ZMM},     {"avx512vl", 7, 0, EBX, 31, ZMM},    {"avx512vnni", 7, 0, ECX, 11, ZMM},
-    {"avx512bf16", 7, 1, EAX, 5, ZMM},    {"avx512fp16", 7, 0, EDX, 23, ZMM},
+    {"sse2", 1, 0, EDX, 26, 0},          {"sse3", 1, 0, ECX, 0, 0},          {"ssse3", 1, 0, ECX, 9, 0},
+    {"sse4.1", 1, 0, ECX, 19, 0},        {"sse4.2", 1, 0, ECX, 20, 0},       {"popcnt", 1, 0, ECX, 23, 0},
+    {"movbe", 1, 0, ECX, 22, 0},         {"avx", 1, 0, ECX, 28, YMM},        {"f16c", 1, 0, ECX, 29, YMM},
+    {"fma", 1, 0, ECX, 12, YMM},         {"bmi", 7, 0, EBX, 3, 0},           {"bmi2", 7, 0, EBX, 8, 0},
+    {"lzcnt", 0x80000001, 0, ECX, 5, 0}, {"avx2", 7, 0, EBX, 5, YMM},        {"avxvnni", 7, 1, EAX, 4, YMM},
+    {"avx512f", 7, 0, EBX, 16, ZMM},     {"avx512dq", 7, 0, EBX, 17, ZMM},   {"avx512cd", 7, 0, EBX, 28, ZMM},
+    {"avx512bw", 7, 0, EBX, 30, ZMM},    {"avx512vl", 7, 0, EBX, 31, ZMM},   {"avx512vnni", 7, 0, ECX, 11, ZMM},
+    {"avx512bf16", 7, 1, EAX, 5, ZMM},   {"avx512fp16", 7, 0, EDX, 23, ZMM},
 };
 
 static unsigned saved_state(void)

@@ -45,8 +45,8 @@ int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_
     return t_run_segment(f, segment, in, out);
 }
 
-int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
-              const int64_t *n)
+int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs,
+              const int32_t *out, const int64_t *n)
 {
     /* Operands and results that a model leaves out at the end are absent, too. */
     const t_value *given[ins + T_OMITTED];

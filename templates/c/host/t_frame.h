@@ -56,8 +56,8 @@ void t_free_text(t_frame *f, t_chunk *kept);
 int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out);
 
 /* Runs an operator of the host; a slot of -1 is absent. */
-int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs, const int32_t *out,
-              const int64_t *n);
+int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs,
+              const int32_t *out, const int64_t *n);
 
 /* A dimension (T_DIM), or an element of integers (T_ELEMENT, T_CLAMPED), of what a slot holds. */
 int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *symbol);

@@ -54,8 +54,8 @@ int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **w
     if (!P->script)
         return P->symbols ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
     const t_model *head = &m->head;
-    m->with = (t_run){
-        .weights = head->weights.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};
+    m->with =
+        (t_run){.weights = head->weights.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};
     *with = &m->with;
     return TORSHC_OK;
 }
@@ -94,8 +94,9 @@ int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *
     for (int32_t i = 0; i < n; i++)
         at[i] = span[i].bytes ? span[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work->at ? work->at : m->own;
-    const t_run run = {at, at + P->inputs, head->weights.at, base, base + t_round_up(P->arena(s)),
-                       t_round_up(P->scratch(s)), head->pool, head->counters, head->threads};
+    const t_run run = {
+        at,         at + P->inputs, head->weights.at, base, base + t_round_up(P->arena(s)), t_round_up(P->scratch(s)),
+        head->pool, head->counters, head->threads};
     return P->run(&run, s);
 }
 

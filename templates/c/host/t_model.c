@@ -7,10 +7,7 @@
 
 #define P (&t_the_program)
 
-static t_model *head_of(torshc_model *m)
-{
-    return (t_model *)m;
-}
+static t_model *head_of(torshc_model *m) { return (t_model *)m; }
 
 int t_check_alive(const torshc_model *m, const char *what)
 {
@@ -146,8 +143,7 @@ static int check_workspace(const t_span *work, size_t need)
     return TORSHC_OK;
 }
 
-static int run_locked(torshc_model *m, const torshc_tensor *const *tensor, t_span *span, t_span *work,
-                      const int64_t *s)
+static int run_locked(torshc_model *m, const torshc_tensor *const *tensor, t_span *span, t_span *work, const int64_t *s)
 {
     int status = TORSHC_OK;
     for (int32_t i = 0; i < P->inputs && !status; i++)

@@ -44,7 +44,7 @@ static int map_file(t_weights_file *weights, const char *path, int file)
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s is not a regular file", path);
     if ((uint64_t)status.st_size != want)
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s has %lld bytes; expected %llu", path,
-                    (long long)status.st_size, (unsigned long long)want);
+                      (long long)status.st_size, (unsigned long long)want);
     void *memory = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, file, 0);
     if (memory == MAP_FAILED)
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s cannot be mapped: %s", path, strerror(errno));
@@ -125,25 +125,13 @@ void t_fp_leave(uint64_t was)
 
 /* ---- queries ---- */
 
-int32_t torshc_device_type(void)
-{
-    return P->device;
-}
+int32_t torshc_device_type(void) { return P->device; }
 
-int32_t torshc_input_count(void)
-{
-    return P->inputs;
-}
+int32_t torshc_input_count(void) { return P->inputs; }
 
-int32_t torshc_output_count(void)
-{
-    return P->outputs;
-}
+int32_t torshc_output_count(void) { return P->outputs; }
 
-int32_t torshc_step_count(void)
-{
-    return P->steps;
-}
+int32_t torshc_step_count(void) { return P->steps; }
 
 static int port_info(const t_port *ports, int32_t count, int32_t index, torshc_dtype *dtype, int32_t *ndim,
                      const int64_t **dims)
@@ -169,13 +157,12 @@ int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const 
     return port_info(P->output, P->outputs, index, dtype, ndim, dims);
 }
 
-int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index,
-                        int64_t *dims)
+int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index, int64_t *dims)
 {
     int64_t s[T_SYMBOLS_MAX];
     if (!m || !dims || index < 0 || index >= P->outputs)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: NULL argument, or output %d of %d", (int)index,
-                    (int)P->outputs);
+                      (int)P->outputs);
     const int status = t_bind(inputs, count, s);
     if (!status)
         P->output_dims(index, s, dims);

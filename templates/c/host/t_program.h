@@ -38,6 +38,7 @@ T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
 
 /* Functions of floats in host expressions, named as those of kernels are. Each rounds its result; a compiler that saw two
  * of them in one place could contract them. NaN as an integer is 0, and what is too large is the largest. */
+/* clang-format off */
 #define T_FLOATS(F, T, S)                                                                                             \
     T_APART T t_add_##F(T a, T b) { return a + b; }                                                                   \
     T_APART T t_sub_##F(T a, T b) { return a - b; }                                                                   \
@@ -70,12 +71,13 @@ T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }
     T_APART int64_t t_##I##_##F(T a) { return (int64_t)t_imin(t_imax(t_i64_##F(a), LOW), HIGH); }
 T_FLOATS(f32, float, f)
 T_FLOATS(f64, double, )
+/* clang-format on */
 
 typedef struct t_port {
     torshc_dtype dtype;
     int32_t ndim;               /* -1: any */
     const int64_t *dims;        /* -1: symbolic */
-    const struct t_port *inner; /* what a sequence or an optional holds, NULL for nothing; a map's keys, whose is its values */
+    const struct t_port *inner; /* what a sequence or an optional holds, or NULL; a map's keys, whose is its values */
 } t_port;
 
 /* Whether elements are tensors of their own. */
@@ -124,17 +126,17 @@ typedef struct {
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
     const t_port *input, *output;
     const t_symbol *symbol;
-    uint64_t weights_bytes, weights_id;  /* payload, without the footer */
-    const unsigned char *embedded;       /* weights inside the library, or NULL */
-    int (*cpu)(void);                    /* does this processor have the instructions? */
-    int (*fits)(const int64_t *s);       /* status: is every size of a run in 0 .. T_BYTES_MAX? */
-    int (*holds)(const int64_t *s);      /* status: are the sizes equal that have to be? */
+    uint64_t weights_bytes, weights_id; /* payload, without the footer */
+    const unsigned char *embedded;      /* weights inside the library, or NULL */
+    int (*cpu)(void);                   /* does this processor have the instructions? */
+    int (*fits)(const int64_t *s);      /* status: is every size of a run in 0 .. T_BYTES_MAX? */
+    int (*holds)(const int64_t *s);     /* status: are the sizes equal that have to be? */
     void (*input_dims)(int32_t index, const int64_t *s, int64_t *d);
     void (*output_dims)(int32_t index, const int64_t *s, int64_t *d);
-    int64_t (*arena)(const int64_t *s);   /* bytes */
-    int64_t (*scratch)(const int64_t *s); /* bytes a thread */
+    int64_t (*arena)(const int64_t *s);           /* bytes */
+    int64_t (*scratch)(const int64_t *s);         /* bytes a thread */
     int (*run)(const t_run *r, const int64_t *s); /* status: does what kernels found allow to go on? */
-    const t_script *script; /* or NULL, when `run` is all */
+    const t_script *script;                       /* or NULL, when `run` is all */
 } t_program;
 
 extern const t_program t_the_program;
@@ -179,10 +181,7 @@ int t_usable_processors(void);
 uint64_t t_fp_enter(void);
 void t_fp_leave(uint64_t was);
 
-static inline size_t t_round_up(int64_t bytes)
-{
-    return ((size_t)bytes + T_ALIGN - 1) / T_ALIGN * T_ALIGN;
-}
+static inline size_t t_round_up(int64_t bytes) { return ((size_t)bytes + T_ALIGN - 1) / T_ALIGN * T_ALIGN; }
 
 static inline uint64_t t_now(void)
 {

@@ -45,7 +45,4 @@ int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned cha
     return TORSHC_OK;
 }
 
-void t_free_copy(t_frame *f, unsigned char *copy)
-{
-    (void)f, (void)copy;
-}
+void t_free_copy(t_frame *f, unsigned char *copy) { (void)f, (void)copy; }

@@ -78,8 +78,8 @@ int t_op_zip_map(t_frame *f, const t_value *const *in, t_value *const *out, cons
     status = t_make(f, out[0], sequence, 1, &rows);
     for (int64_t i = 0; !status && i < rows; i++) {
         t_value *each = t_values(out[0]) + i, *row;
-        if ((status = t_make(f, each, map, 1, (const int64_t[]){2})) ||
-            (status = t_share(f, t_values(each), in[1])) || (status = t_share(f, t_values(each) + 1, in[0])))
+        if ((status = t_make(f, each, map, 1, (const int64_t[]){2})) || (status = t_share(f, t_values(each), in[1])) ||
+            (status = t_share(f, t_values(each) + 1, in[0])))
             return status;
         row = t_values(each) + 1;
         row->ndim = 1;

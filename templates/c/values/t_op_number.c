@@ -171,15 +171,9 @@ typedef struct {
     int64_t begin, end; /* of digits and point */
 } literal;
 
-static int is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
+static int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static int is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
+static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static int is_word(const char *text, int64_t bytes, const char *lower)
 {

@@ -27,10 +27,7 @@ static int refuse(const char *name, torshc_dtype dtype)
 
 /* ---- elements ---- */
 
-static int is_string(torshc_dtype dtype)
-{
-    return dtype.code == TORSHC_STRING;
-}
+static int is_string(torshc_dtype dtype) { return dtype.code == TORSHC_STRING; }
 
 /* Numbers whose bits are understood below: integers and bools of whole bytes, floats of 16 bits or more. */
 static int is_number(torshc_dtype dtype)
@@ -49,10 +46,7 @@ static int is_number(torshc_dtype dtype)
     }
 }
 
-static int is_float(torshc_dtype dtype)
-{
-    return dtype.code == TORSHC_FLOAT || dtype.code == TORSHC_BFLOAT;
-}
+static int is_float(torshc_dtype dtype) { return dtype.code == TORSHC_FLOAT || dtype.code == TORSHC_BFLOAT; }
 
 static uint64_t bits_of(const void *data, int64_t i, int32_t bits)
 {
@@ -141,8 +135,8 @@ int t_op_compress(t_frame *f, const t_value *const *in, t_value *const *out, con
     int64_t count = 0, shape[T_VALUE_RANK] = {0};
     for (int64_t i = 0; i < given; i++) {
         if (wanted[i] && i >= length)
-            return t_fail(TORSHC_E_VALUE, "Compress: the condition holds at index %lld of a dimension of %lld", (long long)i,
-                          (long long)length);
+            return t_fail(TORSHC_E_VALUE, "Compress: the condition holds at index %lld of a dimension of %lld",
+                          (long long)i, (long long)length);
         count += wanted[i] != 0;
     }
     for (int32_t d = 0; axis >= 0 && d < rank; d++)
@@ -446,8 +440,13 @@ int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *cons
     int status = TORSHC_E_MEMORY;
     if (place) {
         t_box *const box = (t_box *)(place + 3 * count);
-        const t_suppression s = {.limit = most, .count = count, .ratio = number_or(in[3], 0), .boxes = box,
-                                 .scores = (float *)(box + count), .place = place, .order = place + count,
+        const t_suppression s = {.limit = most,
+                                 .count = count,
+                                 .ratio = number_or(in[3], 0),
+                                 .boxes = box,
+                                 .scores = (float *)(box + count),
+                                 .place = place,
+                                 .order = place + count,
                                  .spare = place + 2 * count};
         const int64_t total = suppress_all(boxes, scores, in[4], n[0] != 0, &s, found);
         status = t_make(f, out[0], T_I64, 2, (const int64_t[]){total, 3});

@@ -6,10 +6,7 @@
 
 static const torshc_dtype T_STRING = {TORSHC_STRING, 128, 1};
 
-static inline t_string *t_strings(const t_value *v)
-{
-    return (t_string *)v->data;
-}
+static inline t_string *t_strings(const t_value *v) { return (t_string *)v->data; }
 
 /* The code point at *at, which moves behind it; -1, without a move, where the bytes there are no UTF-8. */
 static inline int32_t t_decode(const t_string *s, int64_t *at)

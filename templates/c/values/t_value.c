@@ -114,7 +114,8 @@ int t_view(t_frame *f, t_value *to, const t_value *from, int32_t ndim, const int
         if (shape[d] < 0 || __builtin_mul_overflow(count, shape[d], &count))
             return t_fail(TORSHC_E_SHAPE, "a shape has a dimension of %lld", (long long)shape[d]);
     if (ndim < 0 || ndim > T_VALUE_RANK || count != t_count(from))
-        return t_fail(TORSHC_E_SHAPE, "%lld elements do not fit a shape of %lld", (long long)t_count(from), (long long)count);
+        return t_fail(TORSHC_E_SHAPE, "%lld elements do not fit a shape of %lld", (long long)t_count(from),
+                      (long long)count);
     t_share(f, to, from);
     to->ndim = ndim;
     if (ndim)
@@ -148,10 +149,7 @@ void *t_scratch(t_frame *f, int64_t bytes)
     return memory;
 }
 
-void t_scratch_free(void *memory)
-{
-    free(memory);
-}
+void t_scratch_free(void *memory) { free(memory); }
 
 void t_free_values(t_frame *f)
 {

@@ -57,16 +57,10 @@ int64_t t_count(const t_value *v);
 int64_t t_element_bytes(torshc_dtype dtype);
 
 /* A sequence's, optional's or map's elements. */
-static inline t_value *t_values(const t_value *v)
-{
-    return (t_value *)v->data;
-}
+static inline t_value *t_values(const t_value *v) { return (t_value *)v->data; }
 
 /* Element i of integers or bools. */
-static inline int64_t t_at(const t_value *v, int64_t i)
-{
-    return t_integer(v->data, i, v->dtype);
-}
+static inline int64_t t_at(const t_value *v, int64_t i) { return t_integer(v->data, i, v->dtype); }
 
 static const torshc_dtype T_I64 = {TORSHC_INT, 64, 1}, T_BOOL = {TORSHC_BOOL, 8, 1};
 

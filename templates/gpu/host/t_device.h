@@ -32,12 +32,12 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
               const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks);
 
 /* A kernel for the processor: its buffers, with their sizes in bytes, are copied there, and the written ones back. */
-void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers,
-                const int64_t *bytes, const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks);
+void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers, const int64_t *bytes,
+                const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks);
 
 /* A kernel of a segment that runs on the processor, where its buffers are. */
-void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim, int64_t scratch,
-                   int64_t tasks);
+void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim,
+                   int64_t scratch, int64_t tasks);
 
 /* ---- the device layer ---- */
 

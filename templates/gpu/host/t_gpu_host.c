@@ -91,10 +91,7 @@ typedef struct {
     unsigned char *arena; /* the caller's workspace, or our own */
 } t_call;
 
-static int is_on_device(const torshc_tensor *x)
-{
-    return x->device.type == P->device;
-}
+static int is_on_device(const torshc_tensor *x) { return x->device.type == P->device; }
 
 /* Whether kernels use a copy of a tensor on the device: it is not there, or not aligned as kernels want it. */
 static int is_staged(const t_call *call, int32_t i)

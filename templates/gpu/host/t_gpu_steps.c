@@ -55,8 +55,8 @@ int t_count_steps(torshc_model *m)
 
 /* ---- steps on the processor ---- */
 
-void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim, int64_t scratch,
-                   int64_t tasks)
+void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim,
+                   int64_t scratch, int64_t tasks)
 {
     torshc_model *m = r->model;
     if (tasks <= 0)
@@ -156,8 +156,8 @@ static int return_written(torshc_model *m, const t_range *ranges, int32_t count)
     return TORSHC_OK;
 }
 
-void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers,
-                const int64_t *bytes, const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks)
+void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers, const int64_t *bytes,
+                const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks)
 {
     torshc_model *m = r->model;
     t_range ranges[buffers + 1];

@@ -7,10 +7,7 @@
 
 #define P (&t_the_program)
 
-static size_t bytes_of(const t_value *v)
-{
-    return (size_t)(t_count(v) * t_element_bytes(v->dtype));
-}
+static size_t bytes_of(const t_value *v) { return (size_t)(t_count(v) * t_element_bytes(v->dtype)); }
 
 /* ---- values ---- */
 

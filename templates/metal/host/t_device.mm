@@ -49,7 +49,7 @@ struct t_device {
     id<MTLDevice> device;
     id<MTLCommandQueue> queue;
     std::map<std::string, id<MTLComputePipelineState>> pipelines;
-    std::mutex lock;  // of `memory`, which is freed without the model's lock
+    std::mutex lock;                            // of `memory`, which is freed without the model's lock
     std::map<uintptr_t, id<MTLBuffer>> memory;  // by the address where it begins
     Batch open;                                 // being filled
     id<MTLComputeCommandEncoder> encoder;       // of `open`
@@ -78,8 +78,8 @@ static int settle(t_device *d, size_t keep)
         NSError *error = batch.commands.error;
         status = error.code == MTLCommandBufferErrorOutOfMemory ? TORSHC_E_MEMORY : TORSHC_E_LAUNCH;
         if (batch.first == batch.last)
-            t_at_step(batch.last, t_fail(status, "step %d (%.40s): %.160s", (int)batch.last, batch.name.c_str(),
-                                         text_of(error)));
+            t_at_step(batch.last,
+                      t_fail(status, "step %d (%.40s): %.160s", (int)batch.last, batch.name.c_str(), text_of(error)));
         else
             t_fail(status, "one of steps %d to %d (TORSHC_METAL_BLOCKING=1 shows which): %.160s", (int)batch.first,
                    (int)batch.last, text_of(error));
@@ -180,7 +180,8 @@ static int find_device(t_device *d)
     if (devices.count == 0)
         return t_fail(TORSHC_E_DRIVER, "no Metal device can be used: none is there");
     if (d->ordinal < 0 || (NSUInteger)d->ordinal >= devices.count)
-        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", d->ordinal, (int)devices.count - 1);
+        return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", d->ordinal,
+                      (int)devices.count - 1);
     d->device = [devices objectAtIndex:(NSUInteger)d->ordinal];
     return TORSHC_OK;
 }
@@ -248,7 +249,8 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
             buffer = [d->device newBufferWithLength:whole options:MTLResourceStorageModeShared];
         if (!buffer) {
             const uint64_t all = d->device.recommendedMaxWorkingSetSize, used = d->device.currentAllocatedSize;
-            return t_fail(TORSHC_E_MEMORY, "device %d has no memory for %s: asked %zu bytes, free %llu of %llu, %llu at most",
+            return t_fail(TORSHC_E_MEMORY,
+                          "device %d has no memory for %s: asked %zu bytes, free %llu of %llu, %llu at most",
                           d->ordinal, what, bytes, (unsigned long long)(used < all ? all - used : 0),
                           (unsigned long long)all, (unsigned long long)d->device.maxBufferLength);
         }
@@ -275,8 +277,9 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
     span->at = (unsigned char *)x->data + x->byte_offset;
     const Place place = find(d, span->at);
     if (!place.buffer || span->bytes > place.buffer.length - place.offset)
-        return t_fail(TORSHC_E_DEVICE, "%s %d says it is on a Metal device, but its data is not in memory of torshc_alloc",
-                      what, (int)i);
+        return t_fail(TORSHC_E_DEVICE,
+                      "%s %d says it is on a Metal device, but its data is not in memory of torshc_alloc", what,
+                      (int)i);
     return TORSHC_OK;
 }
 
@@ -303,10 +306,7 @@ int t_device_download(t_device *d, unsigned char *to, const unsigned char *from,
     return move(d, to, from, bytes);
 }
 
-int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
-{
-    return move(d, to, from, bytes);
-}
+int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes) { return move(d, to, from, bytes); }
 
 int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
 {
@@ -322,11 +322,7 @@ int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, siz
         id<MTLBlitCommandEncoder> blit = [d->open.commands blitCommandEncoder];
         if (!blit)
             return t_fail(TORSHC_E_DRIVER, "Metal gives no encoder");
-        [blit copyFromBuffer:a.buffer
-                 sourceOffset:a.offset
-                     toBuffer:b.buffer
-            destinationOffset:b.offset
-                         size:bytes];
+        [blit copyFromBuffer:a.buffer sourceOffset:a.offset toBuffer:b.buffer destinationOffset:b.offset size:bytes];
         [blit endEncoding];
         return d->running ? TORSHC_OK : commit(d);
     }
