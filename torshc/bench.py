@@ -1,7 +1,7 @@
-"""Measuring: systems take turns, a round at a time, so that the machine's drift hits all alike.
+"""Measuring: systems alternate, a round at a time, so that the machine's drift affects all alike.
 
 A system's figure is the median over rounds of each round's median call. A ratio is the median of the rounds' own
-ratios, so that a slow moment, which both of a pair saw, cancels.
+ratios, so that a slow moment, which affects both of a pair, cancels.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def bench_model(
     seed: int = 0,
     observer: Callable[[str, float], None] | None = None,
 ) -> Result:
-    """Compiles a model at some optimisation levels and times it, beside others if asked.
+    """Compiles a model at some optimisation levels and times it, on request next to other systems.
 
     Args:
         levels: optimisation levels; the last is what all others are compared with.
@@ -129,8 +129,8 @@ def paired(
 ) -> dict[str, list[float]]:
     """Seconds a call of each system, for each round: the median over the calls of the round."""
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(rounds):
-        say(f"round {turn + 1} of {rounds}", 0.0)
+    for number in range(1, rounds + 1):
+        say(f"round {number} of {rounds}", 0.0)
         for name, call in calls.items():
             _repeat(call, WARM_SECONDS, 1)
             times[name].append(statistics.median(_repeat(call, seconds, LEAST_CALLS)))

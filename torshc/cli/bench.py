@@ -1,4 +1,4 @@
-"""torshc bench: latency, beside other levels and other systems."""
+"""torshc bench: latency, compared with other levels and other systems."""
 
 from __future__ import annotations
 

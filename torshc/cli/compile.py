@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model", type=flags.FILE)
-@click.option("-o", "--output", metavar="OUT", help="The bundle; MODEL's name with .tsc here when left out.")
+@click.option("-o", "--output", metavar="OUT", help="The bundle; by default MODEL's name with .tsc, here.")
 @flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS)
 @click.option(
     "--emit",

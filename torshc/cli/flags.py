@@ -38,7 +38,7 @@ def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 MODEL: list[Option] = [
     click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, metavar="LEVEL",
                  help="Optimise: -O0 makes each node a kernel, -O1 is quick, -O2 is exact, -O3 may change rounding."),
-    click.option("--target", default="c", show_default=True, help="What to generate; `torshc targets` lists them."),
+    click.option("--target", default="c", show_default=True, help="Compile for this; `torshc targets` lists them."),
     click.option("--mcpu", default="native", show_default=True, help="Processor to compile for, by LLVM's name."),
     click.option("--arch", default="", help="Architecture, for targets that have several."),
     click.option("--shapes", multiple=True, callback=_shapes, metavar="NAME:1x3x224x224",
@@ -68,13 +68,13 @@ BUILD: list[Option] = [
     click.option("--embed-weights", is_flag=True, help="Put the weights inside the library."),
 ]  # fmt: skip
 
-PROFILE: Option = click.option("--profile", is_flag=True, help="Let the library time its kernels.")
+PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(
     "--dims", multiple=True, callback=_dims, metavar="NAME=SIZE,...", help="Sizes of symbolic dimensions. Repeatable."
 )
 JSON: Option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 THREADS: Option = click.option(
-    "--threads", type=click.IntRange(0, 1024), default=1, show_default=True, help="Threads; 0: one a processor."
+    "--threads", type=click.IntRange(0, 1024), default=1, show_default=True, help="Threads; 0: one per processor."
 )
 SEED: Option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random inputs."

@@ -23,7 +23,7 @@ def bind(symbols: Sequence[str], dims: Mapping[str, int], default: int = 1) -> d
     return {name: dims.get(name, default) for name in symbols}
 
 
-_ROOM = 16  # nodes of a size that people are shown
+_LIMIT = 16  # nodes of a size that people are shown
 
 
 class Evaluator:
@@ -57,7 +57,7 @@ def type_text(type: TensorType) -> str:
     >>> type_text(TensorType(F32, (dim("batch"), const(10))))
     'f32[batch,10]'
     """
-    return f"{type.dtype.name}[{','.join(to_text(d, _ROOM) for d in type.shape)}]"
+    return f"{type.dtype.name}[{','.join(to_text(d, _LIMIT) for d in type.shape)}]"
 
 
 def short(value: float) -> str:

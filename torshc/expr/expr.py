@@ -192,7 +192,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
 
 
 def walk_new(root: Expr, known: Container[Expr]) -> Iterator[Expr]:
-    """As :func:`walk`, without what is known already and what is below it; each node is known when the next is asked.
+    """As :func:`walk`, without what is known already and what is below it; each node is known before the next.
 
     So what is kept for every node of expressions that share parts is found in one visit to each.
     """

@@ -386,7 +386,7 @@ class _Importer:
             try:
                 return unroll.unroll(op, version, operands, once, builder)
             except unroll.Endless:
-                pass  # a condition turned out to depend on data
+                pass  # a condition depends on data after all
         importer = control.Importer(self.inside, lambda body, values: self.nested(op, scope, body, values))
         make = {"Loop": control.loop, "Scan": control.scan, "SequenceMap": control.sequence_map}[op.op_type]
         return make(op, operands, importer, builder)

@@ -103,7 +103,7 @@ def _gemm(attributes: Attributes, operands: Operands, b: Builder) -> None:
 
 
 def _recurrent(attributes: Attributes, operands: Operands, b: Builder) -> None:
-    attributes.pop("output_sequence", None)  # whether output 0 is wanted, which its name says now
+    attributes.pop("output_sequence", None)  # whether output 0 is needed, which its name says now
 
 
 def _cast(attributes: Attributes, operands: Operands, b: Builder) -> None:

@@ -50,7 +50,7 @@ def lower_epilogue(
         place[node.output] = index
     pairs = [(o, group.alias.get(o, o)) for o in group.outputs]
     for _, inner in pairs:
-        if inner not in place:  # computed beside the anchor, and wanted in memory too
+        if inner not in place:  # computed beside the anchor, and needed in memory too
             place[inner] = _beside(inner, place)
             inliner.known[inner] = inliner.at(inner, place[inner])
     return [buffers.store(o, place[i], buffers.resolve(inliner.known[i])) for o, i in pairs]

@@ -266,7 +266,7 @@ class _Placer:
             return False
         if value not in self.graph.outputs:
             return True
-        # The base is then written to the caller's memory, which has room for this output only.
+        # The base is then written to the caller's memory, which holds this output only.
         if offset is not const(0) or value.type.size is not base.type.size or base in self.graph.outputs:
             return False
         taken = any(self.aliases[v][0] is base for v in self.graph.outputs if v in self.aliases)

@@ -75,7 +75,7 @@ class Op:
     experimental: ClassVar[Mapping[str, Any]] = {}
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        """Types of the outputs. Dimensions that must turn out equal at run time are appended to `constraints`.
+        """Types of the outputs. Dimensions that must be equal at run time are appended to `constraints`.
 
         Raises:
             ModelError: when the operands do not fit.

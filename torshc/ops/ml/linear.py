@@ -64,12 +64,12 @@ class Probit(Pointwise):
     def body(self, *xs: Expr) -> Expr:
         (p,) = xs
         x = call("sub", call("mul", p, 2.0), 1.0)
-        room = call("mul", call("sub", 1.0, x), call("add", x, 1.0))
-        log = call("log", room)
+        inside = call("mul", call("sub", 1.0, x), call("add", x, 1.0))
+        log = call("log", inside)
         half = call("add", call("mul", log, 0.5), 2 / (math.pi * 0.147))
         inner = call("sub", call("sqrt", call("sub", call("mul", half, half), call("mul", log, 1 / 0.147))), half)
         size = call("mul", call("sqrt", inner), math.sqrt(2))
-        size = select(call("eq", room, 0.0), const(0.0, p.dtype), size)
+        size = select(call("eq", inside, 0.0), const(0.0, p.dtype), size)
         return select(call("lt", x, 0.0), call("neg", size), size)
 
 

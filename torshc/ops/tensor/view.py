@@ -131,7 +131,7 @@ def _wanted(source: SourceNode) -> Shape | None:
 
 
 def resolve_at_run(shape: Shape, wanted: Shape, keep_zero: bool, constraints: Constraints) -> Shape:
-    """A Reshape operand known only at run time, with 0 and -1 filled in wherever they turn out to stand."""
+    """A Reshape operand known only at run time, with 0 and -1 filled in wherever they occur."""
     dims, holes = [], const(0)
     for k, d in enumerate(wanted):
         require(constraints, call("ge", d, -1), "a dimension of Reshape below -1")
@@ -296,7 +296,7 @@ class Expand(View):
 
 
 def _spread(d: Expr, wanted: Expr, constraints: Constraints) -> Expr:
-    """What a dimension becomes when it is broadcast to a wanted one, either of which may turn out to be 1."""
+    """What a dimension becomes when it is broadcast to another one; either may be 1 at run time."""
     if as_int(d) == 1 or d is wanted:
         return wanted
     fits = either(call("eq", d, 1), call("eq", wanted, 1), call("eq", d, wanted))

@@ -41,7 +41,7 @@ class Printer(IndexPrinter):
 
     @property
     def headers(self) -> list[str]:
-        """What the source includes; functions of narrow types only where there are some, as others need not wait."""
+        """Headers that the source includes; those of narrow types only where needed, to save compile time."""
         return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]
 
     def dims_through(self, place: str) -> None:

@@ -242,8 +242,8 @@ def _shape(op: Recurrent, batch: Expr, machine: Machine) -> _Shape:
     split = isinstance(op, GRU) and not op.linear_before_reset
     phases = ((0, 1), (2,)) if split else (tuple(range(op.gates)),)
     lead, lanes, rows = len(phases[0]), machine.lanes, as_int(batch)
-    room = max(ONE_ROW, 3 * lead) if rows == 1 else max(lead, 2)
-    vectors = lead * min(room // lead, -(-op.hidden_size // lanes))
+    limit = max(ONE_ROW, 3 * lead) if rows == 1 else max(lead, 2)
+    vectors = lead * min(limit // lead, -(-op.hidden_size // lanes))
     registers = 32 if lanes >= 16 else 16
     most = 1 if rows == 1 else min((registers - vectors - 1) // vectors, 8)
     columns: list[Columns] = []

@@ -53,7 +53,7 @@ class TopKKernel(HeavyKernel):
 
     @property
     def few(self) -> Expr:
-        """Whether so few are wanted that a heap holds them."""
+        """Whether k is small enough for a heap."""
         count, size = self.rank.args[0], self.place.args[0]
         return call("or", call("le", count, FEW), call("le", count * SHARE, size))
 

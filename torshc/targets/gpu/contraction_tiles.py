@@ -25,7 +25,7 @@ TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
 UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
 MAX_STAGES = 4
 THREAD_SUMS = 256  # bytes of sums that a thread has registers for
-RESIDENT_THREADS = 512  # threads that a multiprocessor should have room for
+RESIDENT_THREADS = 512  # threads that should fit on a multiprocessor
 FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
 
@@ -73,7 +73,7 @@ class GridTile:
 
     @property
     def resident(self) -> int:
-        """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
+        """Blocks that should fit on a multiprocessor, which bounds the registers of a thread."""
         return max(1, RESIDENT_THREADS // self.threads)
 
     def shared(self, size: int) -> int:
@@ -129,14 +129,14 @@ class MmaTile:
 
     @property
     def resident(self) -> int:
-        """Blocks that a multiprocessor should have room for, which bounds the registers of a thread."""
+        """Blocks that should fit on a multiprocessor, which bounds the registers of a thread."""
         return max(1, RESIDENT_THREADS // self.threads) if self.wm * self.wn <= 64 * WARP else 1
 
     @property
     def stages(self) -> int:
-        """Tiles in shared memory at a time: as many as `resident` blocks have room for."""
-        room = min(BLOCK_SHARED, UNIT_SHARED // self.resident)
-        return max(2, min(MAX_STAGES, room // self._stage))
+        """Tiles in shared memory at a time: as many as fit for `resident` blocks."""
+        limit = min(BLOCK_SHARED, UNIT_SHARED // self.resident)
+        return max(2, min(MAX_STAGES, limit // self._stage))
 
     def shared(self, size: int) -> int:
         """Bytes of shared memory, at most, for elements of `size` bytes: these tiles are of 16-bit floats only."""

@@ -168,7 +168,7 @@ class _Lowering(RecurrentLowering):
         return [*inputs, *before, self._fitting(kernel)]
 
     def _fitting(self, kernel: GridRecurrent) -> GridRecurrent:
-        """The kernel with as many rows as shared memory has room for, and a block for each part of the work."""
+        """The kernel with as many rows as fit in shared memory, and a block for each part of the work."""
         rows = min(kernel.rows, SHARED // kernel.row_bytes)
         if rows < (kernel.rows if kernel.kept else 1):
             raise NoKernel(f"a state of {self.op.hidden_size} hidden units is too large for shared memory")
