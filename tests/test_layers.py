@@ -49,7 +49,7 @@ OWNERS = {
     "onnxruntime": {"verify"},
     "click": {"cli"},
     "jinja2": {"targets"},
-    "yaml": {"passes", "plan", "kernels"},
+    "yaml": {"passes"},
     "llvmlite": {"targets"},
     "ml_dtypes": {"expr", "runtime", "formats"},
 }

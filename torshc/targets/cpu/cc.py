@@ -112,7 +112,9 @@ def _find(cc: str, path: str) -> CCompiler:
     if compiler := _ziglang():
         return compiler
     raise ToolchainError(
-        "no C compiler: found neither clang-14 to clang-22, clang, gcc nor cc, nor the ziglang package", REMEDY
+        f"no C compiler: found neither {CLANGS[-1]} to {CLANGS[0]}, clang, {GCCS[-1]} to {GCCS[0]}, gcc nor cc, nor the "
+        "ziglang package",
+        REMEDY,
     )
 
 
