@@ -13,7 +13,7 @@ from pathlib import Path
 import vulture
 
 ROOT = Path(__file__).resolve().parents[2]
-DECORATORS = ["@operator", "@register", "@*.lowers", "@*.command", "@*.group", "@_predicate"]
+DECORATORS = ["@operator", "@register", "@graph_pass", "@*.lowers", "@*.command", "@*.group", "@_predicate"]
 KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, a folder kept until it is collected
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",

@@ -112,8 +112,8 @@ def _find(cc: str, path: str) -> CCompiler:
     if compiler := _ziglang():
         return compiler
     raise ToolchainError(
-        f"no C compiler: found neither {CLANGS[-1]} to {CLANGS[0]}, clang, {GCCS[-1]} to {GCCS[0]}, gcc nor cc, nor the "
-        "ziglang package",
+        f"no C compiler: found neither {CLANGS[-1]} to {CLANGS[0]}, clang, {GCCS[-1]} to {GCCS[0]}, gcc nor cc, "
+        "nor the ziglang package",
         REMEDY,
     )
 
