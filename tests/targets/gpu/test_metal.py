@@ -36,6 +36,8 @@ needs_emulator = pytest.mark.skipif(missing(metal=True) is not None, reason=miss
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[None]:
+    if reason := missing(metal=True):
+        pytest.skip(reason)
     with emulated_tools():
         yield
 
