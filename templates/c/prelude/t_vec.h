@@ -135,13 +135,14 @@ T_FN f32v t_decode_f16(u16v h) {
     u32v special = (u32v)((w & 0x7c00) == 0x7c00);
     return (f32v)(t_blend_bits_(special, body | 0x7f800000, r) | ((w & 0x8000) << 16));
 }
-/* Rounds to nearest even; below 2^-14 by adding 0.5, whose last place is the subnormal step. */
+/* Rounds to nearest even; below 2^-14 by adding 0.5, whose last place is the subnormal step. NaN are quiet and keep the
+ * upper bits of their payload, as where processors convert. */
 T_FN u16v t_encode_f16(f32v x) {
     u32v w = (u32v)x, sign = (w >> 16) & 0x8000, a = w & 0x7fffffff;
     u32v normal = (a + 0xfff + ((a >> 13) & 1) - (112u << 23)) >> 13;
     u32v tiny = (u32v)((f32v)a + 0.5f) - 0x3f000000;
     u32v r = t_blend_bits_((u32v)(a < 0x38800000), tiny, normal);
-    r = t_blend_bits_((u32v)(a >= 0x477ff000), (u32v)(a > 0x7f800000) & 0x200, r & 0x7fff);
+    r = t_blend_bits_((u32v)(a >= 0x477ff000), (u32v)(a > 0x7f800000) & (0x200 | (a >> 13 & 0x3ff)), r & 0x7fff);
     r |= (u32v)(a >= 0x477ff000) & 0x7c00;
     return T_CONV(r | sign, u16);
 }

@@ -218,7 +218,7 @@ def test_compiled_products_and_rows_of_four_bits(tmp_path: Path) -> None:
             "QGemm",
             [some_bytes(2, 3, 4), scale(1), some_bytes(), some_bytes(4, 5), scale(1), some_bytes()],
             {},
-            "no matrices",
+            "not matrices",
         ),
         (
             "MatMulNBits",

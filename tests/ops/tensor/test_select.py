@@ -91,7 +91,7 @@ def test_compress(host: Harness, kind: str, shape: tuple[int, ...]) -> None:
 
 
 def test_a_condition_out_of_range_ends_a_run(host: Harness) -> None:
-    with pytest.raises(Failed, match="holds at 3 of 3"):
+    with pytest.raises(Failed, match="holds at index 3 of a dimension of 3"):
         host("t_op_compress", [np.zeros(3, "f4"), np.ones(4, bool)], [0])
 
 
