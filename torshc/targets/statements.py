@@ -87,6 +87,10 @@ class StatementPrinter(ABC):
         """Whether index arithmetic can spell an operator, not counting its operands."""
         return True
 
+    def spell_index(self, e: Expr, inner: Sequence[str]) -> str:
+        """An operator of index arithmetic over the texts of its operands."""
+        return spell(e, inner)
+
     def weight(self, e: Expr) -> int:
         """How often an operator's text repeats its operands."""
         return 1
@@ -218,7 +222,7 @@ class StatementPrinter(ABC):
             inner = []
             for a in e.args:
                 inner.append((yield a, variant))
-            text = spell(e, inner)
+            text = self.spell_index(e, inner)
         if self.uses.get(e, 0) > 1 and length(e) > SHORT and not text.isidentifier():
             return self.declare(self.index_type(e.dtype), bare(e, text))
         return text
