@@ -127,7 +127,8 @@ T_LANEWISE2(t_fmod_f64, f64, __builtin_fmod)
         S##v r = t_fmod_##S(a, b); \
         r = t_blend_##S##_(t_wrapped_##S##_(r, b), r + b, r); \
         /* A zero with the sign of b; of a copied sign, clang 14 makes b itself here. */ \
-        return (S##v)((M##v)r | ((M##v)(r == 0) & (M##v)b & (M##v)t_splat_##S(-(T)0))); \
+        M##v none = (M##v)(r == 0); \
+        return (S##v)(((M##v)r & ~none) | (none & (M##v)b & (M##v)t_splat_##S(-(T)0))); \
     } \
     T_FN S##v t_floordiv_##S(S##v a, S##v b) { \
         S##v r = t_fmod_##S(a, b), one = t_splat_##S(1); \
