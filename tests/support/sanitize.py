@@ -91,8 +91,9 @@ def run(bundle: Path, feeds: Sequence[dict[str, Array]], workdir: Path, runtime:
     env = {
         **os.environ,
         "LD_PRELOAD": runtime,
-        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:exitcode=99:detect_stack_use_after_return=0",
-        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99",
+        # No symbolizer: it would be started with the runtime preloaded too, and then hangs now and then.
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:exitcode=99:detect_stack_use_after_return=0:symbolize=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99:symbolize=0",
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PYTHONMALLOC": "malloc",
     }
