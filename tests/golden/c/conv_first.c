@@ -65,7 +65,7 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
         for (int kh = 0; kh < KH; kh++) {
             const float *line = from + (ic * ROWS_IN + kh * 1) * WIDTH;
             /* Not unrolled: compilers would hoist loads across taps and spill. */
-            _Pragma("GCC unroll 1") for (int kw = 0; kw < KW; kw++, b += T_NR) {
+            T_ROLLED for (int kw = 0; kw < KW; kw++, b += T_NR) {
                 f32v col[T_NV];
                 T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_f32(b + v * 16);
                 T_UNROLL for (int r = 0; r < rows; r++) {
@@ -94,7 +94,7 @@ static void line(const struct call *c, const float *planes, int64_t m, int64_t p
     }
 }
 
-void k30e27abdd841(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka55c5d4e2e41(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t h_blocks = 2;
     float *planes = scratch;
