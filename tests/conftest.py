@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.emulation.emulated import missing
-from torshc.resources import cache_folder
+from torshc.resources import cache_folder, private_folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """One cache for all processes of a run, and for tools that they start with another HOME."""
-    os.environ["TORSHC_CACHE_DIR"] = str(cache_folder())
+    os.environ["TORSHC_CACHE_DIR"] = str(private_folder(cache_folder()))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -85,7 +85,7 @@ class Compilation:
         compiled: sources that a compiler had to compile; the others came from the cache.
         script: what the host does between segments, when sizes or steps are known only at run time.
         spans: the groups of each segment of a script.
-        warnings: what the import passed over in the model.
+        warnings: what the import passed over in the model, and why the kernel cache was not used.
     """
 
     name: str

@@ -219,8 +219,10 @@ def compile_model(
         else:
             with clock.stage("compile"):
                 sources = {**compilation.sources, **own}
-                library, compiled = _build(bundle, sources, headers, tools, options, embedded, observer)
-            compilation = dataclasses.replace(compilation, compiled=compiled)
+                cache = Cache(cache_folder() if options.cache else None)
+                library, compiled = _build(bundle, sources, headers, tools, options, cache, embedded, observer)
+            warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
+            compilation = dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
             if options.keep_intermediates or options.emit == "objects":
                 bundle.add_sources(readable)
         file = WeightsFile(weights.bytes, weights.sha256, embedded) if weights.bytes else None
@@ -235,6 +237,7 @@ def _build(
     headers: dict[str, str],
     tools: Tools,
     options: CompileOptions,
+    cache: Cache,
     embedded: bool,
     observer: Observer | None,
 ) -> tuple[str, int]:
@@ -245,7 +248,6 @@ def _build(
             observer(f"compile {done}/{total}", 0.0)
 
     with work_folder(options.workdir, options.keep_intermediates) as folder:
-        cache = Cache(cache_folder() if options.cache else None)
         objects = build_objects(sources, headers, tools.compiler, tools.flags, cache, options.workers, folder, tell)
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +58,24 @@ def test_the_cache_is_used_and_every_input_counts(tmp_path: Path) -> None:
     assert cached()
 
 
+def test_a_wrapper_shares_no_objects_with_its_compiler(tmp_path: Path) -> None:
+    """It answers --version as the compiler does, and compiles something else."""
+    cache, real = Cache(tmp_path / "cache"), find_compiler()
+    wrapper = tmp_path / "cc"
+
+    def cached(more: str = "") -> bool:
+        wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(real.command)} {more} "$@"\n')
+        wrapper.chmod(0o755)
+        compiler = dataclasses.replace(real, command=(str(wrapper),)) if more else real
+        work = tmp_path / "work"
+        (item,) = build.build_objects({"a.c": "int x = X;"}, {}, compiler, ["-DX=1"], cache, 1, work)
+        return item.cached
+
+    assert [cached(), cached("-UX -DX=2"), cached("-UX -DX=3"), cached("-UX -DX=3"), cached()] == [
+        False, False, False, True, True,
+    ]  # fmt: skip
+
+
 def test_a_damaged_cache_entry_is_rebuilt(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     first = file_sha256(tiny.write(tmp_path / "a.tsc", cache=cache) / "libmodel.so")
@@ -66,7 +87,12 @@ def test_a_damaged_cache_entry_is_rebuilt(tmp_path: Path) -> None:
         path.write_bytes(data)
     again = Cache(tmp_path / "cache")
     assert file_sha256(tiny.write(tmp_path / "b.tsc", cache=again) / "libmodel.so") == first
-    assert again.hits == 0 and sorted((tmp_path / "cache").rglob("*.o")) == objects
+    assert again.hits == 0
+    for path in objects[1:]:  # all are the first one
+        shutil.copyfile(objects[0], path)
+    again = Cache(tmp_path / "cache")
+    assert file_sha256(tiny.write(tmp_path / "c.tsc", cache=again) / "libmodel.so") == first
+    assert again.hits == 1 and sorted((tmp_path / "cache").rglob("*.o")) == objects
 
 
 def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:

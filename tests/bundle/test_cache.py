@@ -68,6 +68,48 @@ def test_damage_is_never_used(tmp_path: Path) -> None:
     assert cache.get(KEY) == b"object"
 
 
+def test_an_entry_under_another_name_is_never_used(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.put(KEY, b"object")
+    (path,) = files(tmp_path)
+    other = content_key(["b"])
+    place = tmp_path / "objects-1" / other[:2] / f"{other[2:]}.o"
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(path.read_bytes())
+    assert cache.get(other) is None and not place.exists() and cache.get(KEY) == b"object"
+
+
+def test_nobody_else_can_write_to_it(tmp_path: Path) -> None:
+    """Whatever the umask; what others could write to is not used."""
+
+    def fill() -> None:
+        os.umask(0)
+        cache = Cache(tmp_path / "new" / "cache")
+        cache.put(KEY, b"object")
+        assert cache.get(KEY) == b"object" and not cache.problem
+
+    assert in_child(fill) == 0
+    made = sorted((tmp_path / "new").rglob("*"))
+    assert [p.stat().st_mode & 0o777 for p in made] == [0o700] * 3 + [0o600]
+    made[-1].chmod(0o660)
+    assert Cache(tmp_path / "new" / "cache").get(KEY) is None and not made[-1].exists()
+    for folder, mode in ((made[0], 0o770), (made[1], 0o1777)):
+        folder.chmod(mode)
+        cache = Cache(tmp_path / "new" / "cache")
+        cache.put(KEY, b"object")
+        assert cache.get(KEY) is None and not made[-1].exists()
+        assert f"{folder} is not used: its mode is {mode:04o}" in cache.problem and "TORSHC_CACHE_DIR" in cache.problem
+        folder.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "objects-1").mkdir(0o700)
+    os.chown(tmp_path / "objects-1", 12345, -1)
+    cache = Cache(tmp_path)
+    assert cache.get(KEY) is None and "it belongs to user 12345" in cache.problem
+
+
 def worker(folder: Path, number: int) -> None:
     cache = Cache(folder)
     for i in range(40):

@@ -37,10 +37,17 @@ def test_json_and_times(torshc: Torshc, chain: Path) -> None:
     assert "compile" in found["stages"] and "import" in result.stderr
 
 
-def test_a_second_compile_runs_no_compiler(torshc: Torshc, chain: Path) -> None:
+def test_a_second_compile_runs_no_compiler(
+    torshc: Torshc, chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torshc("compile", chain, "-o", "a.tsc")
     assert json.loads(torshc("compile", chain, "-o", "b.tsc", "--json").stdout)["compiled"] == 0
     assert json.loads(torshc("compile", chain, "-o", "b.tsc", "--json", "--no-cache").stdout)["compiled"] > 0
+    monkeypatch.setenv("TORSHC_CACHE_DIR", str(tmp_path))  # others could plant objects here
+    tmp_path.chmod(0o777)
+    result = torshc("compile", chain, "-o", "b.tsc", "--json")
+    found = json.loads(result.stdout)
+    assert found["compiled"] > 0 and "is not used: its mode is 0777" in found["warnings"][0]
 
 
 def test_options_reach_the_compilation(torshc: Torshc, chain: Path) -> None:

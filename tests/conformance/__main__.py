@@ -42,10 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = sanitized.handed(options.cases) if options.cases else _chosen(options)
     if options.sanitize and not sanitized.restarted():
         _restart(sys.argv[1:] if arguments is None else arguments, cases)
-    with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as folder:
-        modes = _modes(options, Path(folder))
-        with _emulated(options, modes[0].device):
-            outcomes = _run(cases, modes, options.jobs)
+    modes = _modes(options)
+    with _emulated(options, modes[0].device):
+        outcomes = _run(cases, modes, options.jobs)
     _report(outcomes, _DYNAMIC_COLUMNS if options.dynamic else _STATIC_COLUMNS)
     if options.refused:
         _list_refused(outcomes)
@@ -83,8 +82,8 @@ def _restart(arguments: Sequence[str], cases: Sequence[Case]) -> NoReturn:
     os.execve(command[0], command, env)
 
 
-def _modes(options: argparse.Namespace, folder: Path) -> list[Mode]:
-    cc = sanitized.compiler(folder) if options.sanitize else ""
+def _modes(options: argparse.Namespace) -> list[Mode]:
+    cc = sanitized.compiler() if options.sanitize else ""
     usual = (3,) if options.dynamic or options.sanitize else record.LEVELS
     levels = options.level or usual
     return [Mode(level, options.target, options.fusion, cc, options.dynamic) for level in levels]

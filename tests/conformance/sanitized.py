@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.sanitize import usable
-from torshc.resources import cache_folder
+from torshc.resources import cache_folder, private_folder
 
 from .cases import Case
 
@@ -67,13 +67,15 @@ def handed(file: Path) -> list[Case]:
     return list(found)
 
 
-def compiler(folder: Path) -> str:
-    """A command, written into a folder, that compiles and links with the sanitizers."""
+def compiler() -> str:
+    """A command that compiles and links with the sanitizers; it lies where it did before, for the cache of objects."""
     found = usable()
     assert found is not None
     tool = found[0]
     more = f"{_FLAGS} {_CLANG}" if tool.kind == "clang" else _FLAGS
-    command = folder / "cc"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(tool.command)} {more} "$@" -O1\n')
-    command.chmod(0o755)
+    command = private_folder(cache_folder()) / "cc"
+    part = command.with_suffix(f".{os.getpid()}")
+    part.write_text(f'#!/bin/sh\nexec {shlex.join(tool.command)} {more} "$@" -O1\n')
+    part.chmod(0o700)
+    part.replace(command)
     return str(command)

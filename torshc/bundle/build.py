@@ -102,7 +102,8 @@ def build_objects(
     for name in sorted(sources):
         unique.setdefault(sources[name], name)
     headers = content_key(part for name in sorted(includes) for part in (name, includes[name]))
-    build = _Build(compiler, headers, flags, cache, workdir, progress, len(unique))
+    tool = (compiler.kind, *compiler.identity(), platform.machine())
+    build = _Build(compiler, content_key(tool), headers, flags, cache, workdir, progress, len(unique))
     try:
         _write_files(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
         (workdir / "obj").mkdir(exist_ok=True)
@@ -130,6 +131,7 @@ class _Stopped(Exception):
 @dataclass
 class _Build:
     compiler: Compiler
+    tool: str
     headers: str
     flags: Sequence[str] | Callable[[str], Sequence[str]]
     cache: Cache
@@ -148,8 +150,7 @@ class _Build:
         flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
         target = f"obj/{Path(name).with_suffix('.o')}"
         # The name is part of the key: it is in the object's symbol table.
-        tool = (self.compiler.kind, self.compiler.version, *self.compiler.command[1:], platform.machine())
-        key = content_key(["object", name, text, self.headers, *tool, str(len(flags)), *flags])
+        key = content_key(["object", name, text, self.headers, self.tool, *flags])
         began = time.perf_counter()
         data = self.cache.get(key)
         try:

@@ -1,9 +1,10 @@
 """The cache of compiled objects: content in, content out.
 
-A key is the hash of all that an object depends on (source, headers, flags, tool version), so nothing in the cache is
-ever out of date. An entry carries the hash of its content; one that does not match is deleted and counts as absent.
-Entries are written beside their place and renamed, so that any number of processes may share a folder. A cache that
-cannot be read or written only costs time: the first reason is kept in ``problem``, never raised.
+A key is the hash of all that an object depends on (source, headers, flags, compiler), so nothing in the cache is ever
+out of date. An entry carries the hash of its key and content, so that neither a damaged entry nor one under another's
+name is used: it is deleted and counts as absent. Entries are written beside their place and renamed, so that any
+number of processes may share a folder. What others could write to is not used, as objects are linked into libraries.
+A cache that cannot be used only costs time: the first reason is kept in ``problem``, never raised.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-_MAGIC = b"TORSHC OBJECT 1\n"
+from ..resources import SharedError, private_folder, shared_with
+
+_MAGIC = b"TORSHC OBJECT 2\n"
 _HEAD = len(_MAGIC) + 32
 # A temporary file older than this was left by a process that was killed.
 _STALE_SECONDS = 3600.0
@@ -35,6 +39,11 @@ def content_key(parts: Iterable[str | bytes]) -> str:
         digest.update(f"{len(data)}:".encode())
         digest.update(data)
     return digest.hexdigest()
+
+
+def _head(key: str, data: bytes) -> bytes:
+    """What an entry begins with."""
+    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + data).digest()
 
 
 @dataclass(frozen=True)
@@ -58,26 +67,41 @@ class Cache:
         self.problem = ""
         self.hits = 0
 
+    @cached_property
+    def _private(self) -> bool:
+        """Whether there is a folder that nobody else could write to; it is made if need be."""
+        if self.folder is None:
+            return False
+        try:
+            private_folder(self.folder.parent)
+            private_folder(self.folder)
+        except OSError as error:
+            self._note(error)
+            return False
+        return True
+
     def _path(self, key: str) -> Path | None:
         return self.folder / key[:2] / f"{key[2:]}.o" if self.folder else None
 
     def get(self, key: str) -> bytes | None:
         """The content under ``key``, or None; a damaged entry is deleted."""
         path = self._path(key)
-        data = self._read(path) if path else None
+        data = self._read(key, path) if path and self._private else None
         self.hits += data is not None
         return data
 
-    def _read(self, path: Path) -> bytes | None:
+    def _read(self, key: str, path: Path) -> bytes | None:
         try:
-            raw = path.read_bytes()
+            with path.open("rb") as file:
+                foreign = shared_with(os.fstat(file.fileno()))
+                raw = file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
             self._note(error)
             return None
         data = raw[_HEAD:]
-        if raw[: len(_MAGIC)] != _MAGIC or hashlib.sha256(data).digest() != raw[len(_MAGIC) : _HEAD]:
+        if foreign or raw[:_HEAD] != _head(key, data):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -88,13 +112,14 @@ class Cache:
     def put(self, key: str, data: bytes) -> None:
         """Keeps ``data`` under ``key``; a failure leaves nothing behind and is noted in ``problem``."""
         path = self._path(key)
-        if path is None:
+        if path is None or not self._private:
             return
         temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
             with temporary.open("xb") as file:
-                file.write(_MAGIC + hashlib.sha256(data).digest())
+                os.fchmod(file.fileno(), 0o600)  # whatever the umask
+                file.write(_head(key, data))
                 file.write(data)
             temporary.replace(path)
         except OSError as error:
@@ -105,7 +130,8 @@ class Cache:
 
     def _note(self, error: OSError) -> None:
         if not self.problem:
-            self.problem = f"kernel cache {self.folder}: {error.strerror or error}"
+            what = f"{error}" if isinstance(error, SharedError) else f"{self.folder}: {error.strerror or error}"
+            self.problem = f"kernel cache {what}"
 
     def _files(self, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
         if self.folder is None:

@@ -6,8 +6,10 @@ version and the files named, not on the folder, the locale or the time.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from abc import ABC, abstractmethod
@@ -27,6 +29,8 @@ _DROPPED = (
     "LD_PRELOAD", "CFLAGS", "LDFLAGS",
 )  # fmt: skip
 
+_HASHED_BYTES = 1 << 20  # a program up to this size is stamped by its content
+
 # Of all C that goes into a library, whichever tools build it.
 BASE_FLAGS = (
     "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-strict-aliasing",
@@ -45,7 +49,7 @@ class Tool:
     Attributes:
         name: what manifests and messages call it ("clang-19", "nvcc").
         command: how it is started.
-        version: the first line that it says about itself; part of every cache key.
+        version: the first line that it says about itself.
         env: environment variables that it needs beyond those of the process.
     """
 
@@ -58,6 +62,13 @@ class Tool:
     def path(self) -> str:
         """The program file."""
         return self.command[0]
+
+    def identity(self) -> tuple[str, ...]:
+        """What objects depend on of the tool: how it is started, what it says, and which files its programs are.
+
+        A wrapper of a compiler answers ``--version`` as the compiler does, so its file counts as well.
+        """
+        return (*self.command, self.version, *(program_stamp(word) for word in self.command))
 
     def run(self, args: Sequence[str], cwd: Path, timeout: float = 600.0, what: str = "") -> str:
         """Runs the tool and returns what it wrote to stdout.
@@ -88,7 +99,7 @@ class Compiler(Tool, ABC):
     """A tool that makes objects from sources, and a library from objects.
 
     Attributes:
-        kind: what it is called as one of several ("clang", "nvcc"); part of every cache key.
+        kind: what it is called as one of several ("clang", "nvcc").
     """
 
     kind: str = ""
@@ -187,6 +198,23 @@ class Toolchain(ABC):
         Clang where it is not known, as when only sources are written, so that they do not depend on this machine.
         """
         return "clang"
+
+
+def program_stamp(word: str) -> str:
+    """A stamp of the program that a word of a command names: it changes when the file does; "" where there is none.
+
+    A small file, as scripts are, is stamped by its content; of others that would take as long as a compilation.
+    """
+    program = shutil.which(word)
+    if program is None:
+        return ""
+    try:
+        status = Path(program).stat()
+        if status.st_size <= _HASHED_BYTES:
+            return hashlib.sha256(Path(program).read_bytes()).hexdigest()
+    except OSError:  # a program that can be run but not read
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def found(tool: Compiler) -> ToolFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 from ...errors import ToolchainError
 from ...options import CompileOptions
-from ...resources import cache_folder
+from ...resources import cache_folder, private_folder
 from ..isa import Isa
 from ..toolchain import BASE_FLAGS, LINK_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
 
@@ -150,7 +151,7 @@ def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], .
 
 
 def _ziglang() -> CCompiler | None:
-    """Zig's clang, from the package; its cache must be writable whatever HOME is."""
+    """Zig's clang, from the package; its cache must be writable whatever HOME is, and by nobody else."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:
         return None
@@ -163,13 +164,14 @@ def _ziglang() -> CCompiler | None:
 
 
 def _writable_cache() -> Path:
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        usable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        usable = False
-    return folder if usable else Path(tempfile.gettempdir()) / f"torshc-{os.getuid()}"
+    for folder in (cache_folder(), Path(tempfile.gettempdir()) / f"torshc-{os.getuid()}"):
+        with contextlib.suppress(OSError):
+            if os.access(private_folder(folder), os.W_OK | os.X_OK):
+                return folder
+    raise ToolchainError(
+        f"Zig has no place for its cache: {cache_folder()} cannot be used",
+        "name a folder of yours with TORSHC_CACHE_DIR",
+    )
 
 
 class CToolchain(Toolchain):

@@ -23,7 +23,18 @@ from typing import Any
 from ...errors import ConfigError, ToolchainError, did_you_mean
 from ...options import CompileOptions
 from ..isa import Isa
-from ..toolchain import BASE_FLAGS, LINK_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
+from ..toolchain import (
+    BASE_FLAGS,
+    LINK_FLAGS,
+    Compiler,
+    Survey,
+    Toolchain,
+    Tools,
+    execute,
+    found,
+    profile_flags,
+    program_stamp,
+)
 
 REMEDY = (
     "install the CUDA toolkit (apt install nvidia-cuda-toolkit, or NVIDIA's own) and set TORSHC_NVCC if nvcc is not "
@@ -57,6 +68,11 @@ class Nvcc(Compiler):
 
     kind: str = "nvcc"
     archs: tuple[str, ...] = ()
+
+    def identity(self) -> tuple[str, ...]:
+        """With the host compiler's."""
+        host = _host_compiler()
+        return (*super().identity(), host, program_stamp(host))
 
     def base_flags(self, isa: Isa, opt_level: int = 3, debug: bool = False) -> tuple[str, ...]:
         """Flags of every source, kernels, host program and C kernels alike."""
@@ -202,15 +218,20 @@ def _identify(program: str) -> Nvcc:
     return Nvcc("nvcc", (program,), f"{release}; {_host_version(program)}", _ENV, archs=_list_archs(program))
 
 
+def _host_compiler() -> str:
+    """The program that nvcc calls for the host's code; "" where there is none."""
+    host = os.environ.get("NVCC_CCBIN", "")
+    programs = (shutil.which(name) for name in ((host, f"{host}/g++") if host else ("gcc",)))
+    return next((p for p in programs if p and not Path(p).is_dir()), "")
+
+
 def _host_version(program: str) -> str:
     """The first line of what nvcc's host compiler says about itself; objects depend on it as much as on nvcc."""
-    host = os.environ.get("NVCC_CCBIN", "")
-    for name in (host, f"{host}/g++") if host else ("gcc",):
-        found = shutil.which(name)
-        if found and not Path(found).is_dir():
-            status, out, _ = execute([found, "--version"], Path.cwd(), 60)
-            return out.splitlines()[0].strip() if status == 0 and out.strip() else "unknown host compiler"
-    return f"no host compiler for {Path(program).name}"
+    host = _host_compiler()
+    if not host:
+        return f"no host compiler for {Path(program).name}"
+    status, out, _ = execute([host, "--version"], Path.cwd(), 60)
+    return out.splitlines()[0].strip() if status == 0 and out.strip() else "unknown host compiler"
 
 
 def _list_archs(program: str) -> tuple[str, ...]:
