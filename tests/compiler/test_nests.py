@@ -110,6 +110,17 @@ def test_concatenation_of_unaligned_parts(tmp_path: Path) -> None:
     check(made, {"a": random(3, 37), "b": random(3, 7)}, tmp_path)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
+def test_remainders_of_constants(dtype: str, tmp_path: Path) -> None:
+    """Of powers of two they are bits, which must be right below 0 too; the smallest divisor and others beside it."""
+    nodes = [node("Mod", f"x m{k}", f"y{k}") for k in (1, 8, 64, 7)]
+    weights = {f"m{k}": np.array(k, dtype) for k in (1, 8, 64, 7)}
+    made = model(nodes, {"x": [39]}, [f"y{k}" for k in (1, 8, 64, 7)], weights, {"x": dtype})
+    info = np.iinfo(dtype)
+    x = np.array([info.min, info.max, *np.arange(37) - 18], np.int64).astype(dtype)
+    check(made, {"x": x}, tmp_path)
+
+
 def test_nan_and_infinities_keep_their_meaning(tmp_path: Path) -> None:
     made = model([node("Max", "a b", "m"), node("Relu", "m", "y")], {"a": [6], "b": [6]}, ["y"])
     a = np.array([np.nan, 1, -np.inf, np.inf, -0.0, 2], np.float32)

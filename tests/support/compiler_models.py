@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
 
 Shape = Sequence[int | str]
-_TYPES = {
-    "float32": TensorProto.FLOAT,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-    "float64": TensorProto.DOUBLE,
-}
 
 
 def node(op: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
@@ -38,7 +32,10 @@ def model(
 ) -> onnx.ModelProto:
     """A model; output types are inferred."""
     dtypes = dtypes or {}
-    values = [helper.make_tensor_value_info(n, _TYPES[dtypes.get(n, "float32")], s) for n, s in inputs.items()]
+    values = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(dtypes.get(n, "float32"))), s)
+        for n, s in inputs.items()
+    ]
     initializers = [numpy_helper.from_array(a, n) for n, a in (weights or {}).items()]
     graph = helper.make_graph(nodes, "test", values, [onnx.ValueInfoProto(name=n) for n in outputs], initializers)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)

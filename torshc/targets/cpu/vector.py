@@ -258,12 +258,21 @@ def _operator(e: Expr, args: Sequence[str]) -> str:
         return f"t_cast_{e.args[0].dtype.compute}_{compute}({args[0]})"
     if e.op in OPERATORS and e.dtype.is_float:
         return f" {OPERATORS[e.op]} ".join(args)
+    if e.op in ("floordiv", "mod") and (bits := _power_of_two(e.args[1])) is not None:
+        return f"({args[0]} >> {bits})" if e.op == "floordiv" else f"({args[0]} & {2**bits - 1})"
     if e.op in ("add", "mul") and len(args) > 2:
         text = args[0]
         for a in args[1:]:
             text = f"t_{e.op}_{compute}({text}, {a})"
         return text
     return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
+
+
+def _power_of_two(e: Expr) -> int | None:
+    """The logarithm of a divisor; compilers do not see it in a vector of 64-bit lanes, and divide lane by lane."""
+    if e.op != "const" or e.dtype.is_float or not isinstance(e.data, int) or e.data < 1:
+        return None
+    return e.data.bit_length() - 1 if e.data.bit_count() == 1 else None
 
 
 def _bracketed(text: str) -> str:
