@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,17 @@ from tests.emulation.emulated import emulated_tools
 onnxruntime = pytest.importorskip("onnxruntime")
 onnxmltools = pytest.importorskip("onnxmltools", reason="the extra `exporters` is not installed")
 LIBRARIES = {"xgboost": "XGB", "lightgbm": "LGBM"}
+SEEDS = 20
+_COMPILE_ALL = """
+import sys
+from hashlib import sha256
+from pathlib import Path
+import torshc
+folder = Path(sys.argv[1])
+for path in sorted(folder.glob("*.onnx")):
+    torshc.compile(path, folder / "m.tsc")
+    print(path.stem, sha256((folder / "m.tsc" / "libmodel.so").read_bytes()).hexdigest())
+"""
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 10)).astype(np.float32)
 LABELS: dict[str, Any] = {
@@ -57,3 +72,16 @@ def test_as_onnx_runtime(library: str, task: str, size: str, tmp_path: Path) -> 
         for name in names:
             # Sums of up to 60 leaves in another order: some units in the last place of f32, of sums of about 1 here.
             np.testing.assert_allclose(got[name], np.asarray(wanted[name]), rtol=2e-6, atol=2e-6, err_msg=name)
+
+
+def test_one_library_for_all_hash_seeds(tmp_path: Path) -> None:
+    for k, case in enumerate(product(LIBRARIES, LABELS, SIZES)):
+        onnx.save(converted(*case), tmp_path / f"{k}.onnx")
+    found = set()
+    for seed in range(SEEDS):
+        command = [sys.executable, "-c", _COMPILE_ALL, str(tmp_path)]
+        env = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)}
+        found.add(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+    assert len(found) == 1
+    (listing,) = found
+    assert len(listing.splitlines()) == len(LIBRARIES) * len(LABELS) * len(SIZES)
