@@ -6,6 +6,8 @@ without ever showing a traceback.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 
 
@@ -86,10 +88,47 @@ class OutputError(TorshcError):
     exit_code = 8
 
 
+class ResourceError(TorshcError):
+    """The system refused something: memory, open files, processes, reading or writing."""
+
+    exit_code = 9
+
+
 class InternalError(TorshcError):
     """A fault of torshc itself; names the pass and the node so that it can be reported."""
 
     exit_code = 70
+
+
+# What to do when the system has no more of something, by the number of its error.
+_REMEDIES = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs: the whole system has too many open files",
+    errno.ENOMEM: "use smaller shapes, raise the limit of memory (ulimit -v), or use a machine with more",
+    errno.EAGAIN: "raise the limit of processes (ulimit -u), or use fewer at once (-j 1)",
+    errno.ENOSPC: "free some space, where stdout goes too",
+    errno.EDQUOT: "free some space, or ask for a larger quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EIO: "the system's log may say more about the device",
+}
+
+
+def resource_error(error: OSError | MemoryError, what: str) -> ResourceError | None:
+    """The error for what the system refused; None where the cause may lie elsewhere, as with a file that is not there.
+
+    Args:
+        error: what was raised.
+        what: what could not be done ("cannot start clang").
+
+    >>> print(resource_error(OSError(errno.EMFILE, "Too many open files"), "cannot start clang"))
+    cannot start clang: Too many open files
+      remedy: raise the limit of open files (ulimit -n)
+    >>> resource_error(FileNotFoundError(errno.ENOENT, "No such file"), "cannot start clang")
+    """
+    number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno or 0
+    if number not in _REMEDIES:
+        return None
+    return ResourceError(f"{what}: {os.strerror(number)}", _REMEDIES[number])
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
-from torshc.errors import InternalError, OutputError, ToolchainError
+from torshc.errors import InternalError, OutputError, ResourceError, ToolchainError
 from torshc.targets.cpu.cc import find_compiler
 
 from . import tiny
@@ -103,6 +104,15 @@ def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match=r"compiling bad\.c") as caught:
         build.build_objects(sources, {}, compiler, ["-O0"], Cache(None), 2, tmp_path)
     assert "this one" in caught.value.message
+
+
+def test_a_thread_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(ResourceError, match="compiling 1 sources: can't start new thread"):
+        build.build_objects({"a.c": ""}, {}, find_compiler(), [], Cache(None), 1, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../a.c", "-o.c", "@x.c", ".c", "a/b.c"])

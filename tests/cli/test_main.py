@@ -59,6 +59,7 @@ def test_version(torshc: Torshc) -> None:
         errors.RunError("m"),
         errors.BundleError("m"),
         errors.OutputError("m"),
+        errors.ResourceError("m"),
         errors.InternalError("m"),
     ],
     ids=lambda e: type(e).__name__,
@@ -111,15 +112,50 @@ def test_no_memory_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise MemoryError
 
-    assert guarded(fail) == 70
-    assert "out of memory" in capsys.readouterr().err
+    assert guarded(fail) == errors.ResourceError.exit_code == 9
+    assert "torshc cannot go on: Cannot allocate memory\n  remedy: use smaller shapes" in capsys.readouterr().err
 
 
 def test_other_os_errors_are_not_taken_for_a_broken_pipe() -> None:
     def fail() -> None:
         raise OSError(errno.EIO, "input/output error")
 
-    assert guarded(fail) == 70
+    assert guarded(fail) == 9
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["cache", "info", "--json"]])
+def test_a_full_stdout_is_no_fault_of_torshc(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, env=environment(), text=True)
+        both = subprocess.run(command(*arguments), stdout=full, stderr=full, env=environment())
+    words = "cannot go on: No space left on device\n  remedy: free some space, where stdout goes too\n"
+    assert done.returncode == both.returncode == 9 and done.stderr == f"torshc: error: torshc {words}"
+
+
+@pytest.mark.parametrize(
+    ("limit", "amount", "code", "words"),
+    [
+        ("RLIMIT_NOFILE", "5", 9, "Too many open files\n  remedy: raise the limit of open files"),
+        (
+            "RLIMIT_AS",
+            "int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (48 << 20)",
+            5,
+            "failed to map segment from shared object\n  remedy: if memory is limited",
+        ),
+    ],
+)
+def test_a_limit_of_the_system_is_named(limit: str, amount: str, code: int, words: str, tmp_path: Path) -> None:
+    """Reached once all of torshc is imported, so that it does not depend on what imports need."""
+    text = f"""
+import resource, sys
+import torshc.compiler, torshc.cli.compile
+resource.setrlimit(resource.{limit}, ({amount}, resource.getrlimit(resource.{limit})[1]))
+from torshc.cli import main
+sys.argv = ["torshc", "compile", {str(ROOT / "samples" / "mlp.json")!r}, "-o", {str(tmp_path / "out.tsc")!r}]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True)
+    assert done.returncode == code and words in done.stderr and not any(tmp_path.iterdir()), done.stderr
 
 
 def test_a_broken_pipe_is_quiet(chain: Path) -> None:

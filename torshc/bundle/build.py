@@ -12,11 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InternalError, OutputError
+from ..errors import InternalError, OutputError, ResourceError
 from ..resources import find_template
 from ..targets.toolchain import Compiler
 from .cache import Cache, content_key
@@ -97,6 +97,7 @@ def build_objects(
     Raises:
         ToolchainError: the compiler failed on one of them; no other is started then.
         OutputError: the work folder cannot be written.
+        ResourceError: no thread can be started.
     """
     unique: dict[str, str] = {}
     for name in sorted(sources):
@@ -111,9 +112,15 @@ def build_objects(
         raise _cannot_write(workdir, error) from error
     order = sorted(unique, key=len, reverse=True)  # the longest first, so that none is left alone at the end
     with ThreadPoolExecutor(max_workers=max(1, min(jobs, len(order) or 1))) as pool:
-        futures = [pool.submit(build.one, unique[text], text) for text in order]
+        futures: list[Future[Object]] = []
         try:
+            futures.extend(pool.submit(build.one, unique[text], text) for text in order)
             wait(futures, return_when=FIRST_EXCEPTION)
+        except RuntimeError as error:  # Python's for a thread that the system does not start
+            raise ResourceError(
+                f"compiling {len(order)} sources: {error}",
+                "raise the limit of memory (ulimit -v) or processes (ulimit -u)",
+            ) from error
         finally:
             build.stopped = True
             for future in futures:

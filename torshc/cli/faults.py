@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -10,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..errors import InternalError, TorshcError, UnsupportedError
+from ..errors import InternalError, TorshcError, UnsupportedError, resource_error
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells use
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -60,24 +61,45 @@ def guarded(action: Callable[[], Any]) -> int:
         found = action()
         sys.stdout.flush()
         return found if isinstance(found, int) else 0
+    except (OSError, MemoryError, _PipeClosed) as error:
+        return _refused(error)
     except TorshcError as error:
         show(error)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):  # as show() does
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("torshc: interrupted", err=True)
         return INTERRUPTED
-    except (_PipeClosed, BrokenPipeError):
-        # Nothing may be written to the pipe any more, not even when Python flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return BROKEN_PIPE
-    except MemoryError:
-        click.echo("torshc: error: out of memory\n  remedy: use smaller shapes, or a machine with more", err=True)
-        return InternalError.exit_code
     except Exception as error:
         return _unexpected(error)
+
+
+def _refused(error: OSError | MemoryError | _PipeClosed) -> int:
+    """What the system refused: to read, to write, to give memory or files."""
+    closed = isinstance(error, _PipeClosed | BrokenPipeError)
+    if closed or _output_fails():
+        # Nothing may be written there any more, not even when Python flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if isinstance(error, _PipeClosed) or closed:
+        return BROKEN_PIPE
+    # What writes files names them in errors of its own: this is stdout, or what the command cannot do without.
+    found = resource_error(error, "torshc cannot go on")
+    if found is None:
+        return _unexpected(error)
+    show(found)
+    return found.exit_code
+
+
+def _output_fails() -> bool:
+    """Whether stdout cannot be written; what could not be stays in its buffer."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 def _unexpected(error: Exception) -> int:
@@ -104,4 +126,5 @@ def show(error: TorshcError) -> None:
     notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
     remedy = f"\n  remedy: {error.remedy}" if error.remedy else ""
     text = printable(f"{error.message}{notes}{remedy}", keep="\n")
-    click.echo(f"torshc: {style('error:', err=True, fg='red', bold=True)} {text}", err=True)
+    with contextlib.suppress(OSError):  # nobody can be told that stderr is full; the exit code says enough
+        click.echo(f"torshc: {style('error:', err=True, fg='red', bold=True)} {text}", err=True)

@@ -12,8 +12,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from torshc.errors import ConfigError
+from torshc.errors import ConfigError, ToolchainError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-]{0,63}\Z")
 
@@ -88,9 +89,20 @@ def resolve(mcpu: str | None = None) -> Isa:
     return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
 
 
-def _host(arch: str) -> Isa:
-    import llvmlite.binding as llvm  # start-up: loads LLVM
+def _llvm() -> Any:
+    """LLVM, through llvmlite."""
+    try:
+        import llvmlite.binding as llvm  # start-up: loads LLVM
+    except (ImportError, OSError) as error:  # llvmlite's own message leaves the loader's out
+        raise ToolchainError(
+            f"LLVM cannot be loaded: {error.__context__ or error}",
+            "if memory is limited (ulimit -v), raise the limit; else reinstall llvmlite",
+        ) from error
+    return llvm
 
+
+def _host(arch: str) -> Isa:
+    llvm = _llvm()
     has = {name for name, on in llvm.get_host_cpu_features().items() if on}
     name = llvm.get_host_cpu_name()
     tune = name if _NAME.match(name) and name != "generic" else ""
@@ -129,8 +141,7 @@ define void @f(ptr %p) {
 
 def _lanes_of(arch: str, mcpu: str) -> int:
     """Asks LLVM which registers it takes for 16 floats; llvmlite has no table of a processor's features."""
-    import llvmlite.binding as llvm  # start-up: loads LLVM
-
+    llvm = _llvm()
     if arch not in ("x86_64", "aarch64"):
         return 1
     llvm.initialize_all_targets()
@@ -160,4 +171,7 @@ def _known(triple: str, mcpu: str) -> bool:
         "l.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])"
     )
     done = subprocess.run([sys.executable, "-c", code, triple, mcpu], capture_output=True, text=True, check=False)
-    return done.returncode == 0 and "not a recognized processor" not in done.stderr
+    if done.returncode:
+        last = (done.stderr.splitlines() or ["no message"])[-1]
+        raise ToolchainError(f"LLVM does not say whether it knows {mcpu}: {last}")
+    return "not a recognized processor" not in done.stderr

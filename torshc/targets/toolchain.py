@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ToolchainError
+from ..errors import ToolchainError, resource_error
 from ..options import CompileOptions
 from .isa import Isa
 
@@ -240,6 +240,7 @@ def execute(
 
     Raises:
         ToolchainError: it cannot be started.
+        ResourceError: the system has no files, processes or memory left for it.
     """
     try:
         process = subprocess.Popen(
@@ -254,6 +255,8 @@ def execute(
             process_group=0,
         )
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and (refused := resource_error(error, f"cannot start {command[0]}")):
+            raise refused from error
         raise ToolchainError(
             f"cannot start {command[0]}: {error}", "install it, or name another; `torshc targets` lists what is here"
         ) from error

@@ -106,17 +106,17 @@ def find_compiler(cc: str | None = None) -> CCompiler:
 def _find(cc: str, path: str) -> CCompiler:
     if cc:
         return _named(cc)
+    broken = []
     for name in (*CLANGS, "clang", *GCCS, "gcc", "cc"):
-        program = shutil.which(name, path=path)
-        if program and (compiler := _identify(name, (program,))):
-            return compiler
+        try:
+            if program := shutil.which(name, path=path):
+                return _identify(name, (program,))
+        except ToolchainError as error:
+            broken.append(error.message)
     if compiler := _ziglang():
         return compiler
-    raise ToolchainError(
-        f"no C compiler: found neither {CLANGS[-1]} to {CLANGS[0]}, clang, {GCCS[-1]} to {GCCS[0]}, gcc nor cc, "
-        "nor the ziglang package",
-        REMEDY,
-    )
+    looked = f"{CLANGS[-1]} to {CLANGS[0]}, clang, {GCCS[-1]} to {GCCS[0]}, gcc nor cc, nor the ziglang package"
+    raise ToolchainError(f"no C compiler: {'; '.join(broken) or f'found neither {looked}'}", REMEDY)
 
 
 def _named(cc: str) -> CCompiler:
@@ -131,23 +131,24 @@ def _named(cc: str) -> CCompiler:
     program = shutil.which(words[0]) if words else None
     if not program:
         raise ToolchainError(f"--cc {cc!r}: no such program", REMEDY)
-    compiler = _identify(Path(words[-1]).name, (str(Path(program).absolute()), *words[1:]))
-    if not compiler:
-        raise ToolchainError(f"--cc {cc!r} does not answer --version as clang or gcc do", REMEDY)
-    return compiler
+    return _identify(Path(words[-1]).name, (str(Path(program).absolute()), *words[1:]))
 
 
-def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> CCompiler | None:
-    try:
-        status, out, _ = execute([*command, "--version"], Path.cwd(), 60, dict(env))
-    except ToolchainError:
-        return None
-    if status != 0 or not out.strip():
-        return None
+def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> CCompiler:
+    """The compiler that a command is.
+
+    Raises:
+        ToolchainError: it does not answer as a compiler does; with what it says instead.
+    """
+    status, out, err = execute([*command, "--version"], Path.cwd(), 60, dict(env))
     kind = "zig" if env else "clang" if "clang" in out else "gcc"
-    if kind == "gcc" and not re.match(r"\d", execute([*command, "-dumpversion"], Path.cwd(), 60)[1]):
-        return None
-    return CCompiler(name, command, out.splitlines()[0].strip(), env, kind=kind) if kind else None
+    if status == 0 and kind == "gcc" and out.strip():
+        status, number, err = execute([*command, "-dumpversion"], Path.cwd(), 60)
+        out = out if re.match(r"\d", number) else ""
+    if status != 0 or not out.strip():
+        said = "".join(f" ({line.strip()[:200]})" for line in err.splitlines()[:1])
+        raise ToolchainError(f"{shlex.join(command)} does not answer --version as clang or gcc do{said}", REMEDY)
+    return CCompiler(name, command, out.splitlines()[0].strip(), env, kind=kind)
 
 
 def _ziglang() -> CCompiler | None:
