@@ -17,8 +17,6 @@ from .bundle.manifest import (
     StepInfo,
     SymbolInfo,
     TensorInfo,
-    ToolInfo,
-    WeightsFile,
 )
 from .bundle.program import Program
 from .expr import Expr, as_int, dims_of, to_text
@@ -182,7 +180,8 @@ def _inner(p: Partial | None) -> TensorInfo | None:
     return TensorInfo("", p.dtype.name, dims, _inner(p.inner))
 
 
-def manifest_of(c: Compilation, weights: WeightsFile | None, library: str, tools: tuple[ToolInfo, ...]) -> Manifest:
+def manifest_of(c: Compilation) -> Manifest:
+    """The manifest, without what is known only once the library is built: its hash, weights and tools."""
     kernels: dict[str, KernelInfo] = {}
     steps = []
     for unit in c.units:
@@ -229,7 +228,7 @@ def manifest_of(c: Compilation, weights: WeightsFile | None, library: str, tools
         approximations=c.approximations,
         dynamic=c.script is not None,
         arena_bytes=_size(c.arena_bytes),
-        weights=weights,
-        library_sha256=library,
-        tools=tools,
+        weights=None,
+        library_sha256="",
+        tools=(),
     )

@@ -202,7 +202,9 @@ def compile_model(
             arrays = (w.array() for w in compilation.program.weights)
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
+        manifest = manifest_of(compilation)
         host = compilation.program.host(
+            interface_id=manifest.interface_id,
             weights_bytes=weights.bytes,
             weights_id=weights.id,
             embed_weights=embedded,
@@ -227,7 +229,7 @@ def compile_model(
                 bundle.add_sources(readable)
         file = WeightsFile(weights.bytes, weights.sha256, embedded) if weights.bytes else None
         used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tools.flags),)
-        bundle.commit(manifest_of(compilation, file, library, used))
+        bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used))
     return compilation
 
 

@@ -84,6 +84,7 @@ def program(
         names=("s0",) if batch is None else (),
         arena_bytes=arena,
         steps=(relu, add),
+        interface_id=manifest_of(batch, package.WeightsInfo(64, 1, "", (0,)), embed, "", False).interface_id,
         weights_bytes=64,
         weights_id=weights_id,
         embed_weights=embed,

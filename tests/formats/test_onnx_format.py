@@ -271,8 +271,13 @@ def test_external_data_is_mapped(tmp_path: Path) -> None:
         (".", {}, "not a regular file|cannot be read|outside"),
         ("w.bin", {"offset": "8"}, "has 24 bytes"),
         ("w.bin", {"length": "20"}, "20 bytes for a tensor of 24"),
-        ("w.bin", {"offset": "x"}, "not a number"),
-        ("w.bin", {"offset": "-1"}, "has 24 bytes"),
+        *(
+            ("w.bin", {"offset": text}, "offset .* is not a number of bytes")
+            for text in ("x", "-1", "", " 0", "0_0", "\u0660")
+        ),
+        ("w.bin", {"length": "\uff12\uff14"}, "length '\uff12\uff14', which"),
+        ("w.bin", {"offset": "9" * 5000}, "is not a number"),
+        ("other.bin", {}, "has other names too"),
         ("fifo", {}, "not a regular file"),
     ],
 )
@@ -282,6 +287,8 @@ def test_external_data_that_must_not_be_read(
     path = external(tmp_path, location, X.tobytes(), **entries)
     (tmp_path / "link.bin").symlink_to(tmp_path / "w.bin")
     (tmp_path / "links").symlink_to(tmp_path)
+    (tmp_path / "elsewhere").write_bytes(X.tobytes())
+    (tmp_path / "other.bin").hardlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(ModelError, match=words) as e:
         import_model(path)

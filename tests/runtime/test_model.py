@@ -191,6 +191,17 @@ def edit(change: dict[str, Any], honest: bool = False) -> Callable[[Path], None]
     return apply
 
 
+def changed(part: str, number: int, **fields: Any) -> Callable[[Path], None]:
+    """Some fields of an entry are others; the manifest's own hash fits."""
+
+    def apply(bundle: Path) -> None:
+        entries = json.loads((bundle / "manifest.json").read_text())[part]
+        entries[number] |= fields
+        edit({part: entries}, honest=True)(bundle)
+
+    return apply
+
+
 ALTERATIONS: dict[str, Callable[[Path], object]] = {
     "library bit": lambda b: flip(b / "libmodel.so", 5000),
     "library gone": lambda b: (b / "libmodel.so").unlink(),
@@ -206,6 +217,11 @@ ALTERATIONS: dict[str, Callable[[Path], object]] = {
     "manifest dtype": edit({"inputs": [{"name": "x", "dtype": "q3", "dims": []}]}, honest=True),
     "manifest dims": edit({"inputs": [{"name": "x", "dtype": "f32", "dims": ["batch", 17]}]}, honest=True),
     "manifest inputs": edit({"inputs": []}, honest=True),
+    "manifest input's name": changed("inputs", 0, name="z"),
+    "manifest input's dtype": changed("inputs", 0, dtype="i32"),
+    "manifest output's name": changed("outputs", 0, name="other"),
+    "manifest output's dtype": changed("outputs", 1, dtype="f64"),
+    "manifest symbol's range": changed("symbols", 0, max=5),
     "manifest symbols": edit({"symbols": [{"name": "batch"}]}, honest=True),
     "manifest device": edit({"device": 2}, honest=True),
     "manifest device unknown": edit({"device": 5}, honest=True),

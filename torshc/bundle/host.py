@@ -197,6 +197,7 @@ class HostProgram:
         extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
         steps: in order.
+        interface_id: of the manifest's names, types and dimensions (:class:`torshc.bundle.manifest.Manifest`).
         weights_bytes: payload of the weights file, 0 for none.
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
@@ -215,6 +216,7 @@ class HostProgram:
     extents: tuple[Size, ...] = ()
     arena_bytes: Size = 0
     steps: tuple[Launch, ...] = ()
+    interface_id: int = 0
     weights_bytes: int = 0
     weights_id: int = 0
     embed_weights: bool = False

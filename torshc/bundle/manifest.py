@@ -18,6 +18,8 @@ FORMAT_VERSION = 3
 FILE = "manifest.json"
 SCHEMA = Path(__file__).with_name("manifest.schema.json")
 
+INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")
+
 T = TypeVar("T")
 
 
@@ -163,6 +165,12 @@ class Manifest:
     library_sha256: str
     tools: tuple[ToolInfo, ...]
 
+    @property
+    def interface_id(self) -> int:
+        """64 bits of a hash over what a caller of the library goes by, for the library to hold as well."""
+        body = dataclasses.asdict(self)
+        return int(manifest_hash({name: body[name] for name in INTERFACE})[:16], 16)
+
     def to_json(self) -> str:
         """The text of manifest.json."""
         body = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
@@ -171,5 +179,5 @@ class Manifest:
 
 
 def manifest_hash(body: dict[str, Any]) -> str:
-    """SHA-256 over the manifest without its own "sha256", written compactly with sorted keys."""
+    """SHA-256 over the manifest without its own "sha256", or over a part, written compactly with sorted keys."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

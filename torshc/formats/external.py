@@ -14,7 +14,8 @@ def locate(folder: Path | None, location: str) -> Path:
     """The path of a file that a model names.
 
     Raises:
-        Misfit: when it is missing, or is anything but a regular file below the folder reached without links.
+        Misfit: when it is missing, or is anything but a regular file below the folder reached without links. A hard
+            link makes a file of another folder look like one, so a file with several names is refused too.
     """
     if folder is None:
         raise Misfit(f"external data {location!r} of a model that was not read from a file")
@@ -25,13 +26,15 @@ def locate(folder: Path | None, location: str) -> Path:
     for part in pure.parts:
         path = path / part
         try:
-            mode = path.lstat().st_mode
+            status = path.lstat()
         except OSError as e:
             raise Misfit(f"external data {location!r} cannot be read: {e.strerror}") from e
-        if stat.S_ISLNK(mode):
+        if stat.S_ISLNK(status.st_mode):
             raise Misfit(f"external data {location!r} is reached through a link")
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode):
         raise Misfit(f"external data {location!r} is not a regular file")
+    if status.st_nlink > 1:
+        raise Misfit(f"external data {location!r} has other names too (hard links)", "copy the file and use the copy")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from .external import Folder
 from .model import Array, Misfit, TypeDecl, Unusable
 
 _MAX_BYTES = 1 << 62
+_COUNT = re.compile("[0-9]{1,19}")
 _DENSE = 256 << 20  # bytes that a sparse tensor may take with its zeros: what constant folding may make
 _KNOWN = set(TensorProto.DataType.values())
 
@@ -78,10 +80,7 @@ class Tensors:
         entries = {e.key: e.value for e in t.external_data}
         if "location" not in entries:
             raise Misfit("external data without a location")
-        try:
-            offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(count)))
-        except ValueError as e:
-            raise Misfit(f"external data with an offset or length that is not a number: {e}") from e
+        offset, length = (_bytes(entries, *given) for given in (("offset", 0), ("length", count)))
         if length != count:
             raise Misfit(f"external data of {length} bytes for a tensor of {count}")
         return self.folder.bytes(entries["location"], offset, length)
@@ -143,6 +142,14 @@ def _typed(t: TensorProto, shape: tuple[int, ...]) -> Array:
     except (ValueError, TypeError, OverflowError, AttributeError) as e:
         raise Misfit(f"its data do not fit its type and shape: {e}") from e
     return array.reshape(shape)
+
+
+def _bytes(entries: dict[str, str], key: str, default: int) -> int:
+    """A count of bytes, in ASCII digits only: int() takes those of every script, signs, spaces and underscores."""
+    text = entries.get(key, str(default))
+    if not _COUNT.fullmatch(text):
+        raise Misfit(f"external data with {key} {text[:40]!r}, which is not a number of bytes")
+    return int(text)
 
 
 def checked_size(shape: Sequence[int]) -> int:

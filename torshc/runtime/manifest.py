@@ -16,6 +16,7 @@ FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
 REMEDY = "compile the model again"
 _SIZE_MAX = 256 << 20
+_INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")  # as torshc.bundle.manifest has it
 
 _NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
@@ -114,6 +115,7 @@ class Manifest:
     steps: tuple[StepSpec, ...]
     operators: dict[int, str]  # the model's names of the nodes that the host runs, by number
     dynamic: bool
+    interface_id: int  # which the library must have too
     library_sha256: str
     weights_sha256: str
     weights_embedded: bool
@@ -143,12 +145,16 @@ def read_manifest(folder: Path) -> Manifest:
             "compile the model again with this torshc",
         )
     digest = body.pop("sha256", None)
-    if digest != hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest():
+    if digest != _hash(body):
         raise BundleError(f"{path} was altered: its sha256 does not match", REMEDY)
     try:
         return _read(body)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise BundleError(f"{path} lacks a field or has one of another type: {error}", REMEDY) from error
+
+
+def _hash(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _read(body: dict[str, Any]) -> Manifest:
@@ -174,6 +180,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         steps=steps,
         operators={int(o["node"]): str(o["name"]) for o in body["operators"]},
         dynamic=bool(body["dynamic"]),
+        interface_id=int(_hash({name: body[name] for name in _INTERFACE})[:16], 16),
         library_sha256=str(body["library_sha256"]),
         weights_sha256=weights["sha256"] if weights and not weights["embedded"] else "",
         weights_embedded=bool(weights and weights["embedded"]),

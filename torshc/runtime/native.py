@@ -84,6 +84,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_status_text": (c_char_p, (c_int,)),
     "torshc_open": (c_int, (POINTER(Options), POINTER(_MODEL))),
     "torshc_close": (None, (_MODEL,)),
+    "torshc_interface_id": (c_uint64, ()),
     "torshc_input_count": (c_int32, ()),
     "torshc_output_count": (c_int32, ()),
     "torshc_step_count": (c_int32, ()),

@@ -161,6 +161,10 @@ TORSHC_API void torshc_close(torshc_model *model);
 /* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
 TORSHC_API int32_t torshc_device_type(void);
 
+/* A number made of the names, types and dimensions in the manifest.json that belongs to the library; torshc.load()
+ * compares it, so that an edited manifest is not taken for this library's. */
+TORSHC_API uint64_t torshc_interface_id(void);
+
 /* How many inputs and outputs there are. */
 TORSHC_API int32_t torshc_input_count(void);
 TORSHC_API int32_t torshc_output_count(void);

@@ -127,6 +127,8 @@ void t_fp_leave(uint64_t was)
 
 int32_t torshc_device_type(void) { return P->device; }
 
+uint64_t torshc_interface_id(void) { return P->interface_id; }
+
 int32_t torshc_input_count(void) { return P->inputs; }
 
 int32_t torshc_output_count(void) { return P->outputs; }

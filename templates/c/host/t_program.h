@@ -126,6 +126,7 @@ typedef struct {
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
     const t_port *input, *output;
     const t_symbol *symbol;
+    uint64_t interface_id;              /* of the manifest's names, types and dimensions */
     uint64_t weights_bytes, weights_id; /* payload, without the footer */
     const unsigned char *embedded;      /* weights inside the library, or NULL */
     int (*cpu)(void);                   /* does this processor have the instructions? */
