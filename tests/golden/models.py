@@ -43,7 +43,7 @@ class Case:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-INTEGERS = {"one": np.array(1), "three": np.array([3])}
+INTEGERS = {"one": np.array(1), "three": np.array([3]), "zeroth": np.array([0])}
 
 
 def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str, **more: Any) -> Case:
@@ -57,6 +57,10 @@ CASES = {
     "map": case([node("Sigmoid", ["x"], ["a"]), node("Mul", ["a", "w"], ["y"])], {"x": ("n", 13)}, "map", "map",
                 w=(13,)),
     "row": case([node("Softmax", ["x"], ["y"])], {"x": ("n", 37)}, "row", "row"),
+    "columns": case([node("Softmax", ["x"], ["y"], axis=0)], {"x": (50, 12)}, "row", "columns"),
+    "pieces": case(
+        [node("ReduceMean", ["x", "zeroth"], ["y"], keepdims=0)], {"x": (90000, 12)}, "row", "columns row",
+    ),
     "gemm": case(
         [node("Gemm", ["x", "w", "b"], ["a"]), node("Relu", ["a"], ["y"])], {"x": ("n", 29)}, "gemm", "contraction",
         w=(29, 37), b=(37,),

@@ -17,7 +17,7 @@ from ...plan.storage import Storage
 from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
 from ..tidy import drop_voids
-from .grid import lower_grid
+from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
 INT_INDEX = 2**29  # elements of a buffer up to which indices are int
@@ -116,22 +116,31 @@ class GridPrinter(IndexPrinter):
         return indented(s.lines, indent)
 
     def accumulate(
-        self, stage: Any, accs: Mapping[str, str], packet: Expr | None = None, size: int = 1, indent: int = 8
+        self,
+        stage: Any,
+        accs: Mapping[str, str],
+        packet: Expr | None = None,
+        size: int = 1,
+        indent: int = 8,
+        each: str = "",
     ) -> str:
-        """Statements that add one element, or a packet of them, to the accumulators of a stage."""
+        """Statements that add one element, or a packet of them, to the accumulators of a stage.
+
+        With `each`, "[j]", an element of the packet has accumulators of its own.
+        """
         whole = Packet(packet, size) if packet is not None and size > 1 else None
         s = self._statements(accs, "v", whole)
         values = [*(a.term for a in stage.accumulators), *(k.value for k in stage.keeps)]
         s.expect(*values)
         s.load_packets(*values)
-        with s.apart() as each:
+        with s.apart() as lines:
             for keep in stage.keeps:
                 value = s.emit(keep.value)
-                each.append(f"{s.kept(f'row{keep.slot}')} = {value};")
+                lines.append(f"{s.kept(f'row{keep.slot}')} = {value};")
             for a in stage.accumulators:
-                term = s.emit(a.term)
-                each.append(f"a{a.name} = {self.join(a, f'a{a.name}', term)};")
-        s.lines.extend(self._over(whole, each))
+                term, total = s.emit(a.term), f"a{a.name}{each}"
+                lines.append(f"{total} = {self.join(a, total, term)};")
+        s.lines.extend(self._over(whole, lines))
         self._note(s)
         return indented(s.lines, indent)
 
@@ -155,6 +164,16 @@ class GridPrinter(IndexPrinter):
         text = s.emit(e)
         self._note(s)
         return indented([*s.lines, f"const {register_type(e.dtype)} {name} = {text};"], indent)
+
+    def values(self, e: Expr, accs: Mapping[str, str], name: str, packet: Expr, size: int) -> str:
+        """Statements that define registers `name` as an expression for each point of a packet."""
+        kind, s = register_type(e.dtype), self._statements(accs, f"{name}_", Packet(packet, size))
+        s.expect(e)
+        with s.apart() as each:
+            each.append(f"{name}[j] = {s.emit(e)};")
+        s.lines.extend(self._over(s.packet, each))
+        self._note(s)
+        return indented([f"{kind} {name}[{size}];", *s.lines], 4)
 
     def identity(self, a: Accumulator) -> str:
         """What an accumulation starts from."""
@@ -233,4 +252,4 @@ class GridTarget(Target):
 @GridTarget.lowers("nest")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
-    return [idle_when_empty(k) for k in lower_grid(group, storage)]
+    return [idle_when_empty(k) for k in lower_grid(group, storage, machine.device)]

@@ -28,7 +28,8 @@ from ...plan.storage import Storage
 from .base import GridTarget
 from .contraction_factor import PACKET, WIDE, Factor, Term, add_operand, bring, make_factor, unguard
 from .contraction_tiles import UNKNOWN, AnyTile, MmaTile, choose_mma_tile, choose_tile
-from .grid import GridRow, lower_grid_generic, to_grid
+from .grid import GridRow, to_grid, to_row
+from .nests import lower_grid_generic
 
 THIN = 8  # rows or columns below which tiles would be nearly empty
 MANY = 32768  # results that keep a device busy with a thread for each
@@ -167,9 +168,9 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
         problem = _problem(group, node, nest, space, storage)
         made = None if problem is None else _lower(group, node, problem, storage, machine.device, number)
         if made is None:
-            return lower_grid_generic(group, storage)
+            return lower_grid_generic(group, storage, machine.device)
         kernels += made
-    return kernels or lower_grid_generic(group, storage)
+    return kernels or lower_grid_generic(group, storage, machine.device)
 
 
 # ---- the space of a product ----------------------------------------------------------------------------------------
@@ -361,8 +362,7 @@ def _lower_row(
         rows=1,
         chunk=1,
     )
-    grid = to_grid(kernel)
-    return [*before, ProductRow.of(grid)]
+    return [*before, ProductRow.of(to_row(kernel))]
 
 
 def _is_load(element: Expr, storage: Mapping[Value, Storage]) -> bool:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BOOL, Expr, as_int, axis, call, const
-from ...graph import Value
-from ...kernels.axes import product
+from ...expr import BOOL, Expr, as_int, axis, call, const, walk
+from ...expr.affine import split_axis
+from ...kernels.axes import ceil_div, product
 from ...kernels.base import Kernel
-from ...kernels.generic import lower_generic
-from ...kernels.nest import KEEP_ALL, MapKernel, RowKernel, lower_nest
-from ...plan.group import Group
-from ...plan.storage import Storage
+from ...kernels.machine import Device
+from ...kernels.nest import MapKernel, RowKernel
 
 THREADS = 256  # threads of a block
 PACKET = 4  # neighbours that a thread computes together: 16 bytes of f32
@@ -23,6 +20,12 @@ SHARED = 32 * 1024  # bytes of shared memory that every device has
 ROW_THREADS = (32, 64, 128, 256, 512)  # threads that may share a row
 PER_THREAD = 16  # elements of a row a thread, about
 REGISTERS = 64  # f32 of a row that a thread may keep
+FEW = 32  # elements of a row that one thread may as well walk alone
+UNIT_THREADS = 2048  # threads that keep a multiprocessor busy
+TURNS, PACKET_TURNS = 8, 16  # threads that take turns at most, so that a warp reads 128 and 256 bytes of f32 in a row
+GUESS = 1024  # points or elements of a row, where they are known only at run time
+WHOLE = axis("piece", 1)
+DEVICE = Device()  # what any device has
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class GridRow(RowKernel):
         share: threads that share a row; 1 when each has its own.
         packet: elements of the last reduction axis that a thread takes at a time.
         steps: packets of a row that a thread takes in all, where that is known and few; else 0.
+        piece: axis of the pieces that rows are cut into, each with a block of its own.
+        length: elements of a piece, where there are several.
     """
 
     template: ClassVar[str] = "row.j2"
@@ -57,6 +62,8 @@ class GridRow(RowKernel):
     share: int = 1
     packet: int = 1
     steps: int = 0
+    piece: Expr = WHOLE
+    length: int = 0
 
     @property
     def scratch(self) -> Expr:
@@ -66,8 +73,7 @@ class GridRow(RowKernel):
     def shared(self) -> int:
         if self.share <= WARP:
             return 0
-        sums = [a.term.dtype for stage in self.stages for a in stage.accumulators]
-        return self.share // WARP * sum(4 if t is BOOL else t.register.size for t in sums)
+        return self.share // WARP * register_bytes(self)
 
     @property
     def whole(self) -> bool:
@@ -75,20 +81,52 @@ class GridRow(RowKernel):
         return as_int(product([r.args[0] for r in self.reduce])) == self.steps * self.share * self.packet
 
 
-def lower_grid(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
-    """The kernels of a group of nests on a device; what a row needs again stays in registers where it fits."""
-    kernels = [to_grid(k) for k in lower_nest(group, storage, keep=KEEP_ALL)]
-    if all(not isinstance(k, GridRow) or not k.kept or k.steps for k in kernels):
-        return kernels
-    return [to_grid(k) for k in lower_nest(group, storage, keep=None)]
+@dataclass(frozen=True)
+class GridColumns(RowKernel):
+    """A row kernel with neighbouring threads at neighbouring points; several threads take turns along a row.
+
+    Attributes:
+        threads: threads of a block.
+        lanes: threads side by side along the last parallel axis.
+        turns: threads that take turns along a row.
+        packet: points of a thread.
+        piece, length: as of :class:`GridRow`.
+    """
+
+    template: ClassVar[str] = "columns.j2"
+
+    threads: int
+    lanes: int
+    turns: int
+    packet: int
+    piece: Expr = WHOLE
+    length: int = 0
+
+    @property
+    def shared(self) -> int:
+        return self.turns * self.lanes * self.packet * register_bytes(self) if self.turns > 1 else 0
+
+    @property
+    def scratch(self) -> Expr:
+        return const(0)
+
+    @property
+    def blocks(self) -> Expr:
+        """Blocks side by side along the points."""
+        return ceil_div(self.packets, self.lanes)
+
+    @property
+    def packets(self) -> Expr:
+        return call("floordiv", product([a.args[0] for a in self.axes]), self.packet)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every thread has points and a turn."""
+        known = as_int(self.packets)
+        return self.lanes * self.turns == self.threads and known is not None and known % self.lanes == 0
 
 
-def lower_grid_generic(group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
-    """A heavy operator as a plain nest on a device."""
-    return [to_grid(k) for k in lower_generic(group, storage, keep=None)]
-
-
-def to_grid(kernel: Kernel) -> Kernel:
+def to_grid(kernel: Kernel, device: Device = DEVICE) -> Kernel:
     """A map or row kernel with its work dealt out to blocks of threads.
 
     A kernel without axes (one element, such as what a uniform operand holds everywhere) gets one of extent 1.
@@ -100,19 +138,62 @@ def to_grid(kernel: Kernel) -> Kernel:
         points = product([a.args[0] for a in kernel.axes])
         return GridMap.of(kernel, tasks=_blocks(call("floordiv", points, packet), THREADS), packet=packet)
     if isinstance(kernel, RowKernel):
-        share = _share(kernel) if kernel.across else 1
-        threads = max(share, THREADS if share <= WARP else share)
-        points = product([a.args[0] for a in kernel.axes])
-        packet = _packet(kernel.reduce[-1]) if share > 1 else 1
-        return GridRow.of(
-            kernel,
-            tasks=_blocks(points, threads // share),
-            threads=threads,
-            share=share,
-            packet=packet,
-            steps=_steps(kernel, share, packet),
-        )
+        return _columns(kernel, device) or to_row(kernel)
     return kernel
+
+
+def to_row(kernel: RowKernel) -> GridRow:
+    """A row kernel whose rows have threads of their own, one or several."""
+    share = _share(kernel) if kernel.across else 1
+    threads = max(share, THREADS if share <= WARP else share)
+    points = product([a.args[0] for a in kernel.axes])
+    packet = _packet(kernel.reduce[-1]) if share > 1 else 1
+    return GridRow.of(
+        kernel,
+        tasks=_blocks(points, threads // share),
+        threads=threads,
+        share=share,
+        packet=packet,
+        steps=_steps(kernel, share, packet),
+    )
+
+
+def _columns(kernel: RowKernel, device: Device) -> GridColumns | None:
+    """A row kernel whose neighbouring threads have neighbouring points; None for short rows, or rows along memory."""
+    size = as_int(product([r.args[0] for r in kernel.reduce]))
+    if kernel.across or (size is not None and size < FEW):
+        return None
+    size = GUESS if size is None else size
+    packet = _packet(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
+    each = THREADS * register_bytes(kernel)
+    if packet * each > SHARED // 2:
+        packet = 1
+    if each > SHARED:
+        return None
+    points = as_int(product([a.args[0] for a in kernel.axes]))
+    packets = GUESS if points is None else max(points // packet, 1)
+    turns, most = 1, TURNS if packet == 1 else PACKET_TURNS
+    while turns < most and packets * turns < device.units * UNIT_THREADS and turns * 16 <= size:
+        turns *= 2
+    side = -(-packets * turns // THREADS)
+    lanes = -(-packets // side)  # blocks side by side have about as many
+    turns = min(THREADS // lanes, max(1, size // 8))
+    threads = -(-lanes * turns // WARP) * WARP
+    made = GridColumns.of(kernel, threads=threads, lanes=lanes, turns=turns, packet=packet)
+    return dataclasses.replace(made, tasks=made.blocks)
+
+
+def _steps_along(kernel: RowKernel, lane: Expr) -> bool:
+    """Whether something that rows are computed from steps by one along an axis."""
+    terms = [a.term for stage in kernel.stages for a in stage.accumulators]
+    parts = [split_axis(x.args[0], lane) for x in walk(*terms) if x.op == "load"]
+    return any(p is not None and as_int(p[0]) == 1 for p in parts)
+
+
+def register_bytes(kernel: RowKernel) -> int:
+    """Bytes of the accumulators of a row."""
+    sums = [a.term.dtype for stage in kernel.stages for a in stage.accumulators]
+    return sum(4 if t is BOOL else t.register.size for t in sums)
 
 
 def _packet(lane: Expr) -> int:

@@ -32,7 +32,8 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget
 from .contraction import lower_contraction
-from .grid import SHARED, WARP, lower_grid, to_grid
+from .grid import SHARED, WARP, to_grid
+from .nests import lower_grid
 
 THREADS = 512
 ROWS = 4  # rows of the batch that a weight is read for
@@ -119,7 +120,12 @@ def lower_grid_recurrent(group: Group, storage: Mapping[Value, Storage], machine
     if all(is_empty(v) for v in group.outputs):
         return []
     if needs_all_states(group, node):
-        return apart(group, node, lambda g: lower_grid_recurrent(g, storage, machine), lambda g: lower_grid(g, storage))
+        return apart(
+            group,
+            node,
+            lambda g: lower_grid_recurrent(g, storage, machine),
+            lambda g: lower_grid(g, storage, machine.device),
+        )
     return _Lowering(group, node, op, storage, machine).run()
 
 

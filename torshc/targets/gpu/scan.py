@@ -12,7 +12,7 @@ from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget
-from .grid import lower_grid_generic
+from .nests import lower_grid_generic
 
 NEST = 4096  # the longest axis along which a device sums again for each element
 
@@ -37,4 +37,4 @@ def lower_grid_scan(group: Group, storage: Mapping[Value, Storage], machine: Mac
     node = group.anchor
     assert node is not None and isinstance(node.op, Cumulative)
     require_short(node, node.output.shape[node.op.axis])
-    return lower_grid_generic(group, storage)
+    return lower_grid_generic(group, storage, machine.device)

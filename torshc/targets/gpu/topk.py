@@ -12,7 +12,7 @@ from ...ops.tensor.sort import TopK
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget
-from .grid import lower_grid
+from .nests import lower_grid
 from .scan import require_short
 
 
@@ -31,8 +31,8 @@ def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Mac
     values, places = op.ranked(b, x)
     kernels: list[Kernel] = []
     for part in b.nodes:
-        kernels += lower_grid(Group(group.id, "nest", [part], outputs=list(part.outputs)), storage)
+        kernels += lower_grid(Group(group.id, "nest", [part], outputs=list(part.outputs)), storage, machine.device)
     homes: dict[object, Operand] = {values: node.outputs[0], places: node.outputs[1]}
     for k, v in enumerate(n.output for n in b.nodes):
         homes.setdefault(v, Temporary(f"part {k}", group.id, v.type.nbytes))
-    return apart(group, node, lambda _: moved(kernels, homes), lambda g: lower_grid(g, storage))
+    return apart(group, node, lambda _: moved(kernels, homes), lambda g: lower_grid(g, storage, machine.device))

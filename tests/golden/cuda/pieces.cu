@@ -1,0 +1,92 @@
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kbb31419614c6_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int columns = 1, piece = block / columns;
+    const int packet = block % columns * 3 + tid % 3;
+    const int lane = tid % 3, turn = tid / 3;
+    const bool inside = packet < 3 && turn < 85;
+    const int point = inside ? packet * 4 : 0;
+    const int i0 = point;
+    const int end = (piece + 1) * 1364;
+    const int first = piece * 1364 + turn;
+    const int last = inside ? end < 90000 ? end : 90000 : 0;
+    __shared__ float partial0[1020];
+    float a0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) a0[j] = 0.0f;
+#pragma unroll 4
+    for (int at = first; at < last; at += 85) {
+        const int r0 = at;
+        float p0[4];
+        t_read4(p0, b0 + i0 + 12 * r0);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float v0 = p0[j];
+            a0[j] = a0[j] + v0;
+        }
+    }
+    if (turn < 85) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) partial0[(turn * 4 + j) * 3 + lane] = a0[j];
+    }
+    __syncthreads();
+    if (turn > 0) return;
+#pragma unroll
+    for (int j = 0; j < 4; j++) a0[j] = partial0[(0 * 4 + j) * 3 + lane];
+    for (int i = 1; i < 85; i++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) a0[j] = a0[j] + partial0[(i * 4 + j) * 3 + lane];
+    }
+    float x0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        x0[j] = a0[j];
+    }
+    if (inside) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            b1[66 * (i0 + j) + piece] = x0[j];
+        }
+    }
+}
+
+extern "C" int kbb31419614c6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kbb31419614c6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kd34cea1ef1d3_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int point = block * 8 + tid / 32, part = tid % 32;
+    if (point >= 12) return;
+    const int i0 = point;
+    float a0 = 0.0f;
+#pragma unroll
+    for (int step = 0; step < 3; step++) {
+        const int at = (step * 32 + part);
+        if (at >= 66) break;
+        const int r0 = at;
+        const float v0 = b0[66 * i0 + r0];
+        a0 = a0 + v0;
+    }
+    a0 = t_warp_sum_f32(a0);
+    const float x0_0 = a0 / 90000.0f;
+    const float x0 = x0_0;
+    if (part == 0) {
+        b1[i0] = x0;
+    }
+}
+
+extern "C" int kd34cea1ef1d3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kd34cea1ef1d3_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    return (int)cudaGetLastError();
+}

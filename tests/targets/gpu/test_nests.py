@@ -1,0 +1,178 @@
+"""Reductions on devices of blocks, on the emulator, against NumPy: along any axes, whole and in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torshc.expr import BOOL, F16, F64, I32, DType, as_int
+from torshc.graph import Graph
+from torshc.kernels.machine import Device, Machine
+from torshc.passes.policy import Policy
+from torshc.plan.place import make_plan
+from torshc.targets.gpu import nests
+from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.grid import GridColumns, GridRow
+
+from ...support.kernels import Maker, Shape, random, sizes
+from ...support.run_grid import GridProgram, needs_emulator, templates
+from ...support.run_kernel import close
+
+pytestmark = needs_emulator
+RNG = np.random.default_rng(13)
+DIMS = {"b": 3, "s": 70, "c": 5}
+
+# Shape, axes of the sum, templates that are expected.
+SUMS: list[tuple[Shape, tuple[int, ...], str]] = [
+    ((40, 64), (0,), "columns"),
+    ((300, 3), (0,), "columns"),
+    ((45, 1000), (0,), "columns"),
+    ((3, 50, 36), (1,), "columns"),
+    ((3, 7, 9, 5), (1, 2), "columns"),
+    ((31, 64), (0,), "row"),
+    (("b", "s", 20), (1,), "columns"),
+    (("s", "c"), (0,), "columns"),
+    ((2100, 64), (0,), "columns row"),
+    ((3301, 5), (0,), "columns row"),
+    ((2, 2700, 12), (1,), "columns row"),
+    ((2100, 33), (0,), "columns row"),
+    ((33000,), (0,), "row row"),
+    ((2, 33001), (1,), "row row"),
+    ((0, 64), (0,), "row"),
+    ((64, 0), (0,), "columns"),
+]
+
+
+def target(units: int = 32) -> CudaTarget:
+    """CUDA's, for a device of some multiprocessors."""
+    made = CudaTarget(Machine())
+    made.machine = Machine(device=Device(units=units))
+    return made
+
+
+@pytest.mark.parametrize(("shape", "axes", "expected"), SUMS, ids=str)
+def test_sum(shape: Shape, axes: tuple[int, ...], expected: str) -> None:
+    m = Maker()
+    y = m.add("ReduceSum", m.input(*shape), axes=axes, keepdims=False)
+    program = GridProgram(m.output(y), DIMS, target())
+    assert " ".join(templates(program)) == expected
+    x = random(RNG, sizes(shape, DIMS))
+    (found,) = program.run(x)
+    close(found, x.sum(axes, dtype=np.float64))
+
+
+@pytest.mark.parametrize("dtype", [F16, F64, I32], ids=str)
+@pytest.mark.parametrize("shape", [(300, 12), (6001, 3)], ids=str)
+def test_sum_of_other_types(dtype: DType, shape: Shape) -> None:
+    m = Maker()
+    y = m.add("ReduceSum", m.input(*shape, dtype=dtype), axes=(0,), keepdims=False)
+    x = random(RNG, sizes(shape, DIMS), np.int32 if dtype is I32 else np.float32).astype(dtype.numpy)
+    (found,) = GridProgram(m.output(y), DIMS, target()).run(x)
+    # A sum in f32 is rounded once to f16: half a unit in the last place of values below 256.
+    np.testing.assert_allclose(
+        found.astype(np.float64), x.astype(np.float64).sum(0), atol=0.07 if dtype is F16 else 1e-4
+    )
+
+
+@pytest.mark.parametrize("rows", [60, 3000])
+def test_greatest_is_nan_where_there_is_one(rows: int) -> None:
+    m = Maker()
+    y = m.add("ReduceMax", m.input(rows, 6), axes=(0,), keepdims=True)
+    x = random(RNG, (rows, 6))
+    x[rows // 2, 1], x[:, 2] = np.nan, -np.inf
+    (found,) = GridProgram(m.output(y), DIMS, target()).run(x)
+    np.testing.assert_array_equal(found, x.max(0, keepdims=True))
+
+
+def test_truth_values_in_pieces() -> None:
+    m = Maker()
+    y = m.add("ReduceMax", m.input(3000, 6, dtype=BOOL), axes=(0,), keepdims=False)
+    x = np.zeros((3000, 6), bool)
+    x[[3, 700, 2999], [0, 2, 5]] = True
+    program = GridProgram(m.output(y), DIMS, target())
+    assert templates(program) == ["columns", "row"]
+    np.testing.assert_array_equal(program.run(x)[0], x.any(0))
+
+
+def softmax(m: Maker, shape: Shape, axis: int) -> Graph:
+    """Written out, as passes leave it."""
+    x = m.input(*shape)
+    above = m.add("Exp", m.add("Sub", x, m.add("ReduceMax", x, axes=(axis,), keepdims=True)))
+    return m.output(m.add("Div", above, m.add("ReduceSum", above, axes=(axis,), keepdims=True)))
+
+
+SOFTMAX: list[tuple[Shape, int, str]] = [
+    ((50, 12), 0, "columns"),
+    ((2, 40, 9), 1, "columns"),
+    ((3300, 5), 0, "columns row columns row map"),
+    ((40000,), 0, "row row row row map"),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis", "expected"), SOFTMAX, ids=str)
+def test_softmax(shape: Shape, axis: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nests, "LARGE", 1000)
+    program = GridProgram(softmax(Maker(), shape, axis), DIMS, target())
+    assert " ".join(templates(program)) == expected
+    x = random(RNG, sizes(shape, DIMS))
+    above = np.exp(x - x.max(axis, keepdims=True), dtype=np.float64)
+    found = []
+    for order in ("forward", "reverse", "random:1"):
+        monkeypatch.setenv("T_EMULATE_ORDER", order)
+        found += program.run(x)
+    close(found[0], above / above.sum(axis, keepdims=True))
+    assert all((f == found[0]).all() for f in found)
+
+
+def test_what_stands_around_a_sum_in_pieces() -> None:
+    """Elements are computed before, several things of the sum after, one with an element for each of a row's."""
+    m = Maker()
+    x, w = m.input(3000, 6), m.input(6)
+    total = m.add("ReduceSum", m.add("Mul", x, x), axes=(0,), keepdims=True)
+    row = m.add("Sqrt", m.add("Add", total, w))
+    program = GridProgram(m.output(row, m.add("Div", x, row)), DIMS, target())
+    assert templates(program) == ["columns", "row", "map"]
+    a, b = random(RNG, (3000, 6)), np.abs(random(RNG, (6,)))
+    norm = np.sqrt((a.astype(np.float64) ** 2).sum(0, keepdims=True) + b)
+    found = program.run(a, b)
+    close(found[0], norm)
+    close(found[1], a / norm)
+
+
+def test_a_layout_with_channels_last_reads_rows_of_memory() -> None:
+    m = Maker()
+    x = m.input(1, 12, 76, 76, layout=(0, 2, 3, 1))
+    program = GridProgram(m.output(m.add("ReduceMean", x, axes=(2, 3), keepdims=True)), DIMS, target())
+    assert templates(program) == ["columns", "row"]
+    a = random(RNG, (1, 12, 76, 76))
+    close(program.run(a)[0], a.mean((2, 3), keepdims=True, dtype=np.float64))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((2**20, 64), 0), ((2**26,), 0), ((16384, 4096), 0), ((32, 12544, 64), 1)],
+    ids=str,
+)
+def test_large_sums_keep_a_large_device_busy(shape: tuple[int, ...], axis: int) -> None:
+    """Every multiprocessor has blocks, all blocks as much work, and what joins pieces little beside it."""
+    m = Maker()
+    graph = m.output(m.add("ReduceSum", m.input(*shape), axes=(axis,), keepdims=False))
+    first, second = planned(graph, units=132)
+    assert isinstance(first, GridRow | GridColumns)
+    blocks, count = number(first.tasks), number(first.piece.args[0])
+    assert blocks >= 132 * nests.SCARCE
+    assert (count - 1) * first.length < shape[axis] <= count * first.length
+    assert first.packet == 4 and number(second.flops) * 16 < np.prod(shape)
+
+
+def planned(graph: Graph, units: int) -> list[Any]:
+    plan = make_plan(graph, Policy.of())
+    return [k for g in plan.groups for k in target(units).lower(graph, g, plan.storage)]
+
+
+def number(e: Any) -> int:
+    known = as_int(e)
+    assert known is not None
+    return known

@@ -1,0 +1,229 @@
+"""Lowering of loop nests to devices of blocks of threads; reductions of long rows are cut into pieces.
+
+A device is busy with thousands of threads only. Where few rows are long, a piece of a row has a block of its own,
+which leaves what it accumulated in memory; a second kernel joins the pieces of each row, in their order. So the result
+does not depend on which block is done first, and no atomic addition is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from ...expr import Expr, acc, as_int, axis, load, rebuild
+from ...graph import Value
+from ...kernels.axes import product
+from ...kernels.base import Buffer, Kernel, Store, Temporary
+from ...kernels.generic import lower_generic
+from ...kernels.heavy import row_major
+from ...kernels.machine import Device
+from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, lower_nest
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .grid import GridColumns, GridRow, to_grid
+
+BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
+SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
+LONG = 64  # elements of a row a thread, above which they are
+STEPS = 16  # elements of a piece a thread, at the least
+LARGE = 2**18  # elements that are read again for a second reduction, above which that is
+
+
+def lower_grid(group: Group, storage: Mapping[Value, Storage], device: Device) -> list[Kernel]:
+    """The kernels of a group of nests on a device; what a row needs again stays in registers where it fits."""
+    kernels = [to_grid(k, device) for k in lower_nest(group, storage, keep=KEEP_ALL)]
+    if any(isinstance(k, RowKernel) and k.kept and not (isinstance(k, GridRow) and k.steps) for k in kernels):
+        kernels = [to_grid(k, device) for k in lower_nest(group, storage, keep=None)]
+    return [part for k in kernels for part in in_pieces(k, group.id, device)]
+
+
+def lower_grid_generic(group: Group, storage: Mapping[Value, Storage], device: Device) -> list[Kernel]:
+    """A heavy operator as a plain nest on a device."""
+    kernels = [to_grid(k, device) for k in lower_generic(group, storage, keep=None)]
+    return [part for k in kernels for part in in_pieces(k, group.id, device)]
+
+
+def in_pieces(kernel: Kernel, owner: int, device: Device) -> list[Kernel]:
+    """A kernel, or the kernels that do its work piece by piece where it has few long rows.
+
+    Args:
+        owner: number of its group, which memory between kernels belongs to.
+    """
+    if not isinstance(kernel, GridRow | GridColumns) or kernel.kept:
+        return [kernel]
+    count, length = _pieces(kernel, device)
+    return [kernel] if count == 1 else _Pieces(kernel, owner, device, count, length).run()
+
+
+def _pieces(kernel: GridRow | GridColumns, device: Device) -> tuple[int, int]:
+    """Into how many pieces rows are cut, and elements of a piece; (1, 0) for rows that stay whole."""
+    size = as_int(product([r.args[0] for r in kernel.reduce]))
+    points = as_int(product([a.args[0] for a in kernel.axes]))
+    if size is None or points is None or (len(kernel.stages) > 1 and size * points < LARGE):
+        return 1, 0
+    if isinstance(kernel, GridColumns):
+        blocks, threads, packet = as_int(kernel.blocks) or 1, kernel.turns, 1
+    else:
+        blocks, threads, packet = points, kernel.share, kernel.packet
+        if threads < kernel.threads:
+            return 1, 0
+    if blocks >= device.units * SCARCE or size <= threads * LONG:
+        return 1, 0
+    count = min(-(-device.units * BLOCKS // blocks), size // (threads * STEPS))
+    length = -(-size // (count * packet)) * packet
+    return -(-size // length), length
+
+
+class _Pieces:
+    """The kernels of reductions in pieces: for each stage its pieces and their sum, in the end what needs the sums."""
+
+    def __init__(self, kernel: GridRow | GridColumns, owner: int, device: Device, count: int, length: int) -> None:
+        self.kernel, self.owner, self.device = kernel, owner, device
+        self.piece, self.length = axis("piece", count), length
+        self.points = product([a.args[0] for a in kernel.axes])
+        self.known: dict[Expr, tuple[Temporary, Expr]] = {}  # what follows from a stage, by its name in later ones
+
+    def run(self) -> list[Kernel]:
+        kernels: list[Kernel] = []
+        for number, stage in enumerate(self.kernel.stages):
+            last = number == len(self.kernel.stages) - 1
+            kernels += [self._partial(number, stage), self._total(number, stage, last)]
+        return [*kernels, self._elements()] if self.kernel.element else kernels
+
+    def _partial(self, number: int, stage: Stage) -> Kernel:
+        """What each piece accumulates."""
+        args = _Arguments(self.kernel, self.known)
+        place = row_major([*self.kernel.axes, self.piece])
+        accumulators, stores = [], []
+        for a in stage.accumulators:
+            kept = acc(f"a{a.name}", a.term.dtype)
+            accumulators.append(Accumulator(a.name, a.combine, args.bring(a.term), kept))
+            to = self._temporary(f"pieces {number} {a.name}", kept, self.points * self.piece.args[0])
+            stores.append(Store(args.add(to, kept), place, acc(f"x{a.name}", kept.dtype)))
+        return _cut(self.kernel, self.piece, self.length, Stage(tuple(accumulators)), stores, args)
+
+    def _total(self, number: int, stage: Stage, last: bool) -> Kernel:
+        """The pieces of each row joined, and what follows from them."""
+        args = _Arguments(self.kernel, self.known)
+        each = axis("r0", self.piece.args[0])
+        place = row_major([*self.kernel.axes, each])
+        accumulators, stores = [], []
+        for a in stage.accumulators:
+            kept = acc(f"a{a.name}", a.term.dtype)
+            source = args.add(
+                self._temporary(f"pieces {number} {a.name}", kept, self.points * each.args[0]), kept, False
+            )
+            term = load(source, (place,), kept.dtype)
+            accumulators.append(Accumulator(a.name, a.combine, term, args.bring(a.result)))
+        stores += [args.store(s) for s in self.kernel.row if last]
+        for a in stage.accumulators if not last or self.kernel.element else ():
+            follows, at = acc(f"x{a.name}", a.result.dtype), row_major(self.kernel.axes)
+            to = self._temporary(f"row {a.name}", follows, self.points)
+            stores.append(Store(args.add(to, follows), at, follows))
+            self.known[follows] = to, at
+        return to_grid(
+            RowKernel(
+                buffers=tuple(args.list),
+                tasks=self.points,
+                flops=self.points * each.args[0],
+                nbytes=self.points * each.args[0] * sum(b.dtype.size for b in args.list if not b.written),
+                axes=self.kernel.axes,
+                reduce=(each,),
+                across=True,
+                stages=(Stage(tuple(accumulators)),),
+                element=(),
+                row=tuple(stores),
+                kept=0,
+                rows=1,
+                chunk=1,
+            ),
+            self.device,
+        )
+
+    def _elements(self) -> Kernel:
+        """What is computed for each element of the rows."""
+        args = _Arguments(self.kernel, self.known)
+        stores = tuple(args.store(s) for s in self.kernel.element)
+        *outer, lane = self.kernel.axes
+        across = isinstance(self.kernel, GridRow)
+        axes = (*outer, lane, *self.kernel.reduce) if across else (*outer, *self.kernel.reduce, lane)
+        return to_grid(
+            MapKernel(
+                buffers=tuple(args.list),
+                tasks=product([a.args[0] for a in axes]),
+                flops=self.kernel.flops,
+                nbytes=self.kernel.nbytes,
+                axes=axes,
+                stores=stores,
+                rows=1,
+                chunk=1,
+            )
+        )
+
+    def _temporary(self, name: str, what: Expr, count: Expr) -> Temporary:
+        return Temporary(name, self.owner, count * what.dtype.size)
+
+
+def _cut(
+    kernel: GridRow | GridColumns,
+    piece: Expr,
+    length: int,
+    stage: Stage,
+    stores: Iterable[Store],
+    args: _Arguments,
+) -> Kernel:
+    """One reduction of a kernel, for each piece of a row."""
+    return dataclasses.replace(
+        kernel,
+        buffers=tuple(args.list),
+        tasks=kernel.tasks * piece.args[0],
+        stages=(stage,),
+        element=(),
+        row=tuple(stores),
+        piece=piece,
+        length=length,
+    )
+
+
+class _Arguments:
+    """The argument list of a kernel made of a part of another's expressions.
+
+    Args:
+        kernel: the other.
+        known: registers that are in memory by now: where.
+    """
+
+    def __init__(self, kernel: Kernel, known: Mapping[Expr, tuple[Temporary, Expr]]) -> None:
+        self.kernel, self.known = kernel, known
+        self.list: list[Buffer] = []
+        self._numbers: dict[object, int] = {}
+
+    def add(self, operand: Temporary, what: Expr, written: bool = True) -> int:
+        """The number of memory that holds a register for each point."""
+        return self._number(Buffer(operand, what.dtype, written))
+
+    def bring(self, e: Expr) -> Expr:
+        """An expression with loads of this list's buffers; what is known is read from memory."""
+
+        def leaf(x: Expr) -> Expr | None:
+            if x.op == "load" and isinstance(x.data, int):
+                number = self._number(self.kernel.buffers[x.data])
+                return load(number, tuple(self.bring(a) for a in x.args), x.dtype)
+            if x.op == "acc" and x in self.known:
+                to, place = self.known[x]
+                return load(self.add(to, x, written=False), (place,), x.dtype)
+            return None
+
+        return rebuild(e, leaf)
+
+    def store(self, s: Store) -> Store:
+        """A store of the kernel's as one of this list's buffers."""
+        value, offset = self.bring(s.value), self.bring(s.offset)
+        return Store(self._number(self.kernel.buffers[s.buffer]), offset, value)
+
+    def _number(self, buffer: Buffer) -> int:
+        key = (buffer.operand, buffer.written)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.list)
+            self.list.append(buffer)
+        return self._numbers[key]
