@@ -11,7 +11,11 @@
 
 #define T_NR (T_NV * TORSHC_LANES)
 #ifdef __clang__ /* before 17 it passes over GCC's pragma, and the sums go to memory */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define T_UNROLL /* their checks, sixteen times, take the compiler minutes */
+#else
 #define T_UNROLL _Pragma("clang loop unroll(full)")
+#endif
 #define T_ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define T_UNROLL _Pragma("GCC unroll 16")
