@@ -16,7 +16,7 @@ from ..ops.math.reduce import Reduce
 from ..ops.tensor.index import Gather
 from ..ops.tensor.parts import Pad, Slice, Split
 from ..ops.tensor.random import Dropout
-from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
+from ..ops.tensor.view import Concat, Expand, Reshape, Transpose, too_wide
 from ..options import CompileOptions
 from .manager import graph_pass
 from .match import COMMUTATIVE
@@ -195,7 +195,7 @@ def _concat(site: Site) -> Patch | None:
             parts.extend(inner.operands)
         elif as_int(v.shape[op.axis]) != 0:
             parts.append(v)
-    if not parts or parts == list(site.node.operands):
+    if not parts or parts == list(site.node.operands) or (len(parts) > len(site.node.operands) and too_wide(parts)):
         return None
     return site.replace(site.builder.add(op, parts)[0] if len(parts) > 1 else parts[0])
 

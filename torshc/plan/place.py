@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..expr import Expr, as_int, axis, const, cost, walk
 from ..graph import Graph, Node, RuleName, Value, relayout
 from ..ops.core.base import REGISTRY
+from ..ops.tensor.view import too_wide
 from ..passes.fusion_rules import Recompute
 from ..passes.policy import Policy
 from ..passes.settle_outputs import settle
@@ -296,21 +297,21 @@ class _Placer:
         self.joined[out] = []
         for v in node.operands:
             end = start + v.shape[along]
-            if not self._placeable(v, out):
+            if not self._placeable(v, node):
                 v = self._copy_of(v, node)
             self.parts[v] = (out, along, start)
             self.joined[out].append(v)
             start = end
         return self.joined[out]
 
-    def _placeable(self, v: Value, out: Value) -> bool:
-        node = v.producer
+    def _placeable(self, v: Value, reader: Node) -> bool:
+        node, out = v.producer, reader.output
         if node is None or v in self.parts or v in self.roots or v in self.aliases or v in self.graph.outputs:
             return False
         if v.layout != out.layout or not v.shape:
             return False
         if is_view(node):
-            return node.op.name == "Concat" and node not in self.group_of
+            return node.op.name == "Concat" and node not in self.group_of and not _in_groups(reader)
         group = self.group_of[node]
         return group.kind in ("nest", "row", "conv", "gemm") and not any(
             n.op.family == "composite" for n in group.nodes
@@ -383,6 +384,13 @@ class _Placer:
         for v, (base, offset) in self.aliases.items():
             storage[v] = Storage(base, offset, v.strides)
         return storage
+
+
+def _in_groups(node: Node) -> bool:
+    """Whether a concatenation joins groups of so many parts that each part's offset would be a long sum."""
+    made = [v.producer for v in node.operands]
+    inner = [n.operands if n is not None and n.op.name == "Concat" else [] for n in made]
+    return too_wide([v for operands in inner for v in operands])
 
 
 def _behind_concat(v: Value) -> bool:

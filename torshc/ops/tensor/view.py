@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,12 +36,19 @@ from ..core.base import (
 )
 from ..core.source import SourceNode
 
+WIDEST = 32  # operands of run-time sizes that are joined at once
+
 
 @dataclass(frozen=True)
 class View(Op):
     """Base of the views of one operand."""
 
     family: ClassVar[str] = "view"
+
+
+def too_wide(parts: Inputs) -> bool:
+    """Whether to join the parts in groups."""
+    return len(parts) > WIDEST and any(v is not None and v.type.static_shape is None for v in parts)
 
 
 def linear(index: Index, shape: Shape) -> Expr:
@@ -339,10 +347,24 @@ class Stretch(View):
 @operator()
 @dataclass(frozen=True)
 class Concat(Op):
-    """Operands joined along an axis."""
+    """Operands joined along an axis.
+
+    Where the k-th begins is a sum of k sizes. Of many run-time sizes all those sums would be a text that grows with the
+    square of their number, so many operands are joined in groups, and the groups then.
+    """
 
     family: ClassVar[str] = "view"
     axis: int = 0
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        parts = source.inputs
+        if not too_wide(parts):
+            return super().read(source)
+        size = math.isqrt(len(parts))
+        op = cls(**source.fields(cls))
+        groups = [source.emit(op, parts[k : k + size])[0] for k in range(0, len(parts), size)]
+        return source.emit(op, groups)
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         first = need(inputs[0], "input 0 of Concat")
