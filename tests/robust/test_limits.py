@@ -24,19 +24,30 @@ def node(op: str, inputs: str, output: str = "y", **attributes: Any) -> NodeProt
     return helper.make_node(op, inputs.split(",") if inputs else [], output.split(","), name=f"the_{op}", **attributes)
 
 
-def model(nodes: list[NodeProto], weights: dict[str, Any], inputs: Any = (), functions: Any = ()) -> bytes:
+def model(
+    nodes: list[NodeProto],
+    weights: dict[str, Any],
+    inputs: Any = (),
+    functions: Any = (),
+    outputs: Any = (),
+    opset: int = 18,
+) -> bytes:
     graph = helper.make_graph(
-        nodes, "g", list(inputs), [helper.make_empty_tensor_value_info(nodes[-1].output[0])],
+        nodes, "g", list(inputs), [helper.make_empty_tensor_value_info(o) for o in outputs or nodes[-1].output[:1]],
         [numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items()],
     )  # fmt: skip
-    domains = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
     made: ModelProto = helper.make_model(graph, opset_imports=domains, ir_version=10, functions=functions)
     return bytes(made.SerializeToString())
 
 
-def compiled(source: bytes, folder: Path) -> None:
+def _saved(source: bytes, folder: Path) -> Path:
     (folder / "m.onnx").write_bytes(source)
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", emit="source")
+    return folder / "m.onnx"
+
+
+def compiled(source: bytes, folder: Path) -> None:
+    torshc.compile(_saved(source, folder), folder / "m.tsc", emit="source")
 
 
 IMAGE = np.ones((1, 1, 4, 4), np.float32)
@@ -71,6 +82,79 @@ def test_a_few_bytes_that_ask_for_terabytes(case: str, tmp_path: Path) -> None:
     with pytest.raises(TorshcError, match=r"node .*(TiB|more than memory can hold)"):
         compiled(model(nodes, weights), tmp_path)
     assert time.perf_counter() - began < SECONDS
+
+
+FAR, WINDOW = 6148914691236517206, np.ones((1, 1, 3, 3), np.float32)  # three times FAR is 2 beyond 2^64
+PICTURE = helper.make_tensor_value_info("p", F, [1, 1, 8, 8])
+PLACES = np.zeros((1, 1, 8, 8), np.int64)
+
+
+WINDOWED: dict[str, tuple[dict[str, Any], str]] = {
+    "dilations": ({"dilations": [1, FAR]}, "a kernel of 3 does not fit into 8 with margins 0 and 0"),
+    "pads": ({"dilations": [1, 2**62], "pads": [0, 2**62, 0, 2**62]}, r"f32\[1, 1, 8, 8\] would reach 2\^65"),
+    "strides": ({"strides": [1, 2**62], "dilations": [1, 2**62], "auto_pad": "SAME_UPPER"}, "would reach"),
+}
+
+
+def windowed(op: str, case: str) -> tuple[list[NodeProto], dict[str, Any], str]:
+    """A convolution or pooling of the picture, and what is said of it."""
+    attributes, said = WINDOWED[case]
+    if op != "Conv":
+        return [node(op, "p", kernel_shape=[3, 3], **attributes)], {}, said
+    return [node(op, "p,w", **attributes)], {"w": WINDOW}, said
+
+
+WRAPPED: dict[str, tuple[list[NodeProto], dict[str, Any], str]] = {
+    **{f"{op}, {k}": windowed(op, k) for op in ("Conv", "MaxPool", "LpPool", "AveragePool") for k in WINDOWED},
+    "Tile": ([node("Tile", "p,n")], {"n": np.array([1, 1, 2**61, 8])}, r"18446744073709551616, 64\], which is more"),
+    "Tile of nothing": ([node("Tile", "p,n")], {"n": np.array([1, 1, 2**61, 0])}, r"616, 0\], which is more than"),
+    "Pad": ([node("Pad", "p,n")], {"n": np.array([0, 0, 0, 2**63 - 1] * 2)}, r"18446744073709551622\], which is more"),
+    "Pad and cut": ([node("Pad", "p,n")], {"n": np.array([0, 0, 0, -(2**63), 0, 0, 0, 2**63 - 1])}, "would reach 2"),
+    "MaxUnpool": (
+        [node("MaxUnpool", "p,i", kernel_shape=[2, 2], pads=[2**62] * 4)],
+        {"i": PLACES},
+        "searches 64 updates for each",
+    ),
+    "ConvTranspose": ([node("ConvTranspose", "p,w", strides=[1, 2**61])], {"w": WINDOW}, "16140901064495857667"),
+    "ConvTranspose, dilations": ([node("ConvTranspose", "p,w", dilations=[FAR] * 2)], {"w": WINDOW}, "more than"),
+    "LRN": ([node("LRN", "p", size=2**63 - 1)], {}, "indices into f32.* would reach"),
+    "Split": ([node("Split", "p,n", "y,z", axis=3)], {"n": np.array([2**63 - 1] * 2)}, "18446744073709551614 and 8"),
+    "DepthToSpace": ([node("DepthToSpace", "p", blocksize=2**62)], {}, "not a multiple of 212676479325586539664609"),
+}
+
+
+@pytest.mark.parametrize("case", WRAPPED)
+def test_sizes_do_not_wrap(case: str, tmp_path: Path) -> None:
+    nodes, weights, message = WRAPPED[case]
+    with pytest.raises(TorshcError, match=rf"(?s)node 'the_{nodes[0].op_type}' .*{message}"):
+        compiled(model(nodes, weights, [PICTURE], opset=19), tmp_path)
+
+
+def test_large_numbers_that_fit(tmp_path: Path) -> None:
+    """Ends of a slice and a stride past the picture are no offsets."""
+    nodes = [node("MaxPool", "p", "a", kernel_shape=[3, 3], strides=[2**63 - 1] * 2), node("Slice", "p,b,e,d,e")]
+    weights = {"b": np.array([-(2**63)]), "e": np.array([2**63 - 1]), "d": np.array([3])}
+    torshc.compile(_saved(model(nodes, weights, [PICTURE], outputs=["a", "y"]), tmp_path), tmp_path / "m.tsc")
+    picture = np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        found = loaded.run({"p": picture})
+    assert found["a"].tolist() == [[[[18.0]]]] and found["y"].tolist() == picture[..., :1].tolist()
+
+
+def test_elements_wrap_where_sizes_do_not(tmp_path: Path) -> None:
+    """The elements of a small tensor are expressions too, but of 64 bits."""
+    nodes = [
+        node("Add", "a,a", "s"), node("Mul", "s,a", "m"), node("Div", "m,t", "d"), node("Neg", "l", "n"),
+        node("Div", "l,u"),
+    ]  # fmt: skip
+    weights = {"a": np.array([2**62, 7]), "t": np.array([3]), "l": np.array([-(2**63)]), "u": np.array([-1])}
+    made = model(nodes, weights, outputs=["s", "m", "d", "n", "y"])
+    torshc.compile(_saved(made, tmp_path), tmp_path / "m.tsc", opt_level=0)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        found = loaded.run({})
+    low = -(2**63)
+    wanted = {"s": [low, 14], "m": [0, 98], "d": [0, 32], "n": [low], "y": [low]}
+    assert {k: v.tolist() for k, v in found.items()} == wanted
 
 
 @pytest.mark.parametrize("case", ["sum", "product"])

@@ -14,6 +14,7 @@ Range = tuple[float, float]
 SYMBOL_MAX = 2**31 - 1  # a run refuses larger dimensions, and elements further from 0
 UNKNOWN: Range = (-math.inf, math.inf)
 _FAR = 1e37  # floats beyond may overflow
+_BEYOND = 1 << 128  # no size, count or offset that is right comes near
 _ROUNDING = 2.0**-22  # relative; more than one operation of any float loses
 
 _RANGES: weakref.WeakKeyDictionary[Expr, Range] = weakref.WeakKeyDictionary()
@@ -34,20 +35,28 @@ def fits(e: Expr, dtype: DType) -> bool:
 
 def _settled(found: Range, dtype: DType) -> Range:
     """Bounds after rounding to a type of float, or wrapping to a narrow one of integers."""
-    low, high = found
+    low, high = _held(*found)
     if dtype.is_float:
         known = low > -_FAR and high < _FAR
         return (low - abs(low) * _ROUNDING, high + abs(high) * _ROUNDING) if known else UNKNOWN
     if dtype.is_int and dtype.size < 8 and not (dtype.range[0] <= low and high <= dtype.range[1]):
         return dtype.range
-    return found
+    return low, high
+
+
+def _held(low: float, high: float) -> Range:
+    """Bounds whose sums and products with infinities floats hold, as exact integers beyond them would not."""
+    return (
+        -math.inf if low < -_BEYOND else min(low, _BEYOND),
+        math.inf if high > _BEYOND else max(high, -_BEYOND),
+    )
 
 
 def _bounds(e: Expr) -> Range:
     if e.op == "const":
         value = e.data
         assert isinstance(value, (int, float))
-        return (value, value) if math.isfinite(value) else UNKNOWN
+        return (value, value) if isinstance(value, int) or math.isfinite(value) else UNKNOWN
     if e.dtype is BOOL:
         return 0, 1
     if e.op == "dim":
@@ -78,7 +87,7 @@ def _mul(e: Expr, *xs: Range) -> Range:
     high: float = 1
     for x, y in xs:
         ends = [0 if p == 0 or q == 0 else p * q for p in (low, high) for q in (x, y)]
-        low, high = min(ends), max(ends)
+        low, high = _held(min(ends), max(ends))
     return low, high
 
 

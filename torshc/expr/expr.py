@@ -102,9 +102,13 @@ def make(op: str, args: tuple[Expr, ...], dtype: DType, data: Hashable = None) -
 
 
 def const(value: int | float | bool, dtype: DType | None = None) -> Expr:
-    """A constant; without a dtype, int is i64, float is f32, bool is bool. Integers wrap to their type."""
+    """A constant; without a dtype, int is i64, float is f32, bool is bool.
+
+    Integers of a stated type wrap to it. Those of none are sizes and indices, which are exact, beyond 64 bits too: what
+    does not fit is refused where a node gets its types (:mod:`torshc.graph.sizes`).
+    """
     if dtype is None:
-        if type(value) is int and -(2**63) <= value < 2**63:
+        if type(value) is int:
             return make("const", (), I64, value)
         dtype = BOOL if isinstance(value, bool) else I64 if isinstance(value, int) else F32
     if dtype.is_float:
@@ -164,7 +168,7 @@ def as_expr(value: Scalar) -> Expr:
 
 def _like(e: Expr, value: Scalar) -> Expr:
     """An operand beside an expression: a Python number takes its type."""
-    return value if isinstance(value, Expr) else const(value) if e.dtype is I64 else const(value, e.dtype)
+    return value if isinstance(value, Expr) else const(value, None if e.dtype is I64 else e.dtype)
 
 
 def as_int(expr: Scalar) -> int | None:

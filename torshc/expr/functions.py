@@ -17,7 +17,7 @@ import numpy as np
 from . import index
 from .bounds import fits, range_of
 from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, F64, I64, NARROW, DType
-from .expr import LOCAL, OPERATORS, SYMBOLS, Expr, Scalar, as_expr, const, locals_of, make, walk, walk_new
+from .expr import LOCAL, OPERATORS, SYMBOLS, Expr, Scalar, as_expr, as_int, const, locals_of, make, walk, walk_new
 from .index import length
 
 
@@ -162,7 +162,8 @@ _WHOLE = (*_RING, "min", "max", "abs", "sign", "div", "floordiv", "mod", "fmod",
 def call(op: str, *args: Scalar, dtype: DType | None = None) -> Expr:
     """Apply a scalar function, ``select`` or ``cast``; integer index arithmetic goes to its normal form.
 
-    Python numbers take the dtype of the other arguments.
+    Python numbers take the dtype of the other arguments. A function is one of elements, so sums of i64 wrap as they do;
+    Python's own operators are exact, for sizes and indices.
 
     Raises:
         TypeError: when the arguments' dtypes differ.
@@ -242,27 +243,36 @@ def _same_type(args: tuple[Scalar, ...]) -> tuple[Expr, ...]:
     if len(known) > 1:
         raise TypeError(f"operands of different types: {', '.join(repr(a) for a in args)}")
     dtype = known.pop() if known else None
-    return tuple(a if isinstance(a, Expr) else const(a, dtype) for a in args)
+    exact = dtype is I64
+    return tuple(a if isinstance(a, Expr) else const(a, None if exact and type(a) is int else dtype) for a in args)
 
 
 def _call_i64(op: str, xs: tuple[Expr, ...]) -> Expr | None:
     if op in ("add", "mul"):  # normal forms have any number of terms and factors
-        return reduce(index.add if op == "add" else index.mul, xs)
+        return index.wrapped(reduce(index.add if op == "add" else index.mul, xs))
     if op in ("floordiv", "mod"):
         return (_safe_floordiv if op == "floordiv" else _safe_mod)(*xs)
     if op == "sub":
-        return xs[0] - xs[1]
+        return index.wrapped(xs[0] - xs[1])
     if op == "neg":
-        return -xs[0]
+        return index.wrapped(-xs[0])
     if op == "min":
         return index.minimum(*xs)
     if op == "max":
         return index.maximum(*xs)
     if op in _COMPARE:
         return index.compare(op, *xs)
+    if op == "div" and xs[0].op == "const" and as_int(xs[1]):
+        return _quotient(*xs)
     if op == "div" and index.is_nonnegative(xs[0]) and index.is_nonnegative(xs[1]):
         return _safe_floordiv(*xs)
     return None
+
+
+def _quotient(a: Expr, b: Expr) -> Expr:
+    """Numbers divided, rounded towards zero."""
+    n, d = as_int(a) or 0, as_int(b) or 1
+    return const(abs(n) // abs(d) * (1 if (n < 0) == (d < 0) else -1), I64)
 
 
 def _safe_floordiv(a: Expr, b: Expr) -> Expr:
@@ -408,7 +418,7 @@ def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
             if args == e.args:
                 memo[e] = e
             else:
-                memo[e] = make("load", args, e.dtype, e.data) if e.op == "load" else call(e.op, *args, dtype=e.dtype)
+                memo[e] = _again(e, args)
         elif e not in memo:
             if (new := leaf(e)) is not None:
                 memo[e] = new
@@ -418,6 +428,15 @@ def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
                 stack.append((e, True))
                 stack.extend((a, False) for a in e.args if a not in memo)
     return memo[expr]
+
+
+def _again(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """A node over other arguments; sums stay as exact as they were."""
+    if e.op == "load":
+        return make("load", args, e.dtype, e.data)
+    if e.dtype is I64 and e.op in ("add", "mul"):
+        return reduce(index.add if e.op == "add" else index.mul, args)
+    return call(e.op, *args, dtype=e.dtype)
 
 
 def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:

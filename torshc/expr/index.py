@@ -134,6 +134,16 @@ def add(a: Expr, b: Expr) -> Expr:
     return from_poly(p)
 
 
+def wrapped(e: Expr) -> Expr:
+    """What an element of type i64 holds of a sum: it wraps, where the exact arithmetic of sizes does not."""
+    if e.op not in ("add", "mul", "const"):
+        return e
+    p = poly_of(e)
+    if all(-(2**63) <= c < 2**63 for c in p.values()):
+        return e
+    return from_poly({atoms: (c + 2**63) % 2**64 - 2**63 for atoms, c in p.items()})
+
+
 def subtract(a: Expr, b: Expr) -> Expr:
     return add(a, mul(const(-1), b))
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
 from ..expr import MAP, OPTIONAL, Expr, as_int, call
-from ..graph import Builder, Graph, TensorType, Value
+from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shape
 from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.text import strings
 from . import control, flex, legacy, schemas, unroll
 from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .order import sort_nodes
-from .pins import Pins, dimension, input_shapes, require_sizes
+from .pins import Pins, dimension, input_shapes
 from .repeats import without_repeats
 
 _ATTEMPTS = 64  # imports to find out which branches fit
@@ -142,7 +142,7 @@ class _Importer:
             self.inputs(pins, scope)
             self.body(self.model.graph, scope)
             self.outputs(scope)
-        except Misfit as e:
+        except ModelError as e:
             raise ModelError(f"{self.model.file}: {e.message}", e.remedy) from e
         if self.problems:
             raise UnsupportedError(list(self.problems), warnings=[*self.warnings.values()])
@@ -182,7 +182,7 @@ class _Importer:
                 self.problem(f"input {name!r}: {t.problem or _undeclared(name, t)}")
                 scope.values[name] = None
                 continue
-            require_sizes(shapes[name], f"input {name!r}")
+            require_shape(shapes[name], f"input {name!r}")
             inner = t.partial.inner if t.partial is not None else None
             value = self.graph.new_value(TensorType(t.dtype, shapes[name], inner), name)
             self.graph.inputs.append(value)
@@ -216,8 +216,10 @@ class _Importer:
         operands = [scope.values[name] if name else None for name in op.inputs]
         known = all(value is not None or not name for name, value in zip(op.inputs, operands, strict=True))
         made: Sequence[Value | None] = ()
+        before = len(self.graph.constraints)
         try:
             made = self.call(op, operands, scope, known)
+            require_fit(self.graph.constraints[before:])
         except Unsupported as e:
             self.problem(f"{scope.prefix}{op.describe()}: {e}")
         except _Placed:
@@ -232,7 +234,6 @@ class _Importer:
                 continue
             value = made[k] if k < len(made) else self.guess(name, scope)
             if value is not None:
-                require_sizes(value.shape, f"{name!r}, the result of {op.describe()},")
                 value.name = value.name or name
             scope.values[name] = value
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import ConfigError, did_you_mean
-from ..expr import Expr, as_int, const, dim, dims_of, is_long, parse_dim, substitute
+from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, substitute
 from ..graph import Shape
-from .model import Misfit, TypeDecl
+from .model import TypeDecl
 
 Pins = Mapping[str, Sequence[int | str | None]]
 
@@ -103,22 +103,3 @@ def _solve(e: Expr, symbol: Expr, target: Expr) -> int | None:
     value, rest = divmod(goal - at[0], at[1] - at[0])
     exact = not rest and value >= 0 and as_int(substitute(e, {symbol: const(value)})) == goal
     return value if exact else None
-
-
-def require_sizes(shape: Shape, what: str) -> None:
-    """Refuse a shape that no machine can hold.
-
-    Raises:
-        Misfit: when its known dimensions are negative or their product is beyond 64 bits of bytes, or one
-            of them takes too many steps to compute.
-    """
-    total = 8
-    for d in shape:
-        value = as_int(d)
-        if is_long(d):
-            raise Misfit(f"{what} has a size whose expression is too long")
-        if value is not None and value < 0:
-            raise Misfit(f"{what} has shape {list(shape)}, with a negative dimension")
-        total *= max(value or 1, 1)
-    if total >= 1 << 62:
-        raise Misfit(f"{what} has shape {list(shape)}, which is more than memory can hold")

@@ -6,8 +6,10 @@ from .graph import Graph, Node, Partial, Shape, SymbolSource, TensorType, Value
 from .mark import Mark, RuleName
 from .patch import Patch, sort
 from .rewriter import Rewriter, relayout, rewire
+from .sizes import require_fit, require_shape
 
 __all__ = [
     "Builder", "Graph", "Mark", "Node", "Partial", "Patch", "Rewriter", "RuleName", "Shape", "SymbolSource",
-    "TensorType", "Value", "data_of", "indices", "ints_of", "relayout", "rewire", "sort",
+    "TensorType", "Value", "data_of", "indices", "ints_of", "relayout", "require_fit", "require_shape",
+    "rewire", "sort",
 ]  # fmt: skip

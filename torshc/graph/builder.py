@@ -10,6 +10,7 @@ import numpy as np
 from ..expr import BOOL, Expr, as_int, call, const, is_long, on_host
 from .data import FLOATS, LIMIT, indices
 from .graph import Graph, Node, Partial, Value
+from .sizes import require_fit, require_reach, require_shape
 
 if TYPE_CHECKING:
     from ..ops.core.base import Nest, Op
@@ -36,11 +37,16 @@ class Builder:
             Its outputs, typed.
 
         Raises:
-            ModelError: when the operands do not fit the operator.
+            ModelError: when the operands do not fit the operator, or its sizes do not fit 64 bits.
         """
+        before = len(self.graph.constraints)
         types = op.infer(tuple(inputs), self.graph.constraints)
+        require_fit(self.graph.constraints[before:])
+        for t in types:
+            require_shape(t.shape, f"the result of {op.name}")
         outputs = [self.graph.new_value(t) for t in types]
         node = self.graph.new_node(op, inputs, outputs, name or self.name)
+        require_reach(node)
         self.nodes.append(node)
         for i, value in enumerate(outputs):
             value.data = evaluate(node, i)
@@ -51,6 +57,8 @@ class Builder:
     ) -> list[Value]:
         """Apply an operator of the host, whose outputs may have run-time dimensions."""
         outputs = [self.graph.new_runtime_value(p) for p in partials]
+        for v in outputs:
+            require_shape(v.shape, f"the result of {op.name}")
         self.nodes.append(self.graph.new_node(op, inputs, outputs, name or self.name))
         return outputs
 

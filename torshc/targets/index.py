@@ -38,6 +38,8 @@ def literal(value: object, dtype: DType) -> str:
         text = float.hex(number) if suffix == "" else repr(_as_f32(number))
         return text + suffix
     number = int(value)  # type: ignore[call-overload]
+    if not dtype.range[0] <= number <= dtype.range[1]:
+        raise InternalError(f"{number} is no {dtype.name}")  # an element wraps, a size was refused
     if dtype.name == "i64" and number == -(2**63):
         return "INT64_MIN"
     if dtype.name == "u64":
