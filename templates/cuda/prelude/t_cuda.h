@@ -98,9 +98,23 @@ T_FN uint32_t t_tf32(float x) {
 #endif
 }
 
-/* Two floats as f16 in one word, the first in the low half. */
-T_FN uint32_t t_pack_f16(float low, float high) { return t_encode_f16(low) | (uint32_t)t_encode_f16(high) << 16; }
-T_FN uint32_t t_pack_bf16(float low, float high) { return t_encode_bf16(low) | (uint32_t)t_encode_bf16(high) << 16; }
+/* Two floats as f16 (bf16) in one word, the first in the low half. */
+#if !defined(T_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define T_DEF_PACK(NAME) \
+    T_FN uint32_t t_pack_##NAME(float low, float high) { \
+        uint32_t r; \
+        asm("cvt.rn." #NAME "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); \
+        return r; \
+    }
+#else
+#define T_DEF_PACK(NAME) \
+    T_FN uint32_t t_pack_##NAME(float low, float high) { \
+        return t_encode_##NAME(low) | (uint32_t)t_encode_##NAME(high) << 16; \
+    }
+#endif
+T_DEF_PACK(f16)
+T_DEF_PACK(bf16)
+#undef T_DEF_PACK
 
 /* Four 8x8 matrices of 16-bit elements from shared memory: thread 8i + r gives the address of row r of matrix i, and
  * gets in r[i] columns 2t, 2t + 1 of row g (of the transpose: rows 2t, 2t + 1 of column g). */

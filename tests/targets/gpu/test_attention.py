@@ -8,7 +8,7 @@ import pytest
 from torshc.errors import UnsupportedError
 from torshc.expr import BF16, F16, F32, F64, DType, const
 from torshc.graph import Graph, Value
-from torshc.targets.gpu.attention import TILES, GridAttention, GridAttentionRow
+from torshc.targets.gpu.attention import TILES, GridAttention, GridAttentionRow, MmaAttention
 
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates
@@ -116,21 +116,84 @@ def test_large_scores(rows: int, scale: float) -> None:
     check(shapes, whole, scale=scale)
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=repr)
-@pytest.mark.parametrize("rows", [37, 2])
-@pytest.mark.parametrize("depth", [8, 5])
-def test_halves(dtype: DType, rows: int, depth: int) -> None:
-    """Operands of halves, a mask and a result of f32."""
+# Weights of the values are rounded to the operands' type, to 11 and 8 bits; their sums are not.
+ROUNDED = {F16: 2**-10, BF16: 2**-7}
+
+
+def check_halves(
+    shapes: list[Shape], dtype: DType = F16, arrays: dict[int, Array] | None = None, **form: Any
+) -> GridProgram:
+    """As :func:`check` with q, k and v of halves; the mask and the result are f32."""
     m = Maker()
-    shapes: list[Shape] = [(3, rows, depth), (3, 40, depth), (3, 40, depth)]
-    values = [m.input(*s, dtype=dtype) for s in shapes]
-    graph = m.output(attention(m, *values, m.input(rows, 40), scale=0.3, out="f32"))
-    program = GridProgram(graph, DIMS)
-    arrays = [random(RNG, sizes(s, DIMS)) for s in [*shapes, (rows, 40)]]
-    q, k, v = (a.astype(dtype.numpy) for a in arrays[:3])
-    (got,) = program.run(q, k, v, arrays[3])
+    values = [m.input(*s, dtype=dtype if k < 3 else F32) for k, s in enumerate(shapes)]
+    program = GridProgram(m.output(attention(m, *values, out="f32", **form)), DIMS)
+    given = [random(RNG, sizes(s, DIMS)).astype(v.dtype.numpy) for s, v in zip(shapes, values, strict=True)]
+    for k, array in (arrays or {}).items():
+        given[k] = array.astype(values[k].dtype.numpy)
+    (got,) = program.run(*given)
+    wanted = expected(*given, **form)
     assert got.dtype == np.float32 and len(program.kernels) == 1
-    close(got, expected(q, k, v, arrays[3], scale=0.3), 1e-5)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+    exact = not isinstance(program.kernels[0], MmaAttention)
+    close(np.nan_to_num(got), np.nan_to_num(wanted), 1e-5 if exact else ROUNDED[dtype])
+    return program
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=repr)
+@pytest.mark.parametrize(
+    ("rows", "depth", "template"), [(37, 8, "attention_mma"), (2, 8, "attention_row"), (37, 5, "attention")]
+)
+def test_halves(dtype: DType, rows: int, depth: int, template: str) -> None:
+    """Tensor cores where there are several queries and rows are whole packets."""
+    shapes: list[Shape] = [(3, rows, depth), (3, 40, depth), (3, 40, depth), (rows, 40)]
+    assert templates(check_halves(shapes, dtype, scale=0.3)) == [template]
+
+
+# Shapes of q, k, v and the mask; queries of a block.
+MMA_SHAPES: list[tuple[list[Shape], int]] = [
+    ([(2, 3, 100, 64), (2, 3, 100, 64), (2, 3, 100, 64)], 16),
+    ([(150, 100, 16), (150, 70, 16), (150, 70, 24)], 128),
+    ([(140, 33, 8), (140, 1, 8), (1, 1, 40)], 64),
+    ([(2, 9, 128), (2, 190, 128), (2, 190, 128), (190,)], 16),
+    ([(140, 20, 72), (140, 65, 72), (140, 65, 8), (20, 65)], 32),
+    ([("b", "h", "s", 40), ("h", "t", 40), ("t", 128), ("b", 1, "s", "t")], 64),
+]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("shapes", "rows"), MMA_SHAPES, ids=str)
+def test_shapes_on_tensor_cores(shapes: list[Shape], rows: int, causal: bool) -> None:
+    (kernel,) = check_halves(shapes, scale=0.3, causal=causal).kernels
+    assert isinstance(kernel, MmaAttention) and kernel.tile.rows == rows
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_rows_that_see_nothing_on_tensor_cores(safe: bool) -> None:
+    mask = np.where(RNG.random((2, 1, 37, 300)) < 0.5, -np.inf, 0.0)
+    mask[1, :, ::3], mask[:, :, :, :270] = -np.inf, -np.inf
+    mask[0, 0, 5, 280] = np.nan
+    check_halves([*FORMS[0], mask.shape], arrays={3: mask}, safe=safe, scale=-0.5)
+
+
+def test_what_stands_around_attention_of_halves() -> None:
+    """Heads are taken apart, joined, added to and rounded in the kernel; the order of threads does not show."""
+    m = Maker()
+    x, w = m.input(2, 37, 12 * 16, dtype=F16), m.input(16)
+    parts = m.builder.add(op("Split", axis=2, sizes=(const(64),) * 3), [x])
+    total = m.add("Add", attention(m, *[heads(m, v, 4) for v in parts], scale=0.3, out="f32"), w)
+    turned = m.add("Transpose", m.add("Cast", total, to=F16), perm=(0, 2, 1, 3))
+    program = GridProgram(m.output(m.add("Reshape", turned, shape=(const(2), const(37), const(64)))), DIMS)
+    assert templates(program) == ["attention_mma"] and "t_write4" in program.launches[0].source
+    given, bias = random(RNG, (2, 37, 192)).astype(np.float16), random(RNG, (16,))
+    q, k, v = (p.reshape(2, 37, 4, 16).transpose(0, 2, 1, 3) for p in np.split(given, 3, axis=2))
+    wanted = (expected(q, k, v, scale=0.3) + bias).transpose(0, 2, 1, 3).reshape(2, 37, 64)
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for order in ("forward", "reverse", "random:3"):
+            patch.setenv("T_EMULATE_ORDER", order)
+            found += program.run(given, bias)
+    close(found[0], wanted, 2**-9)
+    assert all((f == found[0]).all() for f in found)
 
 
 def from_packed(m: Maker, x: Value) -> Graph:
