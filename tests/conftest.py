@@ -7,7 +7,8 @@ import os
 import pytest
 
 from tests.emulation.emulated import missing
-from torshc.resources import cache_folder, private_folder
+from torshc.folders import private_folder
+from torshc.resources import cache_folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

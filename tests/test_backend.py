@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import ml_dtypes
@@ -146,12 +147,13 @@ def test_compatibility(model: onnx.ModelProto) -> None:
     assert not backend.is_compatible(helper.make_model(graph, opset_imports=opsets))
 
 
-def test_the_bundle_goes_with_the_model(model: onnx.ModelProto) -> None:
+def test_no_bundle_is_left_once_it_is_loaded(
+    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     rep = backend.prepare(model)
-    folder = Path(rep._folder.name)
-    assert folder.is_dir()
-    del rep
-    assert not folder.exists()
+    assert not [*tmp_path.iterdir()]
+    np.testing.assert_array_equal(rep.run([X, W])[0], X * W)
 
 
 def test_a_node_on_a_device(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -6,9 +6,7 @@ outputs = backend.prepare(model, device="CPU").run([x])
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from onnx.backend.base import Backend, BackendRep
 from .bundle.host import CPU
 from .compiler import compile_model
 from .errors import ConfigError, ModelError, RunError, TorshcError, UnsupportedError
+from .folders import scratch_folder
 from .formats import load_graph
 from .options import CompileOptions
 from .runtime import Model, load
@@ -30,11 +29,10 @@ _TOLERANCES = ("rtol", "atol")  # onnx's runner passes its own tolerances on to 
 
 
 class TorshcRep(BackendRep):
-    """A compiled model. Its bundle is kept in a temporary folder as long as the object lives."""
+    """A compiled model. Its bundle is loaded, and no longer in any folder."""
 
-    def __init__(self, model: Model, folder: tempfile.TemporaryDirectory[str]) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
-        self._folder = folder
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Runs the model.
@@ -85,14 +83,9 @@ class TorshcBackend(Backend):
         fields = {name: value for name, value in kwargs.items() if name not in _TOLERANCES}
         options = CompileOptions.create(**{"target": target, **fields})
         graph = load_graph(_serialised(model), options.shapes or None)
-        folder = tempfile.TemporaryDirectory(prefix="torshc-backend-")
-        try:
-            bundle = Path(folder.name) / "model.tsc"
-            compile_model(graph, bundle, options)
-            return TorshcRep(load(bundle, options.threads or None, device=ordinal), folder)
-        except BaseException:
-            folder.cleanup()
-            raise
+        with scratch_folder() as folder:
+            compile_model(graph, folder / "model.tsc", options)
+            return TorshcRep(load(folder / "model.tsc", options.threads or None, device=ordinal))
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .feeds import Arrays, make_inputs
+from .folders import scratch_folder
 from .options import CompileOptions
 from .runtime import Model, load
 from .runtime.model import StepStats
@@ -86,7 +86,7 @@ def bench_model(
         raise ConfigError(f"--against {unknown[0]!r}", "the only other system to compare with is ort")
     say = observer or (lambda stage, seconds: None)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torshc-bench-")))
+        folder = stack.enter_context(scratch_folder())
         models: dict[str, Model] = {}
         limits: dict[str, int] = {}
         for level in dict.fromkeys(reversed(levels)):

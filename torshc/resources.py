@@ -1,6 +1,6 @@
 """Where files lie: templates and rules beside the package in a checkout, in ``torshc/_data`` in an installed wheel.
 
-And the folder of the cache, which every tool that keeps something shares, and which nobody else may write to.
+And the folder of the cache, which every tool that keeps something shares.
 """
 
 from __future__ import annotations
@@ -66,38 +66,3 @@ def cache_folder() -> Path:
     if not Path(base).is_absolute():  # the XDG standard: relative paths are to be ignored
         base = str(Path("~/.cache").expanduser())
     return Path(base).absolute() / "torshc"
-
-
-class SharedError(PermissionError):
-    """A folder that somebody else could write to."""
-
-
-def private_folder(folder: Path) -> Path:
-    """Make a folder and those around it that only this user can enter, whatever the umask; one that is there stays.
-
-    Raises:
-        SharedError: somebody else could write to the one that is there.
-        OSError: it cannot be made.
-    """
-    try:
-        folder.mkdir(mode=0o700)
-        folder.chmod(0o700)
-    except FileNotFoundError:
-        private_folder(folder.parent)
-        return private_folder(folder)
-    except FileExistsError:
-        pass
-    if reason := shared_with(folder.stat()):
-        raise SharedError(
-            f"{folder} is not used: {reason}; make it yours with mode 0700, or name another with TORSHC_CACHE_DIR"
-        )
-    return folder
-
-
-def shared_with(status: os.stat_result) -> str:
-    """Who, besides this user and root, could write to a file or folder; "" when nobody could."""
-    if status.st_uid not in (0, os.geteuid()):
-        return f"it belongs to user {status.st_uid}"
-    if status.st_mode & 0o022:
-        return f"its mode is {status.st_mode & 0o7777:04o}, so others can write to it"
-    return ""

@@ -6,7 +6,6 @@ elements and does not blow up where b passes through 0. NaN and infinities must 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from .errors import ConfigError, RunError, UnsupportedError
 from .expr import as_int
 from .feeds import Array, Arrays, make_inputs, read_inputs
+from .folders import scratch_folder
 from .graph import Graph, Value
 from .options import CompileOptions
 from .runtime import Model, load
@@ -63,8 +63,8 @@ def verify_model(
     if how.get("rtol") is None:
         how["rtol"] = TOLERANCE[options.precision]
 
-    with tempfile.TemporaryDirectory(prefix="torshc-verify-") as folder:
-        bundle = Path(folder) / "model.tsc"
+    with scratch_folder() as folder:
+        bundle = folder / "model.tsc"
         done = compile_model(path, bundle, options, observer)
         return verify_bundle(path, bundle, against, graph=done.graph, **how)
 

@@ -20,6 +20,7 @@ import onnx
 
 from torshc import backend
 from torshc.errors import InternalError, ModelError, RunError, TorshcError, UnsupportedError
+from torshc.folders import scratch_folder
 from torshc.runtime import Model
 
 from . import dynamic
@@ -213,8 +214,8 @@ def run_cases(cases: Sequence[Case], modes: Sequence[Mode], jobs: int) -> Iterat
     # The slow ones first, so that none is left alone at the end.
     order = sorted(range(len(cases)), key=lambda k: cases[k].operator == "[light]")
     tasks = [(k, mode) for k in reversed(order) for mode in modes][::-1]
-    with tempfile.TemporaryDirectory(prefix="torshc-conformance-") as name:
-        workers = [_Worker(cases, Path(name)) for _ in range(min(jobs, len(tasks)))]
+    with scratch_folder() as folder:
+        workers = [_Worker(cases, folder) for _ in range(min(jobs, len(tasks)))]
         for worker in workers:
             worker.give(tasks.pop())
         while any(w.task for w in workers):
@@ -227,7 +228,7 @@ def run_cases(cases: Sequence[Case], modes: Sequence[Mode], jobs: int) -> Iterat
                     continue
                 yield worker.take()
                 if not worker.process.is_alive():
-                    worker = workers[k] = _Worker(cases, Path(name))
+                    worker = workers[k] = _Worker(cases, folder)
                 if tasks:
                     worker.give(tasks.pop())
         for worker in workers:

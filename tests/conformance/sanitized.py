@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.sanitize import usable
-from torshc.resources import cache_folder, private_folder
+from torshc.folders import private_folder
+from torshc.resources import cache_folder
 
 from .cases import Case
 

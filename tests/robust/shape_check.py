@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from torshc.folders import scratch_folder
 
 from .shape_graphs import Array, Part, feeds_of, make_part, model_of, trim
 
@@ -160,12 +160,12 @@ def main() -> int:
     options = {"target": given.target, "opt_level": given.level}
     wrong = 0
     print(f"seeds {given.seed} to {given.seed + given.count - 1}", flush=True)
-    with tempfile.TemporaryDirectory() as name:
+    with scratch_folder() as folder:
         for first in range(given.seed, given.seed + given.count, BATCH):
             parts = batch_of(first, min(BATCH, given.seed + given.count - first))
-            for part, error in failures(parts, Path(name), **options):
+            for part, error in failures(parts, folder, **options):
                 wrong += 1
-                small = part if given.whole else shrink(part, error, Path(name), **options)
+                small = part if given.whole else shrink(part, error, folder, **options)
                 line = str(error).strip().splitlines()[0][:300]
                 print(f"{keep(small, error)}: {type(error).__name__}: {line}", flush=True)
             if (first - given.seed) // BATCH % 25 == 24:

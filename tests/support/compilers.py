@@ -10,7 +10,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +19,7 @@ import pytest
 
 from torshc.bundle.cache import content_key
 from torshc.errors import ToolchainError
+from torshc.folders import private_folder, scratch_folder
 from torshc.resources import cache_folder
 from torshc.targets.cpu.cc import CLANGS, GCCS, CCompiler, find_compiler
 from torshc.targets.toolchain import clean_environment
@@ -77,10 +77,10 @@ def _host(compiler: CCompiler) -> Host:
 def _wrapped(compiler: CCompiler, mode: str, name: str) -> str:
     """A script that runs Zig as a compiler: written once, and shared by all processes of a test run."""
     environment = " ".join(f"{key}='{value}'" for key, value in compiler.env)
-    place = Path(tempfile.gettempdir()) / f"torshc-zig-{os.getuid()}" / name
+    place = cache_folder() / "tests" / "zig" / name
     text = _WRAPPER.format(environment=environment, program=compiler.path, mode=mode)
     if not (place.exists() and place.read_text() == text):
-        place.parent.mkdir(mode=0o700, exist_ok=True)
+        private_folder(place.parent)
         part = place.with_suffix(f".{os.getpid()}")
         part.write_text(text)
         part.chmod(0o755)
@@ -118,8 +118,8 @@ def build(command: Sequence[str | Path], cwd: Path | None = None) -> None:
 @lru_cache
 def links(cc: str, *flags: str) -> bool:
     """Whether a compiler makes a program with these flags: a sanitizer's runtime may be missing."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "probe.c").write_text("int main(void) { return 0; }\n")
+    with scratch_folder() as folder:
+        (folder / "probe.c").write_text("int main(void) { return 0; }\n")
         command = [cc, *flags, "probe.c", "-o", "probe"]
         return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
@@ -131,7 +131,11 @@ def sanitizing(cc: str, *kinds: str) -> list[str]:
 
 
 def program(
-    command: Sequence[str], sources: Sequence[Path], include: Sequence[Path] = (), shared: bool = False
+    command: Sequence[str],
+    sources: Sequence[Path],
+    include: Sequence[Path] = (),
+    shared: bool = False,
+    version: str = "",
 ) -> Path:
     """A program built from sources, made once for each content of them, of the headers and of the compiler.
 
@@ -140,9 +144,10 @@ def program(
         sources: files of C or C++.
         include: folders of headers, each of which counts.
         shared: it is a library.
+        version: the compiler's, where it is none of :func:`hosts`.
     """
     headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
-    version = next((h.version for h in hosts() if command[0] in (h.cc, h.cxx)), "")
+    version = version or next((h.version for h in hosts() if command[0] in (h.cc, h.cxx)), "")
     parts: list[str | bytes] = [*command, version, *(path.name for path in (*sources, *headers))]
     key = content_key([*parts, *(path.read_bytes() for path in (*sources, *headers))])
     place = cache_folder() / "tests" / key[:2] / key[2:]

@@ -12,7 +12,6 @@ import mmap
 import os
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import pytest
 
 from tests.emulation.emulated import BIN, missing
 from torshc.expr import DType, dim
+from torshc.folders import scratch_folder
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
@@ -32,6 +32,7 @@ from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.base import Target, find_target
 
+from .compilers import program
 from .run_kernel import _LIBC, Array, number, to_memory
 
 FLAGS = ["-std=c++17", "-O1", "-shared", "-Xcompiler", "-fPIC,-Wall,-Wextra,-Werror"]
@@ -40,24 +41,22 @@ needs_emulator = pytest.mark.skipif(missing() is not None, reason=missing() or "
 
 
 @lru_cache(maxsize=1)
-def _work() -> Path:
-    place = Path(tempfile.mkdtemp(prefix="torshc-grid-"))
-    for name, text in find_target("cuda")(Machine()).header_texts().items():
-        (place / name).write_text(text)
-    return place
+def _version() -> str:
+    """What the emulator says about its own state."""
+    return subprocess.run(
+        [sys.executable, BIN / "nvcc", "--version"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 @lru_cache(maxsize=512)
 def compile_grid(source: str) -> Path:
     """A shared library of one kernel, for the emulator; warnings are errors."""
-    path = _work() / f"k{compile_grid.cache_info().misses}.cu"
-    path.write_text(source + '\nextern "C" int t_finish() { return (int)cudaDeviceSynchronize(); }\n')
-    target = path.with_suffix(".so")
-    command = [sys.executable, str(BIN / "nvcc"), *FLAGS, f"-I{_work()}", "-o", str(target), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.fail(f"{' '.join(command)}\n{done.stderr[-4000:]}\n{source}")
-    return target
+    with scratch_folder() as folder:
+        for name, text in find_target("cuda")(Machine()).header_texts().items():
+            (folder / name).write_text(text)
+        path = folder / "k.cu"
+        path.write_text(source + '\nextern "C" int t_finish() { return (int)cudaDeviceSynchronize(); }\n')
+        return program([sys.executable, str(BIN / "nvcc"), *FLAGS], [path], [folder], version=_version())
 
 
 @dataclass

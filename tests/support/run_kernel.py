@@ -11,7 +11,6 @@ import ctypes
 import mmap
 import platform
 import random
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ import numpy as np
 
 from torshc import resources
 from torshc.expr import DType, Expr, as_int, const, dim, substitute
+from torshc.folders import scratch_folder
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
@@ -67,8 +67,8 @@ def compile_source(source: str, lanes: int, compiler: str, extra: tuple[str, ...
     if compiler == "zig":
         isa = [flag.replace("x86-64-v", "x86_64_v") for flag in isa]
     command = [needed(compiler).cc, *FLAGS, *isa, f"-DTORSHC_LANES={lanes}", *extra]
-    with tempfile.TemporaryDirectory(prefix="torshc-kernels-") as folder:
-        path = Path(folder) / "k.c"
+    with scratch_folder() as folder:
+        path = folder / "k.c"
         path.write_text(source)
         return ctypes.CDLL(str(program(command, [path], [resources.templates("c") / "prelude"], shared=True)))
 

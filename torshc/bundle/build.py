@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InternalError, OutputError, ResourceError
+from ..folders import scratch_folder
 from ..resources import find_template
 from ..targets.toolchain import Compiler
 from .cache import Cache, content_key
@@ -52,21 +51,16 @@ def work_folder(named: Path | None = None, keep: bool = False) -> Iterator[Path]
     Raises:
         OutputError: it cannot be made.
     """
-    try:
-        if named is not None:
-            named.mkdir(parents=True, exist_ok=True)
-            folder, delete = named.absolute(), False
-        else:
-            folder, delete = Path(tempfile.mkdtemp(prefix="torshc-")), not keep
-    except OSError as error:
-        raise OutputError(
-            f"cannot make the work folder: {error}", "name another with --workdir, or set TMPDIR"
-        ) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            if named is not None:
+                named.mkdir(parents=True, exist_ok=True)
+            folder = named.absolute() if named is not None else stack.enter_context(scratch_folder(keep))
+        except OSError as error:
+            raise OutputError(
+                f"cannot make the work folder: {error}", "name another with --workdir, or set TMPDIR"
+            ) from error
         yield folder
-    finally:
-        if delete:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def build_objects(

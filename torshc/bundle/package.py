@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -29,6 +28,7 @@ import numpy.typing as npt
 
 from torshc.errors import ConfigError, OutputError
 
+from ..folders import claim, sweep
 from .build import LIBRARY
 from .manifest import FILE, FORMAT, Manifest
 from .weights import WeightsInfo, write_weights
@@ -103,8 +103,8 @@ class BundleWriter:
     def __enter__(self) -> BundleWriter:
         with _writing(self.place):
             _check_place(self.place)
-            self._sweep()
-            self._make_folder()
+            sweep(self.place.parent.glob(f"{self._prefix}*.tmp"))
+            self.folder, self._lock = claim(self._make_folder)
         return self
 
     def __exit__(
@@ -114,28 +114,10 @@ class BundleWriter:
             shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._lock)
 
-    def _make_folder(self) -> None:
-        """Makes the folder to write in and locks it, which tells others that its writer lives."""
-        while True:
-            self.folder = self.place.with_name(f"{self._prefix}{secrets.token_hex(6)}.tmp")
-            self.folder.mkdir()
-            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):  # swept between mkdir and flock: make another
-                if os.path.samestat(self.folder.stat(), os.fstat(self._lock)):
-                    return
-            os.close(self._lock)
-
-    def _sweep(self) -> None:
-        """Removes what writers to this place left behind when they were killed."""
-        for stale in self.place.parent.glob(f"{self._prefix}*.tmp"):
-            with contextlib.suppress(OSError):
-                handle = os.open(stale, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(stale, ignore_errors=True)
-                finally:
-                    os.close(handle)
+    def _make_folder(self) -> Path:
+        folder = self.place.with_name(f"{self._prefix}{secrets.token_hex(6)}.tmp")
+        folder.mkdir()
+        return folder
 
     def write_weights(self, arrays: Iterable[npt.NDArray[Any]], embed: bool = False) -> WeightsInfo:
         """Writes weights.bin, an array at a time; with ``embed`` it is removed again by :meth:`add_library`.

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -60,8 +59,9 @@ def runtime_objects(sources: list[str]) -> list[str]:
     quick = ["-O1"] if SANITIZE else []  # or compiling it takes longer than what it is for
     command = [find_compiler(), "-std=c++17", "-fvisibility=hidden", *CODE, *own_symbols(), *quick, *SANITIZE]
     state = hashlib.sha256(repr((digest(), command)).encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"torshc-emulation-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    cache = os.environ.get("TORSHC_CACHE_DIR") or Path.home() / ".cache" / "torshc"
+    folder = Path(cache) / "emulation"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     objects = []
     for source in sources:
         target = folder / f"{source.replace('/', '-')}-{state}.o"

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ToolchainError
+from ...folders import private_folder, scratch_folder
 from ...options import CompileOptions
-from ...resources import cache_folder, private_folder
+from ...resources import cache_folder
 from ..isa import Isa
 from ..toolchain import BASE_FLAGS, LINK_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
 
@@ -49,10 +50,10 @@ class CCompiler(Compiler):
         """Whether the compiler takes a flag."""
         if flag not in self._tunes:
             # Not /dev/null as input: Zig's driver refuses it.
-            with tempfile.TemporaryDirectory(prefix="torshc-") as folder:
-                (Path(folder) / "probe.c").write_text("int probe;\n")
+            with scratch_folder() as folder:
+                (folder / "probe.c").write_text("int probe;\n")
                 args = [*self.command, flag, "-c", "probe.c", "-o", "probe.o"]
-                self._tunes[flag] = execute(args, Path(folder), 60, dict(self.env))[0] == 0
+                self._tunes[flag] = execute(args, folder, 60, dict(self.env))[0] == 0
         return self._tunes[flag]
 
     def base_flags(self, opt_level: int = 3, sanitize: Sequence[str] = (), debug: bool = False) -> tuple[str, ...]:

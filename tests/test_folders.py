@@ -1,0 +1,60 @@
+"""Scratch folders: removed at the end, or by the next process when their maker was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from torshc.bundle.build import work_folder
+from torshc.folders import scratch_folder
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def killed(keep: bool = False) -> None:
+    """Leaves a folder of a process that was killed while it was building there."""
+    child = os.fork()
+    if not child:
+        with work_folder(keep=keep) as folder:
+            (folder / "src").mkdir()
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    with scratch_folder() as living:
+        killed()
+        assert len([*tmp_path.iterdir()]) == 2
+        with scratch_folder() as other:
+            assert {*tmp_path.iterdir()} == {living, other}
+            assert living.stat().st_mode & 0o777 == 0o700
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_is_to_be_kept_is_kept(tmp_path: Path) -> None:
+    killed(keep=True)
+    with scratch_folder(keep=True) as kept:
+        pass
+    with scratch_folder():
+        pass
+    assert kept.exists() and len([*tmp_path.iterdir()]) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_folders_of_others_and_links_are_left_alone(tmp_path: Path) -> None:
+    foreign, elsewhere = tmp_path / "torshc-scratch-foreign", tmp_path / "elsewhere"
+    for folder in (foreign, elsewhere):
+        folder.mkdir()
+    os.chown(foreign, 12345, -1)
+    (tmp_path / "torshc-scratch-link").symlink_to(elsewhere)
+    (tmp_path / "torshc-scratch-file").touch()
+    with scratch_folder():
+        pass
+    assert len([*tmp_path.iterdir()]) == 4

@@ -1,0 +1,100 @@
+"""Folders that torshc makes: private ones, which nobody else can write to, and scratch ones, which go after use.
+
+Whoever makes a scratch folder holds a lock on it, which the system gives back when the process ends, however it ends.
+So one that can be locked was left by a process that was killed: the next that makes one like it removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+_SCRATCH, _KEPT = "torshc-scratch-", "torshc-kept-"
+
+
+class SharedError(PermissionError):
+    """A folder that somebody else could write to."""
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder and those around it that only this user can enter, whatever the umask; one that is there stays.
+
+    Raises:
+        SharedError: somebody else could write to the one that is there.
+        OSError: it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o700)
+    except FileNotFoundError:
+        private_folder(folder.parent)
+        return private_folder(folder)
+    except FileExistsError:
+        pass
+    if reason := shared_with(folder.stat()):
+        raise SharedError(
+            f"{folder} is not used: {reason}; make it yours with mode 0700, or name another with TORSHC_CACHE_DIR"
+        )
+    return folder
+
+
+def shared_with(status: os.stat_result) -> str:
+    """Who, besides this user and root, could write to a file or folder; "" when nobody could."""
+    if status.st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {status.st_uid}"
+    if status.st_mode & 0o022:
+        return f"its mode is {status.st_mode & 0o7777:04o}, so others can write to it"
+    return ""
+
+
+def claim(make: Callable[[], Path]) -> tuple[Path, int]:
+    """A new folder with its lock, a handle that the caller closes in the end. ``make`` makes one under a new name.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    while True:
+        folder = make()
+        with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked: make another
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError):  # a file system without locks; nobody can take it there either
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(folder.stat(), os.fstat(handle)):
+                    return folder, handle
+            os.close(handle)
+
+
+def sweep(folders: Iterable[Path]) -> None:
+    """Removes those of this user's folders whose makers are gone."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(handle).st_uid == os.geteuid():
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+@contextlib.contextmanager
+def scratch_folder(keep: bool = False) -> Iterator[Path]:
+    """A temporary folder, removed at the end unless ``keep``; those that killed processes left are removed first.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    sweep(Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"))
+    folder, lock = claim(lambda: Path(tempfile.mkdtemp(prefix=_KEPT if keep else _SCRATCH)))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
