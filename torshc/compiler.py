@@ -199,7 +199,7 @@ def compile_model(
     clock.seconds = compilation.seconds
     with BundleWriter(Path(out)) as bundle:
         with clock.stage("weights"):
-            arrays = (w.array() for w in compilation.program.weights)
+            arrays = (w.parts() for w in compilation.program.weights)
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
         manifest = manifest_of(compilation)

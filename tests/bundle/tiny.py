@@ -148,7 +148,7 @@ def write(
     flags = (*compiler.base_flags(3, sanitize), *compiler.isa_flags(isa.resolve(mcpu)), *extra_flags)
     flags += ("-DTORSHC_PROFILE",) if profile else ()
     with package.BundleWriter(place) as bundle, build.work_folder() as work:
-        info = bundle.write_weights([weights], embed)
+        info = bundle.write_weights([[weights]], embed)
         sources, headers = host_sources(program(batch, info.id, embed, mcpu), CTarget.host)
         objects = build.build_objects(
             {**sources, **KERNELS}, headers, compiler, flags, cache or Cache(None), jobs, work

@@ -104,7 +104,7 @@ def write(
     flags = (*compiler.base_flags(isa.resolve()), *compiler.gencode_flags(arch), *extra_flags)
     flags += ("-DTORSHC_PROFILE",) if profile else ()
     with package.BundleWriter(place) as bundle, build.work_folder() as work:
-        info = bundle.write_weights([weights], embed)
+        info = bundle.write_weights([[weights]], embed)
         sources, headers = host_sources(program(batch, info.id, embed, fallback), CudaTarget.host)
         every = {**sources, **kernels(fallback, block)}
         objects = build.build_objects(every, headers, compiler, flags, Cache(None), 1, work)  # type: ignore[arg-type]  # shaped alike

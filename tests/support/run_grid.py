@@ -182,7 +182,7 @@ class GridProgram:
             return guarded(-(-number(operand.nbytes, self.dims_of) // dtype.size), dtype.numpy)
         if isinstance(operand, Packed):
             assert operand.source.const is not None
-            flat = np.ascontiguousarray(operand.make(operand.source.const)).reshape(-1)
+            flat = np.concatenate([np.ravel(part) for part in operand.make(operand.source.const)])
             assert flat.nbytes == operand.nbytes, operand.how
         elif operand.const is not None:
             flat = to_memory(operand.const, operand)

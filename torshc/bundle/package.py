@@ -119,7 +119,7 @@ class BundleWriter:
         folder.mkdir()
         return folder
 
-    def write_weights(self, arrays: Iterable[npt.NDArray[Any]], embed: bool = False) -> WeightsInfo:
+    def write_weights(self, arrays: Iterable[Iterable[npt.NDArray[Any]]], embed: bool = False) -> WeightsInfo:
         """Writes weights.bin, an array at a time; with ``embed`` it is removed again by :meth:`add_library`.
 
         Raises:

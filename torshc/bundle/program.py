@@ -59,16 +59,16 @@ class Weight:
             return text_blob(self.operand.const).size
         return int(self.operand.const.size) * self.operand.dtype.size
 
-    def array(self) -> npt.NDArray[Any]:
-        """Its contents in memory order; made again at each call, so that only one is held at a time."""
+    def parts(self) -> Iterable[npt.NDArray[Any]]:
+        """Its contents in memory order, made again at each call, so that a part of one weight is held at a time."""
         source = self.operand.source if isinstance(self.operand, Packed) else self.operand
         assert source.const is not None
         if isinstance(self.operand, Packed):
             return self.operand.make(source.const)
         if source.dtype is STRING:
-            return text_blob(source.const)
+            return [text_blob(source.const)]
         array = np.ascontiguousarray(source.const)
-        return array.view(f"u{source.dtype.size}") if source.dtype is BOOL or source.dtype.is_storage else array
+        return [array.view(f"u{source.dtype.size}") if source.dtype is BOOL or source.dtype.is_storage else array]
 
 
 def text_blob(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -62,12 +62,12 @@ def weight_offsets(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(offsets)
 
 
-def write_weights(path: Path, arrays: Iterable[npt.NDArray[Any]]) -> WeightsInfo:
-    """Writes a weights file, one array at a time, so that an iterator may make each when it is needed.
+def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]]) -> WeightsInfo:
+    """Writes a weights file, a part of an array at a time, so that an iterator may make each when it is needed.
 
     Args:
         path: the file, which must not exist.
-        arrays: any shapes and types; written in C order.
+        arrays: of each, the parts that make it up; any shapes and types, written in C order.
 
     Raises:
         OutputError: it cannot be written.
@@ -75,13 +75,16 @@ def write_weights(path: Path, arrays: Iterable[npt.NDArray[Any]]) -> WeightsInfo
     digest, offsets, at = hashlib.sha256(), [], 0
     try:
         with path.open("xb", buffering=0) as file:
-            for array in arrays:
+            for parts in arrays:
                 offsets.append(at)
-                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-                for start in range(0, data.size, _CHUNK):
-                    _write(file, data[start : start + _CHUNK].data, digest)
-                _write(file, memoryview(bytes(align(data.size) - data.size)), digest)
-                at += align(data.size)
+                size = 0
+                for part in parts:
+                    data = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+                    for start in range(0, data.size, _CHUNK):
+                        _write(file, data[start : start + _CHUNK].data, digest)
+                    size += data.size
+                _write(file, memoryview(bytes(align(size) - size)), digest)
+                at += align(size)
             identity = int.from_bytes(digest.digest()[:8], "little")
             _write(file, memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)), digest)
         if at == 0:

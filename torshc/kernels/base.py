@@ -6,7 +6,7 @@ the expressions that they place in their loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from ..expr import DType, Expr, const
 from ..graph import Value
+
+AT_ONCE = 1 << 22  # elements of a weight that are packed in one go
 
 
 class NoKernel(Exception):
@@ -27,13 +29,13 @@ class Packed:
     Attributes:
         source: the constant.
         how: name of the form with its parameters; equal sources packed equally are stored once.
-        make: makes the packed array.
+        make: makes the packed array, as parts that lie one after the other, so that not all of a large one is held.
         nbytes: its size.
     """
 
     source: Value
     how: str
-    make: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] = field(compare=False)
+    make: Callable[[np.ndarray[Any, Any]], Iterable[np.ndarray[Any, Any]]] = field(compare=False)
     nbytes: int = 0
     dtype: DType | None = None
 

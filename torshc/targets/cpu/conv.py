@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -323,9 +323,9 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
     """Weights as [phase][group][panel][tap][depth][columns]; bytes in words of four channels."""
     taps = [f.kernel for f in phases]
 
-    def make(array: Array) -> Array:
+    def make(array: Array) -> Iterator[Array]:
         kernel = array.reshape(array.shape[0], array.shape[1], *size.kernel)
-        return np.concatenate([_pack_phase(kernel, size, t, tile, transposed) for t in taps if t])
+        return (_pack_phase(kernel, size, t, tile, transposed) for t in taps if t)
 
     columns = -(-size.oc // tile.columns) * tile.columns
     depth = -(-size.ic // QUAD) if w.dtype is I8 else size.ic

@@ -116,9 +116,9 @@ def lower_first(
 
 
 def _pack(w: Value, size: Geometry, tile: Tile) -> Packed:
-    def make(array: Array) -> Array:
+    def make(array: Array) -> list[Array]:
         taps = array.reshape(size.oc, size.ic * size.taps)
-        return panels(np.ascontiguousarray(taps.T), tile.columns)
+        return [panels(taps.T, tile.columns)]
 
     nbytes = -(-size.oc // tile.columns) * tile.columns * size.ic * size.taps * 4
     return Packed(w, f"taps by channel, panels of {tile.columns}", make, nbytes, w.dtype)

@@ -91,9 +91,9 @@ def lower_depthwise(
 def _pack(w: Value, size: Geometry, lanes: int) -> Packed:
     vectors = -(-size.groups // lanes)
 
-    def make(array: Array) -> Array:
+    def make(array: Array) -> list[Array]:
         wide = np.zeros((vectors * lanes, size.taps), array.dtype)
         wide[: size.groups] = array.reshape(size.groups, size.taps)
-        return np.ascontiguousarray(wide.reshape(vectors, lanes, size.taps).transpose(0, 2, 1))
+        return [wide.reshape(vectors, lanes, size.taps).transpose(0, 2, 1)]
 
     return Packed(w, f"taps by vectors of {lanes} channels", make, vectors * lanes * size.taps * 4, w.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from ...expr import I8, I32, Expr, as_int, const
 from ...expr.affine import strides_along
 from ...graph import Value
 from ...kernels.axes import join_axes, product
-from ...kernels.base import Kernel, Packed, Temporary
+from ...kernels.base import AT_ONCE, Kernel, Packed, Temporary
 from ...kernels.heavy import Strided, add_buffer, plain, row_major, strided_operand, temporary
 from ...kernels.nest import Buffers
 from ...plan.storage import Storage
@@ -69,9 +69,11 @@ def panels(matrix: Array, columns: int) -> Array:
     """
     *batch, k, n = matrix.shape
     count = -(-n // columns)
-    wide = np.zeros((*batch, k, count * columns), matrix.dtype)
-    wide[..., :n] = matrix
-    return np.ascontiguousarray(np.moveaxis(wide.reshape(*batch, k, count, columns), -2, -3))
+    packed = np.zeros((*batch, count, k, columns), matrix.dtype)
+    for p in range(count):
+        part = matrix[..., p * columns : (p + 1) * columns]
+        packed[..., p, :, : part.shape[-1]] = part
+    return packed
 
 
 def quads(matrix: Array) -> Array:
@@ -126,10 +128,14 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
     shape = [e for e in extents if e is not None]
     strides = [s for s in (*(s for _, s in kept), *steps[len(batch) :]) if s is not None]
 
-    def make(array: Array) -> Array:
+    def make(array: Array) -> Iterator[Array]:
         flat = np.ascontiguousarray(array).reshape(-1)[start:]
         view = np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides], writeable=False)
-        return panels(pack(view) if pack else view, tile.columns)
+        width = tile.columns * max(1, AT_ONCE // (shape[-2] * tile.columns + 1))
+        for which in np.ndindex(*shape[:-2]):
+            for column in range(0, shape[-1], width):
+                part = view[which][:, column : column + width]
+                yield panels(pack(part) if pack else part, tile.columns)
 
     pack, together, dtype = {"words": (quads, QUAD, I32), "pairs": (nibbles, 2, I8)}.get(form, (None, 1, source.dtype))
     depth = -(-shape[-2] // together)

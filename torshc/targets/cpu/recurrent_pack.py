@@ -220,7 +220,7 @@ class Packer:
 def _packed(source: Value, how: str, make: Callable[[Array], Array], nbytes: Expr) -> Packed:
     size = as_int(nbytes)
     assert size is not None
-    return Packed(source, how, make, size, source.dtype)
+    return Packed(source, how, lambda array: [make(array)], size, source.dtype)
 
 
 def _transpose(source: Temporary, to: Temporary, size: Expr, count: int, tile: Tile) -> PackKernel:

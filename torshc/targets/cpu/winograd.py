@@ -139,9 +139,9 @@ def lower_winograd(
 
 
 def _pack(w: Value, size: Geometry, tile: Tile) -> Packed:
-    def make(array: Array) -> Array:
+    def make(array: Array) -> list[Array]:
         transformed = np.einsum("ia,ocab,jb->ijco", TRANSFORM, array.astype(np.float64), TRANSFORM)
-        return panels(transformed.reshape(POINTS, size.ic, size.oc).astype(array.dtype), tile.columns)
+        return [panels(transformed.reshape(POINTS, size.ic, size.oc).astype(array.dtype), tile.columns)]
 
     nbytes = POINTS * -(-size.oc // tile.columns) * tile.columns * size.ic * 4
     return Packed(w, f"F(4x4, 3x3), panels of {tile.columns}", make, nbytes, w.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, walk
 from ...expr.affine import aligned, contains, strides_along
 from ...graph import Value
 from ...kernels.axes import product
-from ...kernels.base import Buffer, Kernel, Operand, Packed, Store, Temporary
+from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary
 from ...kernels.heavy import row_major
 from ...kernels.nest import Buffers, MapKernel
 from ...plan.group import Group
@@ -150,15 +150,18 @@ def pack(source: Value, offset: Expr, order: Sequence[Expr]) -> tuple[Packed, Ex
     packet = WIDE if source.dtype.size == 2 else PACKET
     width = -(-known[-1] // packet) * packet
     rows = math.prod(known[:-1])
+    at_once = max(1, AT_ONCE // width)
 
-    def make(array: Array) -> Array:
+    def make(array: Array) -> Iterator[Array]:
         flat = np.ascontiguousarray(array).reshape(-1)[start:]
         if source.dtype.is_storage:
             flat = flat.view(f"u{source.dtype.size}")
         view = np.lib.stride_tricks.as_strided(flat, known, [s * flat.itemsize for s in steps], writeable=False)
-        wide = np.zeros((rows, width), flat.dtype)
-        wide[:, : known[-1]] = view.reshape(rows, known[-1])
-        return wide
+        matrices = view.reshape(1, -1) if view.ndim == 1 else view
+        for which in np.ndindex(*matrices.shape[:-2]):
+            for row in range(0, matrices.shape[-2], at_once):
+                part = matrices[which][row : row + at_once]
+                yield np.pad(part, ((0, 0), (0, width - known[-1])))
 
     how = f"rows of {width}: {start} {known} {steps}"
     place = row_major(order[:-1]) * width + order[-1]
