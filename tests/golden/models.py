@@ -94,6 +94,15 @@ CASES = {
         ],
         {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "attention", "attention",
     ),
+    "attention_halves": case(
+        [
+            *(node("Cast", [x], [x * 2], to=TensorProto.FLOAT16) for x in "qkv"),
+            node("Transpose", ["kk"], ["t"], perm=[0, 2, 1]), node("MatMul", ["qq", "t"], ["s"]),
+            node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "vv"], ["y"]),
+        ],
+        {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "map map map map map map attention",
+        "map map map attention_mma",
+    ),
     "recurrent": case(
         [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5)], {"x": (6, 2, 3)}, "gemm recurrent",
         "contraction recurrent",

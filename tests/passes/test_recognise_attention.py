@@ -15,14 +15,14 @@ from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs
 B, H, S, D = 1, 4, 5, 8
 
 
-def recognised(graph: Graph) -> Graph:
+def recognised(graph: Graph, tolerance: float = 1e-5) -> Graph:
     inputs = random_inputs(graph)
     before = run_graph(graph, inputs)
     for name in ("canonicalise", "canonicalise", "canonicalise", "recognise_attention", "canonicalise", "dead_code"):
         PASSES[name](graph, OPTIONS)
         verify(graph, name)
     for a, b in zip(run_graph(graph, inputs), before, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(a.astype(np.float32), b.astype(np.float32), rtol=tolerance, atol=tolerance / 10)
     return graph
 
 
@@ -77,6 +77,20 @@ def test_scores_chosen_by_a_condition(low: float, found: bool) -> None:
     scores = m("Where", keep, m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), m.const(low))
     graph = recognised(m.done(m("MatMul", softmax(m, scores, True), v)))
     assert ("Attention" in names(graph)) is found
+
+
+@pytest.mark.parametrize(("dtype", "low"), [("f16", -65504.0), ("f16", -1000.0), ("bf16", -3e38)])
+def test_halves(dtype: str, low: float) -> None:
+    """Scores below the lowest f16 do not occur; what hides less than that may show."""
+    m = Model()
+    q, k, v = (m.input(B, H, S, D, dtype=dtype) for _ in range(3))
+    mask = m.const(np.triu(np.full((S, S), low), 1), dtype)
+    product = m("Mul", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), 0.25)
+    # The model rounds scores, weights and sums to 11 or 8 bits each.
+    graph = recognised(
+        m.done(m("MatMul", softmax(m, m("Add", product, mask), False), v)), 0.01 if dtype == "f16" else 0.1
+    )
+    assert f"causal={low < -60000}" in str(attention(graph)) and graph.outputs[0].dtype.name == dtype
 
 
 def test_heads_that_are_repeated_are_not_copied() -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..expr import F32, as_int
+from ..expr import BF16, F16, F32, as_int
 from ..graph import Graph, Mark, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.tensor.view import Expand, Reshape, Transpose
@@ -17,7 +17,9 @@ from .match import Match, covers, match
 from .rules import rules_of
 from .walk import Site, walk
 
-_HIDDEN = -1e30  # a score this low, or lowered by this much, has weight 0 beside any other
+# A score this low, or lowered by this much, has weight 0 beside any other. Those of halves are summed in f32 here, and
+# rounded to halves at no point between, which is nearer to what the model means.
+_HIDDEN = {F32: -1e30, BF16: -1e30, F16: -6e4}
 
 
 @graph_pass("recognise_attention")
@@ -66,10 +68,12 @@ def _patch(site: Site, found: Match) -> Patch | None:
     rank = scores.type.rank
     if scale is None or found.attributes["axis"] not in (-1, rank - 1) or min(x.type.rank for x in (q, k, v)) < 2:
         return None
-    if q.dtype is not F32 or as_int(q.shape[-1]) is None or as_int(v.shape[-1]) is None:
+    if q.dtype not in _HIDDEN or as_int(q.shape[-1]) is None or as_int(v.shape[-1]) is None:
         return None  # no kernel takes it whole
     low = found.values.get("low")
-    if low is not None and (low.const is None or low.const.size != 1 or not low.const.reshape(-1)[0] <= _HIDDEN):
+    if low is not None and (
+        low.const is None or low.const.size != 1 or not low.const.reshape(-1)[0] <= _HIDDEN[q.dtype]
+    ):
         return None  # a milder value would replace scores rather than hide them
     b = site.builder
     transposed = b.one(Transpose((*range(k.type.rank - 2), k.type.rank - 1, k.type.rank - 2)), k)
@@ -114,11 +118,11 @@ def _is_causal(mask: Value, scores: Value) -> bool:
     shape = scores.type.static_shape
     if mask.const is None or shape is None or shape[-1] != shape[-2] or mask.const.shape[-2:] != shape[-2:]:
         return False
-    square = mask.const.reshape(-1, *shape[-2:])
+    square = mask.const.reshape(-1, *shape[-2:]).astype(np.float32)
     if len(square) != 1:
         return False
     future = np.triu(np.ones(shape[-2:], np.bool_), 1)
-    return bool(np.all(square[0][future] <= _HIDDEN) and np.all(square[0][~future] == 0))
+    return bool(np.all(square[0][future] <= _HIDDEN[mask.dtype]) and np.all(square[0][~future] == 0))
 
 
 def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[Value, ...]) -> Value | None:

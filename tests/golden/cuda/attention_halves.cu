@@ -1,0 +1,272 @@
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kcbbd2b6f445a_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
+    if (packet >= 288 / 4) return;
+    const int point = packet * 4;
+    const int i0 = point;
+    float p0[4];
+    t_read4(p0, b0 + i0);
+    uint16_t q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = t_as_f16(p0[j]);
+        q0[j] = t_encode_f16(v0);
+    }
+    t_write4(b1 + i0, q0);
+}
+
+extern "C" int kcbbd2b6f445a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kcbbd2b6f445a_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) k4726823bc392_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
+    if (packet >= 1056 / 4) return;
+    const int point = packet * 4;
+    const int i0 = point;
+    float p0[4];
+    t_read4(p0, b0 + i0);
+    uint16_t q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = t_as_f16(p0[j]);
+        q0[j] = t_encode_f16(v0);
+    }
+    t_write4(b1 + i0, q0);
+}
+
+extern "C" int k4726823bc392(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    k4726823bc392_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kc0227c39c16b_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    const int packet = block * 256 + tid;
+    if (packet >= 528 / 4) return;
+    const int point = packet * 4;
+    const int i0 = point;
+    float p0[4];
+    t_read4(p0, b0 + i0);
+    uint16_t q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float v0 = t_as_f16(p0[j]);
+        q0[j] = t_encode_f16(v0);
+    }
+    t_write4(b1 + i0, q0);
+}
+
+extern "C" int kc0227c39c16b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kc0227c39c16b_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(32) kaa3a0023c18d_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    extern __shared__ __align__(16) uint16_t tiles[];
+    uint16_t *const keys = tiles, *const values = tiles + 3072;
+    const int rows = 9, bands = (rows + 15) / 16;
+    const int first = block % bands * 16;
+    const int point = block / bands;
+    const int i0 = point;
+    const uint16_t *q = b0 + (144 * i0);
+    const uint16_t *k = b1 + (528 * i0);
+    const uint16_t *v = b2 + (264 * i0);
+    (void)q, (void)k, (void)v;
+    const int lane = tid % 32, band = tid / 32 * 16;
+    const int keys_seen = 33;
+
+    /* Queries pass through the memory of the keys. */
+#pragma unroll 4
+    for (int i = tid; i < 32; i += 32) {
+        const int at = i / 2, c = i % 2 * 8;
+        uint16_t *const to = keys + at * 24 + c;
+        if (first + at < rows) t_cp_async16(to, q + (first + at) * 16 + c);
+        else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+    }
+    t_cp_async_commit();
+    t_cp_async_wait<0>();
+    __syncthreads();
+    uint32_t query[1][1][4];
+#pragma unroll
+    for (int c = 0; c < 1; c++) {
+#pragma unroll
+        for (int g = 0; g < 1; g++) t_ldmatrix_x4(query[c][g], keys + (band + 16 * g + lane % 16) * 24 + 16 * c + lane / 16 * 8);
+    }
+    __syncthreads();
+    float top[1][2], total[1][2], sum[1][2][4] = {};
+#pragma unroll
+    for (int g = 0; g < 1; g++) top[g][0] = top[g][1] = -T_INF_F32, total[g][0] = total[g][1] = 0.0f;
+#pragma unroll 4
+    for (int i = tid; i < 128; i += 32) {
+        const int at = i / 2, c = i % 2 * 8;
+        uint16_t *const to = keys + 0 * 1536 + at * 24 + c;
+        if (0 + at < keys_seen) t_cp_async16(to, k + (0 + at) * 16 + c);
+        else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+    }
+#pragma unroll 4
+    for (int i = tid; i < 128; i += 32) {
+        const int at = i / 2, c = i % 2 * 8;
+        uint16_t *const to = values + 0 * 1536 + at * 24 + c;
+        if (0 + at < keys_seen && c < 8) t_cp_async16(to, v + (0 + at) * 8 + c);
+        else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+    }
+    t_cp_async_commit();
+    int stage = 0;
+    for (int start = 0; start < keys_seen; start += 64, stage ^= 1) {
+        t_cp_async_wait<0>();
+        __syncthreads(); /* this tile is here, and the one before has been used */
+        if (start + 64 < keys_seen) {
+#pragma unroll 4
+            for (int i = tid; i < 128; i += 32) {
+                const int at = i / 2, c = i % 2 * 8;
+                uint16_t *const to = keys + (stage ^ 1) * 1536 + at * 24 + c;
+                if ((start + 64) + at < keys_seen) t_cp_async16(to, k + ((start + 64) + at) * 16 + c);
+                else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+            }
+#pragma unroll 4
+            for (int i = tid; i < 128; i += 32) {
+                const int at = i / 2, c = i % 2 * 8;
+                uint16_t *const to = values + (stage ^ 1) * 1536 + at * 24 + c;
+                if ((start + 64) + at < keys_seen && c < 8) t_cp_async16(to, v + ((start + 64) + at) * 8 + c);
+                else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
+            }
+            t_cp_async_commit();
+        }
+        const uint16_t *const key_tile = keys + stage * 1536, *const value_tile = values + stage * 1536;
+        float score[1][8][4] = {};
+#pragma unroll
+        for (int c = 0; c < 1; c++) {
+#pragma unroll
+            for (int h = 0; h < 4; h++) {
+                uint32_t y[4];
+                t_ldmatrix_x4(y, key_tile + (16 * h + lane / 16 * 8 + lane % 8) * 24 + 16 * c + lane / 8 % 2 * 8);
+#pragma unroll
+                for (int g = 0; g < 1; g++) {
+                    t_mma_f16(score[g][2 * h], query[c][g], y);
+                    t_mma_f16(score[g][2 * h + 1], query[c][g], y + 2);
+                }
+            }
+        }
+        const bool whole = start + 64 <= keys_seen;
+#pragma unroll
+        for (int g = 0; g < 1; g++) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int row = first + band + 16 * g + 8 * i + lane / 4;
+                (void)row;
+                if (!whole) {
+                    const int left = keys_seen - start - lane % 4 * 2;
+#pragma unroll
+                    for (int n = 0; n < 16; n++) {
+                        if (n / 2 * 8 + n % 2 >= left) score[g][n / 2][2 * i + n % 2] = -T_INF_F32;
+                    }
+                }
+                float high = top[g][i];
+#pragma unroll
+                for (int n = 0; n < 16; n++) {
+                    const float x = score[g][n / 2][2 * i + n % 2];
+                    high = x > high ? x : high; /* passes over NaN, which shows in the weights */
+                }
+#pragma unroll
+                for (int d = 1; d < 4; d *= 2) {
+                    const float other = t_shuffle_xor_f32(high, d);
+                    high = other > high ? other : high;
+                }
+                const float base = high == -T_INF_F32 ? 0.0f : high; /* nothing seen yet: all weights are 2^-inf */
+                const float factor = t_exp2_f32((top[g][i] - base) * 1.4426950408889634f);
+                top[g][i] = high;
+                total[g][i] *= factor;
+#pragma unroll
+                for (int n = 0; n < 16; n++) {
+                    float &x = score[g][n / 2][2 * i + n % 2];
+                    x = t_exp2_f32((x - base) * 1.4426950408889634f);
+                    total[g][i] += x;
+                }
+#pragma unroll
+                for (int n = 0; n < 2; n++) sum[g][n][2 * i] *= factor, sum[g][n][2 * i + 1] *= factor;
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            uint32_t weight[1][4];
+#pragma unroll
+            for (int g = 0; g < 1; g++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) weight[g][e] = t_pack_f16(score[g][2 * c + e / 2][e % 2 * 2], score[g][2 * c + e / 2][e % 2 * 2 + 1]);
+            }
+#pragma unroll
+            for (int h = 0; h < 1; h++) {
+                uint32_t y[4];
+                t_ldmatrix_x4_trans(y, value_tile + (16 * c + lane % 16) * 24 + 16 * h + lane / 16 * 8);
+#pragma unroll
+                for (int g = 0; g < 1; g++) {
+                    t_mma_f16(sum[g][2 * h], weight[g], y);
+                    t_mma_f16(sum[g][2 * h + 1], weight[g], y + 2);
+                }
+            }
+        }
+    }
+
+    // Neighbouring threads exchange halves, so that each has four neighbours of one row: even ones of row lane / 4, odd
+    // ones of that 8 below.
+    const int odd = lane % 2;
+#pragma unroll
+    for (int g = 0; g < 1; g++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+#pragma unroll
+            for (int d = 1; d < 4; d *= 2) total[g][i] += t_shuffle_xor_f32(total[g][i], d);
+        }
+        const int row = first + band + 16 * g + lane / 4 + 8 * odd;
+        const float weights = odd ? total[g][1] : total[g][0];
+        /* Keys that are all hidden leave 0 / 0. */
+        const float inverse = 1.0f / weights;
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const float *const d = sum[g][n];
+            const float other0 = T_SHUFFLE_XOR(odd ? d[0] : d[2], 1), other1 = T_SHUFFLE_XOR(odd ? d[1] : d[3], 1);
+            const float four[4] = {odd ? other0 : d[0], odd ? other1 : d[1], odd ? d[2] : other0, odd ? d[3] : other1};
+            if (row >= rows) continue;
+            const int column = 8 * n + lane % 4 / 2 * 4;
+            const int col = column;
+            if (col >= 8) continue;
+            float acc[4];
+            for (int e = 0; e < 4; e++) acc[e] = four[e] * inverse;
+            uint16_t q0[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                q0[j] = t_encode_f16(acc[j]);
+            }
+            t_write4(b3 + col + 72 * i0 + 8 * row, q0);
+        }
+    }
+}
+
+extern "C" int kaa3a0023c18d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    kaa3a0023c18d_kernel<<<(unsigned)blocks, 32, 12288, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    return (int)cudaGetLastError();
+}
