@@ -26,8 +26,8 @@ F32 = np.float32
 X = np.arange(6, dtype=F32).reshape(2, 3)
 
 
-def compiled(text: str, folder: Path, **options: Any) -> Model:
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g {text}'), folder / "m.onnx")
+def compiled(text: str, folder: Path, opset: int = 18, **options: Any) -> Model:
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> g {text}'), folder / "m.onnx")
     torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, **options)
     return torshc.load(folder / "m.tsc", threads=1)
 
@@ -137,6 +137,7 @@ def test_no_wild_read_behind_indices_out_of_range(tmp_path: Path) -> None:
     assert (results[0][0] == 1).all() and (results[0][3] == 0).all()
 
 
+FAULT = "an index or a length is out of range"
 # (nodes; x has 2 rows of 3, i and its square j are places), places that are there, places of which one is not
 READS: dict[str, tuple[str, list[int], list[int]]] = {
     "Gather": ("[here] y = Gather(x, i)", [1, -2, 0], [0, 2]),
@@ -165,10 +166,54 @@ def test_an_index_out_of_range_is_refused(case: str, fusion: str, tmp_path: Path
         np.testing.assert_array_equal(model.run(feeds)["y"], wanted)
         result = np.full((2, 3), 7, F32) if case.startswith("Scatter") else np.full((len(bad), 3), 7, F32)
         fits = {"y": result} if result.shape == np.shape(wanted) else {}
-        with pytest.raises(RunError, match=rf"step \d+ \({case.split()[0]}\): an index is out of range \(nodes 'here'"):
+        with pytest.raises(RunError, match=rf"step \d+ \({case.split()[0]}\): {FAULT} \(nodes 'here'"):
             model.run({"x": X, "i": np.array(bad, np.int64)}, out=fits)
         assert (result == 7).all() or "computed" in case  # what inputs alone decide is decided before the first write
         np.testing.assert_array_equal(model.run(feeds)["y"], wanted)
+
+
+LENGTHS = """(float[T,B] x, int64[B] backward, float[1,1,2,2] u, int64[1,1,2,2] at, float[T,B,1] s, int32[B] steps,
+    float[B,5,C] cache, float[B,T,C] new, int64[B] start, float[B,1,4,4] images, int64[2] which) => (a, b, c, d, e)
+    <float[1,4,1] w = {0.5, 0.25, -0.5, 1}, float[2,4] rois = {0, 0, 2, 2, 1, 1, 3, 3}> {
+    [here] a = ReverseSequence<batch_axis=1, time_axis=0>(x, backward)
+    [here] b = MaxUnpool<kernel_shape=[2, 2], strides=[2, 2]>(u, at)
+    [here] c = LSTM<hidden_size=1>(s, w, w, , steps)
+    [here] d = TensorScatter<axis=1>(cache, new, start)
+    [here] e = RoiAlign<output_height=2, output_width=2, sampling_ratio=2>(images, rois, which) }"""
+# By input: the operator that it belongs to, what is possible, and what is not.
+PLACES: dict[str, tuple[str, list[int], list[int]]] = {
+    "backward": ("ReverseSequence", [0, 3], [4, -1]),
+    "at": ("MaxUnpool", [0, 15, 7, 8], [16, 100, -1]),
+    "steps": ("LSTM", [0, 3], [4, -1]),
+    "start": ("TensorScatter", [0, 2], [3, -1]),
+    "which": ("RoiAlign", [0, 1], [2, -3]),
+}
+
+
+def test_places_and_lengths_out_of_range_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"x": (3, 2), "u": (1, 1, 2, 2), "s": (3, 2, 1), "cache": (2, 5, 2), "new": (2, 3, 2)}
+    feeds = {name: rng.standard_normal(shape).astype(F32) for name, shape in shapes.items()}
+    feeds["images"] = rng.standard_normal((2, 1, 4, 4)).astype(F32)
+    dtypes = {"steps": np.int32}
+    for name, (_, good, _) in PLACES.items():
+        feeds[name] = np.array(good, dtypes.get(name, np.int64)).reshape((1, 1, 2, 2) if name == "at" else -1)
+    with compiled(LENGTHS, tmp_path, opset=24) as model:
+        wanted = ReferenceEvaluator(str(tmp_path / "m.onnx")).run(None, feeds)
+        for (name, got), want in zip(model.run(feeds).items(), wanted, strict=True):
+            if name != "c":  # onnx's LSTM does not look at lengths
+                np.testing.assert_allclose(got, want, rtol=1e-6)
+        for name, (operator, _, bad) in PLACES.items():
+            for number in bad:
+                wrong = feeds[name].copy()
+                wrong.flat[0] = number
+                with pytest.raises(RunError, match=rf"\({operator}\): {FAULT} \(nodes 'here'"):
+                    model.run({**feeds, name: wrong})
+
+
+def test_a_constant_length_out_of_range_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"'here' \(ReverseSequence\): .* with 4, which is not in 0 \.\. 3"):
+        compiled("(float[3,1] x) => (y) { i = Constant<value_ints=[4]>() [here] y = ReverseSequence(x, i) }", tmp_path)
 
 
 def test_a_constant_index_out_of_range_is_refused_at_once(tmp_path: Path) -> None:
@@ -216,11 +261,11 @@ def test_an_index_out_of_range_in_a_loop(rounds: int, tmp_path: Path) -> None:
         if rounds < 3:
             np.testing.assert_array_equal(model.run(feeds)["y"], sum(X[i] + X[1] for i in range(rounds)) + np.zeros(3))
         else:
-            with pytest.raises(RunError, match=r"\(Gather\): an index is out of range \(nodes 'Loop/here'"):
+            with pytest.raises(RunError, match=rf"\(Gather\): {FAULT} \(nodes 'Loop/here'"):
                 model.run(feeds)
         feeds["far"] = np.array(9)
         if rounds:
-            with pytest.raises(RunError, match=r"\(Gather\): an index is out of range"):
+            with pytest.raises(RunError, match=rf"\(Gather\): {FAULT}"):
                 model.run(feeds)
         else:  # the body never runs
             np.testing.assert_array_equal(model.run(feeds)["y"], np.zeros(3))

@@ -237,7 +237,7 @@ class Graph:
         constraints: pairs of dimensions that must be equal at run time (found where symbolic shapes met).
         sources: where symbols come from that are not dimensions of inputs; shared with bodies of control flow.
         demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
-            says that the run must be refused (an index is out of range).
+            says that the run must be refused (an index or a length is out of range).
         warnings: what the import passed over in the model, a line each.
     """
 

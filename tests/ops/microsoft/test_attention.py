@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.contrib import Array, check, compiled, expected, model_of, numbers, some_bytes
 from tests.support.evaluate import run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.errors import ModelError, RunError, UnsupportedError
 from torshc.formats import import_model
 
 F32, I32, I64 = np.float32, np.int32, np.int64
@@ -160,6 +160,9 @@ def test_compiled_steps_of_any_length(tmp_path: Path) -> None:
         feeds = {f"x{k}": v for k, v in enumerate(grouped(2, new, past)) if v is not None}
         for got, wanted in zip(compiled(made, feeds, tmp_path), expected(made, feeds), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    feeds["x5"] = np.array([2, 4], I32)  # of 4 positions
+    with pytest.raises(RunError, match=r"\(GroupQueryAttention\): an index or a length is out of range"):
+        compiled(made, feeds, tmp_path)
 
 
 def test_compiled_attention_of_any_batch(tmp_path: Path) -> None:

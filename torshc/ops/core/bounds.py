@@ -1,4 +1,4 @@
-"""Indices that are out of range at run time: a kernel of its own checks them, before the run continues.
+"""Indices and lengths that are out of range at run time: a kernel of its own checks them, before the run continues.
 
 The kernels that read or write there also clamp indices or drop them, so that no memory outside of a tensor is ever
 touched; but what they compute then means nothing, and the caller must learn of it. Kernels for devices do only that.
@@ -33,10 +33,12 @@ class OutOfRange(Op):
 
     Attributes:
         sizes: of each place of the last dimension, or one for all.
+        negative: whether negative ones count from the end; else 0 is the least.
     """
 
     family: ClassVar[str] = "nest"
     sizes: Shape = ()
+    negative: bool = True
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         need(inputs[0], "input 0 of OutOfRange")
@@ -46,7 +48,7 @@ class OutOfRange(Op):
         def body(at: Index, inner: Index, read: Read) -> Expr:
             index = cast(read(0, inner), I64)
             size = pick(inner[-1], self.sizes) if len(self.sizes) > 1 else self.sizes[0]
-            bad = either(call("lt", index, -size), call("ge", index, size))
+            bad = either(call("lt", index, -size if self.negative else 0), call("ge", index, size))
             return select(bad, const(1), const(0)) if node.operands[0].shape else bad
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
@@ -56,11 +58,12 @@ class OutOfRange(Op):
         return Nest(body, shape, "max", finish) if shape else Nest(body)
 
 
-def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
+def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr, negative: bool = True) -> None:
     """Refuse indices outside of -size .. size - 1: now when they are known, else at run time.
 
     Args:
         sizes: of each place of the last dimension, or one for all.
+        negative: whether negative ones count from the end; else 0 is the least.
 
     Raises:
         ModelError: when one is known to be out of range.
@@ -73,16 +76,18 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr) -> None:
         _counts_below(v, s) for v, s in zip(_columns(indices, sizes), sizes, strict=True)
     ):
         return
-    if high is not None and low is not None and -low <= high[0] and high[1] < low:
+    if high is not None and low is not None and (-low if negative else 0) <= high[0] and high[1] < low:
         return
     if indices.const is not None and None not in known:
         limit = np.asarray(known, np.int64)
-        bad = (indices.const < -limit) | (indices.const >= limit)
+        bad = (indices.const < (-limit if negative else 0)) | (indices.const >= limit)
         if bad.any():
             wrong = int(indices.const[bad].reshape(-1)[0])
+            if not negative:
+                raise ModelError(f"{source.op_type} with {wrong}, which is not in 0 .. {sizes[0] - 1}")
             raise ModelError(f"{source.op_type} at index {wrong}, of a dimension of {' or '.join(map(str, sizes))}")
         return
-    fault = source.builder.one(OutOfRange(sizes), indices)
+    fault = source.builder.one(OutOfRange(sizes, negative), indices)
     if fault.data is not None:
         constraints_of(source).append((select(fault.data[0], const(1), const(0)), const(0)))
     else:

@@ -17,6 +17,7 @@ from ...expr import F32, I64, DType, Expr, as_int, call, cast, const, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
+from ..core.bounds import demand_in_range
 from ..core.source import SourceNode, Unsupported
 from ..math.pointwise import compute
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
@@ -292,7 +293,9 @@ class RoiAlign(Op):
             raise ModelError(f"RoiAlign to {height} x {width} with {mode!r} and {transform!r}")
         filled(source.inputs, "RoiAlign")
         op = cls(height, width, sampling, scale, names[transform], mode)
-        return source.emit(op, [source.required(k) for k in range(3)])
+        found = source.emit(op, [source.required(k) for k in range(3)])
+        demand_in_range(source, source.required(2), source.required(0).shape[0])
+        return found
 
 
 def _middle(point: Expr, count: int, kind: DType) -> Expr:

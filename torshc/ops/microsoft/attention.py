@@ -395,6 +395,7 @@ class GroupQueryAttention(Contrib):
             have = past[0].shape[2]
             whole = have if have is longest else call("max", have, longest)
             k, v = (b.one(Appended(whole), old, new, begin) for old, new in zip(past, (k, v), strict=True))
+        demand_in_range(source, last, k.shape[2], negative=False)
         return [self._attend(source, q, k, v, row), k, v]
 
     def _refuse(self, source: SourceNode) -> None:

@@ -9,6 +9,7 @@ from ...errors import ModelError
 from ...expr import I32, Expr, const
 from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Inputs, Op, need, operator, same_dim
+from ..core.bounds import demand_in_range
 from ..core.source import SourceNode, Unsupported
 
 _DEFAULTS = {"Affine": (1.0, 0.0), "LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "ScaledTanh": (1.0, 1.0),
@@ -88,7 +89,11 @@ class Recurrent(Op):
         rest = {k: source.attribute(k, 0) for k in cls.extra}
         source.fields(cls)
         op = cls(direction, hidden, activations, None if clip is None else float(clip), layout, **rest)
-        return source.emit(op, source.inputs)[: source.outputs]
+        found = source.emit(op, source.inputs)[: source.outputs]
+        lengths = source.input(4)
+        if lengths is not None:
+            demand_in_range(source, lengths, source.required(0).shape[1 if layout else 0] + 1, negative=False)
+        return found
 
 
 def _static(r: Value, name: str) -> int:

@@ -319,6 +319,14 @@ class ReverseSequence(Op):
 
         return Nest(body)
 
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        op = cls(**source.fields(cls))
+        found = source.emit(op, source.inputs)
+        steps = source.required(0).shape[op.time_axis]
+        demand_in_range(source, source.required(1), steps + 1, negative=False)
+        return found
+
 
 @dataclass(frozen=True)
 class Cumulative(Op):

@@ -231,7 +231,7 @@ class TensorScatter(Op):
     Operands: cache[B, ..., L, ...], update[B, ..., S, ...], and perhaps places[B].
 
     Attributes:
-        mode: "linear" (what passes the end is dropped) or "circular" (it goes on at the beginning).
+        mode: "linear" (what passes the end is refused, or dropped) or "circular" (it goes on at the beginning).
     """
 
     family: ClassVar[str] = "nest"
@@ -273,13 +273,23 @@ class TensorScatter(Op):
 
         return Nest(body)
 
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        op = cls(**source.fields(cls))
+        found = source.emit(op, source.inputs)
+        if source.input(2) is not None and op.mode == "linear":
+            cache, update = source.required(0).shape, source.required(1).shape
+            axis = axis_of(op.axis, len(cache))
+            demand_in_range(source, source.required(2), cache[axis] - update[axis] + 1, negative=False)
+        return found
+
 
 @operator()
 @dataclass(frozen=True)
 class MaxUnpool(Op):
     """Zeros, and each element of x[N, C, spatial] at the place in the whole output, row-major, that its index gives.
 
-    An index out of range writes nothing, and the last of several elements at one place wins.
+    An index out of range is refused, or writes nothing, and the last of several elements at one place wins.
 
     Attributes:
         kernel, strides: of each spatial dimension.
@@ -330,6 +340,7 @@ class MaxUnpool(Op):
             raise ModelError(f"MaxUnpool with a kernel {kernel}, strides {strides} and pads {pads}")
         filled((x, indices), "MaxUnpool")
         out = source.emit(cls(kernel, strides, pads), [x, indices])[0]
+        demand_in_range(source, indices, out.type.size, negative=False)
         if wanted is None:
             return [out]
         if len(wanted) != out.type.rank:
