@@ -295,7 +295,7 @@ def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:
     if not isinstance(kernel, MapKernel):
         return
     loads: dict[int, set[Expr]] = {}
-    for e in walk(*(x for s in kernel.stores for x in (s.value, s.offset))):
+    for e in walk(*kernel.expressions()):
         if e.op == "load" and isinstance(e.data, int):
             loads.setdefault(e.data, set()).add(e.args[0])
     places = {s.offset for s in kernel.stores}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BOOL, Expr, as_int, axis, call, const, walk
+from ...expr import BOOL, Expr, acc, as_int, axis, call, const, rebuild, walk
 from ...expr.affine import split_axis
 from ...kernels.axes import ceil_div, product
-from ...kernels.base import Kernel
+from ...kernels.base import Kernel, Store
 from ...kernels.machine import Device
 from ...kernels.nest import MapKernel, RowKernel
 
@@ -20,6 +22,8 @@ SHARED = 32 * 1024  # bytes of shared memory that every device has
 ROW_THREADS = (32, 64, 128, 256, 512)  # threads that may share a row
 PER_THREAD = 16  # elements of a row a thread, about
 REGISTERS = 64  # f32 of a row that a thread may keep
+TILE = 32  # extent of a tile of shared memory along both axes; twice that for elements of fewer than 4 bytes
+TILED = 65536  # elements from which on a transpose goes through tiles
 FEW = 32  # elements of a row that one thread may as well walk alone
 UNIT_THREADS = 2048  # threads that keep a multiprocessor busy
 TURNS, PACKET_TURNS = 8, 16  # threads that take turns at most, so that a warp reads 128 and 256 bytes of f32 in a row
@@ -126,6 +130,64 @@ class GridColumns(RowKernel):
         return self.lanes * self.turns == self.threads and known is not None and known % self.lanes == 0
 
 
+@dataclass(frozen=True)
+class Moved:
+    """A load along whose memory another axis runs than along the stores.
+
+    Attributes:
+        name: the register that stands for it in the stores.
+        load: the load.
+    """
+
+    name: str
+    load: Expr
+
+    @property
+    def buffer(self) -> int:
+        assert isinstance(self.load.data, int)
+        return self.load.data
+
+
+@dataclass(frozen=True)
+class GridTiles(MapKernel):
+    """A map kernel that transposes: a tile is read along one axis into shared memory, and stored along another.
+
+    Attributes:
+        outer: the other axes.
+        lane: the axis of the stores, the last.
+        inner: the axis of what is read.
+        reads: the loads that go through shared memory.
+        side: extent of a tile along both.
+        threads: threads of a block.
+    """
+
+    template: ClassVar[str] = "tiles.j2"
+
+    outer: tuple[Expr, ...]
+    lane: Expr
+    inner: Expr
+    reads: tuple[Moved, ...]
+    side: int
+    threads: int = THREADS
+
+    @property
+    def shared(self) -> int:
+        return sum(self.side * self.pitch(r) * self.buffers[r.buffer].dtype.size for r in self.reads)
+
+    def pitch(self, r: Moved) -> int:
+        """Elements from a line of a tile to the next, so that those of a column lie in different banks."""
+        return self.side + max(1, 4 // self.buffers[r.buffer].dtype.size)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Registers of the loads."""
+        return {r.name: r.name for r in self.reads}
+
+    def count(self, a: Expr) -> Expr:
+        """Tiles along an axis."""
+        return ceil_div(a.args[0], self.side)
+
+
 def to_grid(kernel: Kernel, device: Device = DEVICE) -> Kernel:
     """A map or row kernel with its work dealt out to blocks of threads.
 
@@ -134,12 +196,64 @@ def to_grid(kernel: Kernel, device: Device = DEVICE) -> Kernel:
     if isinstance(kernel, MapKernel) and not kernel.axes:
         kernel = dataclasses.replace(kernel, axes=(axis("i0", 1),))
     if isinstance(kernel, MapKernel):
+        if (tiles := _tiles(kernel)) is not None:
+            return tiles
         packet = _packet(kernel.axes[-1])
         points = product([a.args[0] for a in kernel.axes])
         return GridMap.of(kernel, tasks=_blocks(call("floordiv", points, packet), THREADS), packet=packet)
     if isinstance(kernel, RowKernel):
         return _columns(kernel, device) or to_row(kernel)
     return kernel
+
+
+def _tiles(kernel: MapKernel) -> GridTiles | None:
+    """A large map kernel that reads along another axis than it writes; None for any other."""
+    *others, lane = kernel.axes
+    sizes = [as_int(a.args[0]) for a in kernel.axes]
+    if math.prod(GUESS if s is None else s for s in sizes) < TILED or _stride(kernel.stores[0].offset, lane) != 1:
+        return None
+    loads = dict.fromkeys(x for s in kernel.stores for x in _certain_loads(s.value))
+    for inner in others:
+        found = [x for x in loads if _stride(x.args[0], inner) == 1 and _stride(x.args[0], lane) not in (0, 1, None)]
+        reads = {x: Moved(f"t{k}", x) for k, x in enumerate(found)}
+        side = TILE if any(kernel.buffers[r.buffer].dtype.size >= 4 for r in reads.values()) else 2 * TILE
+        if not found or any((as_int(a.args[0]) or side) < TILE // 2 for a in (lane, inner)):
+            continue
+        known = {x: acc(r.name, x.dtype) for x, r in reads.items()}
+        outer = tuple(a for a in others if a is not inner)
+        made = GridTiles.of(
+            kernel,
+            stores=tuple(Store(s.buffer, s.offset, rebuild(s.value, known.get)) for s in kernel.stores),
+            outer=outer,
+            lane=lane,
+            inner=inner,
+            reads=tuple(reads.values()),
+            side=side,
+        )
+        tasks = product([a.args[0] for a in outer]) * made.count(lane) * made.count(inner)
+        return dataclasses.replace(made, tasks=tasks) if made.shared <= SHARED else None
+    return None
+
+
+def _stride(offset: Expr, a: Expr) -> int | None:
+    """Step of an offset along an axis, 0 where it does not move it; None where that is no number."""
+    parts = split_axis(offset, a)
+    return None if parts is None else as_int(parts[0])
+
+
+def _certain_loads(value: Expr) -> Iterator[Expr]:
+    """Loads that are made whatever a condition says, at places that no load decides."""
+    pending, seen = [value], set[Expr]()
+    while pending:
+        x = pending.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if x.op == "load":
+            if isinstance(x.data, int) and not any(y.op in ("load", "acc") for y in walk(*x.args)):
+                yield x
+            continue
+        pending.extend(x.args[:1] if x.op == "select" else x.args)
 
 
 def to_row(kernel: RowKernel) -> GridRow:

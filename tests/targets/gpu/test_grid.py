@@ -1,0 +1,85 @@
+"""Map kernels of devices of blocks, on the emulator, against NumPy: transposes through shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torshc.bundle.program import _elementwise_pairs
+from torshc.expr import BOOL, F16, F32, F64, DType, const
+from torshc.targets.gpu import grid
+from torshc.targets.gpu.grid import GridTiles
+
+from ...support.kernels import Maker, Shape, random, sizes
+from ...support.run_grid import GridProgram, needs_emulator, templates
+from ...support.run_kernel import close
+
+pytestmark = needs_emulator
+RNG = np.random.default_rng(14)
+DIMS = {"n": 3, "s": 70}
+
+# Shape, permutation, and whether it goes through tiles: both axes are long enough for them, and memory's order changes.
+TRANSPOSES: list[tuple[Shape, tuple[int, ...], bool]] = [
+    ((64, 96), (1, 0), True),
+    ((70, 45), (1, 0), True),
+    ((2, 37, 50), (0, 2, 1), True),
+    ((40, 3, 33), (2, 1, 0), True),
+    ((2, 32, 7, 9), (0, 2, 3, 1), True),
+    (("n", "s", 40), (0, 2, 1), True),
+    (("n", 40, 33), (2, 0, 1), True),
+    ((70, 3), (1, 0), False),
+    ((5, 40, 50), (1, 0, 2), False),
+]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "TILED", 1)
+
+
+@pytest.mark.parametrize(("shape", "perm", "tiled"), TRANSPOSES, ids=str)
+def test_transpose(shape: Shape, perm: tuple[int, ...], tiled: bool) -> None:
+    m = Maker()
+    program = GridProgram(m.output(m.add("Neg", m.add("Transpose", m.input(*shape), perm=perm))), DIMS)
+    assert templates(program) == ["tiles" if tiled else "map"]
+    x = random(RNG, sizes(shape, DIMS))
+    np.testing.assert_array_equal(program.run(x)[0], -x.transpose(perm))
+
+
+@pytest.mark.parametrize("dtype", [F16, F64, BOOL], ids=str)
+def test_other_types(dtype: DType) -> None:
+    m = Maker()
+    y = m.add("Transpose", m.input(130, 67, dtype=dtype), perm=(1, 0))
+    program = GridProgram(m.output(m.add("Cast", y, to=F32)), DIMS)
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GridTiles) and kernel.side == (64 if dtype.size < 4 else 32)
+    x = (random(RNG, (130, 67)) > 0.5) if dtype is BOOL else random(RNG, (130, 67)).astype(dtype.numpy)
+    np.testing.assert_array_equal(program.run(x)[0], x.T.astype(np.float32))
+
+
+def test_what_stands_beside_a_transpose() -> None:
+    """Operands in the order of the result are read as they are, and what is read in both orders is not overwritten."""
+    m = Maker()
+    x, w = m.input(45, 45), m.input(45)
+    y = m.add("Add", m.add("Mul", m.add("Transpose", x, perm=(1, 0)), w), x)
+    program = GridProgram(m.output(y, m.add("Neg", y)), DIMS)
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GridTiles) and len(kernel.reads) == 1 and not list(_elementwise_pairs(kernel))
+    a, b = random(RNG, (45, 45)), random(RNG, (45,))
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for order in ("forward", "reverse", "random:2"):
+            patch.setenv("T_EMULATE_ORDER", order)
+            found.append(program.run(a, b))
+    close(found[0][0], a.T * b + a, 1e-6)
+    assert all((f[0] == found[0][0]).all() and (f[1] == -f[0]).all() for f in found)
+
+
+def test_a_margin_is_not_read() -> None:
+    """Elements under a condition of their place may lie outside of memory: each thread decides for its own."""
+    m = Maker()
+    padded = m.add("Pad", m.input(40, 50), before=(const(3), const(0)), after=(const(2), const(0)))
+    program = GridProgram(m.output(m.add("Neg", m.add("Transpose", padded, perm=(1, 0)))), DIMS)
+    assert templates(program) == ["map"]
+    x = random(RNG, (40, 50))
+    np.testing.assert_array_equal(program.run(x)[0], -np.pad(x, ((3, 2), (0, 0))).T)
