@@ -7,6 +7,7 @@ import os
 import pytest
 
 from tests.emulation.emulated import missing
+from tests.support.slow import thin
 from torshc.folders import private_folder
 from torshc.resources import cache_folder
 
@@ -18,6 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """One cache for all processes of a run, and for tools that they start with another HOME."""
     os.environ["TORSHC_CACHE_DIR"] = str(private_folder(cache_folder()))
+
+
+@pytest.hookimpl(tryfirst=True)  # before what the markers deselect
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    thin(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

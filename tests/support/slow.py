@@ -9,6 +9,17 @@ from typing import Any
 import pytest
 
 SLOW = pytest.mark.slow
+# Tests that compile a kernel or a bundle for each case, by the start of their names, and of how many cases one runs by
+# default: those whose parameters, by number, add up to a multiple of it, so that each value of each parameter runs.
+THINNED = {
+    "tests/bundle/test_device.py": 2,
+    "tests/conformance/test_conformance.py::test_sample_on_devices": 2,
+    "tests/ops/quant/test_narrow.py": 3,
+    "tests/robust/test_warnings.py": 2,
+    "tests/runtime/test_device.py::test_host_arrays": 2,
+    "tests/targets/": 3,
+    "tests/templates/test_narrow.py": 3,
+}
 
 
 def some(cases: Iterable[Any], every: int) -> list[Any]:
@@ -23,3 +34,12 @@ def some_pairs(often: Iterable[Any], seldom: Iterable[Any], every: int) -> list[
     pairs = [pytest.param(a, first) for a in all_]
     other = [(k, a, b) for b, (k, a) in product(rest, enumerate(all_))]
     return pairs + [pytest.param(a, b, marks=() if k % every == 0 else SLOW) for k, a, b in other]
+
+
+def thin(items: Iterable[pytest.Item]) -> None:
+    """Mark as slow most cases of the tests that :data:`THINNED` names."""
+    for item in items:
+        every = next((n for start, n in THINNED.items() if item.nodeid.startswith(start)), 1)
+        indices = item.callspec.indices if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if sum(indices.values()) % every:
+            item.add_marker(SLOW)
