@@ -113,6 +113,6 @@ CASES = {
          node("MatMul", ["a", "b"], ["y"])], {"x": (40, 48), "z": (48, 32)}, "map map row",
         "map map contraction_mma",
     ),
-    "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "row"),
+    "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),
     "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "row row map"),
 }  # fmt: skip

@@ -2,24 +2,56 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k1ffa21fa3363_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(32) kc1cde5d277ce_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
-    const int point = block * 256 + tid;
-    if (point >= 57) return;
-    const int i1 = point % 19;
-    int point_rest = point / 19;
-    const int i0 = point_rest;
-    float a0 = 0.0f;
-    for (int r0 = 0; r0 < 19; r0++) {
-        const float v0 = (r0 <= i1) ? b0[19 * i0 + r0] : 0.0f;
-        a0 = a0 + v0;
+    const int point = block;
+    const int lane = tid % 32;
+    const int i0 = point;
+    const int begin = 0, end = 19;
+    float sum = 0.0f;
+    for (int at = begin; at < end; at += 128) {
+        float x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int s = at + (j) * 32 + lane;
+            const int t = s;
+            x[j] = 0.0f;
+            if (s < end) {
+                const float v_0 = b0[19 * i0 + t];
+                const float v = v_0;
+                x[j] = v;
+            }
+        }
+        /* Of each 32 neighbours: what stands before an element among them, and all of them. */
+        float before[4], all[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            before[j] = 0.0f, all[j] = x[j];
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                const float other = t_shuffle_xor_f32(all[j], d);
+                if (lane & d) before[j] = other + before[j];
+                all[j] = all[j] + other;
+            }
+        }
+        float here = sum;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int s = at + (j) * 32 + lane;
+            const int t = s;
+            if (s >= end) break;
+            const float left = here + before[j];
+            const float y = left + x[j];
+            here = here + all[j];
+            b1[19 * i0 + t] = y;
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) sum = sum + all[j];
     }
-    const float x0 = a0;
-    b1[19 * i0 + i1] = x0;
 }
 
-extern "C" int k1ffa21fa3363(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc1cde5d277ce(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k1ffa21fa3363_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    kc1cde5d277ce_kernel<<<(unsigned)blocks, 32, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -12,11 +12,9 @@ from onnx import TensorProto, helper
 
 import torshc
 from torshc.expr import DTYPES, DType, const
-from torshc.kernels.base import NoKernel
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, Shape, random, sizes
-from ...support.run_grid import GridProgram, needs_emulator, templates
 from ...support.run_kernel import Array, Program, compilers, kind_of, kinds, native_lanes
 
 RNG = np.random.default_rng(5)
@@ -138,19 +136,6 @@ def test_another_order_in_memory() -> None:
         source = m.input(2, 3, 4, 5, layout=(0, 2, 3, 1))
         program = Program(m.output(m.add("CumSum", source, layout=(0, 2, 3, 1), axis=axis)))
         agrees(program.run(x)[0], expected(x, axis), DTYPES["f32"])
-
-
-@needs_emulator
-def test_a_device_sums_anew_where_that_is_short() -> None:
-    x = random(RNG, (3, 20))
-    m = Maker()
-    program = GridProgram(m.output(m.add("Neg", m.add("CumSum", m.input(3, 20), axis=1, reverse=1))))
-    assert templates(program) == ["row"]
-    np.testing.assert_allclose(program.run(x)[0], -expected(x, 1, reverse=1), rtol=1e-5, atol=1e-5)
-    for size in (4097, "n"):
-        m = Maker()
-        with pytest.raises(NoKernel, match="CumSum along"):
-            GridProgram(m.output(m.add("CumSum", m.input(2, size), axis=1)), DIMS)
 
 
 @pytest.mark.parametrize("level", [0, 3])

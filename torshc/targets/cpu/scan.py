@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, acc, as_int, axis, call, const, load
+from ...expr import Expr, call, const
 from ...graph import Value
-from ...kernels.axes import ceil_div, join_axes, product
+from ...kernels.axes import ceil_div, product
 from ...kernels.base import Kernel
-from ...kernels.heavy import HeavyKernel, epilogue_flops, finish, is_empty, traffic
+from ...kernels.heavy import HeavyKernel, epilogue_flops, is_empty, traffic
 from ...kernels.machine import Machine
-from ...kernels.nest import CHUNK, Accumulator, Buffers
+from ...kernels.nest import CHUNK, Accumulator
+from ...kernels.scan import read_scan
 from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -70,43 +71,25 @@ def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     assert node is not None and isinstance(node.op, Cumulative)
     if all(is_empty(v) for v in group.outputs):
         return []
-    op, x, out = node.op, node.operands[0], node.output
-    order = list(out.layout or range(out.type.rank))
-    place = order.index(op.axis)
-    index: list[Expr] = [const(0)] * out.type.rank
-    for d in order:
-        if as_int(out.shape[d]) != 1:
-            index[d] = axis("t" if d == op.axis else f"{'i' if order.index(d) < place else 'j'}{d}", out.shape[d])
-    before = [index[d] for d in order[:place] if index[d].op == "axis"]
-    after = [index[d] for d in order[place + 1 :] if index[d].op == "axis"]
-    dtype = x.dtype.register
-    buffers = Buffers(storage)
-    term = buffers.resolve(load(x, tuple(index), dtype))
-    stores = finish(group, node, acc("y", dtype), tuple(index), buffers)
-    bodies = [term, *(e for s in stores for e in (s.offset, s.value))]
-    before, bodies = join_axes(before, bodies)
-    after, bodies = join_axes(after, bodies)
-    time = index[op.axis] if index[op.axis].op == "axis" else axis("t", 1)
-    lane = after[-1] if after else time
-    parts = iter(bodies[1:])
-    stores = [type(s)(s.buffer, next(parts), next(parts)) for s in stores]
-    outer = (*before, *after[:-1])
+    op, size = node.op, node.output.type.size
+    scan = read_scan(group, storage)
+    time, lane = scan.time, scan.after[-1] if scan.after else scan.time
+    outer = (*scan.before, *scan.after[:-1])
     length, width = time.args[0], lane.args[0]
     work = call("max", length if lane is time else length * call("min", width, BESIDE), 1)
     rows = call("max", call("floordiv", const(CHUNK), work), 1)
     points = product([a.args[0] for a in outer])
-    size = out.type.size
     return [
         ScanKernel(
-            buffers=tuple(buffers.list),
+            buffers=tuple(scan.buffers.list),
             tasks=ceil_div(points, rows) * (1 if lane is time else ceil_div(width, BESIDE)),
-            flops=size + epilogue_flops(stores, size),
-            nbytes=traffic(buffers.list, group.outputs),
-            stores=tuple(stores),
+            flops=size + epilogue_flops(scan.stores, size),
+            nbytes=traffic(scan.buffers.list, group.outputs),
+            stores=scan.stores,
             axes=outer,
             time=time,
             lane=lane,
-            total=Accumulator("0", op.combine, bodies[0], acc("y", dtype)),
+            total=scan.total,
             exclusive=bool(op.exclusive),
             reverse=bool(op.reverse),
             rows=rows,

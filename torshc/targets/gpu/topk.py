@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...expr import as_int
 from ...graph import Builder, Graph, Value
-from ...kernels.base import Kernel, Operand, Temporary
+from ...kernels.base import Kernel, NoKernel, Operand, Temporary
 from ...kernels.machine import Machine
 from ...kernels.recurrent import apart, moved
 from ...ops.tensor.sort import TopK
@@ -13,7 +14,8 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import GridTarget
 from .nests import lower_grid
-from .scan import require_short
+
+NEST = 4096  # the longest axis along which a device counts for each element
 
 
 @GridTarget.lowers("topk")
@@ -25,7 +27,9 @@ def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Mac
     """
     node = group.anchor
     assert node is not None and isinstance(node.op, TopK)
-    require_short(node, node.operands[0].shape[node.op.axis])
+    length = node.operands[0].shape[node.op.axis]
+    if (as_int(length) or 0) > NEST or as_int(length) is None:
+        raise NoKernel(f"{node.op.name} along {length!r} elements; devices support up to {NEST}")
     op, x = node.op, node.operands[0]
     b = Builder(Graph())
     values, places = op.ranked(b, x)
