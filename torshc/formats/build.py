@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import MAP, OPTIONAL, Expr, as_int, call
+from ..expr import MAP, OPTIONAL, STRING, Expr, as_int, call
 from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shape
 from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.core.axes import require
@@ -245,11 +246,7 @@ class _Importer:
         version = scope.opsets.get(op.domain, 1 if op.domain else None)
         if version is None:
             raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
-        if op.op_type == "If" and not op.domain:
-            return self.branch(op, operands, scope) if known else ()
-        if op.op_type in ("Loop", "Scan", "SequenceMap") and not op.domain:
-            return self.repeat(op, version or 0, operands, scope) if known else ()
-        version = max(version, schemas.EARLY.get((op.domain, op.op_type), 0))
+        version = schemas.meant(op, version)
         schema = schemas.schema_of(op.op_type, op.domain, version)
         attributes = op.attributes
         if schema is not None:
@@ -257,6 +254,10 @@ class _Importer:
             for text in unknown:
                 self.warn(op, scope, text)
             schemas.check_types(op, schema, operands)
+        if op.op_type in ("If", "Loop", "Scan", "SequenceMap") and not op.domain:
+            op = replace(op, attributes=attributes)
+            make = self.branch if op.op_type == "If" else partial(self.repeat, version)
+            return make(op, operands, scope) if known else ()
         if (op.domain, op.op_type) == ("ai.onnx.preview", "FlexAttention"):
             builder = Builder(self.graph, name=scope.prefix + op.name)
             return flex.attend(op, operands, lambda g, xs: self.nested(op, scope, g, xs), builder) if known else ()
@@ -374,10 +375,12 @@ class _Importer:
                 raise _Fork(place, f"{place}: {e}") from e
             raise
 
-    def repeat(self, op: SourceOp, version: int, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
+    def repeat(self, version: int, op: SourceOp, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
         """A Loop, Scan or SequenceMap: its rounds one after the other when they are few, else run by the host."""
         if scope.depth >= _DEPTH:
             raise Misfit("loops are nested too deeply")
+        if op.op_type == "Scan" and any(v is not None and v.dtype is STRING for v in operands):
+            raise Unsupported("Scan over strings")
         builder = Builder(self.graph, name=scope.prefix + op.name)
         if unroll.is_short(op, version, operands):
 

@@ -22,9 +22,6 @@ from .onnx_reader import read_attribute, read_function
 
 NEWEST = onnx_opset_version()
 
-EARLY = {("", "LayerNormalization"): 17}
-"""Operators that ONNX Runtime writes into models of older opsets, with the opset whose meaning they have there."""
-
 _CALLS_OUT = (("", "ATen"), ("org.pytorch.aten", "ATen"))  # operators that stand for one of another tool
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
@@ -40,6 +37,26 @@ def schema_of(op_type: str, domain: str, version: int) -> OpSchema | None:
         return get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@lru_cache(maxsize=1)
+def _first() -> dict[tuple[str, str], int]:
+    """The version of its domain in which each operator was defined first."""
+    found: dict[tuple[str, str], int] = {}
+    for s in onnx.defs.get_all_schemas_with_history():
+        key = (s.domain, s.name)
+        found[key] = min(found.get(key, s.since_version), s.since_version)
+    return found
+
+
+def meant(op: SourceOp, version: int) -> int:
+    """The version of its domain by which a node is read.
+
+    Tools write operators into models of opsets before those that define them, as ONNX Runtime does LayerNormalization;
+    they mean the first definition. An operator with an experimental form has that before.
+    """
+    key = (op.domain, op.op_type)
+    return version if key in REGISTRY and REGISTRY[key].experimental else max(version, _first().get(key, 0))
 
 
 def check(op: SourceOp, schema: OpSchema, lenient: bool) -> tuple[dict[str, Any], list[str]]:
@@ -98,12 +115,20 @@ def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]
     """Check the operands' element types against a schema.
 
     Raises:
-        Misfit: for a type that the operator does not take.
+        Misfit: for a type that the operator does not take, or two types of operands that must have the same.
     """
+    first: dict[str, Value] = {}
     for k, v in enumerate(operands):
-        allowed = schema.inputs[min(k, len(schema.inputs) - 1)].types
-        if v is not None and not any(t.startswith(_type_text(v.type.partial)) for t in allowed):
+        spec: Any = schema.inputs[min(k, len(schema.inputs) - 1)]
+        if v is None:
+            continue
+        if not any(t.startswith(_type_text(v.type.partial)) for t in spec.types):
             raise Misfit(f"input {k} of {op.op_type} of opset {schema.since_version} cannot be {v.dtype!r}")
+        if not spec.is_homogeneous or v.dtype is OPTIONAL:
+            continue
+        other = first.setdefault(spec.type_str, v)
+        if other.dtype is not v.dtype:
+            raise Misfit(f"{op.op_type} of different types, {other.type!r} and {v.type!r}")
 
 
 def _type_text(p: Partial) -> str:

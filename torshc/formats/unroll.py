@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..expr import as_int, const
+from ..expr import STRING, as_int, const
 from ..graph import Builder, Value, ints_of
 from ..ops import Unsupported
 from ..ops.core.base import axis_of
@@ -80,6 +80,8 @@ def _stack(b: Builder, parts: list[Value], axis: int) -> Value:
     """The results of the steps along a new axis."""
     axis = axis_of(axis, parts[0].type.rank + 1)
     shape = parts[0].shape
+    if parts[0].dtype is STRING:
+        raise Endless("results that are strings")
     if any(p.type != parts[0].type for p in parts):
         raise Endless("results that change their shape from step to step")
     wide = [b.one(Reshape((*shape[:axis], const(1), *shape[axis:])), p) for p in parts]

@@ -16,6 +16,17 @@ def register_type(dtype: DType) -> DType:
     return dtype.register
 
 
+DEEPEST = 32  # nodes that read each other in calls of their bodies
+
+
+class _Deeper(Exception):
+    """An element has to be known before what reads it: calls would nest too deeply."""
+
+    def __init__(self, value: Value, index: Index) -> None:
+        super().__init__()
+        self.key = value, index
+
+
 class Inliner:
     """Reads values of a group as expressions.
 
@@ -29,9 +40,24 @@ class Inliner:
         self.known: dict[Value, Expr] = dict(known or {})
         self.loads: dict[Value, None] = {}
         self._memo: dict[tuple[Value, Index], Expr] = {}
+        self._depth = 0
 
     def at(self, value: Value, index: Index) -> Expr:
         """The element of `value` at `index`."""
+        if self._depth:
+            return self._at(value, index)
+        pending = [(value, index)]
+        while True:
+            try:
+                found = self._at(*pending[-1])
+            except _Deeper as e:
+                pending.append(e.key)
+                continue
+            pending.pop()
+            if not pending:
+                return found
+
+    def _at(self, value: Value, index: Index) -> Expr:
         if (known := self.known.get(value)) is not None:
             return known
         key = (value, index)
@@ -50,7 +76,13 @@ class Inliner:
         nest = node.op.nest(node, node.outputs.index(value))
         if nest is None or nest.reduce:
             raise InternalError(f"{node.describe()} cannot be read through at an index")
-        return nest.body(index, (), lambda k, at: self.at(_input(node, k), at))
+        if self._depth == DEEPEST:
+            raise _Deeper(value, index)
+        self._depth += 1
+        try:
+            return nest.body(index, (), lambda k, at: self._at(_input(node, k), at))
+        finally:
+            self._depth -= 1
 
 
 def _input(node: Node, k: int) -> Value:

@@ -80,9 +80,10 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr, negative: 
         return
     if indices.const is not None and None not in known:
         limit = np.asarray(known, np.int64)
-        bad = (indices.const < (-limit if negative else 0)) | (indices.const >= limit)
+        found = np.atleast_1d(indices.const)
+        bad = (found < (-limit if negative else 0)) | (found >= limit)
         if bad.any():
-            wrong = int(indices.const[bad].reshape(-1)[0])
+            wrong = int(found[bad][0])
             if not negative:
                 raise ModelError(f"{source.op_type} with {wrong}, which is not in 0 .. {sizes[0] - 1}")
             raise ModelError(f"{source.op_type} at index {wrong}, of a dimension of {' or '.join(map(str, sizes))}")

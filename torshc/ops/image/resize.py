@@ -242,7 +242,7 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
             out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up, down), up, down)
         return _readable(source, x, tuple(out))
     values = sizes if sizes else scales
-    if values is None or len(values) != len(which):
+    if values is None or len(values) != len(which) or (operand is not None and operand.type.rank != 1):
         raise ModelError(f"{source.op_type} of {x.type!r} needs a scale or a size for {len(which)} dimensions")
     policy = str(source.attribute("keep_aspect_ratio_policy", "stretch"))
     if sizes:
