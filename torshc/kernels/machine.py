@@ -12,7 +12,7 @@ class Device:
     Attributes:
         units: multiprocessors.
         shared: bytes of shared memory of a block.
-        tensor: whether there are tensor cores for f16 and bf16.
+        tensor: whether there are tensor cores for f16 and bf16, and asynchronous copies to feed them.
         together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
     """
 

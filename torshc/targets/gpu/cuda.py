@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,6 +30,15 @@ def blocks_together(archs: Sequence[str]) -> int:
     return TOGETHER_LARGE if archs and LARGE.issuperset(archs) else TOGETHER
 
 
+def has_tensor_cores(archs: Sequence[str]) -> bool:
+    """Whether all have asynchronous copies and products of 16-bit floats for a warp: sm_80 and newer.
+
+    >>> has_tensor_cores(["sm_80", "compute_90"]), has_tensor_cores(["sm_75", "sm_90a"]), has_tensor_cores([])
+    (True, False, True)
+    """
+    return not any(re.fullmatch(r"(sm|compute)_[1-7]\d[af]?", arch) for arch in archs)
+
+
 @register
 class CudaTarget(GridTarget):
     """CUDA C++ for NVIDIA's GPUs."""
@@ -50,4 +60,4 @@ class CudaTarget(GridTarget):
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:
-        return Device(units=132, shared=48 * 1024, tensor=True, together=blocks_together(archs))
+        return Device(units=132, shared=48 * 1024, tensor=has_tensor_cores(archs), together=blocks_together(archs))
