@@ -33,6 +33,12 @@ def fits(e: Expr, dtype: DType) -> bool:
     return dtype.range[0] <= low and high <= dtype.range[1]
 
 
+def exact(e: Expr) -> bool:
+    """Whether no step of an integer sum or product can leave its type, in whatever order it is computed."""
+    ends = [max(abs(low), abs(high)) for low, high in map(range_of, e.args)]
+    return (sum(ends) if e.op == "add" else math.prod(max(x, 1) for x in ends)) <= e.dtype.range[1]
+
+
 def _settled(found: Range, dtype: DType) -> Range:
     """Bounds after rounding to a type of float, or wrapping to a narrow one of integers."""
     low, high = _held(*found)

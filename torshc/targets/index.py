@@ -193,7 +193,7 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     if e.op == "select":
         return f"({inner[0]} ? {inner[1]} : {inner[2]})"
     if e.op == "abs":
-        return f"t_imax({inner[0]}, -{inner[0]})"
+        return f"t_iabs({inner[0]})"
     if e.op == "sign":
         return f"(({inner[0]} > 0) - ({inner[0]} < 0))"
     raise InternalError(f"no scalar form of {e.op}")

@@ -189,7 +189,7 @@ int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const 
 static int constant(t_frame *f, const t_constant *c)
 {
     t_value *v = &f->slot[c->slot];
-    unsigned char *at = f->weights + c->offset;
+    unsigned char *at = f->weights ? f->weights + c->offset : NULL; /* of empty constants alone there is no file */
     if (c->dtype.code != TORSHC_STRING) {
         *v = (t_value){.dtype = c->dtype, .ndim = c->ndim, .data = at};
         memcpy(v->shape, c->dims, sizeof *c->dims * (size_t)c->ndim);

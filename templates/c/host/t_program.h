@@ -32,6 +32,7 @@ typedef __int128 t_wide;
 #define T_APART __attribute__((noinline, unused)) static
 static inline t_wide t_imin(t_wide a, t_wide b) { return a < b ? a : b; }
 static inline t_wide t_imax(t_wide a, t_wide b) { return a > b ? a : b; }
+static inline t_wide t_iabs(t_wide a) { return a < 0 ? -a : a; }
 T_APART t_wide t_idiv(t_wide a, t_wide b) { return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0; }
 T_APART t_wide t_iquot(t_wide a, t_wide b) { return b ? a / b : 0; }
 T_APART t_wide t_imod(t_wide a, t_wide b) { return a - b * t_idiv(a, b); }

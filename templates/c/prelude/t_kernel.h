@@ -4,13 +4,16 @@
 
 #include "t_math.h"
 
-/* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. */
+/* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. It may be about data
+ * too, so it wraps: the least number has no negative, and its quotient by -1 would trap. */
+T_FN int64_t t_ineg_(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
+T_FN int64_t t_iabs(int64_t a) { return a < 0 ? t_ineg_(a) : a; }
+T_FN int64_t t_iquot(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? t_ineg_(a) : a / b; }
 T_FN int64_t t_idiv(int64_t a, int64_t b) {
-    if (b == 0) return 0;
+    if (b == 0 || b == -1) return t_iquot(a, b);
     return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
 }
-T_FN int64_t t_imod(int64_t a, int64_t b) { return b == 0 ? a : a - t_idiv(a, b) * b; }
-T_FN int64_t t_iquot(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; }
+T_FN int64_t t_imod(int64_t a, int64_t b) { return b == 0 ? a : b == -1 ? 0 : a - t_idiv(a, b) * b; }
 T_FN int64_t t_imin(int64_t a, int64_t b) { return a < b ? a : b; }
 T_FN int64_t t_imax(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -262,14 +262,17 @@ T_EACH_UNSIGNED_WIDE(T_DEF_UNSIGNED)
 
 /* ---- indices ------------------------------------------------------------------------------------- */
 
-/* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. */
+/* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. It may be about data
+ * too, so it wraps: the least number has no negative. */
 typedef T_INDEX t_index;
+T_FN t_index t_ineg_(t_index a) { return (t_index)(0 - (uint64_t)a); }
+T_FN t_index t_iabs(t_index a) { return a < 0 ? t_ineg_(a) : a; }
+T_FN t_index t_iquot(t_index a, t_index b) { return b == 0 ? 0 : b == -1 ? t_ineg_(a) : a / b; }
 T_FN t_index t_idiv(t_index a, t_index b) {
-    if (b == 0) return 0;
+    if (b == 0 || b == -1) return t_iquot(a, b);
     return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
 }
-T_FN t_index t_imod(t_index a, t_index b) { return b == 0 ? a : a - t_idiv(a, b) * b; }
-T_FN t_index t_iquot(t_index a, t_index b) { return b == 0 ? 0 : b == -1 ? (t_index)(0 - (uint64_t)a) : a / b; }
+T_FN t_index t_imod(t_index a, t_index b) { return b == 0 ? a : b == -1 ? 0 : a - t_idiv(a, b) * b; }
 T_FN t_index t_imin(t_index a, t_index b) { return a < b ? a : b; }
 T_FN t_index t_imax(t_index a, t_index b) { return a > b ? a : b; }
 /* `total` cut in `parts` near-equal pieces: start of piece i; the first total % parts are one longer. */

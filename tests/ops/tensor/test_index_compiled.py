@@ -15,7 +15,7 @@ import torshc
 from tests.support import sanitize
 from tests.support.evaluate import Array
 from tests.support.nodes import F32, I64, numbers
-from torshc.compiler import compile_model
+from torshc.compiler import compile_model, prepare
 from torshc.formats import load_graph
 from torshc.options import CompileOptions
 
@@ -140,3 +140,11 @@ def test_hostile_places_are_harmless(tmp_path: Path) -> None:
     (results,) = sanitize.run(bundle, [feeds], tmp_path, found[1])
     for got, wanted in zip(results, plain, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_places_that_are_bounded_are_plain_sums(tmp_path: Path) -> None:
+    """What a select or a bound does not limit wraps; what was moved into a dimension needs no detour."""
+    inputs = {"x": numbers(300, 24), "i": np.zeros((5, 7), I64)}
+    onnx.save(model_of([node("Gather", ["x", "i"], ["y"])], inputs, {}), tmp_path / "m.onnx")
+    sources = "".join(prepare(tmp_path / "m.onnx", CompileOptions(mcpu="x86-64-v3")).sources.values())
+    assert "+ 24 * t_imax(0, t_imin(299, " in sources and "(uint64_t)v0 + (uint64_t)300" in sources

@@ -40,7 +40,7 @@ T_FN float every_storage(T_GLOBAL uint16_t *h, T_GLOBAL uint8_t *b, float x, int
     x += t_as_f8e8m0_up(x) + t_as_f8e8m0_nearest(x);
     t_store_bool(b, t_select_bool(c, t_and_bool(t_load_bool(b), c), t_or_bool(c, t_not_bool(c))));
     c = t_xor_bool(t_eq_bool(c, 1), t_ne_bool(c, 1)) + t_warp_any_bool(c) + t_warp_all_bool(c);
-    return (float)(t_idiv(c, 3) + t_imod(c, 3) + t_iquot(c, 3) + t_imin(c, 3) + t_imax(c, 3) + t_cut(c, 3, 1));
+    return (float)(t_idiv(c, 3) + t_imod(c, 3) + t_iquot(c, 3) + t_imin(c, 3) + t_imax(c, 3) + t_iabs(c) + t_cut(c, 3, 1));
 }
 
 #define EVERY(T, S) t_store_##S(p_##S + i, every_##S(t_load_##S(p_##S + i), t_load_##S(p_##S + i + 1), c));

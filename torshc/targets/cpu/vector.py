@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr import BOOL, I32, I64, DType, Expr
+from ...expr.bounds import exact
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
@@ -94,8 +95,9 @@ class Block(StatementPrinter):
         return vector_type(dtype)
 
     def spell_index(self, e: Expr, inner: Sequence[str]) -> str:
-        # A number that is read may be any, and a shared part is computed though a select guards it: sums of it wrap.
-        if e.op in ("add", "mul") and e.dtype is I64 and self.reads(e):
+        # A number that is read may be any, and a shared part is computed though a select guards it: sums of it wrap,
+        # unless what bounds it (such as an index that is moved into a dimension) shows that they cannot.
+        if e.op in ("add", "mul") and e.dtype is I64 and self.reads(e) and not exact(e):
             operands = f" {OPERATORS[e.op]} ".join(f"(uint64_t){x}" for x in inner)
             return f"((int64_t)({operands}))"  # callers may take the outer brackets
         return super().spell_index(e, inner)
