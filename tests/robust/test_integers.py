@@ -19,13 +19,17 @@ from ..support.zoo import Array
 LOW, HIGH = -(2**63), 2**63 - 1
 VALUES = np.array([LOW, HIGH, 0, 1, -1, LOW + 1, HIGH - 1, 2**62, -(2**62), 3, -7])
 # s and t are one number for all lanes of a row, x is one for each.
-ARITHMETIC = f"""(int64[N,11] x, int64[N,1] s, int64[N,1] t) => (a, b, c, d, e, f, g, h, i, j, k, l, m) {{
+ARITHMETIC = f"""(int64[N,11] x, int64[N,1] s, int64[N,1] t) => (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q) {{
     high = Constant<value_int={HIGH - 1}>()  low = Constant<value_int={LOW}>()  one = Constant<value_ints=[1]>()
     four = Constant<value_ints=[4]>()  axis = Constant<value_int=1>()  minus = Constant<value_int=-1>()
+    three = Constant<value_int=3>()  factor = Constant<value_int=5>()  at6 = Mul(x, factor)
     sa = Add(s, high)  a = Add(sa, x)  sb = Mul(s, low)  b = Sub(x, sb)  sc = Abs(s)  c = Mul(sc, x)  sd = Neg(s)
     d = Sub(sd, x)  se = Div(s, minus)  e = Add(se, x)  sf = Mod(s, minus)  f = Sub(sf, x)  sg = Sub(s, t)
     g, at = TopK(a, four)  gh = Abs(sg)  less = Less(gh, t)  h = Where(less, x, s)  st = Add(s, t)  sum = Add(st, x)
-    i = ReduceSum(c, one)  j = CumSum(d, axis)  k = Add(at, gh)  l = Add(sum, sum)  m = ReduceProd<axes=[1]>(b) }}"""
+    i = ReduceSum(c, one)  j = CumSum(d, axis)  k = Add(at, gh)  l = Add(sum, sum)  m = ReduceProd<axes=[1]>(b)
+    more = Add(x, one)  n = Less(more, x)  o = Min(more, x)  six = Add(at6, x)  p = Mod(six, three)
+    short = Cast<to=6>(x)  wide = Cast<to=7>(short)  size = Abs(wide)  square = Mul(size, size)
+    cube = Mul(square, size)  q = Less(cube, axis) }}"""
 EMPTY = """(int64[N] x, int64 k) => (y) {
     e = Constant<value=int64[0] {}>()  s = SequenceConstruct(x, e)  y = SequenceAt(s, k) }"""
 

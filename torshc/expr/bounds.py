@@ -17,13 +17,17 @@ _FAR = 1e37  # floats beyond may overflow
 _BEYOND = 1 << 128  # no size, count or offset that is right comes near
 _ROUNDING = 2.0**-22  # relative; more than one operation of any float loses
 
+_WRAPPING = ("add", "sub", "mul", "neg", "abs", "cast")
+
 _RANGES: weakref.WeakKeyDictionary[Expr, Range] = weakref.WeakKeyDictionary()
+_DATA: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()  # whether it depends on what kernels read
 
 
 def range_of(e: Expr) -> Range:
     """The bounds of an expression; kept, since expressions share parts."""
     for x in walk_new(e, _RANGES):
-        _RANGES[x] = _settled(_bounds(x), x.dtype)
+        _DATA[x] = x.op in ("load", "acc") or (x.op != "axis" and any(_DATA[a] for a in x.args))
+        _RANGES[x] = _settled(x, _bounds(x))
     return _RANGES[e]
 
 
@@ -33,20 +37,30 @@ def fits(e: Expr, dtype: DType) -> bool:
     return dtype.range[0] <= low and high <= dtype.range[1]
 
 
+def may_wrap(e: Expr) -> bool:
+    """Whether a sum or a product is of data and may wrap, so that it says nothing about its terms; sizes are exact."""
+    range_of(e)
+    return e.op in ("add", "mul") and e.dtype.is_int and _DATA[e] and not exact(e)
+
+
 def exact(e: Expr) -> bool:
     """Whether no step of an integer sum or product can leave its type, in whatever order it is computed."""
     ends = [max(abs(low), abs(high)) for low, high in map(range_of, e.args)]
     return (sum(ends) if e.op == "add" else math.prod(max(x, 1) for x in ends)) <= e.dtype.range[1]
 
 
-def _settled(found: Range, dtype: DType) -> Range:
-    """Bounds after rounding to a type of float, or wrapping to a narrow one of integers."""
+def _settled(e: Expr, found: Range) -> Range:
+    """Bounds after rounding to a type of float, or wrapping: to a narrow type of integers, or to 64 bits for data."""
     low, high = _held(*found)
+    dtype = e.dtype
     if dtype.is_float:
         known = low > -_FAR and high < _FAR
         return (low - abs(low) * _ROUNDING, high + abs(high) * _ROUNDING) if known else UNKNOWN
-    if dtype.is_int and dtype.size < 8 and not (dtype.range[0] <= low and high <= dtype.range[1]):
-        return dtype.range
+    if dtype.is_int and not (dtype.range[0] <= low and high <= dtype.range[1]):
+        if dtype.size < 8:
+            return dtype.range
+        if e.op in _WRAPPING and _DATA[e]:
+            return UNKNOWN
     return low, high
 
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 import weakref
 
-from .bounds import range_of
+from .bounds import may_wrap, range_of
 from .dtype import BOOL, I64
 from .expr import Expr, as_int, const, make, walk, walk_new
 
@@ -223,6 +223,8 @@ def floordiv(a: Expr, d: Expr) -> Expr:
         return a
     if n is not None and m:
         return const(n // m)
+    if may_wrap(a) or may_wrap(d):
+        return make("floordiv", (a, d), I64)
     quotient, rest = _split(a, d)
     if as_int(rest) == 0 or _fits(rest, d):
         return quotient
@@ -245,6 +247,8 @@ def mod(a: Expr, d: Expr) -> Expr:
         return const(0)
     if n is not None and m:
         return const(n % m)
+    if may_wrap(a) or may_wrap(d):
+        return make("mod", (a, d), I64)
     _, rest = _split(a, d)
     if as_int(rest) == 0 or _fits(rest, d):
         return rest
@@ -259,16 +263,21 @@ def _positive(e: Expr) -> bool:
     return low is not None and low > 0
 
 
+def _ordered(a: Expr, b: Expr) -> bool:
+    """Whether a <= b is certain."""
+    return a is b or (not may_wrap(a) and not may_wrap(b) and is_nonnegative(b - a))
+
+
 def minimum(a: Expr, b: Expr) -> Expr:
-    if a is b or is_nonnegative(b - a):
+    if _ordered(a, b):
         return a
-    return b if is_nonnegative(a - b) else make("min", tuple(sorted((a, b), key=_order)), I64)
+    return b if _ordered(b, a) else make("min", tuple(sorted((a, b), key=_order)), I64)
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    if a is b or is_nonnegative(a - b):
+    if _ordered(b, a):
         return a
-    return b if is_nonnegative(b - a) else make("max", tuple(sorted((a, b), key=_order)), I64)
+    return b if _ordered(a, b) else make("max", tuple(sorted((a, b), key=_order)), I64)
 
 
 def compare(op: str, a: Expr, b: Expr) -> Expr:
@@ -277,6 +286,8 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
         return compare({"gt": "lt", "ge": "le"}[op], b, a)
     difference = b - a
     answer: bool | None = None
+    if as_int(difference) != 0 and (may_wrap(a) or may_wrap(b)):
+        return make(op, (a, b), BOOL)
     if op == "lt":
         answer = True if is_nonnegative(difference - 1) else False if is_nonnegative(-difference) else None
     elif op == "le":
