@@ -26,6 +26,8 @@ def test_defaults_are_valid() -> None:
         ({"mcpu": "native; rm"}, "characters"),
         ({"target": "--version"}, "characters"),
         ({"max_fusion_size": 0}, "from 1 to"),
+        ({"budget": {"node": 1}}, "no budget 'node'; did you mean 'nodes'"),
+        ({"budget": {"nodes": 0}}, "from 1 to 2"),
         ({"jobs": -1}, "from 0 to"),
         ({"shapes": {"x": (1, -2)}}, "out of range"),
         ({"shapes": {"x": (1.5,)}}, "not a dimension"),

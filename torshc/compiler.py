@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from .budget import afford, spending
 from .bundle.build import Object, build_objects, link_library, work_folder
 from .bundle.build_script import build_script
 from .bundle.cache import Cache
@@ -70,6 +71,11 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
     Raises:
         TorshcError: a member of the family, by cause.
     """
+    with spending(options.budget):
+        return _prepared(source, options, observer)
+
+
+def _prepared(source: str | Path | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
     clock = Clock(observer)
     pipeline = pipeline_of(options)
     policy = policy_of(options, pipeline)
@@ -152,6 +158,9 @@ def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Low
                 continue
             processor = find_target("c")(target.machine)
             lowered.append((group, processor.lower(graph, group, plan.storage), processor, str(reason)))
+        for kernel in lowered[-1][1]:
+            named = ", ".join(n.describe() for n in group.nodes[:4])
+            afford("steps", kernel.trips, f"{named}: loops of {kernel.trips} steps")
     if problems:
         raise UnsupportedError(problems, "leave out --no-fallback to run them on the processor")
     return lowered
@@ -268,7 +277,8 @@ class Findings:
 def check(source: str | Path, options: CompileOptions) -> Findings:
     """Everything in a model that torshc cannot do; no problems when it can be compiled."""
     try:
-        graph = load_graph(source, shapes=options.shapes or None)
+        with spending(options.budget):
+            graph = load_graph(source, shapes=options.shapes or None)
     except UnsupportedError as error:
         return Findings(error.problems, error.warnings)
     warnings = tuple(graph.warnings)

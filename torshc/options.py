@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .budget import check_limits
 from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
@@ -49,6 +50,7 @@ class CompileOptions:
         emit: "source", "objects" or "bundle".
         fallback: allow a target to hand kernels that it lacks to the C target.
         threads: threads that the library uses unless its caller says otherwise; 0 means one a processor.
+        budget: limits in place of the usual, by the names of :class:`torshc.budget.Budget`.
 
     Raises:
         ConfigError: when a field has a value that it cannot have.
@@ -77,6 +79,7 @@ class CompileOptions:
     emit: str = "bundle"
     fallback: bool = True
     threads: int = 1
+    budget: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.fusion:
@@ -95,6 +98,7 @@ class CompileOptions:
                 raise ConfigError(f"{name} {value!r} holds characters that are not allowed")
         for name, shape in self.shapes.items():
             _check_shape(name, shape)
+        check_limits(self.budget)
 
     @classmethod
     def create(cls, **fields: Any) -> CompileOptions:

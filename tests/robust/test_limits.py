@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import torshc
-from torshc.errors import ModelError, TorshcError
+from torshc.errors import ModelError, TorshcError, UnsupportedError
 
 F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 X = helper.make_tensor_value_info("x", F, [3])
@@ -46,8 +47,8 @@ def _saved(source: bytes, folder: Path) -> Path:
     return folder / "m.onnx"
 
 
-def compiled(source: bytes, folder: Path) -> None:
-    torshc.compile(_saved(source, folder), folder / "m.tsc", emit="source")
+def compiled(source: bytes, folder: Path, **options: Any) -> None:
+    torshc.compile(_saved(source, folder), folder / "m.tsc", emit="source", **options)
 
 
 IMAGE = np.ones((1, 1, 4, 4), np.float32)
@@ -157,6 +158,54 @@ def test_elements_wrap_where_sizes_do_not(tmp_path: Path) -> None:
     assert {k: v.tolist() for k, v in found.items()} == wanted
 
 
+LONG = helper.make_tensor_value_info("l", F, [1, 1 << 20, 1, 1])
+BUDGETS: dict[str, tuple[bytes, dict[str, int], int, str]] = {
+    "outputs": (
+        model([node("Split", "p", "y,z", num_outputs=2**31)], {}, [PICTURE]), {}, 0,
+        "'the_Split' (Split): Split into 2147483648 parts, more than the budget 'outputs' of 4096",
+    ),
+    "nodes": (
+        model([node("Neg", "p", "q"), node("Abs", "q")], {}, [PICTURE]), {"nodes": 1}, 1 << 10,
+        "'the_Abs' (Abs): 2 nodes, with what passes make of them, more than the budget 'nodes' of 1",
+    ),
+    "search": (
+        model([node("MaxUnpool", "p,i", kernel_shape=[2, 2])], {"i": PLACES}, [PICTURE]), {"search": 99}, 1 << 20,
+        "'the_MaxUnpool' (MaxUnpool): MaxUnpool that searches 64 updates for each of 81 elements, more than the budget",
+    ),
+    "steps": (
+        model([node("LRN", "l", size=1 << 40)], {}, [LONG]), {}, 1 << 62,
+        "(LRN, 'the_LRN'): loops of 2305843009213693952 steps, more than the budget 'steps' of 1125899906842624",
+    ),
+    "memory": (
+        model([node("Expand", "x,s")], {"x": ONE, "s": np.array([1 << 20])}), {"memory": 1 << 20}, 1 << 30,
+        "more than the budget 'memory' of 1048576 bytes",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_budgets(name: str, tmp_path: Path) -> None:
+    """Over a budget: the node, the budget and how to raise it, which lets the model pass."""
+    source, given, enough, message = BUDGETS[name]
+    with pytest.raises(UnsupportedError, match=re.escape(message)) as caught:
+        compiled(source, tmp_path, budget=given)
+    assert caught.value.remedy.endswith(f"raise the budget with --budget {name}=NUMBER")
+    if enough:
+        compiled(source, tmp_path, budget={name: enough})
+
+
+def test_strides_beyond_the_output(tmp_path: Path) -> None:
+    """A kernel has a phase for each place within a stride, as long as there are few."""
+    nodes = [node("ConvTranspose", "o,w", strides=[2**61, 17])]
+    one = helper.make_tensor_value_info("o", F, [1, 1, 1, 2])
+    torshc.compile(_saved(model(nodes, {"w": WINDOW}, [one]), tmp_path), tmp_path / "m.tsc")
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        (found,) = loaded.run({"o": np.array([2, 3], np.float32).reshape(1, 1, 1, 2)}).values()
+    wanted = np.zeros((3, 20), np.float32)
+    wanted[:, :3], wanted[:, 17:] = 2, 3
+    assert found.tolist() == [[wanted.tolist()]]
+
+
 @pytest.mark.parametrize("case", ["sum", "product"])
 def test_what_is_large_and_need_not_be_stored_is_neither_folded_nor_refused(case: str, tmp_path: Path) -> None:
     first = node("Expand", "x,s", "e") if case == "sum" else node("ConstantOfShape", "s", "e")
@@ -207,7 +256,7 @@ CALLS: dict[str, tuple[list[FunctionProto], str]] = {
     "a chain": ([function("F", "F1", 1), *(function(f"F{k}", f"F{k + 1}", 1) for k in range(1, 90))], "too deeply"),
     "ten calls each": (
         [function(f"F{k or ''}", f"F{k + 1}" if k < 12 else "Neg", 10) for k in range(13)],
-        "expand to more than",
+        "functions and bodies expand to 131073 nodes, more than the budget 'expanded' of 131072",
     ),
 }  # fmt: skip
 
@@ -216,7 +265,7 @@ CALLS: dict[str, tuple[list[FunctionProto], str]] = {
 def test_functions_without_end(case: str, tmp_path: Path) -> None:
     functions, message = CALLS[case]
     began = time.perf_counter()
-    with pytest.raises(ModelError, match=f"node .*{message}"):
+    with pytest.raises((ModelError, UnsupportedError), match=f"node .*{message}"):
         compiled(model([helper.make_node("F", ["x"], ["y"], domain="local")], {}, [X], functions), tmp_path)
     assert time.perf_counter() - began < 3 * SECONDS
 

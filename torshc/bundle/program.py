@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..budget import budget, remedy
 from ..errors import UnsupportedError
 from ..expr import BOOL, STRING, Expr, as_int, const, is_nonnegative, walk
 from ..graph import Graph, Value
@@ -19,8 +20,6 @@ from ..plan.place import Plan
 from ..plan.storage import Storage
 from .host import CPU, SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Symbol
 from .weights import weight_offsets
-
-MEMORY_MAX = 1 << 40  # bytes of a value that has to be stored
 
 
 @dataclass(frozen=True)
@@ -248,11 +247,13 @@ class Assembler:
             UnsupportedError: naming the nodes of what is too large.
         """
         stored = dict.fromkeys((*(i.key for i in items), *self.outputs))
-        large = [v for v in stored if isinstance(v, Value) and (as_int(v.type.nbytes) or 0) > MEMORY_MAX]
+        most = budget().memory
+        large = [v for v in stored if isinstance(v, Value) and (as_int(v.type.nbytes) or 0) > most]
         if large:
             made = [(v.producer.describe() if v.producer else f"input {v.name!r}", v.type) for v in large]
             problems = [f"{who} makes {t!r}, {(as_int(t.nbytes) or 0) / (1 << 40):.3g} TiB" for who, t in made]
-            raise UnsupportedError(problems, "a value may take at most 1 TiB; check the sizes in the model")
+            problems = [f"{p}, more than the budget 'memory' of {most} bytes" for p in problems]
+            raise UnsupportedError(problems, remedy("memory"))
 
     def _in_arena(self, o: Operand) -> bool:
         if isinstance(o, Packed):

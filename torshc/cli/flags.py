@@ -29,6 +29,12 @@ def _switches(ctx: click.Context, parameter: click.Parameter, words: tuple[str, 
     return dict(map(parse_switch, words))
 
 
+def _budget(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
+    from ..budget import parse_budget
+
+    return dict(map(parse_budget, words))
+
+
 def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
     from ..feeds import parse_dims
 
@@ -54,6 +60,8 @@ MODEL: list[Option] = [
     click.option("--winograd", is_flag=True, help="3x3 convolutions by Winograd's method: faster, less exact (1e-5)."),
     click.option("--precision", type=click.Choice(["f32", "f16", "bf16"]), default="f32", show_default=True,
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
+    click.option("--budget", multiple=True, callback=_budget, metavar="NAME=NUMBER",
+                 help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable."),
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
 

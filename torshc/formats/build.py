@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ..budget import OverBudget, afford
 from ..errors import InternalError, ModelError, UnsupportedError
 from ..expr import MAP, OPTIONAL, STRING, Expr, as_int, call
 from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shape
@@ -22,7 +23,6 @@ from .repeats import without_repeats
 
 _ATTEMPTS = 64  # imports to find out which branches fit
 _DEPTH = 64  # calls of functions and branches inside each other
-_UNFOLDED = 1 << 17  # nodes of all calls and bodies together; functions of ten calls each, a few deep, have no end
 
 
 def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
@@ -206,8 +206,6 @@ class _Importer:
     def node(self, op: SourceOp, scope: _Scope) -> None:
         """Import a node: its outputs enter the scope, as None when it could not be imported."""
         self.unfolded += scope.depth > 0
-        if self.unfolded > _UNFOLDED:
-            raise _Placed(f"{scope.prefix}{op.describe()}: functions and bodies expand to more than {_UNFOLDED} nodes")
         attributes = {}
         for key, v in op.attributes.items():
             v = scope.attributes.get(v.name) if isinstance(v, Reference) else v
@@ -219,10 +217,14 @@ class _Importer:
         made: Sequence[Value | None] = ()
         before = len(self.graph.constraints)
         try:
+            afford("expanded", self.unfolded, f"functions and bodies expand to {self.unfolded} nodes")
             made = self.call(op, operands, scope, known)
             require_fit(self.graph.constraints[before:])
         except Unsupported as e:
             self.problem(f"{scope.prefix}{op.describe()}: {e}")
+        except OverBudget as e:
+            where = f"{scope.prefix}{op.describe()}"
+            raise UnsupportedError([f"{where}: {p}" for p in e.problems], e.remedy) from e
         except _Placed:
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:

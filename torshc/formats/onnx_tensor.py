@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from ..budget import budget
 from ..expr import MAP, OPTIONAL, SEQUENCE, STRING, DType, from_onnx
 from .external import Folder
 from .model import Array, Misfit, TypeDecl, Unusable
 
 _MAX_BYTES = 1 << 62
 _COUNT = re.compile("[0-9]{1,19}")
-_DENSE = 256 << 20  # bytes that a sparse tensor may take with its zeros: what constant folding may make
 _KNOWN = set(TensorProto.DataType.values())
 
 
@@ -96,8 +96,10 @@ class Tensors:
             return values if isinstance(values, Unusable) else places
         shape = tuple(int(d) for d in t.dims)
         size = checked_size(shape)
-        if size * values.itemsize > _DENSE:
-            return Unusable(f"a sparse tensor of shape {list(shape)}, which would take more than {_DENSE >> 20} MiB")
+        if size * values.itemsize > budget().folding:
+            return Unusable(
+                f"a sparse tensor of shape {list(shape)}, which would take more than {budget().folding >> 20} MiB"
+            )
         array = np.full(size, "" if values.dtype == object else 0, values.dtype)
         array[_flat(places, values, shape)] = values
         return array.reshape(shape)

@@ -2,7 +2,7 @@
 
     Scan(state, xs[T, ...])  ->  body(state, xs[0]); body(state', xs[1]); ...; the results of the steps stacked
 
-Anything else, a condition that depends on the data or more than `MOST` nodes, is a loop at run time
+Anything else, a condition that depends on the data or more nodes than the budget for unrolling, is a loop at run time
 (:mod:`torshc.formats.control`).
 """
 
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..budget import budget
 from ..expr import STRING, as_int, const
 from ..graph import Builder, Value, ints_of
 from ..ops import Unsupported
@@ -23,7 +24,6 @@ from ..ops.tensor.view import Concat, Reshape
 from .control import ints
 from .model import Misfit, SourceGraph, SourceOp
 
-MOST = 256  # nodes of all steps together; longer loops are run by the host
 Once = Callable[[SourceGraph, Sequence[Value], int], list[Value | None]]
 Results = Sequence[Value | None]
 
@@ -53,7 +53,7 @@ def is_short(op: SourceOp, version: int, operands: Sequence[Value | None]) -> bo
         count = as_int(last.shape[int(axes[0])]) if last is not None and fits else None
         if version < 9:
             return True
-    return count is not None and count > 0 and count * max(len(body.nodes), 1) <= MOST
+    return count is not None and count > 0 and count * max(len(body.nodes), 1) <= budget().unrolled
 
 
 def unroll(op: SourceOp, version: int, operands: Sequence[Value | None], once: Once, b: Builder) -> Results:
@@ -114,7 +114,7 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
             raise Endless("a condition that is known only at run time")
         if not goes_on:
             break
-        if (step + 1) * max(len(body.nodes), 1) > MOST:
+        if (step + 1) * max(len(body.nodes), 1) > budget().unrolled:
             raise Endless("too many steps")
         number, going = b.constant(np.asarray(step, np.int64)), b.constant(np.asarray(True))
         first = len(b.nodes)

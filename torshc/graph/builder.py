@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..budget import afford
 from ..expr import BOOL, Expr, as_int, call, const, is_long, on_host
 from .data import FLOATS, LIMIT, indices
 from .graph import Graph, Node, Partial, Value
@@ -39,8 +40,10 @@ class Builder:
         Raises:
             ModelError: when the operands do not fit the operator, or its sizes do not fit 64 bits.
         """
+        self._count()
         before = len(self.graph.constraints)
         types = op.infer(tuple(inputs), self.graph.constraints)
+        afford("outputs", len(types), f"{op.name} of {len(types)} outputs")
         require_fit(self.graph.constraints[before:])
         for t in types:
             require_shape(t.shape, f"the result of {op.name}")
@@ -56,11 +59,18 @@ class Builder:
         self, op: Op, inputs: Sequence[Value | None], partials: Sequence[Partial], name: str = ""
     ) -> list[Value]:
         """Apply an operator of the host, whose outputs may have run-time dimensions."""
+        self._count()
+        afford("outputs", len(partials), f"{op.name} of {len(partials)} outputs")
         outputs = [self.graph.new_runtime_value(p) for p in partials]
         for v in outputs:
             require_shape(v.shape, f"the result of {op.name}")
         self.nodes.append(self.graph.new_node(op, inputs, outputs, name or self.name))
         return outputs
+
+    def _count(self) -> None:
+        """Refuse a graph of too many nodes."""
+        self.graph.numbers.made += 1
+        afford("nodes", self.graph.numbers.made, f"{self.graph.numbers.made} nodes, with what passes make of them")
 
     def one(self, op: Op, *inputs: Value | None) -> Value:
         """Apply an operator with one output."""

@@ -209,12 +209,13 @@ class SymbolSource:
     kind: str = "element"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Numbers:
-    """Counters of values and nodes, shared by a graph and the bodies in it."""
+    """Counters of values and nodes, shared by a graph and the bodies in it; and how many nodes were built so far."""
 
     values: Iterator[int] = field(default_factory=itertools.count)
     nodes: Iterator[int] = field(default_factory=itertools.count)
+    made: int = 0
 
 
 class _Fixed(list[Any]):

@@ -6,13 +6,14 @@ the expressions that they place in their loops.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..expr import DType, Expr, const
+from ..expr import DType, Expr, as_int, const
 from ..graph import Value
 
 AT_ONCE = 1 << 22  # elements of a weight that are packed in one go
@@ -94,6 +95,13 @@ class Kernel:
     tasks: Expr
     flops: Expr
     nbytes: Expr
+
+    @property
+    def trips(self) -> int:
+        """What its loops come to, as far as sizes are known: points times terms of a sum, or arithmetic operations."""
+        loops = (*getattr(self, "axes", ()), *getattr(self, "reduce", ()))
+        extents = (as_int(a.args[0]) for a in loops if a.op == "axis")
+        return max(math.prod(1 if e is None else e for e in extents), as_int(self.flops) or 0)
 
     @classmethod
     def of(cls, base: Kernel, **more: Any) -> Self:

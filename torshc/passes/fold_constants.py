@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..budget import budget
 from ..expr import as_int
 from ..graph import Graph, Node, Patch
 from ..ops.tensor.random import Draw
@@ -16,11 +17,12 @@ _PRODUCTS = 1 << 34  # multiplications of a matrix product
 
 
 @graph_pass("fold_constants")
-def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 256, growth_mib: int = 1) -> bool:
+def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0, growth_mib: int = 1) -> bool:
     """Replace nodes of constants by their results.
 
-    A result above `budget_mib` is left to run time; so is one above `growth_mib` that is larger than its operands
-    together, such as a broadcast zero: a constant would only make the weights larger.
+    A result above `budget_mib`, where 0 stands for the budget of folding, is left to run time; so is one above
+    `growth_mib` that is larger than its operands together, such as a broadcast zero: a constant would only make the
+    weights larger.
 
     Before::
 
@@ -31,11 +33,13 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 2
         @1:f32[32, 64]
     """
 
+    most = budget_mib * _MIB or budget().folding
+
     def rule(site: Site) -> Patch | None:
         node = site.node
         if isinstance(node.op, Draw):  # its numbers are those of the target's own logarithm and cosine
             return None
-        if any(v.const is None for v in node.operands) or not _affordable(node, budget_mib * _MIB, growth_mib * _MIB):
+        if any(v.const is None for v in node.operands) or not _affordable(node, most, growth_mib * _MIB):
             return None
         try:
             arrays = run_node(node, [None if v is None else v.const for v in node.inputs])
@@ -48,7 +52,7 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 2
     return walk(graph, rule, "fold_constants")
 
 
-def _affordable(node: Node, budget: int, growth: int) -> bool:
+def _affordable(node: Node, most: int, growth: int) -> bool:
     made = [as_int(v.type.nbytes) for v in node.outputs]
     if any(n is None for n in made):
         return False
@@ -56,7 +60,7 @@ def _affordable(node: Node, budget: int, growth: int) -> bool:
     read = sum(v.const.nbytes for v in node.operands if v.const is not None)
     if node.op.family == "view" and total <= read:
         return True  # a view of what is there already
-    if total > budget or (total > growth and total > 2 * read):
+    if total > most or (total > growth and total > 2 * read):
         return False
     nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
     for v, nest in zip(node.outputs, nests, strict=True):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from ...budget import afford
 from ...errors import ModelError
 from ...expr import Expr, as_int, call, const, is_runtime, select
 from ...graph import Builder, Node, Shape, TensorType, Value
@@ -217,7 +218,6 @@ def axis_of(axis: int, rank: int, what: str = "axis") -> int:
 
 
 LONGEST = 1 << 16  # updates that an element looks through
-MOST = 1 << 30  # elements times updates; about a second of one core
 
 
 def affordable(what: str, length: Expr, elements: Expr) -> None:
@@ -226,13 +226,16 @@ def affordable(what: str, length: Expr, elements: Expr) -> None:
     A symbolic length is not limited: a slow answer is better than none for the few that are long.
 
     Raises:
-        Unsupported: past `LONGEST` or `MOST`.
+        Unsupported: past `LONGEST`.
+        OverBudget: past the budget for searches.
     """
     each, count = as_int(length), as_int(elements)
     if each is None:
         return
-    if each > LONGEST or (count or 0) * each > MOST:
-        raise Unsupported(f"{what} that searches {each} updates for each of {elements!r} elements")
+    said = f"{what} that searches {each} updates for each of {elements!r} elements"
+    if each > LONGEST:
+        raise Unsupported(said)
+    afford("search", (count or 0) * each, said)
 
 
 def filled(values: Inputs, what: str) -> None:

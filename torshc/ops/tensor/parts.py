@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...budget import afford
 from ...errors import ModelError
 from ...expr import Expr, as_int, call, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
@@ -133,6 +134,7 @@ class Split(Op):
             count = int(source.attribute("num_outputs", source.outputs))
             if count < 1:
                 raise ModelError(f"Split into {count} parts")
+            afford("outputs", count, f"Split into {count} parts")
             chunk = call("floordiv", x.shape[axis] + (count - 1), count)
             sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
         source.attribute("num_outputs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...budget import budget
 from ...expr import F32, as_int
 from ...graph import Value
 from ...kernels.base import Kernel
@@ -29,6 +30,8 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     size = geometry(node, shape[1], shape[0] // node.op.attributes()["group"]) if shape else None
     plain = size is not None and all(as_int(e) is not None for e in padding(node))
     if size is None or not plain or x.dtype is not F32 or w.const is None or w.const.size == 0 or is_empty(x):
+        return lower_generic(group, storage)
+    if size.stride[0] * size.stride[1] > budget().unrolled:
         return lower_generic(group, storage)
     element, before = channels_last(x, size, group, storage)
     return [*before, lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True)]

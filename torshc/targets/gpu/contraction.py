@@ -8,11 +8,13 @@ stride, and a product of a single row or column a reduction whose threads share 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as cartesian
 from typing import ClassVar
 
+from ...budget import budget
 from ...expr import BF16, F16, F32, F64, DType, Expr, acc, as_expr, as_int, axis, call, const, load, select, substitute
 from ...expr.affine import contains, split_axis
 from ...graph import Node, Value
@@ -183,6 +185,8 @@ def _spaces(node: Node, nest: Nest) -> list[Space]:
     if node.op.family != "conv_transpose" or all(s == 1 for s in strides):
         return [_space(node, nest, (), (), (), ())]
     if any(as_int(e) is None for e in (*attributes["pads"], *nest.reduce)):
+        return []
+    if math.prod(strides) > budget().unrolled:
         return []
     phases = []
     for phase in cartesian(*(range(s) for s in strides)):
