@@ -13,12 +13,14 @@ class Device:
         units: multiprocessors.
         shared: bytes of shared memory of a block.
         tensor: whether there are tensor cores for f16 and bf16, and asynchronous copies to feed them.
+        counters: whether threads of a block may add to a number in shared memory at the same time.
         together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
     """
 
     units: int = 32
     shared: int = 32 * 1024
     tensor: bool = False
+    counters: bool = False
     together: int = 0
 
 

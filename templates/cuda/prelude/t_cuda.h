@@ -54,6 +54,8 @@ T_FN uint16_t t_bits_bfloat_(float x) {
 #define T_SHUFFLE_XOR_F64(v, d) __shfl_xor_sync(0xffffffffu, v, d)
 #include "t_warp.h"
 
+#include "t_order.h"
+
 /* What a loop that waits for another block does each time round. */
 T_FN void t_pause() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 700

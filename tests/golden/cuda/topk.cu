@@ -2,78 +2,73 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k7c89baff6c43_kernel(const float *b0, int64_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) k3f877a6cf568_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
-    const int point = block * 256 + tid;
-    if (point >= 57) return;
-    const int i1 = point % 19;
-    int point_rest = point / 19;
-    const int i0 = point_rest;
-    int64_t a0 = 0;
-    for (int r0 = 0; r0 < 19; r0++) {
-        const float v0 = b0[19 * i0 + r0];
-        const float v1 = b0[19 * i0 + i1];
-        const int v2 = t_isnan_f32(v0);
-        const int v3 = t_isnan_f32(v1);
-        const int v4 = ((v0 > v1) || (v2 && (!v3))) || ((!((v1 > v0) || (v3 && (!v2)))) && (r0 < i1));
-        const int64_t v5 = v4 ? 1 : 0;
-        a0 = t_add_i64(a0, v5);
+    __shared__ uint64_t best[4];
+    __shared__ int counts[256], above[256], chosen[2], held;
+    const int size = 19, wanted = 3, point = block;
+    const int i0 = point;
+    /* Items whose highest digits are those of the last one wanted, and how many of them are. */
+    uint64_t known = 0, mask = 0;
+    int left = (int)wanted;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        for (int i = tid; i < 256; i += 256) counts[i] = 0;
+        if (tid == 0) held = 0;
+        __syncthreads();
+        for (int t = tid; t < size; t += 256) {
+            const float x_0 = b0[19 * i0 + t];
+            const float x = x_0;
+            const uint64_t item = (uint64_t)t_order_f32(x) << 32 | (uint32_t)~(uint32_t)t;
+            if ((item & mask) == known) atomicAdd(&counts[item >> shift & 255], 1);
+        }
+        __syncthreads();
+        /* above[d]: items with digit d or a higher one. */
+        for (int i = tid; i < 256; i += 256) above[i] = counts[i];
+        for (int d = 1; d < 256; d *= 2) {
+            __syncthreads();
+            int more = 0;
+            if (tid + d < 256) more = above[tid + d];
+            __syncthreads();
+            if (tid < 256) above[tid] += more;
+        }
+        __syncthreads();
+        if (tid < 256 && above[tid] >= left && above[tid] - counts[tid] < left) chosen[0] = (int)tid, chosen[1] = above[tid] - counts[tid];
+        __syncthreads();
+        known |= (uint64_t)chosen[0] << shift, mask |= (uint64_t)255 << shift;
+        left -= chosen[1];
+        if (counts[chosen[0]] == left) break;
+        __syncthreads(); /* counts have been read */
     }
-    const int64_t x0 = a0;
-    b1[19 * i0 + i1] = x0;
-}
-
-extern "C" int k7c89baff6c43(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    k7c89baff6c43_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (int64_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) k5ad774615873_kernel(const int64_t *b0, int64_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
-    const int point = block * 256 + tid;
-    if (point >= 9) return;
-    const int i1 = point % 3;
-    int point_rest = point / 3;
-    const int i0 = point_rest;
-    int64_t a0 = INT64_MIN;
-    for (int r0 = 0; r0 < 19; r0++) {
-        const int64_t v0 = (int64_t)r0;
-        const int64_t v1 = (b0[19 * i0 + r0] == (int64_t)i1) ? v0 : -1;
-        a0 = t_max_i64(a0, v1);
+    for (int t = tid; t < size; t += 256) {
+        const float x_0 = b0[19 * i0 + t];
+        const float x = x_0;
+        const uint64_t item = (uint64_t)t_order_f32(x) << 32 | (uint32_t)~(uint32_t)t;
+        if (item >= known) best[atomicAdd(&held, 1)] = item;
     }
-    const int64_t x0 = a0;
-    b1[3 * i0 + i1] = x0;
+    int all = 1;
+    while (all < wanted) all *= 2;
+    for (int i = (int)wanted + (int)tid; i < all; i += 256) best[i] = 0;
+    /* Sorted, the highest first: bitonic runs of twice the length each time. */
+    for (int run = 2; run <= all; run *= 2) {
+        for (int step = run / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = tid; i < all / 2; i += 256) {
+                const int low = 2 * i - (i & (step - 1)), high = low + step;
+                const uint64_t one = best[low], other = best[high];
+                if ((one < other) == ((low & run) == 0)) best[low] = other, best[high] = one;
+            }
+        }
+    }
+    __syncthreads();
+    for (int rank = tid; rank < wanted; rank += 256) {
+        const int t = (int)(uint32_t)~(uint32_t)best[rank];
+        const float v0 = b0[19 * i0 + t];
+        b1[3 * i0 + rank] = v0;
+    }
 }
 
-extern "C" int k5ad774615873(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k3f877a6cf568(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k5ad774615873_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int64_t *)buf[0], (int64_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) kdfe60d87c93f_kernel(const int64_t *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
-    const int packet = block * 256 + tid;
-    if (packet >= 9) return;
-    const int i1 = packet % 3;
-    int packet_rest = packet / 3;
-    const int i0 = packet_rest;
-    const int64_t v0 = b0[3 * i0 + i1];
-    const float v1 = b1[19 * i0 + t_imax(0, t_imin(18, ((v0 < 0) ? (v0 + 19) : v0)))];
-    b2[3 * i0 + i1] = v1;
-}
-
-extern "C" int kdfe60d87c93f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    kdfe60d87c93f_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int64_t *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    k3f877a6cf568_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -13,12 +13,10 @@ from onnx import TensorProto, helper
 import torshc
 from torshc.errors import RunError
 from torshc.expr import DTYPES, DType, Expr, const, dim
-from torshc.kernels.base import NoKernel
 from torshc.kernels.machine import Machine
 from torshc.passes.interpret import run_graph
 
 from ...support.kernels import Maker, Shape, op, sizes
-from ...support.run_grid import GridProgram, needs_emulator
 from ...support.run_kernel import Array, Program, compilers, kind_of, kinds, native_lanes
 
 RNG = np.random.default_rng(6)
@@ -156,20 +154,6 @@ def test_evaluated_when_compiling() -> None:
     wanted = expected(x, 7)
     same(values, wanted[0])
     np.testing.assert_array_equal(places, wanted[1])
-
-
-@needs_emulator
-def test_a_device_counts_where_that_is_short() -> None:
-    m = build((3, 20), 4, 1, 1)
-    values, places = m.graph.outputs
-    m.output(m.add("Neg", values), places)
-    x = hostile([3, 20])
-    got, wanted = GridProgram(m.graph).run(x), expected(x, 4)
-    same(got[0], -wanted[0])
-    np.testing.assert_array_equal(got[1], wanted[1])
-    for size in (4097, "n"):
-        with pytest.raises(NoKernel, match="TopK along"):
-            GridProgram(build((2, size), 2, 1, 1).graph, DIMS)
 
 
 @pytest.mark.parametrize("level", [0, 3])

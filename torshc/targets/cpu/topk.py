@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, as_int, axis, call, const, load, select
+from ...expr import Expr, call, const, select
 from ...graph import Value
-from ...kernels.axes import ceil_div, join_axes, product
-from ...kernels.base import Kernel, Store
-from ...kernels.epilogue import lower_epilogue
+from ...kernels.axes import ceil_div, product
+from ...kernels.base import Kernel
 from ...kernels.heavy import HeavyKernel, is_empty, traffic
 from ...kernels.machine import Machine
-from ...kernels.nest import CHUNK, Buffers
+from ...kernels.nest import CHUNK
+from ...kernels.topk import read_ranking
 from ...ops.tensor.sort import TopK
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -74,36 +74,20 @@ def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     assert node is not None and isinstance(node.op, TopK)
     if all(is_empty(v) for v in group.outputs):
         return []
-    op, x, out = node.op, node.operands[0], node.outputs[0]
-    along = op.axis % x.type.rank
-    place, rank = axis("t", x.shape[along]), axis("rank", op.k)
-    rows = [const(0) if as_int(d) == 1 else axis(f"i{k}", d) for k, d in enumerate(x.shape)]
-
-    def at(a: Expr) -> tuple[Expr, ...]:
-        here = a if as_int(a.args[0]) != 1 else const(0)
-        return (*rows[:along], here, *rows[along + 1 :])
-
-    buffers = Buffers(storage)
-    element = load(x, at(place), x.dtype.register)
-    results = {out: (element, at(rank)), node.outputs[1]: (at(place)[along], at(rank))}
-    stores = lower_epilogue(group, node, results, buffers)
-    key = buffers.resolve(element)
-    bodies = [key, *(e for s in stores for e in (s.offset, s.value))]
-    axes, bodies = join_axes([i for k, i in enumerate(rows) if k != along and i.op == "axis"], bodies)
-    parts = iter(bodies[1:])
-    each = call("max", call("floordiv", const(CHUNK), call("max", place.args[0], 1)), 1)
+    x, ranking = node.operands[0], read_ranking(group, storage)
+    each = call("max", call("floordiv", const(CHUNK), call("max", ranking.place.args[0], 1)), 1)
     return [
         TopKKernel(
-            buffers=tuple(buffers.list),
-            tasks=ceil_div(product([a.args[0] for a in axes]), each),
+            buffers=tuple(ranking.buffers.list),
+            tasks=ceil_div(product([a.args[0] for a in ranking.axes]), each),
             flops=x.type.size,
-            nbytes=traffic(buffers.list, group.outputs),
-            stores=tuple(Store(s.buffer, next(parts), next(parts)) for s in stores),
-            axes=tuple(axes),
-            place=place,
-            rank=rank,
-            key=bodies[0],
-            largest=bool(op.largest),
+            nbytes=traffic(ranking.buffers.list, group.outputs),
+            stores=ranking.stores,
+            axes=ranking.axes,
+            place=ranking.place,
+            rank=ranking.rank,
+            key=ranking.key,
+            largest=bool(node.op.largest),
             rows=each,
         )
     ]

@@ -60,4 +60,10 @@ class CudaTarget(GridTarget):
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:
-        return Device(units=132, shared=48 * 1024, tensor=has_tensor_cores(archs), together=blocks_together(archs))
+        return Device(
+            units=132,
+            shared=48 * 1024,
+            tensor=has_tensor_cores(archs),
+            counters=True,
+            together=blocks_together(archs),
+        )
