@@ -160,7 +160,7 @@ def test_failures_name_the_step(layer: dict[str, Path], tmp_path: Path, monkeypa
     place = compile_over(layer, made, tmp_path, fusion="none")
     monkeypatch.setenv("T_FAKE_FAIL", "1")
     with torshc.load(place, verify=False) as loaded:
-        with pytest.raises(RunError, match=r"one of steps 0 to 2 \(TORSHC_METAL_BLOCKING=1 tells which\): a fault"):
+        with pytest.raises(RunError, match=r"one of steps 0 to 2 \(TORSHC_METAL_BLOCKING=1 shows which\): a fault"):
             loaded(x)
         np.testing.assert_allclose(loaded(x)[0], -np.sin(np.exp(x)), rtol=1e-6)  # the model is still of use
     monkeypatch.setenv("T_FAKE_FAIL", "2")
