@@ -154,3 +154,32 @@ def test_nodes_that_are_wrong(node: dict[str, Any], error: type[Exception], word
 def test_text_that_is_no_graph(text: bytes, words: str) -> None:
     with pytest.raises(ModelError, match=words):
         load_graph(text)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Of the document's form first; of nodes once it is well formed, and not what follows from another mistake."""
+    wrong = document(nodes=[{"opp": "Relu", "inputs": ["x"], "outputs": "a"}], outputs=[])
+    wrong["torshc"] = 2
+    with pytest.raises(ModelError) as caught:
+        load(wrong)
+    assert caught.value.message.splitlines()[1:] == [
+        "  - torshc must be 1, and is 2",
+        "  - nodes[0] lacks 'op'",
+        "  - nodes[0] has no key 'opp'; did you mean 'op'?",
+        '  - nodes[0].outputs must be an array, and is "a"',
+        "  - outputs must not be empty",
+    ]
+    nodes = [
+        {"op": "Softmax", "inputs": ["x"], "outputs": ["a"], "attributes": {"axis": 9}},
+        {"op": "MatMul", "inputs": ["a", "a", "a"], "outputs": ["b"]},
+        {"op": "Relu", "inputs": ["a"], "outputs": ["c"]},
+    ]
+    with pytest.raises(ModelError) as caught:
+        load(document(nodes=nodes, outputs=["c", "d"]))
+    first, *rest = caught.value.message.splitlines()
+    assert first.endswith("3 mistakes in this model:")
+    assert "axis 9 is out of range" in rest[0] and "MatMul takes 2 inputs" in rest[1]
+    assert rest[2] == "  - nothing produces the output 'd'"
+    lost = [{"op": "Add", "inputs": ["p", "q"], "outputs": ["y"]}]
+    with pytest.raises(ModelError, match=r"reads 'p', which nothing produces\n.*reads 'q', which nothing produces"):
+        load(document(nodes=lost))

@@ -16,7 +16,18 @@ from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.text import strings
 from . import control, flex, legacy, schemas, unroll
-from .model import Array, Misfit, Reference, SourceFunction, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
+from .model import (
+    Array,
+    Misfit,
+    Reference,
+    SourceFunction,
+    SourceGraph,
+    SourceModel,
+    SourceOp,
+    TypeDecl,
+    Unusable,
+    several,
+)
 from .order import sort_nodes
 from .pins import Pins, dimension, input_shapes
 from .repeats import without_repeats
@@ -130,6 +141,7 @@ class _Importer:
         self.lenient = lenient
         self.graph = Graph(name=model.graph.name)
         self.problems: dict[str, None] = {}
+        self.mistakes: list[ModelError] = []
         self.warnings: dict[str, str] = {}  # by what they say of a node, which may be imported often
         self._stated: Mapping[str, TypeDecl] | None = None
         self.unfolded = 0
@@ -143,6 +155,8 @@ class _Importer:
             self.inputs(pins, scope)
             self.body(self.model.graph, scope)
             self.outputs(scope)
+            if self.mistakes:
+                raise several(self.mistakes)
         except ModelError as e:
             raise ModelError(f"{self.model.file}: {e.message}", e.remedy) from e
         if self.problems:
@@ -152,6 +166,12 @@ class _Importer:
 
     def problem(self, text: str) -> None:
         self.problems[text] = None
+
+    def mistake(self, error: ModelError, scope: _Scope) -> None:
+        """Note that a node contradicts the model; of what is inside a function or a branch, once it is left."""
+        if scope.depth:
+            raise error
+        self.mistakes.append(error)
 
     def warn(self, op: SourceOp, scope: _Scope, text: str) -> None:
         line = f"{op.describe()}: {text}"
@@ -215,6 +235,7 @@ class _Importer:
         operands = [scope.values[name] if name else None for name in op.inputs]
         known = all(value is not None or not name for name, value in zip(op.inputs, operands, strict=True))
         made: Sequence[Value | None] = ()
+        mistakes = len(self.mistakes)
         before = len(self.graph.constraints)
         try:
             afford("expanded", self.unfolded, f"functions and bodies expand to {self.unfolded} nodes")
@@ -225,17 +246,18 @@ class _Importer:
         except OverBudget as e:
             where = f"{scope.prefix}{op.describe()}"
             raise UnsupportedError([f"{where}: {p}" for p in e.problems], e.remedy) from e
-        except _Placed:
-            raise
+        except _Placed as e:
+            self.mistake(e, scope)
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
             where = f"{self.model.file}: {scope.prefix}{op.describe()}"
             raise InternalError(f"{where}: {type(e).__name__}: {e}", "please report this model") from e
         except ModelError as e:
-            raise _Placed(f"{scope.prefix}{op.describe()}: {e.message}", e.remedy) from e
+            self.mistake(_Placed(f"{scope.prefix}{op.describe()}: {e.message}", e.remedy), scope)
+        wrong = len(self.mistakes) > mistakes
         for k, name in enumerate(op.outputs):
             if not name:
                 continue
-            value = made[k] if k < len(made) else self.guess(name, scope)
+            value = made[k] if k < len(made) else None if wrong else self.guess(name, scope)
             if value is not None:
                 value.name = value.name or name
             scope.values[name] = value
@@ -433,18 +455,18 @@ class _Importer:
         names: set[str] = set()
         for name, t in self.model.graph.outputs:
             if name not in scope.values:
-                raise Misfit(f"nothing produces the output {name!r}")
-            if name in names:
-                raise Misfit(f"two outputs are named {name!r}")
+                self.mistake(Misfit(f"nothing produces the output {name!r}"), scope)
+            elif name in names:
+                self.mistake(Misfit(f"two outputs are named {name!r}"), scope)
             names.add(name)
-            value = scope.values[name]
+            value = scope.values.get(name)
             if t.problem:
                 self.problem(f"output {name!r}: {t.problem}")
             if value is None:
                 continue
             # What an optional holds when it is there may be what is declared.
             if t.dtype not in (None, value.dtype) and value.dtype is not OPTIONAL:
-                raise Misfit(f"output {name!r} is declared as {t.dtype!r}, and {value.type!r} was found")
+                self.mistake(Misfit(f"output {name!r} is declared as {t.dtype!r}, and {value.type!r} was found"), scope)
             self.graph.outputs.append(value)
             self.graph.output_names.append(name)
         self.graph.settle_demands()

@@ -76,10 +76,9 @@ def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
     """The source model of a document.
 
     Raises:
-        Misfit: names the place that is wrong.
+        Misfit: names the places that are wrong.
     """
-    rules = json_schema.schema("graph.schema.json")
-    json_schema.require(document, rules, rules)
+    json_schema.require(document, json_schema.schema("graph.schema.json"))
     graph = SourceGraph(document.get("name", ""))
     for name, spec in document["inputs"].items():
         graph.inputs.append((name, TypeDecl(DTYPES[spec["dtype"]], tuple(spec["shape"]))))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import did_you_mean
-from .model import Misfit
+from .model import Misfit, several
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
@@ -24,71 +24,80 @@ def schema(name: str) -> Mapping[str, Any]:
     return loaded
 
 
-def require(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any], path: str = "") -> None:
-    """Check a value.
-
-    Args:
-        root: the document that the rule's references point into.
-        path: where the value stands, such as ``nodes[3].inputs``.
+def require(value: Any, rule: Mapping[str, Any]) -> None:
+    """Check a document.
 
     Raises:
-        Misfit: names the first place that does not fit, and what was expected.
+        Misfit: names all places that do not fit, such as ``nodes[3].inputs``, and what was expected.
     """
+    faults = [Misfit(text) for text in _faults(value, rule, rule, "")]
+    if faults:
+        raise several(faults)
+
+
+def _faults(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any], path: str) -> Iterator[str]:
+    """What does not fit at a place; `root` is the document that the rule's references point into."""
     here = path or "the document"
     if "$ref" in rule:
-        require(value, root["$defs"][rule["$ref"].removeprefix("#/$defs/")], root, path)
+        yield from _faults(value, root["$defs"][rule["$ref"].removeprefix("#/$defs/")], root, path)
         return
     if "anyOf" in rule:
-        _any_of(value, rule["anyOf"], root, path)
+        yield from _any_of(value, rule["anyOf"], root, path)
         return
-    if "const" in rule and (value != rule["const"] or isinstance(value, bool)):
-        raise Misfit(f"{here} must be {rule['const']!r}, and is {_show(value)}")
-    if "enum" in rule and value not in rule["enum"]:
-        hint = did_you_mean(str(value), rule["enum"])
-        raise Misfit(f"{here} must be one of {', '.join(rule['enum'])}, and is {_show(value)}{hint}")
-    kind = rule.get("type")
-    if kind is not None and (not isinstance(value, _TYPES[kind]) or isinstance(value, bool) != (kind == "boolean")):
-        raise Misfit(f"{here} must be {_article(kind)}, and is {_show(value)}")
-    if isinstance(value, (int, float)) and value < rule.get("minimum", value):
-        raise Misfit(f"{here} must be at least {rule['minimum']}, and is {value}")
-    if len(value if isinstance(value, (str, list)) else "-" * 9) < rule.get("minLength", rule.get("minItems", 0)):
-        raise Misfit(f"{here} must not be empty")
-    if isinstance(value, dict):
-        _object(value, rule, root, path)
+    wrong = _wrong(value, rule)
+    if wrong:
+        yield f"{here} {wrong}"
+    elif isinstance(value, dict):
+        yield from _object(value, rule, root, path)
     elif isinstance(value, list) and "items" in rule:
         for k, item in enumerate(value):
-            require(item, rule["items"], root, f"{path}[{k}]")
+            yield from _faults(item, rule["items"], root, f"{path}[{k}]")
 
 
-def _object(value: Mapping[str, Any], rule: Mapping[str, Any], root: Mapping[str, Any], path: str) -> None:
+def _wrong(value: Any, rule: Mapping[str, Any]) -> str:
+    """What is wrong with a value itself, whatever is in it; "" if nothing."""
+    if "const" in rule and (value != rule["const"] or isinstance(value, bool)):
+        return f"must be {rule['const']!r}, and is {_show(value)}"
+    if "enum" in rule and value not in rule["enum"]:
+        hint = did_you_mean(str(value), rule["enum"])
+        return f"must be one of {', '.join(rule['enum'])}, and is {_show(value)}{hint}"
+    kind = rule.get("type")
+    if kind is not None and (not isinstance(value, _TYPES[kind]) or isinstance(value, bool) != (kind == "boolean")):
+        return f"must be {_article(kind)}, and is {_show(value)}"
+    if isinstance(value, (int, float)) and value < rule.get("minimum", value):
+        return f"must be at least {rule['minimum']}, and is {value}"
+    if len(value if isinstance(value, (str, list)) else "-" * 9) < rule.get("minLength", rule.get("minItems", 0)):
+        return "must not be empty"
+    return ""
+
+
+def _object(value: Mapping[str, Any], rule: Mapping[str, Any], root: Mapping[str, Any], path: str) -> Iterator[str]:
     known = rule.get("properties", {})
     for name in rule.get("required", ()):
         if name not in value:
-            raise Misfit(f"{path or 'the document'} lacks {name!r}")
+            yield f"{path or 'the document'} lacks {name!r}"
     rest = rule.get("additionalProperties", True)
     for name, item in value.items():
         inner = f"{path}.{name}" if path else name
         if name in known:
-            require(item, known[name], root, inner)
+            yield from _faults(item, known[name], root, inner)
         elif rest is False:
-            raise Misfit(f"{path or 'the document'} has no key {name!r}{did_you_mean(name, list(known))}")
+            yield f"{path or 'the document'} has no key {name!r}{did_you_mean(name, list(known))}"
         elif isinstance(rest, dict):
-            require(item, rest, root, inner)
+            yield from _faults(item, rest, root, inner)
 
 
-def _any_of(value: Any, rules: list[Mapping[str, Any]], root: Mapping[str, Any], path: str) -> None:
-    """One of several rules; the complaint is that of the last one of the value's own type, or of them all."""
-    complaint: Misfit | None = None
+def _any_of(value: Any, rules: list[Mapping[str, Any]], root: Mapping[str, Any], path: str) -> Iterator[str]:
+    """One of several rules; the faults are those of the last one of the value's own type, or of them all."""
+    own: list[str] = []
     for rule in rules:
-        try:
-            require(value, rule, root, path)
+        faults = [*_faults(value, rule, root, path)]
+        if not faults:
             return
-        except Misfit as e:
-            kind = rule.get("type", "object")
-            if isinstance(value, _TYPES[kind]) and not isinstance(value, bool):
-                complaint = e
+        if isinstance(value, _TYPES[rule.get("type", "object")]) and not isinstance(value, bool):
+            own = faults
     kinds = " or ".join(_article(str(r.get("type", "tensor"))) for r in rules)
-    raise complaint or Misfit(f"{path or 'the document'} must be {kinds}, and is {_show(value)}")
+    yield from own or [f"{path or 'the document'} must be {kinds}, and is {_show(value)}"]
 
 
 def _article(kind: str) -> str:

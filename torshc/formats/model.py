@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,22 @@ from ..expr import DType, const
 from ..graph import Partial
 
 Array = np.ndarray[Any, Any]
+_SHOWN = 20  # mistakes
 
 
 class Misfit(ModelError):
     """A fault inside a model whose place the importer still has to add."""
+
+
+def several(faults: Sequence[ModelError]) -> ModelError:
+    """One error for all that is wrong with a model, of which there is something; one fault stays as it is."""
+    if len(faults) == 1:
+        return faults[0]
+    lines = [f"  - {f.message}" for f in faults[:_SHOWN]]
+    if len(faults) > _SHOWN:
+        lines.append(f"  and {len(faults) - _SHOWN} more")
+    remedies = dict.fromkeys(f.remedy for f in faults if f.remedy)
+    return Misfit("\n".join([f"{len(faults)} mistakes in this model:", *lines]), "; ".join(remedies))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from .model import Misfit, SourceGraph, SourceOp
+from ..errors import ModelError
+from .model import Misfit, SourceGraph, SourceOp, several
 
 _DEPTH = 64
 
@@ -18,14 +19,15 @@ def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[S
         around: names of the values around a body, which its own values hide.
 
     Raises:
-        Misfit: when two nodes make one value, a node reads one that nothing produces, or the graph has a cycle.
+        ModelError: when two nodes make one value, a node reads one that nothing produces, or the graph has a cycle.
     """
     maker: dict[str, int] = {}
+    faults: list[ModelError] = []
     for k, op in enumerate(nodes):
         for name in filter(None, op.outputs):
             if name in maker or name in own:
                 other = nodes[maker[name]].describe() if name in maker else "an input or initializer"
-                raise Misfit(f"{op.describe()} produces {name!r}, which {other} produces too")
+                faults.append(Misfit(f"{op.describe()} produces {name!r}, which {other} produces too"))
             maker[name] = k
     waiting = [0] * len(nodes)
     readers: list[list[int]] = [[] for _ in nodes]
@@ -35,7 +37,9 @@ def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[S
                 waiting[k] += 1
                 readers[maker[name]].append(k)
             elif name not in own and name not in around:
-                raise Misfit(f"{op.describe()} reads {name!r}, which nothing produces")
+                faults.append(Misfit(f"{op.describe()} reads {name!r}, which nothing produces"))
+    if faults:
+        raise several(faults)
     ready = [k for k, n in enumerate(waiting) if not n]
     order: list[SourceOp] = []
     while ready:
