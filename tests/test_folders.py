@@ -40,9 +40,9 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
 
 def test_what_is_to_be_kept_is_kept(tmp_path: Path) -> None:
     killed(keep=True)
-    with scratch_folder(keep=True) as kept:
-        pass
-    with scratch_folder():
+    with pytest.raises(KeyError), scratch_folder(keep=True) as kept:
+        raise KeyError
+    with scratch_folder(), scratch_folder(keep=True):
         pass
     assert kept.exists() and len([*tmp_path.iterdir()]) == 2
 

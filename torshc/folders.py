@@ -85,16 +85,21 @@ def sweep(folders: Iterable[Path]) -> None:
 
 @contextlib.contextmanager
 def scratch_folder(keep: bool = False) -> Iterator[Path]:
-    """A temporary folder, removed at the end unless ``keep``; those that killed processes left are removed first.
+    """A temporary folder, removed at the end; those that killed processes left are removed first.
+
+    Args:
+        keep: leave it there when the work in it fails.
 
     Raises:
         OSError: it cannot be made.
     """
     sweep(Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"))
     folder, lock = claim(lambda: Path(tempfile.mkdtemp(prefix=_KEPT if keep else _SCRATCH)))
+    done = False
     try:
         yield folder
+        done = True
     finally:
-        if not keep:
+        if done or not keep:
             shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)

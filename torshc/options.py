@@ -38,7 +38,7 @@ class CompileOptions:
         jobs: compilers that run at once; 0 means one a processor.
         cache: use the kernel cache.
         workdir: folder for intermediate files; a temporary one when None.
-        keep_intermediates: leave the intermediate files where they are.
+        keep_intermediates: leave the sources in the bundle, and all intermediate files where a build failed.
         dump: folder for the graph's text after each pass that changed it.
         embed_weights: put the weights inside the library.
         winograd: let 3x3 convolutions take Winograd's method: a third of the arithmetic, errors of about 1e-5 of the

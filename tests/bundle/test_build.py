@@ -127,14 +127,16 @@ def test_a_work_folder_that_cannot_be(tmp_path: Path) -> None:
         pass
 
 
-def test_work_folders_are_removed_unless_kept_or_named(tmp_path: Path) -> None:
+def test_work_folders_are_removed_unless_kept_after_a_failure_or_named(tmp_path: Path) -> None:
     with build.work_folder() as gone:
         (gone / "x").write_text("")
-    with build.work_folder(keep=True) as kept:
+    with build.work_folder(keep=True) as built:
         pass
+    with pytest.raises(KeyError), build.work_folder(keep=True) as kept:
+        raise KeyError
     with build.work_folder(tmp_path / "a" / "b") as named:
         pass
-    assert not gone.exists() and kept.exists() and named.exists()
+    assert not gone.exists() and not built.exists() and kept.exists() and named.exists()
     kept.rmdir()
 
 

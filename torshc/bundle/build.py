@@ -46,7 +46,7 @@ Progress = Callable[[int, int, Object], None]
 
 @contextlib.contextmanager
 def work_folder(named: Path | None = None, keep: bool = False) -> Iterator[Path]:
-    """A folder to build in: ``named`` (made, and never deleted), or a temporary one, deleted unless ``keep``.
+    """A folder to build in: ``named`` (made, and never deleted), or a temporary one, left when ``keep`` and it fails.
 
     Raises:
         OutputError: it cannot be made.
