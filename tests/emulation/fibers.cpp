@@ -274,6 +274,11 @@ void drop_fibers() {
     fibers.clear();
 }
 
+// A library that is closed leaves none behind.
+struct AtTheEnd {
+    ~AtTheEnd() { drop_fibers(); }
+} at_the_end;
+
 void run_round() {
     if (rule.kind == Order::random) {
         rule.shuffle(order, (unsigned)count);

@@ -411,3 +411,21 @@ def test_write_behind_the_end_aborts(library: Path) -> None:
     )
     done = in_child(library, "\n".join(body))
     assert done.returncode < 0 and "behind the end of memory of 36 bytes" in done.stderr
+
+
+def test_a_closed_library_leaves_no_stacks(library: Path) -> None:
+    """A process that opens many would run into the number of mappings that it may have."""
+    body = (
+        "import _ctypes",
+        "maps = lambda: len(open('/proc/self/maps').readlines())",
+        "before, x, y = maps(), ctypes.c_void_p(), ctypes.c_void_p()",
+        "cuda.api_malloc(ctypes.byref(x), 4000)",
+        "cuda.api_malloc(ctypes.byref(y), 16)",
+        "assert cuda.run_row_sums(x, y, 4, 250) == cuda.api_wait(None) == 0",
+        "cuda.api_free(x), cuda.api_free(y)",
+        "assert maps() > before + 100",
+        "_ctypes.dlclose(cuda._handle)",
+        "assert maps() < before + 20, (before, maps())",
+    )
+    done = in_child(library, "\n".join(body))
+    assert done.returncode == 0, done.stderr
