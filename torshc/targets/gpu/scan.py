@@ -144,7 +144,7 @@ def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count:
         tasks=points,
         flops=points * length,
         nbytes=points * length * dtype.size,
-        axes=(*scan.before, piece, *scan.after),
+        axes=(*whole.axes[: len(whole.axes) - len(scan.after)], piece, *scan.after),
         reduce=(within,),
         across=whole.across,
         stages=(Stage((Accumulator("0", whole.total.combine, term, acc("a0", dtype)),)),),
