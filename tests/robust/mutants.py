@@ -17,11 +17,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,11 @@ FAILURES = Path("build/mutants")
 SECONDS, MEMORY = 10, 2 << 30  # of the processor, of addresses
 BATCH = 40  # mutants a worker
 GOOD = ("fine", "refused")
-Mutant = tuple[str, bytes]
+WAYS: tuple[dict[str, Any], ...] = (
+    {"opt_level": 0}, {"opt_level": 1}, {"opt_level": 3}, {"opt_level": 3}, {"opt_level": 3, "fusion": "aggressive"},
+    {"opt_level": 3, "target": "cuda"}, {"opt_level": 3, "target": "metal"}, {"opt_level": 0, "target": "cuda"},
+)  # fmt: skip
+Mutant = tuple[str, bytes]  # its name and its bytes
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,13 @@ class Outcome:
         kind: "fine", "refused", "internal error", "other exception", "signal", "too slow", "too big".
         cause: what failures of one cause share: the error, where it was raised and its message without numbers.
         detail: the message, and the end of the traceback.
+        seconds: of the processor.
     """
 
     kind: str
     cause: str = ""
     detail: str = ""
+    seconds: float = 0.0
 
 
 class _TooSlow(BaseException):
@@ -63,11 +71,17 @@ def _stop(*_: object) -> None:
     raise _TooSlow
 
 
-def compiled(data: bytes, folder: Path, seconds: int = SECONDS) -> Outcome:
+def way(name: str) -> dict[str, Any]:
+    """The options that a mutant is compiled with, by its name, so that a smaller one has them too."""
+    return WAYS[zlib.crc32(name.encode()) % len(WAYS)]
+
+
+def compiled(mutant: Mutant, folder: Path, seconds: int = SECONDS) -> Outcome:
     """Compile in this process, within a limit of time; 0 is none."""
+    name, data = mutant
     path = folder / "m.onnx"
     path.write_bytes(data)
-    options = {"opt_level": (0, 3)[len(data) % 2], "emit": "source", "cache": False, "mcpu": "x86-64-v3"}
+    options = {**way(name), "emit": "source", "cache": False, "mcpu": "x86-64-v3"}
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         torshc.compile(path, folder / "m.tsc", **options)
@@ -115,8 +129,8 @@ def _warm() -> None:
     """Import the compiler and read its templates, which workers then have from the start."""
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for specimen in zoo().values():
-            compiled(specimen.model.SerializeToString(), Path(name), seconds=0)
+        for label, specimen in zoo().items():
+            compiled((label, specimen.model.SerializeToString()), Path(name), seconds=0)
 
 
 def _worked(batch: list[Mutant]) -> list[Outcome]:
@@ -152,8 +166,9 @@ def _work(batch: list[Mutant], writer: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         signal.signal(signal.SIGPROF, _stop)
         with tempfile.TemporaryDirectory() as name:
-            for _, data in batch:
-                outcome = compiled(data, Path(name))
+            for mutant in batch:
+                began = time.process_time()
+                outcome = replace(compiled(mutant, Path(name)), seconds=time.process_time() - began)
                 os.write(writer, json.dumps(vars(outcome)).encode() + b"\n")
         os._exit(0)
     except BaseException:
@@ -221,18 +236,21 @@ def main() -> int:
     print(f"seeds {given.seed} to {given.seed + given.count - 1}", flush=True)
     kinds: Counter[str] = Counter()
     causes: Counter[str] = Counter()
+    slowest = (0.0, "")
     for k, ((name, data), outcome) in enumerate(outcomes(mutant(given.seed + k) for k in range(given.count))):
         kinds[outcome.kind] += 1
+        slowest = max(slowest, (outcome.seconds, name))
         if outcome.kind not in GOOD:
             causes[outcome.cause] += 1
         if outcome.kind not in GOOD and causes[outcome.cause] == 1:
             cause = outcome.cause
             slow = given.whole or outcome.kind in ("too slow", "signal")
-            small = data if slow else smaller(data, lambda d, c=cause: _worked([("", d)])[0].cause == c)
-            print(f"{name}\n    {outcome.cause}\n    {keep(given.seed + k, small, outcome)}", flush=True)
+            small = data if slow else smaller(data, lambda d, n=name, c=cause: _worked([(n, d)])[0].cause == c)
+            print(f"{name}, {way(name)}\n    {outcome.cause}\n    {keep(given.seed + k, small, outcome)}", flush=True)
         if k % 500 == 499:
             print(f"{k + 1} mutants", flush=True)
     print(", ".join(f"{n} {kind}" for kind, n in kinds.most_common()))
+    print(f"the slowest took {slowest[0]:.1f} s: {slowest[1]}")
     for cause, n in causes.most_common():
         print(f"{n:6} {cause}")
     return bool(causes)

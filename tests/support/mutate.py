@@ -60,7 +60,7 @@ def mutant(seed: int) -> tuple[str, bytes]:
         change = rng.choice(_CHANGES)
         try:
             change(model, rng)
-        except (ValueError, TypeError, OverflowError, LookupError):  # no such field, or it cannot hold the value
+        except (ValueError, TypeError, OverflowError, LookupError, NotImplementedError):  # no field can hold it
             continue
         done.append(change.__name__.strip("_"))
     return f"{seed}: {origin.name}, {', '.join(done)}", model.SerializeToString()
