@@ -11,6 +11,9 @@ from onnx import ModelProto, TensorProto, helper, parser
 
 import torshc
 from torshc.errors import ModelError, UnsupportedError
+from torshc.expr import I64, Expr, const, load
+from torshc.graph import Graph, TensorType
+from torshc.kernels.nest import Buffers
 
 F = TensorProto.FLOAT
 
@@ -128,6 +131,27 @@ def chain(op: str, count: int, **attributes: object) -> ModelProto:
     infos = [helper.make_tensor_value_info(n, F, ["n"]) for n in inputs]
     graph = helper.make_graph(nodes, "g", infos, [helper.make_empty_tensor_value_info(nodes[-1].output[0])])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def test_an_index_that_passes_through_many_nodes(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", [f"i{k}"], [f"i{k + 1}"]) for k in range(1200)]
+    nodes.append(helper.make_node("Gather", ["t", "i1200"], ["y"]))
+    infos = [helper.make_tensor_value_info(n, TensorProto.INT64, ["n"]) for n in ("i0", "t")]
+    graph = helper.make_graph(nodes, "g", infos, [helper.make_empty_tensor_value_info("y")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    compiled(made, tmp_path, opt_level=1)
+
+
+def test_elements_at_elements_at_elements() -> None:
+    """Loads within the indices of loads."""
+    value = Graph().new_value(TensorType(I64, (const(5),)))
+    e: Expr = const(3)
+    for _ in range(500):
+        e = load(value, (e,), I64)
+    found, depth = Buffers({}).resolve(e), 0
+    while found.op == "load":
+        (found,), depth = found.args, depth + 1
+    assert depth == 500 and found is const(3)
 
 
 @pytest.mark.parametrize(("op", "count"), [("Sum", 400), ("Sin", 300), ("Softsign", 260)])

@@ -68,14 +68,11 @@ def topological(nodes: list[Node]) -> list[Node]:
     made = {v: n for n in nodes for v in n.outputs}
     out: dict[Node, None] = {}
 
-    def visit(node: Node) -> None:
-        if node in out:
-            return
-        for v in node.operands:
-            if v in made:
-                visit(made[v])
-        out[node] = None
-
-    for n in nodes:
-        visit(n)
+    pending = nodes[::-1]
+    while pending:
+        before = [made[v] for v in pending[-1].operands if v in made and made[v] not in out]
+        if before and pending[-1] not in out:
+            pending += before[::-1]
+        else:
+            out[pending.pop()] = None
     return list(out)

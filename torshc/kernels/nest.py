@@ -157,24 +157,32 @@ class Buffers:
         self.reads: dict[Value, int] = {}
         self.writes: dict[Value, int] = {}
         self.list: list[Buffer] = []
-        self._known: dict[Expr, Expr] = {}  # loads within indices of loads share parts
+        self._known: dict[Expr, Expr] = {}  # loads of values; those within indices of loads come before these
+        self._seen: set[Expr] = set()
 
     def resolve(self, e: Expr) -> Expr:
         """Loads of values at logical indices become loads of numbered buffers at element offsets."""
 
-        def leaf(x: Expr) -> Expr | None:
-            if x.op != "load" or not isinstance(x.data, Value):
-                return None
-            if x in self._known:
-                return self._known[x]
-            root, offset = address(x.data, tuple(self.resolve(a) for a in x.args), self.storage)
-            if root not in self.reads:
-                self.reads[root] = len(self.list)
-                self.list.append(Buffer(root, root.dtype, written=False))
-            self._known[x] = load(self.reads[root], (offset,), register_type(root.dtype))
-            return self._known[x]
+        pending = [e]
+        while pending:
+            x = pending[-1]
+            fresh = [] if x in self._seen or x.op == "axis" else [a for a in x.args if a not in self._seen]
+            if fresh:
+                pending += fresh
+                continue
+            pending.pop()
+            if x not in self._seen and x.op == "load" and isinstance(x.data, Value):
+                self._known[x] = self._read(x.data, tuple(rebuild(a, self._known.get) for a in x.args))
+            self._seen.add(x)
+        return rebuild(e, self._known.get)
 
-        return rebuild(e, leaf)
+    def _read(self, value: Value, index: Index) -> Expr:
+        """A load of an element of a value, whose memory becomes one of the buffers."""
+        root, offset = address(value, index, self.storage)
+        if root not in self.reads:
+            self.reads[root] = len(self.list)
+            self.list.append(Buffer(root, root.dtype, written=False))
+        return load(self.reads[root], (offset,), register_type(root.dtype))
 
     def store(self, value: Value, index: Index, what: Expr) -> Store:
         """A store to an output."""

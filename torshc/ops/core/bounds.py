@@ -131,6 +131,35 @@ def _least(sizes: Shape) -> int | None:
 
 def _bounds(v: Value) -> tuple[int, int] | None:
     """The least and the largest element, as far as the nodes before it show; None when they do not."""
+    found, pending = [], [v]
+    seen: set[Value] = set()
+    while pending:
+        x = pending.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        moved = _moved(x)
+        pending += moved
+        own = None if moved else _own_bounds(x)
+        if own is not None:
+            found.append(own)
+        elif not moved:
+            return None
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+def _moved(v: Value) -> list[Value]:
+    """The values whose elements these are, where a node only moves them."""
+    node = v.producer
+    if node is None or v.const is not None:
+        return []
+    if node.op.name == "Cast" and v.dtype is I64 and node.operands[0].dtype.is_int:
+        return [node.operands[0]]
+    return [*node.operands[: _MOVERS[node.op.name]]] if node.op.name in _MOVERS else []
+
+
+def _own_bounds(v: Value) -> tuple[int, int] | None:
+    """The bounds that a constant or a node tells by itself."""
     if v.const is not None:
         return (int(v.const.min()), int(v.const.max())) if v.const.size and v.dtype.is_int else None
     node = v.producer
@@ -139,13 +168,4 @@ def _bounds(v: Value) -> tuple[int, int] | None:
     if node.op.name in ("ArgMax", "ArgMin"):
         last = as_int(node.operands[0].shape[node.op.attributes()["axis"]])
         return None if last is None else (0, last - 1)
-    if node.op.name == "Cast" and v.dtype.is_int and node.operands[0].dtype is BOOL:
-        return 0, 1
-    if node.op.name == "Cast" and v.dtype is I64 and node.operands[0].dtype.is_int:
-        return _bounds(node.operands[0])
-    if node.op.name not in _MOVERS:
-        return None
-    found = [_bounds(x) for x in node.operands[: _MOVERS[node.op.name]]]
-    if None in found:
-        return None
-    return min(f[0] for f in found if f), max(f[1] for f in found if f)
+    return (0, 1) if node.op.name == "Cast" and v.dtype.is_int and node.operands[0].dtype is BOOL else None
