@@ -214,7 +214,7 @@ def _tiles(kernel: MapKernel) -> GridTiles | None:
         return None
     loads = dict.fromkeys(x for s in kernel.stores for x in _certain_loads(s.value))
     for inner in others:
-        found = [x for x in loads if _stride(x.args[0], inner) == 1 and _stride(x.args[0], lane) not in (0, 1, None)]
+        found = [x for x in loads if _stride(x.args[0], inner) == 1 and _strides(x.args[0], lane)]
         reads = {x: Moved(f"t{k}", x) for k, x in enumerate(found)}
         side = TILE if any(kernel.buffers[r.buffer].dtype.size >= 4 for r in reads.values()) else 2 * TILE
         if not found or any((as_int(a.args[0]) or side) < TILE // 2 for a in (lane, inner)):
@@ -239,6 +239,12 @@ def _stride(offset: Expr, a: Expr) -> int | None:
     """Step of an offset along an axis, 0 where it does not move it; None where that is no number."""
     parts = split_axis(offset, a)
     return None if parts is None else as_int(parts[0])
+
+
+def _strides(offset: Expr, a: Expr) -> bool:
+    """Whether an offset moves along an axis by more than one element, as far as is known."""
+    parts = split_axis(offset, a)
+    return parts is not None and as_int(parts[0]) not in (0, 1)
 
 
 def _certain_loads(value: Expr) -> Iterator[Expr]:
