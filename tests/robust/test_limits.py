@@ -131,6 +131,16 @@ def test_sizes_do_not_wrap(case: str, tmp_path: Path) -> None:
         compiled(model(nodes, weights, [PICTURE], opset=19), tmp_path)
 
 
+def test_more_dimensions_than_there_can_be(tmp_path: Path) -> None:
+    deep = helper.make_tensor_value_info("x", F, [1] * 65)
+    with pytest.raises(ModelError, match=r"m\.onnx: input 'x' has 65 dimensions, and at most 64 are possible"):
+        compiled(model([node("Neg", "x")], {}, [deep]), tmp_path)
+    axes = {"a": np.arange(64)}
+    with pytest.raises(ModelError, match=r"'the_Unsqueeze' \(Unsqueeze\): the result of .* has 66 dimensions"):
+        pair = helper.make_tensor_value_info("x", F, [2, 3])
+        compiled(model([node("Unsqueeze", "x,a")], axes, [pair]), tmp_path)
+
+
 def test_large_numbers_that_fit(tmp_path: Path) -> None:
     """Ends of a slice and a stride past the picture are no offsets."""
     nodes = [node("MaxPool", "p", "a", kernel_shape=[3, 3], strides=[2**63 - 1] * 2), node("Slice", "p,b,e,d,e")]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .graph import Node, Shape, Value
 
 MOST = 1 << 62  # bytes of a value, were its elements of eight each; an index and its parts
+RANK_MAX = 64  # T_RANK_MAX of the host program, and NumPy's
 LARGE = 1 << 31  # from this on a number in an attribute can take an index past `MOST`
 
 _FITS: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
@@ -29,9 +30,11 @@ def require_shape(shape: Shape, what: str) -> None:
     """Refuse a shape that no machine can hold.
 
     Raises:
-        ModelError: when its known dimensions are negative or their product is beyond 64 bits of bytes, or one
-            of them takes too many steps to compute.
+        ModelError: when there are too many dimensions, known ones are negative or their product is beyond 64 bits of
+            bytes, or one of them takes too many steps to compute.
     """
+    if len(shape) > RANK_MAX:
+        raise ModelError(f"{what} has {len(shape)} dimensions, and at most {RANK_MAX} are possible")
     total = 8
     for d in shape:
         value = as_int(d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..expr import BOOL, DTYPES, Expr, as_int, axis, call, const, load, rebuild
+from ..expr import DTYPES, Expr, as_int, axis, call, const, load, rebuild
 from ..expr import walk as scan
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.tensor.view import Expand, Reshape, Transpose
@@ -63,8 +63,10 @@ class _Reader:
     """Elements of values as expressions, through the nodes that make them."""
 
     def __init__(self, out: Value) -> None:
-        self.out = out
         self.steps = 0
+        # Where an element of the result is computed, its dimensions are no 0.
+        facts = (call("gt", d, 0) for d in out.shape)
+        self.nonempty = {fact: const(True) for fact in facts if fact.op != "const"}
 
     def element(self, value: Value, at: tuple[Expr, ...]) -> Expr:
         """The element at an index; a load where nothing more is known."""
@@ -86,7 +88,7 @@ class _Reader:
             return self.element(operand, index)
 
         body = nest.body(at, (), read)
-        body = rebuild(body, lambda e: const(True) if _is_nonempty(e, self.out) else None)
+        body = rebuild(body, self.nonempty.get)
         # Arithmetic on elements stays where it is; only places and single elements are of use here.
         computed = body.op != "load" and any(e.op == "load" for e in scan(body))
         return load(value, at, dtype) if computed else body
@@ -101,11 +103,6 @@ def _uniform(value: Value) -> int | float | bool | None:
     same = array.tobytes() == first.tobytes() * array.size if array.size > 1 else True
     number = first.item()
     return number if same and isinstance(number, int | float | bool) else None
-
-
-def _is_nonempty(e: Expr, out: Value) -> bool:
-    """Whether this says that a dimension of the result has elements, as it does wherever an element is computed."""
-    return e.dtype is BOOL and any(d.op != "const" and e is call("gt", d, 0) for d in out.shape)
 
 
 def _spread(b: Builder, number: Expr, out: Value) -> Value:
