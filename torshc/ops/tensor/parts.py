@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -118,8 +119,8 @@ class Split(Op):
     def nest(self, node: Node, output: int) -> Nest:
         axis = axis_of(self.axis, node.operands[0].type.rank)
         start = const(0)
-        for s in self.sizes[:output]:
-            start = start + s
+        for s, times in Counter(self.sizes[:output]).items():  # mostly all are one
+            start = start + s * times
         return Nest(lambda at, _, read: read(0, (*at[:axis], at[axis] + start, *at[axis + 1 :])))
 
     @classmethod
