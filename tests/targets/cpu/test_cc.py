@@ -24,6 +24,7 @@ from torshc.targets.toolchain import Tool
 
 from ...bundle import tiny
 from ...support.compiler_models import model, node
+from ...support.slow import SLOW
 
 
 @pytest.fixture(autouse=True)
@@ -156,6 +157,7 @@ def test_isa_flags_are_taken(cc: str | None, tmp_path: Path) -> None:
     compiler.compile("a.c", "a.o", (*compiler.base_flags(), *compiler.isa_flags(isa.resolve()), "-Werror"), tmp_path)
 
 
+@SLOW  # `make test-ziglang` builds with it by default
 @pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the ziglang package")
 def test_ziglang_builds_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
