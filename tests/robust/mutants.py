@@ -33,10 +33,10 @@ from onnx import ModelProto
 import torshc
 from tests.support.mutate import graphs, mutant
 from tests.support.zoo import zoo
-from torshc.errors import InternalError, TorshcError
+from torshc.errors import InternalError, ResourceError, TorshcError
 
 FAILURES = Path("build/mutants")
-SECONDS, MEMORY = 10, 2 << 30  # of the processor, of addresses
+SECONDS, MEMORY = 10, 2 << 30  # of the processor, of addresses beside those of the process that forks
 BATCH = 40  # mutants a worker
 GOOD = ("fine", "refused")
 WAYS: tuple[dict[str, Any], ...] = (
@@ -87,6 +87,8 @@ def compiled(mutant: Mutant, folder: Path, seconds: int = SECONDS) -> Outcome:
         torshc.compile(path, folder / "m.tsc", **options)
     except InternalError as e:
         return _failed("internal error", e)
+    except ResourceError as e:
+        return _failed("too big", e)
     except TorshcError as e:
         return Outcome("refused", detail=str(e)) if str(e).strip() else _failed("other exception", e)
     except _TooSlow as e:
@@ -163,7 +165,8 @@ def _work(batch: list[Mutant], writer: int) -> None:
     """The worker; never returns."""
     try:
         warnings.simplefilter("ignore")
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
         signal.signal(signal.SIGPROF, _stop)
         with tempfile.TemporaryDirectory() as name:
             for mutant in batch:

@@ -223,7 +223,7 @@ def test_types() -> None:
         ),
         ("s = SequenceEmpty() t = SequenceInsert(s, x, one) y = SequenceAt(t, one)", "position 1 of a sequence of 0"),
         ("s = SequenceEmpty() y = ConcatFromSequence<axis=0>(s)", "an empty sequence"),
-        ("s = SequenceConstruct(x, i) y = SequenceLength(s)", "a sequence of f32 and i64"),
+        ("s = SequenceConstruct(x, i) y = SequenceLength(s)", "of different types, f32.* and i64"),
         ("y = SequenceLength(x)", "cannot be f32"),
         ("p = Constant<value_ints=[3, 3]>() s = SplitToSequence(x, p) y = SequenceAt(s, i)", "dimension of 5 into"),
     ],
