@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.errors import RunError, UnsupportedError
+from torshc.errors import ModelError, RunError, UnsupportedError
 from torshc.formats import build, import_model
 
 from ..support.evaluate import Array
@@ -123,6 +123,13 @@ def test_what_fits_no_branch_is_refused() -> None:
     with pytest.raises(UnsupportedError) as e:
         import_model(m.SerializeToString())
     assert REFUSED in e.value.problems[0] and len(e.value.problems) == 1
+
+
+def test_a_mistake_elsewhere_is_named() -> None:
+    """No choice of a branch mends it, so that none is tried."""
+    m = model(node("Gemm", "w,w", "g"), *squeezed("x", "s"), node("Gemm", "s,w", "y"))
+    with pytest.raises(ModelError, match=r"node 'g' .Gemm."):
+        import_model(m.SerializeToString())
 
 
 def test_many_choices_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,9 +152,13 @@ class _Importer:
             if self.problems:  # what nodes of an unknown opset mean is unknown too
                 raise UnsupportedError(list(self.problems))
             scope = _Scope({}, self.model.opsets)
-            self.inputs(pins, scope)
-            self.body(self.model.graph, scope)
-            self.outputs(scope)
+            try:
+                self.inputs(pins, scope)
+                self.body(self.model.graph, scope)
+                self.outputs(scope)
+            except _Fork:
+                if not self.mistakes:  # which no choice of a branch can mend
+                    raise
             if self.mistakes:
                 raise several(self.mistakes)
         except ModelError as e:
