@@ -28,6 +28,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
 import torshc
@@ -197,7 +198,7 @@ def smaller(data: bytes, fails: Callable[[bytes], bool]) -> bytes:
 def _candidates(data: bytes) -> Iterator[bytes]:
     try:
         model = ModelProto.FromString(data)
-    except Exception:  # not well-formed
+    except (DecodeError, ValueError):  # not well-formed; upb raises a ValueError of text that is not UTF-8
         return
     for g in range(len(graphs(model))):
         parts = ["node", "initializer", "value_info", "input", "output"]
@@ -224,7 +225,7 @@ def keep(number: int, data: bytes, outcome: Outcome) -> Path:
     text = ""
     try:
         text = str(ModelProto.FromString(data))
-    except Exception as e:
+    except (DecodeError, ValueError) as e:
         text = f"not well-formed: {e}"
     path.with_suffix(".txt").write_text(f"{outcome.cause}\n{outcome.detail}\n{text[:20000]}\n")
     return path

@@ -42,7 +42,7 @@ def sparse_product(folder: Path, rows: int, columns: int) -> Path:
     return folder / "m.onnx"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts as Linux does")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_holds_weights_once(tmp_path: Path) -> None:
     path, size = sparse_product(tmp_path, 5000, 10000), 200e6
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
