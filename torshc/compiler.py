@@ -123,11 +123,11 @@ def _prepared(source: str | Path | Graph, options: CompileOptions, observer: Obs
 
 def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:
     """The plans of a script's segments as one, for those who look at a compilation, and the groups of each segment."""
-    whole = Graph(graph.name, graph.inputs, graph.results, graph.output_names[: len(graph.results)])
+    nodes = [n for plan in plans for n in plan.graph.nodes]
+    whole = Graph(graph.name, graph.inputs, graph.results, graph.output_names[: len(graph.results)], nodes)
     out, spans = Plan(whole, policy), []
     for plan in plans:
         spans.append(range(len(out.groups), len(out.groups) + len(plan.groups)))
-        whole.nodes += plan.graph.nodes
         for group in plan.groups:
             group.id = len(out.groups)
             out.groups.append(group)

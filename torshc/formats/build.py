@@ -198,6 +198,7 @@ class _Importer:
             if name not in self.model.graph.constants:
                 declared[name] = t
         shapes = input_shapes(declared, pins, self.model.file)
+        found: dict[str, Value] = {}
         for name, t in declared.items():
             if t.holds(MAP):
                 self.problem(f"input {name!r}: maps are supported as outputs only")
@@ -210,8 +211,8 @@ class _Importer:
             require_shape(shapes[name], f"input {name!r}")
             inner = t.partial.inner if t.partial is not None else None
             value = self.graph.new_value(TensorType(t.dtype, shapes[name], inner), name)
-            self.graph.inputs.append(value)
-            scope.values[name] = value
+            scope.values[name] = found[name] = value
+        self.graph.declare_inputs(found.values())
 
     def body(self, graph: SourceGraph, scope: _Scope) -> None:
         """Import the constants and nodes of a graph into a scope."""
@@ -457,6 +458,7 @@ class _Importer:
         if not self.model.graph.outputs:
             raise Misfit("the model has no outputs")
         names: set[str] = set()
+        found: dict[str, Value] = {}
         for name, t in self.model.graph.outputs:
             if name not in scope.values:
                 self.mistake(Misfit(f"nothing produces the output {name!r}"), scope)
@@ -471,6 +473,5 @@ class _Importer:
             # What an optional holds when it is there may be what is declared.
             if t.dtype not in (None, value.dtype) and value.dtype is not OPTIONAL:
                 self.mistake(Misfit(f"output {name!r} is declared as {t.dtype!r}, and {value.type!r} was found"), scope)
-            self.graph.outputs.append(value)
-            self.graph.output_names.append(name)
-        self.graph.settle_demands()
+            found[name] = value
+        self.graph.declare_outputs(found.values(), found)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import BOOL, I64, SEQUENCE, Expr, as_int, dims_of, walk
-from ..graph import Builder, Graph, Partial, Value, ints_of
+from ..graph import Builder, Graph, Partial, Rewriter, Value, ints_of
 from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.control.flow import Branching, Looping, all_nodes, free_values, symbols_of
 from ..ops.core.base import axis_of
@@ -171,7 +171,7 @@ def _loop(
                 graphs.append(graph)
             number, going = graph.new_runtime_value(Partial(I64)), graph.new_runtime_value(Partial(BOOL))
             current = [graph.new_runtime_value(ranked(p)) for p in partials]
-            graph.inputs = [number, going, *current]
+            graph.declare_inputs([number, going, *current])
             made = round_(number, going, current)
         if not _close(graph, made):
             return []
@@ -203,8 +203,8 @@ def hoist(graph: Graph, b: Builder) -> None:
     """Move what a loop's body computes from values around it alone in front of the loop."""
     own = set(graph.inputs)
     inner = {s for s, e in graph.sources.items() if e.value in own}
-    kept = []
-    for node in graph.nodes:
+    rewriter = Rewriter(graph, "hoist")
+    for node in rewriter:
         moving = any(v in own for v in node.operands) or node.op.family == "host" or not node.operands
         moving = moving or any(
             v in graph.outputs and v not in graph.results for v in node.outputs
@@ -212,10 +212,10 @@ def hoist(graph: Graph, b: Builder) -> None:
         if moving or symbols_of(node) & inner:
             own.update(node.outputs)
             inner |= {s for s, e in graph.sources.items() if e.value in node.outputs}
-            kept.append(node)
+            rewriter.keep(node)
         else:
-            b.nodes.append(node)
-    graph.nodes[:] = kept
+            b.adopt(node)
+    rewriter.finish()
 
 
 def seen_outside(v: Value, graph: Graph) -> Partial:
@@ -251,9 +251,8 @@ def _join(a: Partial, b: Partial, what: str) -> Partial:
 
 
 def _close(graph: Graph, made: Sequence[Value | None]) -> bool:
-    graph.outputs = [m for m in made if m is not None]
-    graph.output_names = [m.name for m in graph.outputs]
-    graph.settle_demands()
+    outputs = [m for m in made if m is not None]
+    graph.declare_outputs(outputs, [m.name for m in outputs])
     return len(graph.results) == len(made)
 
 

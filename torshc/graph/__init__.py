@@ -1,15 +1,16 @@
-"""The graph of a model: values, nodes, builder, patch."""
+"""The graph of a model: values, nodes, builder, rewriter, patch."""
 
 from .builder import Builder
 from .data import data_of, indices, ints_of
 from .graph import Graph, Node, Partial, Shape, SymbolSource, TensorType, Value
 from .mark import Mark, RuleName
+from .part import copy_part
 from .patch import Patch, sort
-from .rewriter import Rewriter, relayout, rewire
+from .rewriter import Rewriter, learn, relayout, rewire
 from .sizes import require_fit, require_shape
 
 __all__ = [
     "Builder", "Graph", "Mark", "Node", "Partial", "Patch", "Rewriter", "RuleName", "Shape", "SymbolSource",
-    "TensorType", "Value", "data_of", "indices", "ints_of", "relayout", "require_fit", "require_shape",
-    "rewire", "sort",
+    "TensorType", "Value", "copy_part", "data_of", "indices", "ints_of", "learn", "relayout", "require_fit",
+    "require_shape", "rewire", "sort",
 ]  # fmt: skip

@@ -67,6 +67,18 @@ class Builder:
         self.nodes.append(self.graph.new_node(op, inputs, outputs, name or self.name))
         return outputs
 
+    def adopt(self, *nodes: Node) -> None:
+        """Take over nodes that were built in a body inside this graph."""
+        self.nodes += nodes
+
+    def state(self) -> tuple[int, int]:
+        """Where the building stands, for :meth:`back_to`."""
+        return len(self.nodes), len(self.graph.constraints)
+
+    def back_to(self, state: tuple[int, int]) -> None:
+        """Take back what was built since, with its constraints."""
+        del self.nodes[state[0] :], self.graph.constraints[state[1] :]
+
     def _count(self) -> None:
         """Refuse a graph of too many nodes."""
         self.graph.numbers.made += 1

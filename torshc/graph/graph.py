@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,22 @@ class TensorType:
         return f"{self.dtype.name}[{', '.join(map(repr, self.shape))}]"
 
 
-class Value:
+class _Freezable:
+    """What may not change any more once its graph is planned."""
+
+    __slots__ = ("frozen",)
+    frozen: bool
+
+    def freeze(self) -> None:
+        object.__setattr__(self, "frozen", True)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if getattr(self, "frozen", False):
+            raise InternalError(f"{name} of {self!r} was changed, in a graph that is already planned")
+        super().__setattr__(name, value)
+
+
+class Value(_Freezable):
     """A tensor in the graph.
 
     Attributes:
@@ -144,18 +159,25 @@ class Value:
             step = step * self.shape[d]
         return tuple(out)
 
+    def copy(self, known: bool = True) -> Value:
+        """The same for another graph, without its contents if they are not `known` there."""
+        copy = Value(self.id, self.name, self.type)
+        copy.layout = self.layout
+        copy.data = self.data if known else None
+        return copy
+
     def __repr__(self) -> str:
         return f"%{self.id}"
 
 
-class Node:
+class Node(_Freezable):
     """An operator applied to values.
 
     Attributes:
         id: number, unique in the graph.
         op: the operator with its attributes.
         inputs: operands; None where an optional one is absent.
-        outputs: results, at least one.
+        outputs: results, at least one, which it claims.
         name: the model's own name for it (or the names of what it was made from).
         marks: of the rules that matched it, or what it was made from.
     """
@@ -171,6 +193,18 @@ class Node:
         self.outputs = outputs
         self.name = name
         self.marks: tuple[Mark, ...] = ()
+        for v in self.outputs:
+            v.producer = self
+
+    def copy(self, inputs: Iterable[Value | None], outputs: Iterable[Value]) -> Node:
+        """The same for another graph."""
+        copy = Node(self.id, self.op, tuple(inputs), tuple(outputs), self.name)
+        copy.marks = self.marks
+        return copy
+
+    def mark(self, mark: Mark) -> None:
+        """Note that a rule matched this node."""
+        self.marks = (*self.marks, mark)
 
     def inherit(self, *others: Node) -> None:
         """Take over the marks of nodes whose place this one takes."""
@@ -255,11 +289,19 @@ class Graph:
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked
     frozen: bool = False
+    numbers: Numbers = field(default_factory=Numbers)
 
     def freeze(self) -> None:
-        """Planning is done: what reads the graph from here on relies on its nodes and outputs."""
+        """Planning begins: who reads the graph from here on relies on its nodes and values, which do not change.
+
+        Constants are left out, as graphs share them.
+        """
+        for part in (*self.nodes, *(v for v in self.values() if v.const is None)):
+            part.freeze()
+        self.inputs = _Fixed(self.inputs)
         self.nodes = _Fixed(self.nodes)
         self.outputs = _Fixed(self.outputs)
+        self.constraints = _Fixed(self.constraints)
         self.frozen = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -267,12 +309,19 @@ class Graph:
             raise InternalError(f"{name} of a graph that is already planned was changed")
         super().__setattr__(name, value)
 
-    numbers: Numbers = field(default_factory=lambda: Numbers())
-
     @property
     def results(self) -> list[Value]:
         """The outputs that a caller sees."""
         return self.outputs[: len(self.outputs) - len(self.demands)]
+
+    def declare_inputs(self, values: Iterable[Value]) -> None:
+        """Make values without a producer the inputs."""
+        self.inputs = list(values)
+
+    def declare_outputs(self, values: Iterable[Value], names: Iterable[str]) -> None:
+        """Make values the outputs, under these names, once all nodes are there; and what is demanded with them."""
+        self.outputs, self.output_names = list(values), list(names)
+        self.settle_demands()
 
     def demand(self, fault: Value, what: str) -> None:
         """Have a run refused when `fault` turns out true; while nodes are added, before the outputs are known."""
@@ -293,15 +342,36 @@ class Graph:
         self.outputs, self.demands = self.results, []
         del self.output_names[len(self.outputs) :]
 
-    def new_value(self, type: TensorType, name: str = "") -> Value:
-        return Value(next(self.numbers.values), name, type)
+    def forget(self, symbols: Collection[str]) -> None:
+        """Take out symbols that nothing needs any more, and the constraints that name them."""
+        self.constraints = [pair for pair in self.constraints if not set(dims_of(*pair)).intersection(symbols)]
+        for name in symbols:
+            self.sources.pop(name, None)
+
+    def unite_constraints(self) -> None:
+        """Keep one of those that are equal."""
+        self.constraints = list(dict.fromkeys(self.constraints))
+
+    def new_mark(self, rule: RuleName) -> Mark:
+        """A mark for the nodes of another place that a rule matches."""
+        self.marks[rule] = self.marks.get(rule, 0) + 1
+        return Mark(rule, self.marks[rule])
+
+    def new_value(
+        self,
+        type: TensorType,
+        name: str = "",
+        data: tuple[Expr, ...] | None = None,
+        layout: tuple[int, ...] | None = None,
+    ) -> Value:
+        value = Value(next(self.numbers.values), name, type)
+        value.data = data
+        value.layout = layout
+        return value
 
     def new_node(self, op: Op, inputs: Iterable[Value | None], outputs: Iterable[Value], name: str = "") -> Node:
-        """Make a node and claim its outputs; it is not yet in the list of nodes."""
-        node = Node(next(self.numbers.nodes), op, tuple(inputs), tuple(outputs), name)
-        for v in node.outputs:
-            v.producer = node
-        return node
+        """Make a node; it is not yet in the list of nodes."""
+        return Node(next(self.numbers.nodes), op, tuple(inputs), tuple(outputs), name)
 
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Value:
         """A value with known contents."""

@@ -1,4 +1,4 @@
-"""The one place where the nodes of a graph change: replacing, inserting, rewiring, relayout, removing."""
+"""The one place where nodes and values of a graph change: replacing, inserting, rewiring, relayout, removing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import InternalError
+from ..expr import Expr
 from .builder import Builder
-from .graph import Graph, Node, Value
+from .graph import Graph, Node, TensorType, Value
 
 if TYPE_CHECKING:
     from ..ops.core.base import Op
@@ -76,6 +77,12 @@ def rewire(node: Node, inputs: tuple[Value | None, ...], op: Op | None = None) -
     """Give a node other operands, of which its operator, or another, makes results of the same types."""
     node.inputs = inputs
     node.op = op or node.op
+
+
+def learn(value: Value, data: tuple[Expr, ...] | None, type: TensorType | None = None) -> None:
+    """Note the contents of a small tensor as expressions, or a type that says more of its dimensions."""
+    value.data = data
+    value.type = type or value.type
 
 
 def relayout(value: Value, layout: tuple[int, ...] | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..graph import Graph, Mark, Node, Rewriter, Value, relayout, rewire
+from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops.math.pointwise import Separator
 from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule, Separate
@@ -74,9 +74,9 @@ def _mark(rule: FusionRule, found: Match, graph: Graph) -> None:
     nodes = list(dict.fromkeys(found.nodes))
     if any(m.rule == rule.name and all(m in n.marks for n in nodes) for m in nodes[0].marks):
         return  # the place is known from an earlier look
-    number = graph.marks[rule.name] = graph.marks.get(rule.name, 0) + 1
+    mark = graph.new_mark(rule.name)
     for node in nodes:
-        node.marks = (*node.marks, Mark(rule.name, number))
+        node.mark(mark)
 
 
 def _separate(graph: Graph, rule: FusionRule, found: Match, through: bool) -> bool:

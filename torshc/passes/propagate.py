@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Graph, Rewriter, Value, ints_of
+from ..graph import Graph, Rewriter, Value, ints_of, learn
 from ..graph.builder import evaluate
 from ..options import CompileOptions
 from .manager import graph_pass
@@ -28,9 +28,10 @@ def propagate(graph: Graph, options: CompileOptions) -> bool:
         inferred = node.op.infer(node.inputs, [])
         for k, (value, fresh) in enumerate(zip(node.outputs, inferred, strict=False)):
             if value.type != fresh:
-                value.type, changed = fresh, True
+                learn(value, value.data, fresh)
+                changed = True
             if value.data is None:
-                value.data = evaluate(node, k)
+                learn(value, evaluate(node, k))
     rewriter = Rewriter(graph, "propagate")
     for node in rewriter:
         known = [v for v in node.outputs if ints_of(v.data) is not None]

@@ -56,7 +56,8 @@ def _rule(site: Site, forms: list[FusionRule]) -> Patch | None:
                 continue
             if (patch := _patch(site, found)) is not None:
                 for node in patch.nodes:
-                    node.marks = (*node.marks, Mark(form.name, 0)) if node.op.name == "Attention" else node.marks
+                    if node.op.name == "Attention":
+                        node.mark(Mark(form.name, 0))
                 return patch
     return None
 

@@ -48,7 +48,7 @@ def _try(rule: Rewrite, site: Site) -> Value | None:
             continue
         if not all(c.holds(found) for c in rule.where):
             continue
-        noted = len(site.graph.constraints)
+        before = site.builder.state()
         try:
             new = build(rule.replace, site.builder, found, _like(found, root))
         except ModelError:
@@ -56,8 +56,7 @@ def _try(rule: Rewrite, site: Site) -> Value | None:
         # A replacement of another shape (a constant that widened its operand, say) is not a match after all.
         if new is not None and new.type == root.type:
             return new
-        site.nodes.clear()
-        del site.graph.constraints[noted:]
+        site.builder.back_to(before)
     return None
 
 

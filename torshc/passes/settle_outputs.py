@@ -23,7 +23,7 @@ def settle_outputs(graph: Graph, options: CompileOptions) -> bool:
         %1 = Identity(%0)
         out %1
     """
-    graph.constraints[:] = dict.fromkeys(graph.constraints)
+    graph.unite_constraints()
     return settle(graph)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..expr import const
-from ..graph import Builder, Graph, Node, Rewriter, RuleName, Value, relayout
+from ..graph import Builder, Graph, Node, Rewriter, RuleName, Value
 from ..passes.decompose import like
 
 
@@ -104,10 +104,8 @@ def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value,
 
 
 def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: dict[Value, Value]) -> Node:
-    outputs = [graph.new_value(v.type, v.name) for v in node.outputs]
-    for old, new in zip(node.outputs, outputs, strict=True):
-        relayout(new, old.layout)
-        alias[old] = new
+    outputs = [graph.new_value(v.type, v.name, layout=v.layout) for v in node.outputs]
+    alias |= zip(node.outputs, outputs, strict=True)
     made = graph.new_node(node.op, inputs, outputs, node.name)
     made.inherit(node)
     return made

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..expr import Expr, as_int, dims_of
-from ..graph import Graph, Node, SymbolSource, Value
+from ..graph import Graph, Node, Rewriter, SymbolSource, Value, copy_part
 from ..ops.control.flow import Branching, Looping, all_nodes, bodies, symbols_of
 from .script import Bind, Branch, Call, Check, Move, Operate, Repeat, Script, Stack, Step, flat, with_drops
 
@@ -29,20 +29,20 @@ def drop_unneeded(graph: Graph) -> None:
 
     A pass would do it too, but what waits for the run decides how a graph is cut, which comes first.
     """
-    graph.nodes = _needed(graph)
+    rewriter = Rewriter(graph, "drop_unneeded")
+    rewriter.keep(*_needed(graph))
+    rewriter.finish()
     there = {*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)}
     there.update(v for n in all_nodes(graph) for body in bodies(n) for v in body.inputs)
     lost = {name for name, e in graph.sources.items() if e.value not in there}
     for g in (graph, *(body for n in all_nodes(graph) for body in bodies(n))):
-        g.constraints = [pair for pair in g.constraints if not lost.intersection(dims_of(*pair))]
+        g.forget(lost)
     needed = _used(graph)
-    lost.update(n for n, e in graph.sources.items() if n not in needed and e.value not in graph.inputs)
-    for name in lost:
-        del graph.sources[name]
+    graph.forget({n for n, e in graph.sources.items() if n not in needed and e.value not in graph.inputs})
 
 
 def partition(graph: Graph) -> Script:
-    """The script of a graph. Its nodes move into the segments."""
+    """The script of a graph, whose segments are graphs of their own. It is frozen, as are the bodies in it."""
     return _Partition(graph).run()
 
 
@@ -53,6 +53,7 @@ class _Partition:
         self.slot_of: dict[Value, int] = {}
         self.sources = graph.sources
         self.by_value: dict[Value, list[str]] = {}
+        self.unknown: set[Value] = set()
         used = _used(graph)
         for name in (n for n in self.sources if n in used):
             e = self.sources[name]
@@ -84,6 +85,7 @@ class _Partition:
 
     def body(self, graph: Graph) -> tuple[list[Step], list[int]]:
         """The steps of a graph, or of a body in it, and the slots of its outputs."""
+        graph.freeze()
         nodes = _needed(graph)
         place = _Places(nodes, self.sources).run()
         steps: list[Step] = []
@@ -104,22 +106,11 @@ class _Partition:
 
     def segment(self, graph: Graph, nodes: list[Node], here: list[Node]) -> list[Step]:
         """A call of a graph of its own, made of some of the nodes."""
-        part = graph.child(self.graph.name)
         inside = {v for n in here for v in n.outputs}
-        read = dict.fromkeys(v for n in here for v in n.operands if v not in inside and v.const is None)
-        hidden = graph.outputs[len(graph.results) :]
         outside = {v for n in nodes if n not in set(here) for v in n.operands} | set(graph.results)
         wanted = [v for n in here for v in n.outputs if v in outside or v in self.by_value]
-        inputs = {v: _as_input(part, v) for v in read}
-        for node in here:
-            node.inputs = tuple(inputs.get(v, v) if v is not None else None for v in node.inputs)
-        for v in inside:
-            if v in self.by_value:  # this segment cannot know them yet
-                v.data = None
-        part.nodes, part.inputs, part.outputs = here, list(inputs.values()), wanted
-        part.output_names = [v.name for v in wanted]
-        part.faults = {v: what for v, what in zip(hidden, graph.demands, strict=True) if v in inside}
-        part.settle_demands()
+        self.unknown.update(v for v in inside if v in self.by_value)  # this segment cannot know them yet
+        part, read = copy_part(graph, here, wanted, self.unknown)
         call = Call(len(self.script.segments), tuple(map(self.slot, read)), tuple(map(self.slot, wanted)))
         self.script.segments.append(part)
         return [call, *self.binds(wanted)]
@@ -171,13 +162,6 @@ class _Partition:
             with_drops(steps, own, kept),
             tuple(sorted((own & set(outputs)) - {number, going, *states})),
         )
-
-
-def _as_input(part: Graph, v: Value) -> Value:
-    """A value of another segment as an input of this one."""
-    new = part.new_value(v.type, v.name)
-    new.data = v.data
-    return new
 
 
 def _used(graph: Graph) -> set[str]:

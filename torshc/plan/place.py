@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..expr import Expr, as_int, axis, const, cost, walk
-from ..graph import Graph, Node, RuleName, Value, relayout
+from ..graph import Graph, Node, RuleName, Value
 from ..ops.core.base import REGISTRY
 from ..ops.tensor.view import too_wide
 from ..passes.fusion_rules import Recompute
@@ -318,8 +318,7 @@ class _Placer:
         )
 
     def _copy_of(self, v: Value, reader: Node) -> Value:
-        out = self.graph.new_value(v.type, v.name)
-        relayout(out, reader.output.layout)
+        out = self.graph.new_value(v.type, v.name, layout=reader.output.layout)
         node = self.graph.new_node(REGISTRY["", "Identity"](), [v], [out], reader.name)
         self.fuser.position[node] = self.fuser.position[reader]
         self.group_of[node] = Group(0, "nest", [node])

@@ -24,7 +24,7 @@ import numpy as np
 
 from ...errors import ModelError
 from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, call, cast, const, from_onnx
-from ...graph import Builder, Node, Shape, TensorType, Value
+from ...graph import Builder, Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
@@ -132,7 +132,7 @@ def salt(nodes: Iterable[Node], number: Value) -> bool:
     for node in nodes:
         inside = sum(salt(body.nodes, number) for body in bodies(node))
         if inside or isinstance(node.op, Draw):
-            node.inputs = (*node.inputs, number)
+            rewire(node, (*node.inputs, number))
             found = True
     return found
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import ModelError
 from ...expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, Expr, as_int, call, const
-from ...graph import Partial, Shape, Value, ints_of
+from ...graph import Partial, Shape, Value, ints_of, learn
 from ..core.base import axis_of, operator
 from ..core.compose import apply
 from ..core.host import HostOp, emit, ranked
@@ -197,7 +197,7 @@ def _known_scalar(source: SourceNode, op: HostOp, x: Value, partial: Partial, da
     if data[0].op == "const":
         return [source.builder.constant(np.asarray(data[0].data, partial.dtype.numpy))]
     out = emit(source, op, [x], partial)
-    out[0].data = data
+    learn(out[0], data)
     return out
 
 
