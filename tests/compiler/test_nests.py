@@ -141,3 +141,15 @@ def test_equal_bytes_whatever_the_number_of_threads(tmp_path: Path) -> None:
         with torshc.load(tmp_path / "m.tsc", threads=threads) as compiled:
             outputs.append(compiled.run({"x": x})["y"].tobytes())
     assert len(set(outputs)) == 1
+
+
+def test_norms_of_integers(tmp_path: Path) -> None:
+    """The root loses its fraction."""
+    kinds = ("int64", "int32", "uint32", "uint64")
+    nodes = [node("ReduceL2", f"{k} axis", f"l_{k}") for k in kinds]
+    weights = {"axis": np.array([1])}
+    made = model(
+        nodes, dict.fromkeys(kinds, (3, 5)), [f"l_{k}" for k in kinds], weights, dict(zip(kinds, kinds, strict=True))
+    )
+    feeds = {k: np.arange(15).reshape(3, 5).astype(k) for k in kinds}
+    check(made, feeds, tmp_path, opt_level=0)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...expr import I64, Expr, call, cast, const, select
+from ...expr import F32, I64, Expr, call, cast, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
@@ -173,13 +173,18 @@ def _mean(total: Expr, count: Expr) -> Expr:
     return call("div", total, cast(count, compute(total.dtype)))
 
 
+def _root(total: Expr, count: Expr) -> Expr:
+    """The root of a sum of integers is computed in f32, as ONNX's own definition does, and loses its fraction."""
+    return call("sqrt", total) if total.dtype.is_float else cast(call("sqrt", cast(total, F32)), total.dtype)
+
+
 reduction("ReduceSum", "add")
 reduction("ReduceMean", "add", last=_mean)
 reduction("ReduceMax", "max")
 reduction("ReduceMin", "min")
 reduction("ReduceProd", "mul")
 reduction("ReduceL1", "add", lambda x: call("abs", x))
-reduction("ReduceL2", "add", lambda x: call("mul", x, x), lambda t, _: call("sqrt", t))
+reduction("ReduceL2", "add", lambda x: call("mul", x, x), _root)
 reduction("ReduceSumSquare", "add", lambda x: call("mul", x, x))
 reduction("ReduceLogSum", "add", last=lambda t, _: call("log", t))
 
