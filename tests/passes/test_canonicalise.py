@@ -97,6 +97,15 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
         out  %4
         """,
     ),
+    "a concatenation whose size an empty operand told": (
+        lambda m: m.done(m("Concat", m.input(6, 0), m.input("n", 2), axis=1)),
+        """
+        in   %0 f32[6, 0]
+        in   %1 f32[n, 2]
+        %2 = Reshape[shape=(6, 2)](%1) : f32[6, 2]
+        out  %2
+        """,
+    ),
     "an expand that the reader does itself": (
         lambda m: m.done(m("Add", m("Expand", m.input(1, 3), shape=dims(2, 3)), m.input(2, 3))),
         """

@@ -197,7 +197,13 @@ def _concat(site: Site) -> Patch | None:
             parts.append(v)
     if not parts or parts == list(site.node.operands) or (len(parts) > len(site.node.operands) and too_wide(parts)):
         return None
-    return site.replace(site.builder.add(op, parts)[0] if len(parts) > 1 else parts[0])
+    # A dimension of the result may have been known from an operand that is left out.
+    return site.replace(_shaped(site, site.builder.one(op, *parts) if len(parts) > 1 else parts[0]))
+
+
+def _shaped(site: Site, x: Value) -> Value:
+    """A value with the elements of the node's result, and with its dimensions."""
+    return x if x.type == site.node.output.type else site.builder.one(Reshape(site.node.output.shape), x)
 
 
 def _sum(site: Site) -> Patch | None:
@@ -290,7 +296,7 @@ def _reduce(site: Site) -> Patch | None:
         return None
     if any(as_int(x.shape[a]) != 1 for a in op.axes):
         return None
-    return site.replace(x if x.type == site.node.output.type else site.builder.one(Reshape(site.node.output.shape), x))
+    return site.replace(_shaped(site, x))
 
 
 def _where(site: Site) -> Patch | None:
