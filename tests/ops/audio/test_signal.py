@@ -39,3 +39,12 @@ def test_stft_of_signals_without_a_dimension_of_parts(shape: tuple[int, ...]) ->
     (wanted,) = contrib.expected(made, {"x0": x, "x2": others[1]})
     (got,) = run(import_model(made.SerializeToString()), {"x0": x, "x2": others[1]})
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
+def test_windows_of_few_elements(op: str) -> None:
+    """A symmetric one of one element is 0 / 0, whether its size is known or not."""
+    for size in (0, 1, 2, 5):
+        for periodic in (0, 1)[size == 0 :]:
+            check(op, np.asarray(size, I64), fixed=(0,), periodic=periodic)
+            check(op, np.asarray(size, I64), periodic=periodic)

@@ -240,7 +240,8 @@ class CosineWindow(Op):
             raise ModelError(f"{source.op_type} of size {size}")
         if size > LARGEST:
             raise Unsupported(f"{source.op_type} of {size} elements")
-        t = 2 * np.pi * np.arange(size) / max(size - (not periodic), 1)
+        with np.errstate(invalid="ignore"):  # a symmetric window of one element is 0 / 0, as ONNX defines it
+            t = 2 * np.pi * np.arange(size) / np.float64(size - (not periodic))
         a, b, c = cls.terms()
         return [_matrix(source.builder, a - b * np.cos(t) + c * np.cos(2 * t), dtype)]
 

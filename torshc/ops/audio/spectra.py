@@ -131,12 +131,15 @@ class WindowOfSize(Op):
     def nest(self, node: Node, output: int) -> Nest:
         kind, (a, b, c) = compute(self.dtype), self.terms
         kind = kind if kind.is_float else F32
-        span = call("max", self.size if self.periodic else self.size - 1, 1)
+        steps = self.size if self.periodic else self.size - 1
+        span = call("max", steps, 1)
 
         def body(at: Index, _: Index, read: Read) -> Expr:
             once, twice = (sine(at[0] * n + span, span, kind) for n in (4, 8))
             value = call("sub", a, call("mul", once, b))
             value = call("add", value, call("mul", twice, c)) if c else value
+            if not self.periodic:  # of one element it is 0 / 0
+                value = select(call("eq", steps, 0), const(math.nan, kind), value)
             return cast(value, compute(self.dtype))
 
         return Nest(body)
