@@ -23,6 +23,7 @@ from onnx.reference import ReferenceEvaluator
 import torshc
 from torshc.folders import scratch_folder
 
+from .reduce import least
 from .shape_graphs import Array, Part, feeds_of, make_part, model_of, trim
 
 BATCH = 20  # graphs that are compiled as one model
@@ -105,14 +106,7 @@ def shrink(part: Part, wrong: Exception, folder: Path, **options: Any) -> Part:
         if still(alone := trim(replace(part, outputs=(output,)))):
             part = alone
             break
-    again = True
-    while again:
-        again = False
-        for smaller in _smaller(part):
-            if still(smaller):
-                part, again = smaller, True
-                break
-    return part
+    return least(part, still, _smaller)
 
 
 def _smaller(part: Part) -> Iterator[Part]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from .reduce import needed
 from .shape_values import FACTORS, NUMBERS, Array, Maker, Tensor
 
 SYMBOLS = ("s0", "s1", "s2", "s3")
@@ -347,13 +348,8 @@ def shape_of(name: str, binding: Sequence[int]) -> tuple[int, ...]:
 
 def trim(part: Part) -> Part:
     """The graph without what no output needs."""
-    needed, kept = set(part.outputs), []
-    for n in reversed(part.nodes):
-        if needed.intersection(n.output):
-            kept.append(n)
-            needed.update(n.input)
-    weights = {k: v for k, v in part.weights.items() if k in needed}
-    return Part(part.seed, part.zeros, tuple(reversed(kept)), weights, part.outputs)
+    kept, names = needed(part.nodes, part.outputs)
+    return replace(part, nodes=kept, weights={k: v for k, v in part.weights.items() if k in names})
 
 
 def model_of(parts: Sequence[Part]) -> onnx.ModelProto:
