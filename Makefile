@@ -39,7 +39,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz mutants operators bench sample-c venv clean distclean
+.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants operators bench sample-c venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,9 @@ conformance-sanitized: $(call stamp,test) ## its core cases with address and und
 
 shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic against ONNX Runtime and onnx's evaluator
 	$(py) -m tests.robust.shape_check --count $(COUNT) --seed $(SEED) --level $(LEVEL)
+
+graph-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random typed graphs of all operators against onnx's evaluator
+	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.graph_check --count $(COUNT) --seed $(SEED) --jobs $(JOBS)
 
 mutants: $(call stamp,test) ## COUNT=5000 SEED=0: models with senseless fields, compiled as far as their sources
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.mutants --count $(COUNT) --seed $(SEED)

@@ -1,0 +1,169 @@
+"""Compiles random typed graphs, runs them, and compares with onnx's evaluator and ONNX Runtime.
+
+    make graph-fuzz COUNT=5000 SEED=0
+
+Each graph is compiled in a forked worker at -O0, -O3 and with aggressive fusion. An answer is wrong when it is farther
+from the reference's than rounding explains. Nodes of which ONNX Runtime and the reference have different answers are
+not in a graph. A graph that fails is made smaller and written to ``build/graphs``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import torshc
+from torshc.errors import RunError
+
+from . import workers
+from .reduce import least
+from .typed_compare import difference
+from .typed_graphs import TypedGraph, cut, make_graph, model_of, smaller
+from .workers import Outcome, attempt, worked
+
+FAILURES = Path("build/graphs")
+GOOD = ("fine", "refused")
+WAYS: dict[str, dict[str, Any]] = {
+    "O0": {"opt_level": 0}, "O3": {"opt_level": 3}, "aggressive": {"opt_level": 3, "fusion": "aggressive"},
+}  # fmt: skip
+Case = tuple[TypedGraph, tuple[str, ...]]  # and the ways to compile it
+
+
+def checked(case: Case, folder: Path) -> Outcome:
+    """What becomes of a graph; the first way that fails decides."""
+    graph, ways = case
+    outcome = Outcome("fine")
+    for how in ways:
+        found = attempt(lambda how=how: _check(graph, how, folder), seconds=30)
+        if found.kind not in GOOD:
+            return replace(found, cause=f"{how}: {found.cause}")
+        outcome = found if outcome.kind == "fine" else outcome
+    return outcome
+
+
+def _check(graph: TypedGraph, how: str, folder: Path) -> Outcome | None:
+    model = model_of(graph)
+    onnx.save(model, folder / "m.onnx")
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, jobs=1, **WAYS[how])
+    with torshc.load(folder / "m.tsc", threads=1) as compiled:
+        for b in range(graph.bindings):
+            feeds = graph.feeds(b)
+            try:
+                got = compiled.run(feeds)
+            except RunError as e:
+                return Outcome("run refused", _line(e), str(e))
+            for name in graph.outputs:
+                wrong = difference(np.asarray(got[name]), graph.values[name].rows[b])
+                if wrong:
+                    return Outcome("wrong answer", "wrong answer", f"{how}, {name}, binding {b}: {wrong}")
+    return None
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__} {str(error).splitlines()[0][:80]}"
+
+
+# -- smaller ones ------------------------------------------------------------------------------------------------------
+
+
+def shrink(graph: TypedGraph, outcome: Outcome, ways: tuple[str, ...]) -> TypedGraph:
+    """A smaller graph that fails in the same kind of way: first one node with its operands as inputs."""
+
+    def still(candidate: TypedGraph) -> bool:
+        return worked([(candidate, ways)], checked)[0].kind == outcome.kind
+
+    short = (part for length in (1, 2, 3) for part in cut(graph, length))
+    return least(next(filter(still, short), graph), still, smaller, tries=60)
+
+
+def keep(graph: TypedGraph, outcome: Outcome) -> Path:
+    """Write a failing graph, its inputs, and why it fails."""
+    model = model_of(graph)
+    path = workers.keep(
+        FAILURES / f"{graph.seed}.onnx", model.SerializeToString(), outcome, onnx.printer.to_text(model)
+    )
+    for b in range(graph.bindings):
+        np.savez(path.with_name(f"{graph.seed}-{b}.npz"), **graph.feeds(b))
+    return path
+
+
+@dataclass
+class Tally:
+    """What became of some graphs."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    unusable: Counter[str] = field(default_factory=Counter)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        for name in ("kinds", "causes", "unusable"):
+            getattr(self, name).update(getattr(other, name))
+
+
+def swept(seeds: range, ways: tuple[str, ...], whole: bool) -> Tally:
+    """Draw graphs and check them; failures are made smaller, unless whole ones are asked for, and kept."""
+    tally = Tally()
+    for (graph, _), outcome in workers.outcomes(_drawn(seeds, ways, tally), checked):
+        tally.kinds[outcome.kind] += 1
+        detail = " ".join(outcome.detail.split())
+        if outcome.kind in GOOD:
+            tally.lines += [f"seed {graph.seed}: {outcome.kind}: {detail[:200]}"] if outcome.kind != "fine" else []
+            continue
+        how = outcome.cause.partition(":")[0]
+        small = graph if whole else shrink(graph, outcome, (how,) if how in WAYS else ways)
+        cause = f"{outcome.cause} of {' '.join(sorted(set(small.operators)))}"
+        tally.causes[cause] += 1
+        last = worked([(small, ways)], checked)[0]
+        tally.lines.append(f"{keep(small, last)}: {cause}\n    {' '.join(last.detail.split())[:300]}")
+    return tally
+
+
+def _drawn(seeds: range, ways: tuple[str, ...], tally: Tally) -> Iterator[Case]:
+    """Graphs that onnx's checker takes."""
+    for seed in seeds:
+        graph = make_graph(seed)
+        try:
+            model_of(graph)
+        except Exception as e:  # of several modules of onnx
+            tally.unusable[type(e).__name__] += 1
+            continue
+        yield graph, ways
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Random typed graphs against onnx's evaluator and ONNX Runtime.")
+    parser.add_argument("--count", type=int, default=5000, help="graphs")
+    parser.add_argument("--seed", type=int, default=0, help="the first graph's")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--way", choices=WAYS, action="append", help="how to compile; all ways by default")
+    parser.add_argument("--whole", action="store_true", help="do not make failing graphs smaller")
+    given = parser.parse_args()
+    last = given.seed + given.count
+    print(f"seeds {given.seed} to {last - 1}", flush=True)
+    blocks = [range(first, min(first + workers.BATCH, last)) for first in range(given.seed, last, workers.BATCH)]
+    tally = Tally()
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("fork")) as pool:
+        check = partial(swept, ways=tuple(given.way or WAYS), whole=given.whole)
+        for block, found in zip(blocks, pool.map(check, blocks), strict=True):
+            tally.add(found)
+            print("\n".join([*found.lines, f"up to seed {block[-1]}: {dict(tally.kinds)}"]), flush=True)
+    print(", ".join(f"{n} {kind}" for kind, n in tally.kinds.most_common()), f"and {tally.unusable.total()} unusable")
+    for cause, n in tally.causes.most_common():
+        print(f"{n:6} {cause}")
+    return bool(tally.causes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Random typed graphs, compiled in one of several ways each, against onnx's evaluator."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.support.slow import SLOW
+
+from .graph_check import GOOD, WAYS, checked, keep
+from .reduce import least
+from .typed_compare import difference
+from .typed_graphs import cut, make_graph, model_of, smaller
+from .typed_nodes import drawable, step
+from .typed_values import SAMPLES, TYPES, Maker, Rejected, Value, draw
+from .workers import Outcome, outcomes
+
+COUNT = 40  # a seed; `make graph-fuzz` takes more, each in all ways
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(10**6, marks=SLOW)])
+def test_random_typed_graphs(seed: int) -> None:
+    graphs = [make_graph(seed + k) for k in range(COUNT)]
+    ways = list(WAYS)
+    found = list(outcomes(((g, (ways[g.seed % len(ways)],)) for g in graphs), checked))
+    bad = [f"{keep(g, o)}: {o.cause}\n{o.detail}" for (g, _), o in found if o.kind not in GOOD]
+    assert not bad, "\n".join(bad)
+    assert sum(o.kind == "fine" for _, o in found) > 0.8 * COUNT
+
+
+def test_a_graph_depends_on_its_seed_alone() -> None:
+    one, two = (model_of(make_graph(4)) for _ in range(2))
+    assert one.SerializeToString(deterministic=True) == two.SerializeToString(deterministic=True)
+    assert 3 <= len(make_graph(4).nodes) <= 15
+
+
+def test_every_operator_is_drawn() -> None:
+    """Each operator of the default domain, alone, from a few operands of all types and ranks."""
+    never = []
+    for op in drawable():
+        for seed in range(60):
+            m = _maker(seed)
+            try:
+                step(m, op)
+            except Rejected:
+                continue
+            break
+        else:
+            never.append(op)
+    assert not never
+
+
+def _maker(seed: int) -> Maker:
+    m = Maker(random.Random(seed), np.random.default_rng(seed), 1)
+    for k, dtype in enumerate((*TYPES, "float32", "float32", "uint8", "int8")):
+        for j, shape in enumerate(([], [3], [2, 4], [2, 2, 2], [1, 4, 6], [1, 4, 4, 4])):
+            row = (draw(m.generator, dtype, shape),) * (SAMPLES + 1)
+            m.values.append(Value(f"x{k}_{j}", (row,)))
+    return m
+
+
+def test_what_rounding_explains() -> None:
+    """A sum that cancels may be off by some units of its terms, and what is 1 is either 1 or wrong."""
+    one, near = np.float32([1.0, 1e-7]), np.float32([1.0, 2e-7])
+    assert not difference(one, [one, near]) and not difference(near, [one, near])
+    assert "at [1]" in difference(np.float32([1.0, 5e-6]), [one, near])
+    assert "at [0]" in difference(np.float32([1.0001, 1e-7]), [one, near])
+    assert difference(one, [np.float32([np.nan, 1e-7])] * 2) and difference(np.float32([np.nan] * 2), [one, near])
+    count, other = np.array([3, 4]), np.array([3, 5])
+    assert not difference(other, [count, other]) and difference(np.array([4, 4]), [count, other])
+    assert difference(count.astype(np.int32), [count, count]) and difference(count[:1], [count, count])
+
+
+def test_failures_are_made_smaller() -> None:
+    """As long as a graph has its last operator, here."""
+    graph = next(g for g in map(make_graph, range(50)) if len(g.nodes) > 8 and g.bindings > 1)
+    wanted = graph.operators[-1]
+    small = least(graph, lambda g: wanted in g.operators, smaller)
+    assert small.operators == [wanted] and small.bindings == 1
+    assert any(part.operators == [wanted] for part in cut(graph, 1))
+    onnx.checker.check_model(model_of(small), full_check=True)
+
+
+def test_a_wrong_answer_is_found() -> None:
+    """One whose reference is another number."""
+    graph = next(g for g in map(make_graph, range(50)) if len(g.nodes) < 5 and "x0" in g.inputs)
+    wrong = {n: Value(n, tuple(tuple(_next(a) for a in row) for row in graph.values[n].rows)) for n in graph.outputs}
+    graph.values.update(wrong)
+    ((_, outcome),) = outcomes([(graph, ("O0",))], checked)
+    assert isinstance(outcome, Outcome) and outcome.kind == "wrong answer" and "in place of" in outcome.detail
+
+
+def _next(a: np.ndarray) -> np.ndarray:
+    return ~a if a.dtype == bool else np.asarray(a + a.dtype.type(1))
