@@ -124,17 +124,18 @@ class Kernel:
 
     def expressions(self) -> list[Expr]:
         """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""
-        return _expressions([getattr(self, name) for name in self.__dataclass_fields__ if name not in _APART])
+        return expressions_in([getattr(self, name) for name in self.__dataclass_fields__ if name not in _APART])
 
 
 _APART = ("buffers", "flops", "nbytes")
 
 
-def _expressions(item: object) -> list[Expr]:
+def expressions_in(item: object) -> list[Expr]:
+    """The expressions in fields and lists of something, not those inside expressions."""
     if isinstance(item, Expr):
         return [item]
     if isinstance(item, (list, tuple)):
-        return [e for x in item for e in _expressions(x)]
+        return [e for x in item for e in expressions_in(x)]
     if hasattr(item, "__dataclass_fields__"):
-        return [e for name in item.__dataclass_fields__ for e in _expressions(getattr(item, name))]
+        return [e for name in item.__dataclass_fields__ for e in expressions_in(getattr(item, name))]
     return []

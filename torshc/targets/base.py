@@ -184,7 +184,6 @@ def environment(search: tuple[str, ...]) -> jinja2.Environment:
 def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, **more: Any) -> Rendered:
     """Render a kernel's template; `key` distinguishes what the text does not show."""
     text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
-    text = printer.finish(text)
     name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
     return Rendered(
         name,
@@ -209,6 +208,7 @@ class DimNames(Mapping[Any, str]):
         self.spelled = "s{}".format
         self._sizes = dict.fromkeys(sizes)
         self._numbers: dict[str | Expr, int] = {}
+        self._asked: set[str | Expr] = set()
 
     def __contains__(self, size: object) -> bool:
         return size in self._sizes
@@ -216,6 +216,7 @@ class DimNames(Mapping[Any, str]):
     def __getitem__(self, size: str | Expr) -> str:
         if size not in self._sizes:
             raise KeyError(size)
+        self._asked.add(size)
         return self.spelled(self._numbers.setdefault(size, len(self._numbers)))
 
     def __iter__(self) -> Iterator[str | Expr]:
@@ -227,7 +228,12 @@ class DimNames(Mapping[Any, str]):
     @property
     def used(self) -> list[str | Expr]:
         """What was asked for, by number."""
-        return list(self._numbers)
+        return [size for size in self._numbers if size in self._asked]
+
+    def number_all(self) -> list[str]:
+        """Give all sizes their numbers, in order, for a text that names them before it is known which it uses."""
+        self._numbers = {size: k for k, size in enumerate(self._sizes)}
+        return [self.spelled(k) for k in self._numbers.values()]
 
 
 class IndexPrinter:
@@ -252,10 +258,6 @@ class IndexPrinter:
 
     def extent(self, axis: Expr) -> str:
         return self.scalar(axis.args[0])
-
-    def finish(self, text: str) -> str:
-        """The last touch to a kernel's text."""
-        return text
 
     def factor(self, axis: Expr) -> str:
         """The extent of an axis as an operand of a division."""

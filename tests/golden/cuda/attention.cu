@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) k3c03f0ff5fb2_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) k4fa054c909ca_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
     /* A thread has rows 2 * band and on, keys 4 * part and on of each tile, and every 16th packet of columns. */
     __shared__ float4 queries[80], weights[272];
@@ -14,7 +14,6 @@ extern "C" __global__ void __launch_bounds__(128) k3c03f0ff5fb2_kernel(const flo
     const float *q = b0 + (144 * i0);
     const float *k = b1 + (528 * i0);
     const float *v = b2 + (264 * i0);
-    (void)q, (void)k, (void)v;
     const int part = tid % 16, band = tid / 16;
     const int keys_seen = 33;
     for (int i = tid; i < 64; i += 128) {
@@ -83,8 +82,6 @@ extern "C" __global__ void __launch_bounds__(128) k3c03f0ff5fb2_kernel(const flo
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const int row = first + band * 2 + i;
-            (void)row;
             float high = top[i];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -167,8 +164,8 @@ extern "C" __global__ void __launch_bounds__(128) k3c03f0ff5fb2_kernel(const flo
     }
 }
 
-extern "C" int k3c03f0ff5fb2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k4fa054c909ca(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k3c03f0ff5fb2_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    k4fa054c909ca_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

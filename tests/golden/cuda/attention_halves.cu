@@ -83,7 +83,7 @@ extern "C" int kc0227c39c16b(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kaa3a0023c18d_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) k525ec7439184_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
     extern __shared__ __align__(16) uint16_t tiles[];
     uint16_t *const keys = tiles, *const values = tiles + 3072;
@@ -94,7 +94,6 @@ extern "C" __global__ void __launch_bounds__(32) kaa3a0023c18d_kernel(const uint
     const uint16_t *q = b0 + (144 * i0);
     const uint16_t *k = b1 + (528 * i0);
     const uint16_t *v = b2 + (264 * i0);
-    (void)q, (void)k, (void)v;
     const int lane = tid % 32, band = tid / 32 * 16;
     const int keys_seen = 33;
 
@@ -175,8 +174,6 @@ extern "C" __global__ void __launch_bounds__(32) kaa3a0023c18d_kernel(const uint
         for (int g = 0; g < 1; g++) {
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                const int row = first + band + 16 * g + 8 * i + lane / 4;
-                (void)row;
                 if (!whole) {
                     const int left = keys_seen - start - lane % 4 * 2;
 #pragma unroll
@@ -265,8 +262,8 @@ extern "C" __global__ void __launch_bounds__(32) kaa3a0023c18d_kernel(const uint
     }
 }
 
-extern "C" int kaa3a0023c18d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k525ec7439184(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kaa3a0023c18d_kernel<<<(unsigned)blocks, 32, 12288, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    k525ec7439184_kernel<<<(unsigned)blocks, 32, 12288, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -119,7 +119,7 @@ extern "C" int k4f9c525d62d9(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(160) kf5364cd9414d_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) k87498b32e610_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     __shared__ float hidden[2][2][5];
     __shared__ float state_c[2][5];
@@ -128,13 +128,10 @@ extern "C" __global__ void __launch_bounds__(160) kf5364cd9414d_kernel(const flo
     const int first = (int)(block % 1) * 5;
     const int d = block / 1, n0 = 0;
     const int count = batch - n0 < 2 ? (int)(batch - n0) : 2;
-    (void)d, (void)times;
     const float *weights = b0 + 0;
     int now = 0;
     for (int i = tid; i < count * 5; i += 160) {
         const int r = i / 5, unit = i % 5;
-        const int n = n0 + r;
-        (void)n;
         hidden[now][r][unit] = 0.0f;
         if (unit < first || unit >= first + 5) continue;
         state_c[r][unit - first] = 0.0f;
@@ -156,8 +153,6 @@ extern "C" __global__ void __launch_bounds__(160) kf5364cd9414d_kernel(const flo
     }
     /* Thread r of each warp computes the cells of row r. */
     const int n = n0 + (lane < count ? lane : 0);
-    const int length = times;
-    (void)length;
     __syncthreads();
     for (int step = 0; step < times; step++) {
         const int at = step;
@@ -218,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(160) kf5364cd9414d_kernel(const flo
     }
 }
 
-extern "C" int kf5364cd9414d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k87498b32e610(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kf5364cd9414d_kernel<<<(unsigned)blocks, 160, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    k87498b32e610_kernel<<<(unsigned)blocks, 160, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

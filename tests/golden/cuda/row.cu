@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k1dfe4874a566_kernel(const float *b0, float *b1, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) kf758ee2f1ce8_kernel(const float *b0, float *b1, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
     const int64_t point = block * 8 + tid / 32, part = tid % 32;
     if (point >= s0) return;
@@ -26,8 +26,6 @@ extern "C" __global__ void __launch_bounds__(256) k1dfe4874a566_kernel(const flo
     for (int step = 0; step < 2; step++) {
         const int64_t at = (step * 32 + part);
         if (at >= 37) break;
-        const int64_t r0 = at;
-        (void)r0;
         const float v0 = t_exp_f32((row0[step] - x0));
         row1[step] = v0;
         a1 = a1 + v0;
@@ -44,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) k1dfe4874a566_kernel(const flo
     }
 }
 
-extern "C" int k1dfe4874a566(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    k1dfe4874a566_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int kf758ee2f1ce8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    kf758ee2f1ce8_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(256)]]
-kernel void k65750891ee88(
+kernel void kc5b2224fb9de(
     device const float *b0 [[buffer(0)]],
     device float *b1 [[buffer(1)]],
     constant int64_t *dim [[buffer(2)]],
@@ -32,8 +32,6 @@ kernel void k65750891ee88(
     for (int step = 0; step < 2; step++) {
         const int64_t at = (step * 32 + part);
         if (at >= 37) break;
-        const int64_t r0 = at;
-        (void)r0;
         const float v0 = t_exp_f32((row0[step] - x0));
         row1[step] = v0;
         a1 = a1 + v0;

@@ -13,7 +13,6 @@ from ..index import CTYPES, STORED, literal
 from .base import CpuTarget
 from .vector import Block, Names, vector_type
 
-DIMS = "DIM_NAMES;"  # the line in whose place the sizes are declared that a kernel uses
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
 
 
@@ -29,15 +28,10 @@ class Printer(IndexPrinter):
         super().__init__(kernel)
         self.lanes = lanes
 
-    def finish(self, text: str) -> str:
-        """The sizes that the text uses are declared."""
-        lines = [f"    const int64_t {self.dim_names[d]} = dim[{k}];\n" for k, d in enumerate(self.dim_names.used)]
-        return text.replace(f"    {DIMS}\n", "".join(lines))
-
     @property
-    def declared_dims(self) -> str:
-        """Where the sizes that the kernel gets are declared."""
-        return DIMS
+    def sizes(self) -> list[str]:
+        """Names of the sizes that were printed by now, in the order of ``dim``."""
+        return [self.dim_names[d] for d in self.dim_names.used]
 
     @property
     def headers(self) -> list[str]:
@@ -48,10 +42,10 @@ class Printer(IndexPrinter):
         """Write sizes where they lie, ``place``, as helper functions do."""
         self.dim_names.spelled = (place + "[{}]").format
 
-    def pointer(self, k: int) -> str:
+    def pointer(self, k: int, arguments: str = "buf") -> str:
         """Declaration of argument k."""
         b = self.kernel.buffers[k]
-        return f"{'' if b.written else 'const '}{CTYPES[b.dtype.name]} *b{k} = buf[{k}];"
+        return f"{'' if b.written else 'const '}{CTYPES[b.dtype.name]} *b{k} = {arguments}[{k}];"
 
     def pointers(self) -> list[str]:
         return [self.pointer(k) for k in range(len(self.kernel.buffers))]

@@ -8,15 +8,14 @@ from typing import Any, ClassVar
 
 from ...expr import DType, Expr, as_int, walk
 from ...graph import Value
-from ...kernels.base import Buffer, Kernel, Store
+from ...kernels.base import Buffer, Kernel, Store, expressions_in
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
+from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
-from ..tidy import drop_voids
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
@@ -46,15 +45,20 @@ class GridPrinter(IndexPrinter):
         kernel: the kernel that is rendered.
         words: the language's words.
         wide: whether indices are 64 bits wide in any case.
+        sizes: those that the kernel gets, if it is known which its text uses; else all that occur in it.
     """
 
-    def __init__(self, kernel: Kernel, words: Words, wide: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, words: Words, wide: bool = False, sizes: Sequence[str | Expr] | None = None
+    ) -> None:
         super().__init__(kernel)
+        if sizes is not None:
+            self.dim_names = DimNames(sizes)
         self.words = words
         for e in walk(*kernel.expressions()):
             if e.op == "axis":
                 self.axis(e)
-        self.dims = [self.dim_names[d] for d in self.dim_names]  # a launch passes all, as it comes before the text
+        self.dims = self.dim_names.number_all()
         self.wide = wide or self._large()
         self.wants_wide = False
 
@@ -80,8 +84,20 @@ class GridPrinter(IndexPrinter):
     def type(self, dtype: DType) -> str:
         return register_type(dtype)
 
-    def finish(self, text: str) -> str:
-        return drop_voids(text)
+    def axes_in(self, axes: Sequence[Expr], among: object) -> tuple[Expr, ...]:
+        """Those of some axes that expressions in parts of the kernel read; elements kept in registers need none."""
+        found: dict[Expr, None] = {}
+        pending = expressions_in(among)
+        while pending:
+            e = pending.pop()
+            if e not in found:
+                found[e] = None
+                pending += () if e.op == "axis" or (e.op == "load" and isinstance(e.data, str)) else e.args
+        return tuple(a for a in axes if a in found)
+
+    def takes(self, name: str, *among: object) -> bool:
+        """Whether expressions in parts of the kernel take an accumulation, by its name."""
+        return any(e.op == "acc" and e.data == name for e in walk(*expressions_in(among)))
 
     def block(
         self,
@@ -235,9 +251,10 @@ class GridTarget(Target):
     def render(self, kernel: Kernel) -> Rendered:
         printer = GridPrinter(kernel, self.words)
         made = self._render(kernel, printer)
-        if printer.wants_wide and not printer.wide:
-            made = self._render(kernel, GridPrinter(kernel, self.words, wide=True))
-        return made
+        wide, sizes = printer.wide or printer.wants_wide, printer.dim_names.used
+        if wide == printer.wide and len(sizes) == len(printer.dims):
+            return made
+        return self._render(kernel, GridPrinter(kernel, self.words, wide, sizes))  # its head depends on its body
 
     def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
         return render_kernel(

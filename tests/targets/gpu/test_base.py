@@ -1,0 +1,61 @@
+"""What a kernel for devices declares: the axes that its statements read, and the sizes that its text uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torshc.expr import F32, Expr, acc, axis, const, dim, load
+from torshc.kernels.base import Buffer, Store, Temporary
+from torshc.kernels.machine import Machine
+from torshc.targets.base import environment, find_target
+from torshc.targets.gpu.base import GridPrinter
+from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.grid import GridMap
+
+AXES = axis("i0", dim("n")), axis("i1", 5), axis("i2", 7)
+DECODE = '{% from "axes.j2" import decode with context %}{{ decode(axes, "at", among) }}'
+
+
+def kernel(*offsets: Expr) -> GridMap:
+    buffer = Buffer(Temporary("t", 0, const(4096)), F32, True)
+    stores = tuple(Store(0, e, const(1.0, F32)) for e in offsets)
+    return GridMap((buffer,), dim("n") * dim("m"), const(0), const(0), AXES, stores, 1, 1)
+
+
+def decoded(among: Any) -> list[str]:
+    printer = GridPrinter(kernel(*AXES), CudaTarget.words)
+    text = environment(CudaTarget.search).from_string(DECODE).render(p=printer, axes=AXES, among=among)
+    return [line.strip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        ("", []),
+        ("2", ["i2 = at % 7"]),
+        ("1", ["at_rest = at / 7", "i1 = at_rest % 5"]),
+        ("0", ["at_rest = at / 7", "at_rest /= 5", "i0 = at_rest"]),
+        ("02", ["i2 = at % 7", "at_rest = at / 7", "at_rest /= 5", "i0 = at_rest"]),
+        ("012", ["i2 = at % 7", "at_rest = at / 7", "i1 = at_rest % 5", "at_rest /= 5", "i0 = at_rest"]),
+    ],
+)
+def test_axes_that_nothing_reads_are_not_declared(read: str, expected: list[str]) -> None:
+    lines = decoded([AXES[int(k)] * 2 for k in read])
+    assert [line.removeprefix("const ").removeprefix("int64_t ").rstrip(";") for line in lines] == expected
+    assert decoded(AXES) == decoded(None)
+
+
+def test_what_parts_of_a_kernel_read() -> None:
+    printer = GridPrinter(kernel(*AXES), CudaTarget.words)
+    read, kept = load(0, (AXES[1],), F32), load("0", (AXES[2],), F32)  # an element of a row in a register
+    assert printer.axes_in(AXES, (None, [Store(0, AXES[0], read + kept)])) == AXES[:2]
+    assert printer.takes("x1", acc("x1", F32) + read) and not printer.takes("x1", read, acc("x10", F32))
+
+
+def test_a_kernel_gets_the_sizes_that_its_text_uses() -> None:
+    made = find_target("cuda")(Machine()).render(kernel(AXES[1] * dim("k") + AXES[0]))
+    assert made.dims == (dim("n"), dim("k"))  # "m" is a number of blocks alone
+    assert "float *b0, const int64_t s0, const int64_t s1)" in made.source and "dim[1])" in made.source
+    assert "s2" not in made.source and "(void)" not in made.source
