@@ -56,16 +56,17 @@ def usable() -> tuple[CCompiler, str] | None:
     return None
 
 
-def rebuild(bundle: Path, workdir: Path, compiler: CCompiler) -> None:
+def rebuild(bundle: Path, workdir: Path, compiler: CCompiler, kinds: Sequence[str] = SANITIZERS) -> None:
     """Replaces the library of a bundle that holds its sources by one with sanitizers."""
+    shared = compiler.kind == "clang" and "address" in kinds
     sources = {p.name: p.read_text() for p in (bundle / "src").glob("*.c")}
     headers = {p.name: p.read_text() for p in (bundle / "src").glob("*.h")}
-    flags = [*compiler.base_flags(1, SANITIZERS), *compiler.isa_flags(resolve("native")), "-Wno-psabi"]
-    if compiler.kind == "clang":
+    flags = [*compiler.base_flags(1, kinds), *compiler.isa_flags(resolve("native")), "-Wno-psabi"]
+    if shared:
         flags += [*_FLAGS, "-shared-libasan"]
     workdir.mkdir(parents=True, exist_ok=True)
     objects = build_objects(sources, headers, compiler, flags, Cache(cache_folder()), 1, workdir)
-    if compiler.kind == "clang":
+    if shared:
         names = [o.path for o in objects]
         (workdir / "objects.rsp").write_text("\n".join(names))
         compiler.run(
@@ -74,7 +75,7 @@ def rebuild(bundle: Path, workdir: Path, compiler: CCompiler) -> None:
         )
         library = workdir / "libmodel.so"
     else:
-        library = link_library(compiler, objects, workdir, None, SANITIZERS)
+        library = link_library(compiler, objects, workdir, None, kinds)
     library.replace(bundle / "libmodel.so")
 
 

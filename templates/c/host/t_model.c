@@ -102,9 +102,11 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
     int64_t s[T_SYMBOLS_MAX];
     if (!m || !bytes)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: NULL argument");
+    const uint64_t was = t_fp_enter(); /* sizes may be computed in floats */
     const int status = t_bind(inputs, count, s);
     if (!status)
         *bytes = t_workspace_bytes(m, s);
+    t_fp_leave(was);
     return status;
 }
 
@@ -114,9 +116,7 @@ static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t coun
 {
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
-    const uint64_t was = t_fp_enter();
     const int status = t_end_script(m, P->script->run(head->frame, inputs, count, shown, outputs, output_count));
-    t_fp_leave(was);
     pthread_mutex_unlock(&head->lock);
     return status;
 }
@@ -124,13 +124,16 @@ static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t coun
 int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *outputs,
                      int32_t output_count)
 {
-    const int status = t_check_alive(m, "torshc_run_sized");
+    int status = t_check_alive(m, "torshc_run_sized");
     if (status)
         return status;
     if (!P->script)
         return t_fail(TORSHC_E_UNSUPPORTED,
                       "output shapes are known before a run here: use torshc_output_shape and torshc_run");
-    return run_script(m, inputs, input_count, outputs, NULL, output_count);
+    const uint64_t was = t_fp_enter();
+    status = run_script(m, inputs, input_count, outputs, NULL, output_count);
+    t_fp_leave(was);
+    return status;
 }
 
 static int check_workspace(const t_span *work, size_t need)
@@ -155,28 +158,36 @@ static int run_locked(torshc_model *m, const torshc_tensor *const *tensor, t_spa
     return t_run_on(m, tensor, span, work, s);
 }
 
-int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
-               int32_t output_count, void *workspace, size_t bytes)
+static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+                       int32_t output_count, t_span *work)
 {
     int64_t s[T_SYMBOLS_MAX];
     int status;
-    if ((status = t_check_alive(m, "torshc_run")))
-        return status;
-    if (P->script)
-        return run_script(m, inputs, input_count, NULL, outputs, output_count);
     if ((status = t_bind(inputs, input_count, s)) || (status = t_check_outputs(outputs, output_count, s)))
         return status;
     const int32_t n = P->inputs + P->outputs;
     const torshc_tensor *tensor[n + 1];
-    t_span span[n + 1], work = {workspace, workspace ? bytes : 0};
+    t_span span[n + 1];
     for (int32_t i = 0; i < n; i++)
         tensor[i] = i < P->inputs ? &inputs[i] : &outputs[i - P->inputs];
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
-    const uint64_t was = t_fp_enter();
-    status = run_locked(m, tensor, span, &work, s);
-    t_fp_leave(was);
+    status = run_locked(m, tensor, span, work, s);
     pthread_mutex_unlock(&head->lock);
+    return status;
+}
+
+int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+               int32_t output_count, void *workspace, size_t bytes)
+{
+    t_span work = {workspace, workspace ? bytes : 0};
+    int status = t_check_alive(m, "torshc_run");
+    if (status)
+        return status;
+    const uint64_t was = t_fp_enter(); /* before sizes are computed, which may be in floats */
+    status = P->script ? run_script(m, inputs, input_count, NULL, outputs, output_count)
+                       : run_program(m, inputs, input_count, outputs, output_count, &work);
+    t_fp_leave(was);
     return status;
 }
 

@@ -165,8 +165,10 @@ int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int3
     if (!m || !dims || index < 0 || index >= P->outputs)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: NULL argument, or output %d of %d", (int)index,
                       (int)P->outputs);
+    const uint64_t was = t_fp_enter(); /* sizes may be computed in floats */
     const int status = t_bind(inputs, count, s);
     if (!status)
         P->output_dims(index, s, dims);
+    t_fp_leave(was);
     return status;
 }

@@ -178,8 +178,8 @@ int t_open_weights(t_weights_file *weights, const char *path);
 void t_close_weights(t_weights_file *weights);
 int t_usable_processors(void);
 
-/* A run uses the default floating-point state (round to nearest, denormals kept, no traps) whatever the caller has
- * set: t_fp_enter sets it and returns the caller's, which t_fp_leave puts back. */
+/* A run, and a function that computes sizes, uses the default floating-point state (round to nearest, denormals kept,
+ * no traps) whatever the caller has set: t_fp_enter sets it and returns the caller's, which t_fp_leave puts back. */
 uint64_t t_fp_enter(void);
 void t_fp_leave(uint64_t was);
 

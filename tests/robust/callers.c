@@ -1,0 +1,353 @@
+/* Calls a bundle in ways that a program may: from many threads, in any floating-point state, between signals, after
+ * fork(), and counting allocations. Every answer must be the first one, bit for bit.
+ *
+ *     callers WEIGHTS INPUTS MODE COUNT
+ *
+ * INPUTS holds, for each input: rank, dimensions and data, numbers as int64. Prints "name value" for each figure. */
+#define _GNU_SOURCE
+#include <model.h>
+
+#include <errno.h>
+#include <fenv.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PORTS = 16, RANK = 8, THREADS = 8 };
+
+typedef struct {
+    torshc_tensor tensor[PORTS];
+    int64_t dims[PORTS][RANK];
+    size_t bytes[PORTS];
+    int count;
+} tensors;
+
+static tensors inputs, answer;
+static torshc_options options = {.size = sizeof options, .threads = 1};
+
+static void need(int condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "%s [%s]\n", what, torshc_last_error());
+    exit(1);
+}
+
+/* ---- allocations, where the C library lets them be counted ---- */
+
+static volatile long allocations;
+#ifdef COUNT_ALLOCATIONS
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+void *__libc_memalign(size_t, size_t);
+#define COUNTED __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED)
+void *malloc(size_t bytes) { return COUNTED, __libc_malloc(bytes); }
+void *calloc(size_t n, size_t bytes) { return COUNTED, __libc_calloc(n, bytes); }
+void *realloc(void *old, size_t bytes) { return COUNTED, __libc_realloc(old, bytes); }
+void *memalign(size_t to, size_t bytes) { return COUNTED, __libc_memalign(to, bytes); }
+void *aligned_alloc(size_t to, size_t bytes) { return COUNTED, __libc_memalign(to, bytes); }
+int posix_memalign(void **out, size_t to, size_t bytes)
+{
+    *out = memalign(to, bytes);
+    return *out ? 0 : ENOMEM;
+}
+#endif
+
+/* ---- calls ---- */
+
+static void add(tensors *t, torshc_dtype dtype, int32_t rank, const int64_t *dims)
+{
+    const int i = t->count++;
+    size_t bytes = (size_t)(dtype.bits + 7) / 8;
+    for (int k = 0; k < rank; k++)
+        bytes *= (size_t)(t->dims[i][k] = dims[k]);
+    t->bytes[i] = bytes;
+    t->tensor[i] = (torshc_tensor){.device = {TORSHC_CPU, 0}, .ndim = rank, .dtype = dtype, .shape = t->dims[i]};
+    need(!posix_memalign(&t->tensor[i].data, 64, bytes + 64), "memory");
+}
+
+static void read_inputs(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    need(file != NULL, path);
+    for (int i = 0; i < torshc_input_count(); i++) {
+        int64_t rank, dims[RANK];
+        torshc_dtype dtype;
+        torshc_input_info(i, &dtype, NULL, NULL);
+        need(fread(&rank, 8, 1, file) == 1 && rank <= RANK, "rank");
+        need(fread(dims, 8, (size_t)rank, file) == (size_t)rank, "dimensions");
+        add(&inputs, dtype, (int32_t)rank, dims);
+        need(fread(inputs.tensor[i].data, 1, inputs.bytes[i], file) == inputs.bytes[i], "data");
+    }
+    fclose(file);
+}
+
+static void make_outputs(torshc_model *m, tensors *t)
+{
+    t->count = 0;
+    for (int i = 0; i < torshc_output_count(); i++) {
+        torshc_dtype dtype;
+        int32_t rank;
+        int64_t dims[RANK];
+        torshc_output_info(i, &dtype, &rank, NULL);
+        need(!torshc_output_shape(m, inputs.tensor, inputs.count, i, dims), "shape");
+        add(t, dtype, rank, dims);
+    }
+}
+
+static void free_outputs(tensors *t)
+{
+    for (int i = 0; i < t->count; i++)
+        free(t->tensor[i].data);
+}
+
+static int run(torshc_model *m, tensors *t)
+{
+    for (int i = 0; i < t->count; i++)
+        memset(t->tensor[i].data, 0xab, t->bytes[i]);
+    return torshc_run(m, inputs.tensor, inputs.count, t->tensor, t->count, NULL, 0);
+}
+
+static int same(const tensors *t)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->bytes[i] != answer.bytes[i] || memcmp(t->tensor[i].data, answer.tensor[i].data, t->bytes[i]))
+            return 0;
+    return t->count == answer.count;
+}
+
+static torshc_model *opened(int threads)
+{
+    torshc_model *m = NULL;
+    torshc_options mine = options;
+    mine.threads = threads;
+    need(!torshc_open(&mine, &m), "open");
+    return m;
+}
+
+/* ---- threads ---- */
+
+static torshc_model *shared[2];
+static long each;
+
+static void *caller(void *unused)
+{
+    tensors mine = {.count = 0};
+    const char *wrong = NULL;
+    (void)unused;
+    make_outputs(shared[0], &mine);
+    for (long i = 0; i < each && !wrong; i++)
+        if (run(shared[i % 2], &mine) || !same(&mine))
+            wrong = "another answer in a thread";
+    free_outputs(&mine);
+    return (void *)wrong;
+}
+
+static void in_threads(long count)
+{
+    pthread_t threads[THREADS];
+    each = count / THREADS;
+    for (int k = 0; k < 2; k++)
+        shared[k] = opened(1 + k);
+    for (int k = 0; k < THREADS; k++)
+        need(!pthread_create(&threads[k], NULL, caller, NULL), "a thread");
+    for (int k = 0; k < THREADS; k++) {
+        void *wrong;
+        pthread_join(threads[k], &wrong);
+        need(!wrong, wrong);
+    }
+    for (int k = 0; k < 2; k++)
+        torshc_close(shared[k]);
+    printf("calls %ld\n", each * THREADS);
+}
+
+/* ---- floating-point states ---- */
+
+static unsigned state(void)
+{
+#if defined(__x86_64__)
+    unsigned short x87;
+    __asm__ volatile("fnstcw %0" : "=m"(x87));
+    return __builtin_ia32_stmxcsr() | (unsigned)x87 << 16;
+#else
+    return (unsigned)fegetround();
+#endif
+}
+
+static void set_state(int rounding, int flush, int traps)
+{
+    const int modes[4] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    fesetenv(FE_DFL_ENV);
+    fesetround(modes[rounding]);
+#if defined(__x86_64__)
+    const unsigned both[4] = {0, 0x8000, 0x40, 0x8040}; /* flush to zero, denormals are zero */
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | both[flush]);
+#else
+    (void)flush;
+#endif
+#if defined(__GLIBC__)
+    if (traps)
+        feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW | FE_UNDERFLOW | FE_INEXACT);
+#else
+    (void)traps;
+#endif
+}
+
+static void in_state(int rounding, int flush, int traps, int threads)
+{
+    torshc_model *m = NULL;
+    torshc_options mine = options;
+    tensors t = {.count = 0};
+    int64_t dims[PORTS][RANK];
+    size_t bytes;
+    mine.threads = threads;
+    for (int i = 0; i < answer.count; i++)
+        add(&t, answer.tensor[i].dtype, answer.tensor[i].ndim, answer.dims[i]);
+    set_state(rounding, flush, traps);
+    const unsigned before = state();
+    int status = torshc_open(&mine, &m);
+    for (int i = 0; i < t.count && !status; i++)
+        status = torshc_output_shape(m, inputs.tensor, inputs.count, i, dims[i]);
+    status = status ? status : torshc_workspace_size(m, inputs.tensor, inputs.count, &bytes);
+    status = status ? status : run(m, &t);
+    torshc_close(m);
+    const unsigned after = state();
+    fesetenv(FE_DFL_ENV);
+    need(!status, "a call in another floating-point state");
+    need(before == after, "the floating-point state was changed");
+    need(same(&t), "another answer in another floating-point state");
+    for (int i = 0; i < t.count; i++)
+        need(!memcmp(dims[i], answer.dims[i], 8 * (size_t)t.tensor[i].ndim), "other sizes in another state");
+    free_outputs(&t);
+}
+
+static void in_states(long count)
+{
+    long done = 0;
+    for (int threads = 1; threads <= 2; threads++)
+        for (int k = 0; k < 32 && done < count; k++, done++)
+            in_state(k % 4, k / 4 % 4, k / 16, threads);
+    printf("floating-point states %ld\n", done);
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number)
+{
+    static volatile double sum = 1;
+    (void)number;
+    signals++;
+    sum = sum / 3 + 1e-300;
+    errno = EINTR;
+}
+
+static void between_signals(long count)
+{
+    const struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART */
+    const struct itimerval often = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
+    tensors t = {.count = 0};
+    torshc_model *m = opened(2);
+    make_outputs(m, &t);
+    sigaction(SIGALRM, &action, NULL);
+    sigaction(SIGPROF, &action, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    setitimer(ITIMER_PROF, &often, NULL);
+    while (signals < count) {
+        const int status = run(m, &t);
+        need(!status && same(&t), "another answer between signals");
+        torshc_close(opened(2));
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    setitimer(ITIMER_PROF, &never, NULL);
+    torshc_close(m);
+    free_outputs(&t);
+    printf("signals %ld\n", (long)signals);
+}
+
+/* ---- fork ---- */
+
+/* A model without threads of its own lives on in a child; another says that it does not, and opens again. */
+static int child(torshc_model *alone, torshc_model *threaded, tensors *t)
+{
+    if (run(alone, t) || !same(t))
+        return 1;
+    if (run(threaded, t) != TORSHC_E_FORKED)
+        return 2;
+    torshc_model *again = opened(2);
+    if (run(again, t) || !same(t))
+        return 3;
+    torshc_close(again);
+    torshc_close(threaded);
+    torshc_close(alone);
+    return 0;
+}
+
+static void in_children(long count)
+{
+    tensors t = {.count = 0};
+    torshc_model *alone = opened(1), *threaded = opened(2);
+    make_outputs(alone, &t);
+    for (long i = 0; i < count; i++) {
+        int status = 0;
+        const pid_t id = fork();
+        if (!id)
+            _exit(child(alone, threaded, &t));
+        waitpid(id, &status, 0);
+        need(!status, "a child");
+        need(!run(threaded, &t) && same(&t), "the parent after fork()");
+    }
+    torshc_close(alone);
+    torshc_close(threaded);
+    free_outputs(&t);
+    printf("children %ld\n", count);
+}
+
+/* ---- allocations ---- */
+
+static void without_allocations(long count)
+{
+    for (int threads = 1; threads <= 2; threads++) {
+        tensors t = {.count = 0};
+        torshc_model *m = opened(threads);
+        make_outputs(m, &t);
+        const long before = allocations;
+        need(before > 0, "nothing is counted");
+        for (long i = 0; i < count / 2; i++)
+            need(!run(m, &t), "run");
+        need(allocations == before, "a run allocates");
+        need(same(&t), "another answer");
+        torshc_close(m);
+        free_outputs(&t);
+    }
+    printf("runs without an allocation %ld\n", count / 2 * 2);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*function)(long);
+    } modes[] = {{"threads", in_threads}, {"states", in_states}, {"signals", between_signals},
+                 {"fork", in_children}, {"memory", without_allocations}};
+    if (argc != 5)
+        return 2;
+    options.weights_path = argv[1];
+    torshc_model *m = opened(1);
+    read_inputs(argv[2]);
+    make_outputs(m, &answer);
+    need(!run(m, &answer), "run");
+    torshc_close(m);
+    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++)
+        if (!strcmp(argv[3], modes[k].name))
+            modes[k].function(atol(argv[4]));
+    free_outputs(&answer);
+    free_outputs(&inputs);
+    return 0;
+}

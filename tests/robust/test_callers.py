@@ -1,0 +1,112 @@
+"""Programs in C that call a bundle from threads, in other floating-point states, between signals and after fork()."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc
+from torshc.targets.cpu.cc import find_compiler
+
+from ..support import compilers, sanitize
+from ..support.slow import some
+from ..support.zoo import Array, zoo
+
+ZOO = zoo()
+SOURCE = Path(__file__).with_name("callers.c")
+# Of every kind of kernel one, and sizes that are computed in floats.
+NAMES = ("convolutions", "map", "attention", "lstm", "gemm", "reductions", "softmax", "sizes in other types")
+CALLS = 10_000
+Record = Callable[[str, object], None]
+
+
+def bundle_of(name: str, folder: Path) -> tuple[Path, Path]:
+    """The bundle of a specimen, and a file with the inputs of its largest run."""
+    specimen = ZOO[name]
+    onnx.save(specimen.model, folder / "m.onnx")
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", keep_intermediates=True)
+    return folder / "m.tsc", written(specimen.feeds(len(specimen.shapes) - 1), folder / "inputs")
+
+
+def written(feeds: dict[str, Array], path: Path) -> Path:
+    parts = [np.array([a.ndim, *a.shape], np.int64).tobytes() + a.tobytes() for a in feeds.values()]
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def calls(bundle: Path, feeds: Path, mode: str, count: int, cc: str = "", flags: Sequence[str] = ()) -> dict[str, int]:
+    """The figures of a program that calls the bundle."""
+    program = bundle.parent / "callers"
+    command = [cc or compilers.needed().cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{bundle}", SOURCE]
+    compilers.build([*command, *flags, bundle / "libmodel.so", "-lpthread", "-lm", "-o", program])
+    weights = bundle / "weights.bin"
+    arguments = [program, weights if weights.exists() else "", feeds, mode, str(count)]
+    env = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    return {name: int(value) for name, _, value in (line.rpartition(" ") for line in done.stdout.splitlines())}
+
+
+def told(record: Record, found: dict[str, int], at_least: int = 1) -> None:
+    assert found and min(found.values()) >= at_least
+    for name, value in found.items():
+        record(name, value)
+
+
+@pytest.mark.parametrize("name", some(NAMES, 4))
+def test_eight_threads(name: str, tmp_path: Path, record_property: Record) -> None:
+    """They share a model without threads and one with two."""
+    told(record_property, calls(*bundle_of(name, tmp_path), "threads", CALLS), CALLS)
+
+
+@pytest.mark.parametrize("name", some(NAMES, 8))
+def test_eight_threads_under_the_thread_sanitizer(name: str, tmp_path: Path, record_property: Record) -> None:
+    flags = ("-fsanitize=thread", "-g")
+    cc = next((h for h in reversed(compilers.hosts()) if h.kind != "zig" and compilers.links(h.cc, flags[0])), None)
+    if cc is None:
+        pytest.skip("no compiler with the thread sanitizer is here")
+    bundle, feeds = bundle_of(name, tmp_path)
+    sanitize.rebuild(bundle, tmp_path / "work", find_compiler(cc.name), ("thread",))
+    found = calls(bundle, feeds, "threads", 400, cc.cc, flags)
+    record_property("calls under the thread sanitizer", found["calls"])
+
+
+@pytest.mark.parametrize("name", some(NAMES, 7))
+def test_any_floating_point_state(name: str, tmp_path: Path, record_property: Record) -> None:
+    """Rounding modes, flushed denormals and exceptions that trap: neither used nor changed, sizes neither."""
+    told(record_property, calls(*bundle_of(name, tmp_path), "states", 64), 64)
+
+
+@pytest.mark.parametrize("name", some(NAMES, 8))
+def test_between_signals(name: str, tmp_path: Path, record_property: Record) -> None:
+    told(record_property, calls(*bundle_of(name, tmp_path), "signals", 500), 500)
+
+
+@pytest.mark.parametrize("name", some(NAMES, 8))
+def test_after_fork(name: str, tmp_path: Path, record_property: Record) -> None:
+    told(record_property, calls(*bundle_of(name, tmp_path), "fork", 10), 10)
+
+
+def static() -> list[str]:
+    """Specimens without symbolic dimensions, and without a script, which may allocate."""
+    inputs = {n: [d for i in s.model.graph.input for d in i.type.tensor_type.shape.dim] for n, s in ZOO.items()}
+    return [n for n, dims in inputs.items() if not any(d.dim_param for d in dims)]
+
+
+@pytest.mark.parametrize("name", some(static(), 10))
+def test_no_allocation(name: str, tmp_path: Path, record_property: Record) -> None:
+    """Calls of malloc and its relatives are counted, those of the model's threads too."""
+    cc = compilers.needed().cc
+    if not compilers.links(cc, "-Wl,--undefined=__libc_memalign"):
+        pytest.skip("the C library has no names under which malloc can be replaced")
+    bundle, feeds = bundle_of(name, tmp_path)
+    if json.loads((bundle / "manifest.json").read_text())["dynamic"]:
+        pytest.skip("its sizes are known only at run time")
+    told(record_property, calls(bundle, feeds, "memory", 1000, cc, ("-DCOUNT_ALLOCATIONS",)), 1000)
