@@ -61,13 +61,29 @@ def claim(make: Callable[[], Path]) -> tuple[Path, int]:
     while True:
         folder = make()
         with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked: make another
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            handle = _opened(folder)
             with contextlib.suppress(OSError):  # a file system without locks; nobody can take it there either
                 fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(folder.stat(), os.fstat(handle)):
                     return folder, handle
             os.close(handle)
+
+
+def _opened(folder: Path) -> int:
+    """A handle of a new folder, which is removed where there can be none."""
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder as far as that can be done. It tries twice: too many open files, say, may pass."""
+    for _ in range(2):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(folders: Iterable[Path]) -> None:
@@ -78,7 +94,7 @@ def sweep(folders: Iterable[Path]) -> None:
             try:
                 if os.fstat(handle).st_uid == os.geteuid():
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove(folder)
             finally:
                 os.close(handle)
 
@@ -101,5 +117,5 @@ def scratch_folder(keep: bool = False) -> Iterator[Path]:
         done = True
     finally:
         if done or not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
         os.close(lock)

@@ -123,13 +123,22 @@ def test_other_os_errors_are_not_taken_for_a_broken_pipe() -> None:
     assert guarded(fail) == 9
 
 
+def test_the_file_is_named_that_the_system_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise OSError(errno.EROFS, "read-only", "/mnt/probe.c")
+
+    assert guarded(fail) == 9
+    said = capsys.readouterr().err
+    assert "cannot go on at /mnt/probe.c: Read-only file system\n  remedy: write elsewhere" in said
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["cache", "info", "--json"]])
 def test_a_full_stdout_is_no_fault_of_torshc(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, env=environment(), text=True)
         both = subprocess.run(command(*arguments), stdout=full, stderr=full, env=environment())
-    words = "cannot go on: No space left on device\n  remedy: free some space, where stdout goes too\n"
-    assert done.returncode == both.returncode == 9 and done.stderr == f"torshc: error: torshc {words}"
+    words = "cannot write to stdout: No space left on device\n  remedy: free some space\n"
+    assert done.returncode == both.returncode == 9 and done.stderr == f"torshc: error: {words}"
 
 
 @pytest.mark.parametrize(

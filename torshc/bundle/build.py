@@ -199,11 +199,15 @@ def link_library(
 
     Raises:
         ToolchainError: the assembler or the linker failed.
+        OutputError: the work folder cannot be written.
     """
     names = [item.path for item in objects]
-    if weights is not None:
-        names.append(_embed(compiler, weights, workdir))
-    compiler.link(names, LIBRARY, workdir, sanitize)
+    try:
+        if weights is not None:
+            names.append(_embed(compiler, weights, workdir))
+        compiler.link(names, LIBRARY, workdir, sanitize)
+    except OSError as error:
+        raise _cannot_write(workdir, error) from error
     return workdir / LIBRARY
 
 
@@ -215,13 +219,10 @@ def weights_source() -> str:
 def _embed(compiler: Compiler, weights: Path, workdir: Path) -> str:
     """An object that holds the weights file, read by the assembler under a fixed name: paths are not ours to spell."""
     link = workdir / "src" / "t_weights.bin"
-    try:
-        link.parent.mkdir(parents=True, exist_ok=True)
-        (workdir / "obj").mkdir(exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(weights.absolute())
-        (workdir / "src" / "t_weights.S").write_text(weights_source())
-    except OSError as error:
-        raise _cannot_write(workdir, error) from error
+    link.parent.mkdir(parents=True, exist_ok=True)
+    (workdir / "obj").mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(weights.absolute())
+    (workdir / "src" / "t_weights.S").write_text(weights_source())
     compiler.compile("src/t_weights.S", "obj/t_weights.o", ["-Isrc", "-Wa,-Isrc"], workdir)
     return "obj/t_weights.o"

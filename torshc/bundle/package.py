@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from torshc.errors import ConfigError, OutputError
 
-from ..folders import claim, sweep
+from ..folders import claim, remove, sweep
 from .build import LIBRARY
 from .manifest import FILE, FORMAT, Manifest
 from .weights import WeightsInfo, write_weights
@@ -51,7 +51,11 @@ def file_sha256(path: Path) -> str:
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a folder is a torshc bundle, whole or not, and holds nothing else."""
+    """Whether a folder is a torshc bundle, whole or not, and holds nothing else.
+
+    Raises:
+        OSError: it cannot be read, so nobody knows.
+    """
     manifest = folder / FILE
     try:
         if not folder.is_dir() or not {p.name for p in folder.iterdir()} <= _KNOWN:
@@ -59,7 +63,7 @@ def is_bundle(folder: Path) -> bool:
         if manifest.is_symlink() or not manifest.is_file() or manifest.stat().st_size > _MANIFEST_MAX:
             return False
         body = json.loads(manifest.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # others may be replacing it
         return False
     return isinstance(body, dict) and body.get("format") == FORMAT
 
@@ -111,7 +115,7 @@ class BundleWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.folder != self.place:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove(self.folder)
         os.close(self._lock)
 
     def _make_folder(self) -> Path:
@@ -194,7 +198,7 @@ class BundleWriter:
             aside = self.place.with_name(f"{self._prefix}{secrets.token_hex(6)}.tmp")
             self.place.rename(aside)
             self.folder.rename(self.place)
-            shutil.rmtree(aside, ignore_errors=True)
+            remove(aside)
 
 
 def _check_place(place: Path) -> None:

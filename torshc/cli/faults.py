@@ -80,26 +80,24 @@ def guarded(action: Callable[[], Any]) -> int:
 def _refused(error: OSError | MemoryError | _PipeClosed) -> int:
     """What the system refused: to read, to write, to give memory or files."""
     closed = isinstance(error, _PipeClosed | BrokenPipeError)
-    if closed or _output_fails():
+    no_output = closed or _is_of_output(error)
+    if no_output:
         # Nothing may be written there any more, not even when Python flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if isinstance(error, _PipeClosed) or closed:
         return BROKEN_PIPE
-    # What writes files names them in errors of its own: this is stdout, or what the command cannot do without.
-    found = resource_error(error, "torshc cannot go on")
+    place = getattr(error, "filename", None)  # most of what writes files has errors of its own
+    what = "torshc cannot go on" + (f" at {os.fsdecode(place)}" if isinstance(place, str | bytes) else "")
+    found = resource_error(error, "cannot write to stdout" if no_output else what)
     if found is None:
         return _unexpected(error)
     show(found)
     return found.exit_code
 
 
-def _output_fails() -> bool:
-    """Whether stdout cannot be written; what could not be stays in its buffer."""
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError):
-        return True
-    return False
+def _is_of_output(error: BaseException) -> bool:
+    """Whether it was raised where results are written, which is click's function; to stderr nothing can be said."""
+    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _unexpected(error: Exception) -> int:
