@@ -14,6 +14,8 @@ from torshc.resources import cache_folder
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-golden", action="store_true", help="write the files of tests/golden again")
+    parser.addoption("--mutants", type=int, default=0, help="how many mutants tests/robust/test_mutants.py compiles")
+    parser.addoption("--whole", action="store_true", help="sanitizers over all core cases of onnx's suite, not a part")
 
 
 def pytest_configure(config: pytest.Config) -> None:

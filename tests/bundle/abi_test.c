@@ -14,7 +14,7 @@
 
 enum { WIDTH = 16, ROWS_MAX = 64 };
 
-static int failures;
+static int failures, refused;
 
 #define CHECK(condition) \
     do { \
@@ -78,6 +78,7 @@ static int run(torshc_model *m, call *c)
         prepare(c, rows); \
         change; \
         CHECK(run(m, c) == (status)); \
+        refused++; \
         CHECK(untouched(c)); \
         CHECK(strlen(torshc_last_error()) > 0); \
     } while (0)
@@ -319,6 +320,6 @@ int main(int argc, char **argv)
         torshc_close(m);
     }
     free(c);
-    printf("%d failures\n", failures);
+    printf("%d wrong calls, %d failures\n", refused, failures);
     return failures != 0;
 }

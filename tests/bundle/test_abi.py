@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,18 +27,23 @@ def program(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> Path:
     return target
 
 
-def run(command: list[str], env: dict[str, str] | None = None) -> None:
+def run(command: list[str], env: dict[str, str] | None = None) -> str:
+    """What the program says, when it found no failure."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **(env or {})})
     assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("cc", hosts(), ids=lambda cc: cc.kind)
 @pytest.mark.parametrize("batch", [None, 5], ids=["symbolic", "static"])
 @pytest.mark.parametrize("embed", [False, True], ids=["file", "embedded"])
-def test_status_codes(tmp_path: Path, cc: Host, batch: int | None, embed: bool) -> None:
+def test_status_codes(
+    tmp_path: Path, cc: Host, batch: int | None, embed: bool, record_property: Callable[[str, object], None]
+) -> None:
     bundle = tiny.write(tmp_path / "b.tsc", batch, embed=embed, cc=cc.name, extra_flags=STRICT)
     weights = "-" if embed else str(bundle / "weights.bin")
-    run([str(program(bundle, cc.cc)), weights, str(batch or 0)])
+    found = run([str(program(bundle, cc.cc)), weights, str(batch or 0)])
+    record_property("wrong calls", int(found.split()[0]))
 
 
 @pytest.mark.parametrize("sanitize", [("address", "undefined"), ("thread",)], ids="+".join)

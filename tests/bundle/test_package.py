@@ -85,7 +85,7 @@ def killed_at(step: int, place: Path) -> int:
 
 
 @pytest.mark.parametrize("replace", [False, True], ids=["new", "replaced"])
-def test_killed_at_any_moment(tmp_path: Path, replace: bool) -> None:
+def test_killed_at_any_moment(tmp_path: Path, replace: bool, record_property: Callable[[str, object], None]) -> None:
     place, steps = tmp_path / "out.tsc", 0
     while True:
         if replace:
@@ -106,6 +106,7 @@ def test_killed_at_any_moment(tmp_path: Path, replace: bool) -> None:
         if not replace:
             package.shutil.rmtree(place)
     assert steps > 10
+    record_property("kills at calls to the system", steps)
     check(place, (2.0,))
 
 

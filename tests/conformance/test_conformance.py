@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -127,6 +127,24 @@ def test_sanitized_sample(tmp_path: Path) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == "6 passed, 0 failed, 0 skipped"
+
+
+@pytest.mark.slow
+def test_sanitized_core_cases(
+    request: pytest.FixtureRequest, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """A sixteenth of the core cases, or with ``--whole`` all, as ``make conformance-sanitized`` does."""
+    if sanitize.usable() is None:
+        pytest.skip("no compiler with the sanitizers' runtime is here")
+    core = sorted((c for c in all_cases() if c.is_core), key=lambda c: _hash(c.name))
+    some = core if request.config.getoption("--whole") else core[::16]
+    command, env = sanitized.command(["--sanitize", "--level", "3", "--jobs", "2"], some, tmp_path / "cases")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    closing = re.fullmatch(r"(\d+) passed, 0 failed, (\d+) skipped", done.stdout.splitlines()[-1])
+    assert closing and int(closing[1]) + int(closing[2]) == len(some) and int(closing[1]) > 0.9 * len(some)
+    record_property("conformance cases of", closing[1])
+    record_property("core ones", len(core))
 
 
 def test_the_command_starts_itself_again_for_sanitizers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ def combinations(names: list[str]) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_size(case: str, tmp_path: Path) -> None:
+def test_every_size(case: str, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     nodes, inputs = CASES[case]
     used = {i for n in nodes for i in n.input}
     weights = {k: v for k, v in WEIGHTS.items() if k in used}
@@ -122,3 +123,4 @@ def test_every_size(case: str, tmp_path: Path) -> None:
             assert got.shape == want.shape, size
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5, err_msg=str(size))
     assert empty < len(combinations(names)) / 2
+    record_property("runs", len(combinations(names)))

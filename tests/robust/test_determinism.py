@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import onnx
@@ -25,25 +28,44 @@ for name in sys.argv[3:]:
 HOW: tuple[tuple[int, dict[str, str]], ...] = (
     (1, {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "UTC"}),
     (2, {"PYTHONHASHSEED": "77", "LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Tokyo", "CFLAGS": "-O0", "HOME": "/nonexistent"}),
+    (1, {"PYTHONHASHSEED": "3", "LANG": "de_DE.UTF-8", "TZ": "America/St_Johns", "COLUMNS": "40"}),
+    (4, {"PYTHONHASHSEED": "random", "LC_NUMERIC": "de_DE.UTF-8", "PYTHONUTF8": "0", "OPENBLAS_NUM_THREADS": "1"}),
 )
 
 
-@pytest.mark.parametrize("level", [pytest.param(0, marks=SLOW), 3])
-def test_two_compilations_are_equal(level: int, tmp_path: Path) -> None:
+@lru_cache(maxsize=1)
+def _another_user() -> list[str]:
+    """How a command is run as a user of another number, with the rights of this one; empty where that cannot be."""
+    prefix = ["unshare", "--user", "--map-user=12345"]
+    works = shutil.which("unshare") and subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    return prefix if works and works.returncode == 0 else []
+
+
+@pytest.mark.parametrize(
+    ("level", "ways"), [(3, 2), pytest.param(0, len(HOW), marks=SLOW), pytest.param(3, len(HOW), marks=SLOW)]
+)
+def test_compilations_are_equal(
+    level: int, ways: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """In folders of different lengths, every second by another user."""
     found = []
-    for k, (jobs, more) in enumerate(HOW):
-        folder = tmp_path / ("a" if k else "a much longer name of a folder")
+    for k, (jobs, more) in enumerate(HOW[:ways]):
+        folder = tmp_path / ("x" * 40 * k + "y")
         folder.mkdir()
         names = [n.replace(" ", "_") for n in NAMES]
         for plain, name in zip(NAMES, names, strict=True):
             onnx.save(ZOO[plain].model, folder / f"{name}.onnx")
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}
-        command = [sys.executable, "-c", _RUN, str(jobs), str(level), *names]
+        user = _another_user() if k % 2 else []
+        command = [*user, sys.executable, "-c", _RUN, str(jobs), str(level), *names]
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         found.append({str(p.relative_to(folder)): _sha256(p) for p in folder.rglob("*") if p.is_file()})
     assert sum(name.endswith("libmodel.so") for name in found[0]) == len(NAMES)
-    assert found[0] == found[1]
+    assert all(other == found[0] for other in found)
+    record_property("rebuilds", ways * len(NAMES))
+    record_property("equal files", ways * len(found[0]))
+    record_property("at most users", 1 + bool(_another_user()))
 
 
 def _sha256(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,9 @@ def hostile(text: str) -> tuple[ModelProto, dict[str, str]]:
 
 @pytest.mark.parametrize("case", NAMES)
 @pytest.mark.parametrize("level", [0, 3])
-def test_names_reach_the_manifest_only(case: str, level: int, tmp_path: Path) -> None:
+def test_names_reach_the_manifest_only(
+    case: str, level: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     model, names = hostile(NAMES[case])
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
@@ -72,6 +75,7 @@ def test_names_reach_the_manifest_only(case: str, level: int, tmp_path: Path) ->
         assert MARK not in p.name
     assert {p.name for p in tmp_path.iterdir()} == {"m.onnx", "m.tsc", "work", "dump"}
     assert not Path("pwned").exists() and not Path("/tmp/pwned").exists()
+    record_property("files searched", len(files))
     manifest = json.loads((tmp_path / "m.tsc" / "manifest.json").read_text())
     assert manifest["model"] == names["graph"]
     with torshc.load(tmp_path / "m.tsc") as compiled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +123,9 @@ def host_models() -> dict[str, onnx.ModelProto]:
 
 
 @pytest.mark.parametrize("seeds", [6, pytest.param(20, marks=SLOW)])
-def test_sources_are_equal_under_all_seeds(seeds: int, tmp_path: Path) -> None:
+def test_sources_are_equal_under_all_seeds(
+    seeds: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """One process for each seed compiles all models."""
     for folder, made in (("c-cuda", models()), ("c", host_models())):
         (tmp_path / folder).mkdir()
@@ -136,4 +139,6 @@ def test_sources_are_equal_under_all_seeds(seeds: int, tmp_path: Path) -> None:
         assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
         found.setdefault(done.stdout, []).append(seed)
     assert len(found) == 1, "\n".join(f"seeds {alike}:\n{text}" for text, alike in found.items())
-    assert len(next(iter(found)).splitlines()) == 2 * len(models()) + len(host_models())
+    each = len(next(iter(found)).splitlines())
+    assert each == 2 * len(models()) + len(host_models())
+    record_property("rebuilds", seeds * each)

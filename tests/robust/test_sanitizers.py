@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ ZOO = zoo()
 
 
 @pytest.mark.parametrize("name", some(ZOO, 4))
-def test_clean_under_sanitizers(name: str, tmp_path: Path) -> None:
+def test_clean_under_sanitizers(name: str, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """For this processor; of other widths of vectors, the tests of kernels see each read past an end."""
     found = sanitize.usable()
     if found is None:
@@ -35,6 +36,7 @@ def test_clean_under_sanitizers(name: str, tmp_path: Path) -> None:
     for got, wanted in zip(sanitize.run(bundle, feeds, tmp_path, runtime), plain, strict=True):
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    record_property("specimens", 1)
 
 
 def test_the_sanitizer_would_find_it(tmp_path: Path) -> None:

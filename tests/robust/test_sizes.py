@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,9 @@ def sizes(shape: list[int | str]) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("name", "level"), some_pairs(CASES, [3, 0], 4))
-def test_every_symbolic_size(name: str, level: int, tmp_path: Path) -> None:
+def test_every_symbolic_size(
+    name: str, level: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     nodes, shape = CASES[name]
     used = {i for n in nodes for i in n.input}
     weights = {k: v for k, v in EXTRA.items() if k in used}
@@ -103,6 +106,7 @@ def test_every_symbolic_size(name: str, level: int, tmp_path: Path) -> None:
                 continue
             assert got.shape == wanted.shape, size
             np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5, err_msg=str(size))
+    record_property("runs", len(sizes(shape)))
 
 
 def _reference(made: onnx.ModelProto, x: np.ndarray) -> np.ndarray | None:

@@ -1,8 +1,11 @@
-"""NaN, infinities, signed zeros and denormals through the core operators, at -O0 and -O3 alike."""
+"""NaN, infinities, signed zeros and denormals through the core operators, in any fusion, on every target."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,7 +13,9 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from tests.emulation.emulated import emulated_tools
 from tests.support.compiler_models import model, node
+from tests.support.slow import SLOW
 
 TINY = np.float32(1e-45)
 VALUES = np.array(
@@ -27,52 +32,75 @@ BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Less", "GreaterOrEqu
 REDUCE = ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ArgMax", "ArgMin")
 
 
-def compare(made: onnx.ModelProto, feeds: dict[str, np.ndarray], folder: Path) -> None:
-    """Both levels against the reference evaluator; signs of zeros too, where ONNX says which: not in max and min."""
-    free = {o for n in made.graph.node if n.op_type in ("Relu", "Max", "Min", "Clip") for o in n.output}
-    free |= {o for n in made.graph.node if n.op_type in ("ReduceMax", "ReduceMin") for o in n.output}
-    signs: dict[str, list[np.ndarray]] = {}
-    with np.errstate(all="ignore"):
-        wanted = ReferenceEvaluator(made).run(None, feeds)
-    onnx.save(made, folder / "m.onnx")
-    for level in (0, 3):
-        torshc.compile(folder / "m.onnx", folder / "m.tsc", opt_level=level)
-        with torshc.load(folder / "m.tsc") as compiled:
-            found = {n: np.asarray(a, np.float64) for n, a in compiled.run(feeds).items()}
-        for (name, a), b in zip(found.items(), (np.asarray(w, np.float64) for w in wanted), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-37, err_msg=f"{name} at -O{level}")
-            zeros = (a == 0) & (b == 0)
-            signs.setdefault(name, []).append(np.signbit(a[zeros]))
-            if name not in free:
-                np.testing.assert_array_equal(np.signbit(a[zeros]), np.signbit(b[zeros]), f"{name} at -O{level}")
-    for name, (at_0, at_3) in signs.items():
-        np.testing.assert_array_equal(at_0, at_3, f"{name} at -O0 and -O3")
+FUSIONS = ("none", "conservative", "default", "aggressive")
+WAYS: dict[str, list[dict[str, Any]]] = {
+    "levels": [{"opt_level": 0}, {"opt_level": 3}],
+    "fusions": [{"fusion": fusion} for fusion in FUSIONS],
+    "cuda": [{"opt_level": 0, "target": "cuda"}, *({"target": "cuda", "fusion": fusion} for fusion in FUSIONS)],
+    "metal": [{"opt_level": 0, "target": "metal"}, *({"target": "metal", "fusion": fusion} for fusion in FUSIONS)],
+}
+Compare = Callable[[onnx.ModelProto, dict[str, np.ndarray]], None]
 
 
-def test_functions_of_one_operand(tmp_path: Path) -> None:
+@pytest.fixture(params=["levels", *(pytest.param(name, marks=SLOW) for name in WAYS if name != "levels")])
+def compare(
+    request: pytest.FixtureRequest, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> Iterator[Compare]:
+    """Each way against the reference evaluator; signs of zeros too, where ONNX says which: not in max and min."""
+    done = 0
+
+    def run(made: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> None:
+        nonlocal done
+        free = {o for n in made.graph.node if n.op_type in ("Relu", "Max", "Min", "Clip") for o in n.output}
+        free |= {o for n in made.graph.node if n.op_type in ("ReduceMax", "ReduceMin") for o in n.output}
+        signs: dict[str, list[np.ndarray]] = {}
+        with np.errstate(all="ignore"):
+            wanted = [np.asarray(w, np.float64) for w in ReferenceEvaluator(made).run(None, feeds)]
+        onnx.save(made, tmp_path / "m.onnx")
+        for way in WAYS[request.param]:
+            torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", **way)
+            with torshc.load(tmp_path / "m.tsc") as compiled:
+                found = {n: np.asarray(a, np.float64) for n, a in compiled.run(feeds).items()}
+            for (name, a), b in zip(found.items(), wanted, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-37, err_msg=f"{name}, {way}")
+                zeros = (a == 0) & (b == 0)
+                signs.setdefault(name, []).append(np.signbit(a[zeros]))
+                if name not in free:
+                    np.testing.assert_array_equal(np.signbit(a[zeros]), np.signbit(b[zeros]), f"{name}, {way}")
+                done += a.size
+        for name, (first, *others) in signs.items():
+            for other in others:
+                np.testing.assert_array_equal(first, other, f"{name}, signs of zeros in {WAYS[request.param]}")
+
+    with emulated_tools() if request.param in ("cuda", "metal") else nullcontext():
+        yield run
+    record_property("elements", done)
+
+
+def test_functions_of_one_operand(compare: Compare) -> None:
     nodes = [node(op, "x", op.lower()) for op in UNARY]
-    compare(model(nodes, {"x": [len(VALUES)]}, [op.lower() for op in UNARY]), {"x": VALUES}, tmp_path)
+    compare(model(nodes, {"x": [len(VALUES)]}, [op.lower() for op in UNARY]), {"x": VALUES})
 
 
-def test_functions_of_two_operands(tmp_path: Path) -> None:
+def test_functions_of_two_operands(compare: Compare) -> None:
     nodes = [node(op, "x z", op.lower()) for op in BINARY]
     made = model(nodes, {"x": [18, 18], "z": [18, 18]}, [op.lower() for op in BINARY])
     x, z = (np.ascontiguousarray(v) for v in np.meshgrid(VALUES, VALUES))
-    compare(made, {"x": x, "z": z}, tmp_path)
+    compare(made, {"x": x, "z": z})
 
 
-def test_clip_and_where(tmp_path: Path) -> None:
+def test_clip_and_where(compare: Compare) -> None:
     nodes = [
         node("Clip", "x low high", "a"), node("Clip", "x low", "b"), node("Equal", "x x", "same"),
         node("Where", "same x low", "c"), node("Max", "x low high", "d"), node("Min", "low x", "e"),
         node("Not", "same", "f"),
     ]  # fmt: skip
     weights = {"low": np.array(-1, np.float32), "high": np.array(1, np.float32)}
-    compare(model(nodes, {"x": [18]}, list("abcdef"), weights), {"x": VALUES}, tmp_path)
+    compare(model(nodes, {"x": [18]}, list("abcdef"), weights), {"x": VALUES})
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_reductions(axis: int, tmp_path: Path) -> None:
+def test_reductions(axis: int, compare: Compare) -> None:
     """Rows without and with NaN, with one and with both infinities, all -inf, and zeros of both signs."""
     nodes, outputs = [], []
     for op in REDUCE:
@@ -82,18 +110,18 @@ def test_reductions(axis: int, tmp_path: Path) -> None:
     rows[1, 3], rows[2, 5], rows[3, 18] = np.nan, np.inf, -np.inf
     rows[4, [0, 7]], rows[5] = [np.inf, -np.inf], -np.inf
     made = model(nodes, {"x": [7, 19] if axis else [19, 7]}, outputs, {"axes": np.array([axis])})
-    compare(made, {"x": rows if axis else np.ascontiguousarray(rows.T)}, tmp_path)
+    compare(made, {"x": rows if axis else np.ascontiguousarray(rows.T)})
 
 
-def test_softmax_and_norms(tmp_path: Path) -> None:
+def test_softmax_and_norms(compare: Compare) -> None:
     nodes = [node("Softmax", "x", "a"), node("LogSoftmax", "x", "b"), node("LayerNormalization", "x s", "c")]
     rows = np.random.default_rng(0).standard_normal((5, 19)).astype(np.float32)
     rows[1, 3], rows[2, 5], rows[3, 18], rows[4] = np.nan, np.inf, -np.inf, 1e4
     made = model(nodes, {"x": [5, 19]}, list("abc"), {"s": np.ones(19, np.float32)})
-    compare(made, {"x": rows}, tmp_path)
+    compare(made, {"x": rows})
 
 
-def test_products_carry_nan_and_infinities(tmp_path: Path) -> None:
+def test_products_carry_nan_and_infinities(compare: Compare) -> None:
     x = np.ones((5, 9), np.float32)
     x[0, 0], x[1, 1], x[2, 8], x[3, [0, 1]] = np.nan, np.inf, -np.inf, [np.inf, -np.inf]
     weights = {"w": np.ones((9, 11), np.float32), "v": np.ones((4, 1, 3, 3), np.float32)}
@@ -102,10 +130,10 @@ def test_products_carry_nan_and_infinities(tmp_path: Path) -> None:
         node("Conv", "u v", "c", pads=[1, 1, 1, 1]),
     ]  # fmt: skip
     made = model(nodes, {"x": [5, 9]}, list("pyc"), {**weights, "axes": np.array([0, 1])})
-    compare(made, {"x": x}, tmp_path)
+    compare(made, {"x": x})
 
 
-def test_rules_do_not_swallow_nan(tmp_path: Path) -> None:
+def test_rules_do_not_swallow_nan(compare: Compare) -> None:
     """What is the identity on numbers only: x - x, x * 0, x / x, x + 0 on -0, and pairs that cancel."""
     nodes = [
         node("Sub", "x x", "a"), node("Mul", "x zero", "b"), node("Div", "x x", "c"), node("Add", "x zero", "d"),
@@ -115,24 +143,24 @@ def test_rules_do_not_swallow_nan(tmp_path: Path) -> None:
     ]  # fmt: skip
     weights = {k: np.array(v, np.float32) for k, v in {"zero": 0, "one": 1, "two": 2}.items()}
     made = model(nodes, {"x": [18]}, list("abcdefghijkm"), weights)
-    compare(made, {"x": np.where(np.abs(VALUES) > 1e30, np.sign(VALUES) * 8, VALUES).astype(np.float32)}, tmp_path)
-    compare(made, {"x": VALUES}, tmp_path)
+    compare(made, {"x": np.where(np.abs(VALUES) > 1e30, np.sign(VALUES) * 8, VALUES).astype(np.float32)})
+    compare(made, {"x": VALUES})
 
 
 @pytest.mark.parametrize("middle", [10, 16])
-def test_casts_to_narrower_types_round(middle: int, tmp_path: Path) -> None:
+def test_casts_to_narrower_types_round(middle: int, compare: Compare) -> None:
     """Through f16 and bf16 and back, in one kernel: rounded, beyond the largest value infinite."""
     made = model([node("Cast", "x", "h", to=middle), node("Cast", "h", "y", to=1)], {"x": [18]}, ["y"])
     x = VALUES.copy()
     x[-4:] = 0.1, 1e5, -1e5, 65519.0
-    compare(made, {"x": x}, tmp_path)
+    compare(made, {"x": x})
 
 
 @pytest.mark.parametrize("weight", [np.inf, np.nan])
-def test_weights_that_are_no_numbers_meet_the_margin(weight: float, tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers_meet_the_margin(weight: float, compare: Compare) -> None:
     """A zero in the margin times infinity is NaN, also where whole taps lie in the margin."""
     x = np.ones((1, 16, 4, 4), np.float32)
     w = np.ones((32, 16, 3, 3), np.float32)
     w[3, 5, 0, 1] = weight
     made = model([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], {"x": list(x.shape)}, ["y"], {"w": w})
-    compare(made, {"x": x}, tmp_path)
+    compare(made, {"x": x})

@@ -35,12 +35,14 @@ class Outcome:
         cause: what failures of one cause share: the error, where it was raised and its message without numbers.
         detail: the message, and the end of the traceback.
         seconds: of the processor.
+        mib: the largest memory of the worker until then, without what it had when it was made.
     """
 
     kind: str
     cause: str = ""
     detail: str = ""
     seconds: float = 0.0
+    mib: float = 0.0
 
 
 Task = Callable[[Item, Path], Outcome]  # is given a folder of its own
@@ -126,17 +128,23 @@ def worked(batch: list[Item], task: Task[Item]) -> list[Outcome]:
     return found
 
 
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def _work(batch: list[Item], task: Task[Item], writer: int) -> None:
     """The worker; never returns."""
     try:
         warnings.simplefilter("ignore")
         own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resident = _peak()
         resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
         signal.signal(signal.SIGPROF, _stop)
         with tempfile.TemporaryDirectory() as name:
             for item in batch:
                 began = time.process_time()
-                outcome = replace(task(item, Path(name)), seconds=time.process_time() - began)
+                outcome = task(item, Path(name))
+                outcome = replace(outcome, seconds=time.process_time() - began, mib=_peak() - resident)
                 os.write(writer, json.dumps(vars(outcome)).encode() + b"\n")
         os._exit(0)
     except BaseException:

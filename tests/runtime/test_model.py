@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny
+from tests.support.slow import SLOW
 from torshc.bundle.manifest import manifest_hash
 from torshc.errors import BundleError, RunError
 from torshc.runtime import Model, load
@@ -292,18 +293,23 @@ before, memory = counts(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 open_close(1000)
 with load(sys.argv[1], threads=1) as model:
     x = {"x": np.ones((4, 16), np.float32)}
-    for _ in range(20000):
+    for _ in range(int(sys.argv[3])):
         model.run(x)
 assert counts() == before, (counts(), before)
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
 assert grown < 4096, grown  # KiB
+print(grown)
 """
 
 
-def test_no_growth(symbolic: Path, static: Path) -> None:
+@pytest.mark.parametrize("runs", [20_000, pytest.param(100_000, marks=SLOW)])
+def test_no_growth(runs: int, symbolic: Path, static: Path, record_property: Callable[[str, object], None]) -> None:
     """In a process of its own: other tests leave files open that may be closed meanwhile."""
-    done = subprocess.run([sys.executable, "-c", GROWTH, str(static), str(symbolic)], capture_output=True, text=True)
+    command = [sys.executable, "-c", GROWTH, str(static), str(symbolic), str(runs)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+    for what, value in (("runs", runs), ("open and close", 1000), ("at most KiB of growth", done.stdout)):
+        record_property(what, int(value))
 
 
 def test_forked_children_are_told(symbolic: Path) -> None:
