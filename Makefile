@@ -39,7 +39,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants operators bench sample-c venv clean distclean
+.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench sample-c venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -95,6 +95,9 @@ graph-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random typed graphs of all 
 
 mutants: $(call stamp,test) ## COUNT=5000 SEED=0: models with senseless fields, compiled as far as their sources
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.mutants --count $(COUNT) --seed $(SEED)
+
+trust: $(call stamp,test) ## what users may rely on, each promise tried and measured; COUNT=... mutants, ARGS=--whole
+	$(py) -m tests.trust --jobs $(JOBS) $(if $(filter file,$(origin COUNT)),,--count $(COUNT)) $(ARGS)
 
 operators: $(call stamp,test) ## write the table of operators anew, torshc/ops/README.md
 	$(py) -m tests.conformance.operators --write

@@ -1,0 +1,194 @@
+"""The promises: what each says, how it is tried, the tests that try it, and the figures that they record.
+
+A test records a figure with pytest's ``record_property(name, number)``. The figures of a promise are summed over its
+tests; of those whose name begins with "at most" the largest counts. A promise without one of its figures was not tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST = "at most"
+_ROBUST, _BUNDLE = "tests/robust", "tests/bundle"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One line of the table.
+
+    Attributes:
+        number: from 1.
+        says: what users may rely on.
+        tried: how it is tried.
+        tests: node ids of pytest.
+        figures: names of the numbers that these tests must record.
+    """
+
+    number: int
+    says: str
+    tried: str
+    tests: tuple[str, ...]
+    figures: tuple[str, ...] = ()
+
+
+PROMISES = (
+    Promise(
+        1,
+        "A kill leaves a whole bundle or none",
+        "at random moments, and at each call to the system",
+        (
+            f"{_ROBUST}/test_processes.py::test_killed_at_random_moments",
+            f"{_BUNDLE}/test_package.py",
+            "tests/test_folders.py",
+        ),
+        ("kills at random moments", "kills at calls to the system"),
+    ),
+    Promise(
+        2,
+        "Processes share a cold cache",
+        "16 at once compile 8 models into one empty cache",
+        (
+            f"{_ROBUST}/test_processes.py::test_sixteen_compilations_on_a_cold_cache",
+            f"{_BUNDLE}/test_build.py::test_sixteen_processes_on_a_cold_cache",
+            f"{_BUNDLE}/test_cache.py::test_sixteen_processes",
+        ),
+        ("processes", "models", "different libraries"),
+    ),
+    Promise(
+        3,
+        "A full disk and its like: named, no debris",
+        "ENOSPC, EIO, EMFILE, EROFS at each call; disks of all sizes",
+        (
+            f"{_ROBUST}/test_disks.py",
+            f"{_BUNDLE}/test_package.py",
+            f"{_BUNDLE}/test_cache.py",
+            "tests/cli/test_main.py",
+        ),
+        ("failing calls", "full disks"),
+    ),
+    Promise(
+        4,
+        "A damaged cache entry is rebuilt, never used",
+        "bits, lengths, other entries' content, other owners and modes",
+        (
+            f"{_BUNDLE}/test_cache.py",
+            f"{_BUNDLE}/test_build.py::test_a_damaged_cache_entry_is_rebuilt",
+            f"{_BUNDLE}/test_build.py::test_a_wrapper_shares_no_objects_with_its_compiler",
+        ),
+        ("damaged entries",),
+    ),
+    Promise(
+        5,
+        "Senseless models: compiled or refused, in bounds",
+        "mutants of the zoo and of ONNX's cases, limits of time and memory",
+        (f"{_ROBUST}/test_mutants.py", f"{_ROBUST}/test_bad_input.py", "tests/formats/test_damage.py"),
+        ("mutants", "at most seconds", "at most MiB"),
+    ),
+    Promise(
+        6,
+        "Generated C has no undefined behaviour",
+        "address and undefined-behaviour sanitizers",
+        (f"{_ROBUST}/test_sanitizers.py", "tests/conformance/test_conformance.py::test_sanitized_core_cases"),
+        ("specimens", "conformance cases of", "core ones"),
+    ),
+    Promise(
+        7,
+        "Rebuilds are equal bit for bit",
+        "folders, users, locales, time zones, hash seeds, jobs",
+        (
+            f"{_ROBUST}/test_determinism.py",
+            f"{_ROBUST}/test_order.py",
+            f"{_BUNDLE}/test_build.py::test_the_same_bytes_everywhere",
+        ),
+        ("rebuilds", "equal files", "at most users"),
+    ),
+    Promise(
+        8,
+        "Threads share a library and get the serial answer",
+        "8 threads, bit for bit; the thread sanitizer",
+        (
+            f"{_ROBUST}/test_callers.py::test_eight_threads",
+            f"{_ROBUST}/test_callers.py::test_eight_threads_under_the_thread_sanitizer",
+            f"{_BUNDLE}/test_abi.py::test_sanitizers",
+            f"{_ROBUST}/test_wrong_runs.py::test_threads_that_share_a_model",
+            "tests/runtime/test_model.py::test_threads_share_a_model_and_models_share_a_process",
+        ),
+        ("calls", "calls under the thread sanitizer"),
+    ),
+    Promise(
+        9,
+        "Wrong buffers: a documented code, outputs untouched",
+        "rank, dtype, shape, count, null, alignment, overlap, from C",
+        (f"{_BUNDLE}/test_abi.py", f"{_BUNDLE}/test_script_abi.py", f"{_ROBUST}/test_wrong_runs.py", "tests/runtime"),
+        ("wrong calls",),
+    ),
+    Promise(
+        10,
+        "NaN, infinities, signed zeros, denormals as ONNX says",
+        "all modes of fusion, each target, against onnx's evaluator",
+        (f"{_ROBUST}/test_values.py", "tests/templates/test_vec_math.py"),
+        ("elements",),
+    ),
+    Promise(
+        11,
+        "Empty and rank-0 tensors; symbols of 0, 1, 2, 7",
+        "core operators, each dimension symbolic, all sizes",
+        (f"{_ROBUST}/test_sizes.py", "tests/ops/test_sizes.py", f"{_ROBUST}/test_zoo.py"),
+        ("runs",),
+    ),
+    Promise(
+        12,
+        "Nothing grows; no allocation in a run of static shapes",
+        "runs, open and close; calls of malloc counted",
+        (
+            "tests/runtime/test_model.py::test_no_growth",
+            f"{_ROBUST}/test_callers.py::test_no_allocation",
+            f"{_ROBUST}/test_wrong_runs.py::test_many_runs_take_no_more_memory",
+        ),
+        ("runs", "open and close", "runs without an allocation", "at most KiB of growth"),
+    ),
+    Promise(
+        13,
+        "Names reach no compiler, shell or path",
+        "quotes, comments, newlines, templates, keywords, 5,000 characters",
+        (f"{_ROBUST}/test_names.py", f"{_BUNDLE}/test_package.py::test_names_as_long_as_they_may_be"),
+        ("files searched",),
+    ),
+    Promise(
+        14,
+        "Levels and passes agree within rounding",
+        "-O0 to -O3, each pass off, modes of fusion",
+        (f"{_ROBUST}/test_switched_off.py", "tests/passes/test_levels.py"),
+        ("at most ways to compile a model", "compilations"),
+    ),
+    Promise(
+        15,
+        "What is unsupported is refused, all of it at once",
+        "graphs with several faults; operators that are none",
+        (f"{_ROBUST}/test_refused.py", f"{_ROBUST}/test_bad_input.py", "tests/formats/test_onnx_format.py"),
+    ),
+    Promise(
+        16,
+        "Data outside the folder, and what is too large, is refused",
+        "external data, overflow, budgets, nesting",
+        (
+            f"{_ROBUST}/test_limits.py",
+            f"{_ROBUST}/test_bad_input.py",
+            f"{_ROBUST}/test_large.py",
+            "tests/formats/test_onnx_tensor.py",
+            f"{_BUNDLE}/test_sizes.py",
+        ),
+    ),
+    Promise(
+        17,
+        "Loading searches nothing; the caller's state stays",
+        "rounding, FTZ, DAZ, traps; fork; signals; no search path",
+        (
+            f"{_ROBUST}/test_callers.py",
+            f"{_BUNDLE}/test_abi.py::test_library_is_closed",
+            f"{_BUNDLE}/test_abi.py::test_status_codes",
+            "tests/runtime/test_model.py::test_forked_children_are_told",
+        ),
+        ("floating-point states", "signals", "children"),
+    ),
+)
