@@ -13,6 +13,7 @@ from torshc.expr import (
     length,
     load,
     locals_of,
+    select,
     substitute,
     to_text,
     walk_new,
@@ -60,3 +61,12 @@ def test_a_walk_leaves_out_what_is_known() -> None:
     assert new[-1] is shared(60)
     assert len(new) < 12
     assert not list(walk_new(shared(60), known))
+
+
+def test_a_choice_inside_the_same_choice() -> None:
+    """Sizes that broadcast with what broadcast before are the same expression."""
+    n, m = dim("n"), dim("m")
+    c = call("eq", n, 1)
+    assert select(c, select(c, m, n), n) is select(c, m, n) is select(c, m, select(c, n, n))
+    assert select(c, m, select(c, m, n)) is select(c, m, n)
+    assert select(call("eq", m, 1), select(c, m, n), n) is not select(c, m, n)

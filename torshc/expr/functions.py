@@ -308,6 +308,10 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
     """`a` where the condition holds, else `b`; only the chosen side's loads are made, so it also guards indices."""
     if condition.op == "const":
         return a if condition.data else b
+    while a.op == "select" and a.args[0] is condition:
+        a = a.args[1]
+    while b.op == "select" and b.args[0] is condition:
+        b = b.args[2]
     if a is b:
         return a
     if _is_narrow_int(a.dtype) and not any(locals_of(x) for x in (condition, a, b)):
