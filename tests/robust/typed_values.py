@@ -337,12 +337,16 @@ def _all(v: Value, holds: Callable[[Array], Any]) -> bool:
         return all(bool(np.all(holds(a))) for row in v.rows for a in row)
 
 
+def _filled(operands: Sequence[Value], attributes: dict[str, Any]) -> bool:
+    return operands[0].dtype in FLOATS or all(a.size for row in operands[0].rows for a in row)
+
+
 _DEFINED: dict[str, Callable[[Sequence[Value], dict[str, Any]], bool]] = {
     "Div": _nonzero, "Mod": _nonzero, "Cast": _convertible, "CastLike": _convertible, "BitShift": _shifts,
     "Pow": _powers, "TopK": _ordered, "ArgMax": _ordered, "ArgMin": _ordered, "Unique": _ordered, "Hardmax": _ordered,
     "QuantizeLinear": _finite, "DynamicQuantizeLinear": _finite, "MaxPool": _ordered, "GridSample": _finite,
     "RoiAlign": _finite, "NonMaxSuppression": _finite, "DeformConv": _finite, "Det": _finite, "Resize": _finite,
-    "Trilu": _finite, "LSTM": _finite, "GRU": _finite, "RNN": _finite,
+    "ReduceMean": _filled, "Trilu": _finite, "LSTM": _finite, "GRU": _finite, "RNN": _finite,
 }  # fmt: skip
 
 
