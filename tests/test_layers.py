@@ -32,6 +32,7 @@ LAYERS = (
     ("compiler",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "backend"),
+    ("bisect",),
     ("cli",),
     ("__main__",),
 )

@@ -1,4 +1,4 @@
-"""run, verify, check, bench, explain, targets and cache through the command line."""
+"""run, verify, bisect, check, bench, explain, targets and cache through the command line."""
 
 from __future__ import annotations
 
@@ -124,6 +124,20 @@ def test_verify_finds_a_difference(torshc: Torshc, chain: Path, bundle: Path) ->
     torshc("verify", chain, "--bundle", bundle, "--against", "bad.npz", "--rtol", "0.1")
     assert "other.npz" in torshc("verify", chain, "--bundle", bundle, "--against", "other.npz", code=6).output
     assert "one of reference" in torshc("verify", chain, "--against", "truth", code=4).output
+
+
+def test_bisect(torshc: Torshc, chain: Path) -> None:
+    """With no tolerance at all any rounding differs."""
+    assert "agrees with reference" in torshc("bisect", chain).output and not Path("bisected.onnx").exists()
+    text = torshc("bisect", chain, "--rtol", "0", code=1).output
+    assert (
+        "differs from reference" in text and "bisected.onnx, 1 node;" in text and max(map(len, text.splitlines())) <= 80
+    )
+    assert [line.split()[0] for line in text.splitlines()[-4:]] == ["step", "node", "kernel", "model"]
+    found = json.loads(torshc("bisect", chain, "--rtol", "0", "-o", "small.onnx", "--json", code=1).stdout)
+    assert not found["ok"] and found["place"]["model"] == "small.onnx" and Path("small.npz").exists()
+    torshc("verify", "small.onnx", "--input", "small.npz", "--rtol", "0", code=1)
+    assert "one of reference" in torshc("bisect", chain, "--against", "truth", code=4).output
 
 
 def test_check(torshc: Torshc, chain: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import click
 
 from .._version import __version__
 from .bench import bench
+from .bisect import bisect
 from .cache import cache
 from .check import check
 from .compile import compile
@@ -32,7 +33,7 @@ def cli() -> None:
     """
 
 
-for command in (compile, run, explain, verify, check, bench, targets, cache):
+for command in (compile, run, explain, verify, bisect, check, bench, targets, cache):
     cli.add_command(command)
 
 

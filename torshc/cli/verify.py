@@ -11,6 +11,7 @@ from . import flags
 from .console import Progress, echo_json, style
 
 if TYPE_CHECKING:
+    from ..bisect import Bisection
     from ..verify import Verdict
 
 
@@ -62,23 +63,28 @@ def report(verdict: Verdict, as_json: bool) -> None:
     """Prints a verdict; exits with 1 when it is bad."""
     import dataclasses
 
-    from ..explain.columns import Column, table
-    from ..explain.safe import shortened
-
     if as_json:
         echo_json({"ok": verdict.ok, **dataclasses.asdict(verdict)})
     else:
-        columns = [Column("output", 30), Column("shape", 20), Column("max|a-b|/max|b|", 15, right=True), Column("", 10)]
-        rows = [
-            [shortened(o.name, 30), f"[{', '.join(map(str, o.shape))}]", f"{o.error:.2e}", "ok" if o.ok else "DIFFERS"]
-            for o in verdict.outputs
-        ]
-        click.echo("\n".join(table(columns, rows)))
-        for o in verdict.outputs:
-            if o.problem:
-                click.echo(f"{shortened(o.name, 30)}: {o.problem}")
-        at = "".join(f" {name}={size}" for name, size in verdict.dims.items())
-        good = style("agrees", fg="green") if verdict.ok else style("differs", fg="red", bold=True)
-        click.echo(f"{good} with {verdict.against}, tolerance {verdict.rtol:g}{f', at{at}' if at else ''}")
+        show_outputs(verdict)
     if not verdict.ok:
         raise click.exceptions.Exit(1)
+
+
+def show_outputs(verdict: Verdict | Bisection) -> None:
+    """Each output with its error, and whether all agree."""
+    from ..explain.columns import Column, table
+    from ..explain.safe import shortened
+
+    columns = [Column("output", 30), Column("shape", 20), Column("max|a-b|/max|b|", 15, right=True), Column("", 10)]
+    rows = [
+        [shortened(o.name, 30), f"[{', '.join(map(str, o.shape))}]", f"{o.error:.2e}", "ok" if o.ok else "DIFFERS"]
+        for o in verdict.outputs
+    ]
+    click.echo("\n".join(table(columns, rows)))
+    for o in verdict.outputs:
+        if o.problem:
+            click.echo(f"{shortened(o.name, 30)}: {o.problem}")
+    at = "".join(f" {name}={size}" for name, size in verdict.dims.items())
+    good = style("agrees", fg="green") + " with" if verdict.ok else style("differs", fg="red", bold=True) + " from"
+    click.echo(f"{good} {verdict.against}, tolerance {verdict.rtol:g}{f', at{at}' if at else ''}")

@@ -77,8 +77,14 @@ class Pipeline:
 
     def names(self) -> list[str]:
         """Every pass in it."""
-        flat = [s for part in self.steps for s in (part.steps if isinstance(part, Repeat) else (part,))]
-        return list(dict.fromkeys(s.name for s in flat))
+        return list(dict.fromkeys(s.name for s in self._flat()))
+
+    def running(self, switches: Mapping[str, bool]) -> list[str]:
+        """The passes that run, by their own setting or a switch."""
+        return list(dict.fromkeys(s.name for s in self._flat() if switches.get(s.name, s.enabled)))
+
+    def _flat(self) -> list[PassStep]:
+        return [s for part in self.steps for s in (part.steps if isinstance(part, Repeat) else (part,))]
 
 
 def graph_pass(name: str) -> Callable[[Pass], Pass]:

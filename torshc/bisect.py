@@ -1,0 +1,254 @@
+"""Where an answer goes wrong: the first pass, node and kernel, and the smallest model that shows it.
+
+Three searches, each by halves. Passes are switched on one after the other, in the order of their pipeline, and fusion
+last: the first that makes an output leave its error class is the step. With all of them on, the model is cut behind its
+nodes: the first that is wrong is the node. Then as little as possible is kept above it, with the reference's values as
+inputs, so that `verify` shows the fault with the same options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .compilation import Compilation
+from .compiler import compile_model
+from .errors import ConfigError, OutputError, RunError
+from .feeds import Arrays, make_inputs, write_outputs
+from .folders import scratch_folder
+from .formats.cut import Cuttable, is_array
+from .options import CompileOptions
+from .passes import pipeline_of
+from .passes.policy import policy_of
+from .runtime import load
+from .verify import SIZES, TOLERANCE, OutputCheck, compare, index_limits, reference_outputs
+
+AGAINST = ("reference", "ort", "O0")
+FUSION = "fusion"  # the step behind all passes
+_WIDEST = 16  # steps above a node that a part may have; behind that it is all that the node needs
+Judge = Callable[[str, Any, Any], OutputCheck]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the smallest model: its symbol, its template, and the nodes that it computes."""
+
+    symbol: str
+    template: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an answer goes wrong.
+
+    Attributes:
+        step: the first pass with which it is wrong, "fusion", or empty when it is wrong with none of them.
+        without: the option that leaves out that step alone, where it gives the right answer; else empty.
+        node: the first node whose value is wrong, as the model names it.
+        check: how wrong that value is in the smallest model.
+        kernels: those of the smallest model that compute the value.
+        model: the smallest model's file; its inputs lie beside it, as .npz.
+        nodes: how many nodes it has.
+    """
+
+    step: str
+    without: str
+    node: str
+    check: OutputCheck
+    kernels: tuple[Kernel, ...]
+    model: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The outcome: what it was compared with, each output, and where the first wrong one goes wrong."""
+
+    against: str
+    rtol: float
+    dims: Mapping[str, int]
+    outputs: tuple[OutputCheck, ...]
+    place: Place | None
+
+    @property
+    def ok(self) -> bool:
+        return self.place is None
+
+
+def bisect_model(
+    path: str | Path,
+    options: CompileOptions,
+    out: str | Path,
+    against: str = "reference",
+    observer: Any = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    inputs: Sequence[str] = (),
+    seed: int = 0,
+    rtol: float | None = None,
+    threads: int = 1,
+    judge: Judge | None = None,
+) -> Bisection:
+    """Compares a compiled model with a reference, and finds where an answer leaves its error class.
+
+    Args:
+        path: an ONNX model.
+        out: where the smallest model that shows it goes (.onnx); nothing is written when all is well.
+        against: "reference" (onnx's evaluator), "ort", or "O0" for torshc itself without passes.
+        dims, inputs, seed, rtol, threads: as :func:`torshc.verify.verify_bundle` takes them.
+        judge: whether a value, by name, is the wanted one; by `rtol` where left out.
+
+    Raises:
+        TorshcError: a member of the family, by cause.
+    """
+    if against not in AGAINST:
+        raise ConfigError(f"--against {against!r}", f"one of {', '.join(AGAINST)}")
+    if Path(out).suffix != ".onnx":
+        raise ConfigError(f"-o {str(out)!r} is not the name of a model", "end it in .onnx")
+    tolerance = TOLERANCE[options.precision] if rtol is None else rtol
+    judge = judge or (lambda name, got, wanted: compare(name, got, wanted, tolerance))
+    with scratch_folder() as folder:
+        search = _Search(Cuttable(Path(path)), options, folder, judge, max(threads, 1), observer)
+        done = compile_model(path, folder / "model.tsc", options, observer)
+        with load(folder / "model.tsc", threads=search.threads) as model:
+            made = make_inputs(model.inputs, inputs, dims, seed, SIZES, index_limits(done.graph))
+            got = model.run(made.arrays)
+        search.learn(made.arrays, against, list(got))
+        outputs = tuple(judge(name, value, search.wanted.get(name)) for name, value in got.items())
+        wrong = [o.name for o in outputs if not o.ok]
+        place = search.place(wrong, Path(out)) if wrong else None
+    return Bisection(against, tolerance, made.dims, outputs, place)
+
+
+class _Search:
+    """A model with the reference's values, of which parts are compiled and compared.
+
+    Attributes:
+        wanted: the reference's values by name, of inputs too.
+    """
+
+    def __init__(
+        self, model: Cuttable, options: CompileOptions, folder: Path, judge: Judge, threads: int, observer: Any
+    ) -> None:
+        self.model, self.options, self.folder = model, options, folder
+        self.judge, self.threads, self.observer = judge, threads, observer
+        self.wanted: dict[str, Any] = {}
+        self.feeds: Arrays = {}
+
+    def learn(self, feeds: Arrays, against: str, outputs: Sequence[str]) -> None:
+        """Compute the reference's values for some inputs."""
+        self.feeds = feeds
+        names = [*dict.fromkeys((*self.model.made, *outputs))]
+        self.wanted = dict(feeds)
+        part = self._saved(names)
+        if against == "O0":
+            plain = replace(self.options, opt_level=0, fusion="", passes={}, pipeline=None, rules=())
+            self.wanted |= self._run(part, plain, feeds)[1]
+        else:
+            self.wanted |= reference_outputs(part, against, names, feeds)
+
+    def place(self, wrong: Sequence[str], out: Path) -> Place:
+        """Where the outputs go wrong; writes the smallest model."""
+        steps = _steps(self.options)
+        count = _first(len(steps), lambda k: self._wrong(wrong, _with(self.options, steps, k)))
+        step = steps[count - 1] if count else ""
+        value = self._value(wrong)
+        given = self._border(value)
+        check, kernels = self._shown(value, given)
+        self._write(value, given, out)
+        node = self.model.describe(self.model.made[value])
+        nodes = len(self.model.needed([value], given))
+        return Place(step, self._without(step, wrong), node, check, kernels, str(out), nodes)
+
+    def _without(self, step: str, wrong: Sequence[str]) -> str:
+        """The option that leaves out a step and nothing else, when the outputs are right then."""
+        if not step:
+            return ""
+        fewer = {"fusion": "none"} if step == FUSION else {"passes": {**self.options.passes, step: False}}
+        option = "--fusion none" if step == FUSION else f"--pass {step}=off"
+        return "" if self._wrong(wrong, replace(self.options, **fewer)) else option
+
+    def _value(self, wrong: Sequence[str]) -> str:
+        """The first value, in the nodes' order, that is wrong when the model is cut behind it."""
+        numbers = self.model.needed(wrong)
+        names: list[str] = [o for k in numbers for o in self.model.nodes[k].output if is_array(self.wanted.get(o))]
+        last = next((k for k, name in enumerate(names) if name in wrong), len(names) - 1)
+        return names[_first(last, lambda k: self._wrong([names[k]], self.options))]
+
+    def _border(self, value: str) -> Arrays:
+        """The inputs of the smallest part above a value that is still wrong."""
+        for steps in range(_WIDEST):
+            names = sorted(self.model.border(value, steps))
+            given = {n: self.wanted[n] for n in names if is_array(self.wanted.get(n))}
+            if not given:
+                break
+            if len(given) == len(names) and self._wrong([value], self.options, given):
+                return given
+        return {}
+
+    def _wrong(self, names: Sequence[str], options: CompileOptions, given: Arrays | None = None) -> bool:
+        """Whether one of some values is wrong; a part that cannot be computed says nothing."""
+        try:
+            _, got = self._run(self._saved(names, given), options, {**self.feeds, **(given or {})})
+        except RunError:
+            return False
+        return not all(self.judge(n, got[n], self.wanted.get(n)).ok for n in names)
+
+    def _saved(self, names: Sequence[str], given: Arrays | None = None) -> Path:
+        path = self.folder / "part.onnx"
+        path.write_bytes(self.model.part(names, given).SerializeToString())
+        return path
+
+    def _run(self, path: Path, options: CompileOptions, feeds: Arrays) -> tuple[Compilation, dict[str, Any]]:
+        done = compile_model(path, self.folder / "part.tsc", options, self.observer)
+        with load(self.folder / "part.tsc", threads=self.threads) as model:
+            return done, model.run({spec.name: feeds[spec.name] for spec in model.inputs})
+
+    def _shown(self, value: str, given: Arrays) -> tuple[OutputCheck, tuple[Kernel, ...]]:
+        """How wrong a value is in a part, and the kernels that write it."""
+        done, got = self._run(self._saved([value], given), self.options, {**self.feeds, **given})
+        check = self.judge(value, got[value], self.wanted.get(value))
+        writers = [u for u in done.units if any(r in u.group.outputs for r in done.graph.results)] or done.units[-1:]
+        return check, tuple(
+            Kernel(symbol, kernel.template, tuple(n.describe() for n in unit.group.nodes))
+            for unit in writers
+            for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True)
+        )
+
+    def _write(self, value: str, given: Arrays, out: Path) -> None:
+        part = self.model.part([value], given)
+        feeds = {**self.feeds, **given}
+        try:
+            out.write_bytes(part.SerializeToString())
+        except OSError as error:
+            raise OutputError(f"cannot write {out}: {error.strerror or error}", "name another place with -o") from error
+        write_outputs(
+            str(out.with_suffix(".npz")), {v.name: feeds[v.name] for v in part.graph.input if v.name in feeds}
+        )
+
+
+def _steps(options: CompileOptions) -> list[str]:
+    """What can be switched on, in order: the passes that -O0 does not have, and fusion."""
+    pipeline = pipeline_of(options)
+    always = pipeline_of(CompileOptions(opt_level=0)).names()
+    names = [n for n in pipeline.running(options.passes) if n not in always]
+    return [*names, FUSION] if policy_of(options, pipeline).strategy != "none" else names
+
+
+def _with(options: CompileOptions, steps: Sequence[str], count: int) -> CompileOptions:
+    """Only the first steps on."""
+    off = {name: False for name in steps[count:] if name != FUSION}
+    fusion = "none" if FUSION in steps[count:] else options.fusion
+    return replace(options, passes={**options.passes, **off}, fusion=fusion)
+
+
+def _first(last: int, wrong: Callable[[int], bool]) -> int:
+    """The first number that is wrong, of those from 0 to the last one, which is; by halves."""
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if wrong(middle) else (middle + 1, high)
+    return low
