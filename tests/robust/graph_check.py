@@ -10,6 +10,7 @@ not in a graph. A graph that fails is made smaller and written to ``build/graphs
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,10 @@ import numpy as np
 import onnx
 
 import torshc
+from torshc.bisect import bisect_model
 from torshc.errors import RunError
+from torshc.options import CompileOptions
+from torshc.verify import OutputCheck
 
 from . import workers
 from .reduce import least
@@ -87,6 +91,30 @@ def shrink(graph: TypedGraph, outcome: Outcome, ways: tuple[str, ...]) -> TypedG
     return least(next(filter(still, short), graph), still, smaller, tries=60)
 
 
+def located(case: Case, folder: Path) -> Outcome:
+    """Where a wrong answer comes from, for the first way and the first binding that has one."""
+    return attempt(lambda: _located(case, folder), seconds=100)
+
+
+def _located(case: Case, folder: Path) -> Outcome:
+    graph, ways = case
+    onnx.save(model_of(graph), folder / "m.onnx")
+    for how, b in itertools.product(ways, range(graph.bindings)):
+        np.savez(folder / "m.npz", **graph.feeds(b))
+
+        def judge(name: str, got: Any, wanted: Any, b: int = b) -> OutputCheck:
+            text = difference(np.asarray(got), graph.values[name].rows[b])
+            return OutputCheck(name, np.shape(got), float(bool(text)), text, not text)
+
+        options = CompileOptions.create(threads=1, jobs=1, **WAYS[how])
+        files = [str(folder / "m.npz")]
+        place = bisect_model(folder / "m.onnx", options, folder / "small.onnx", inputs=files, judge=judge).place
+        if place is not None:
+            kernels = ", ".join(f"{k.symbol} ({k.template}) of {', '.join(k.nodes)}" for k in place.kernels)
+            return Outcome("wrong answer", detail=f"{how}: step {place.step or 'none'}, node {place.node}, {kernels}")
+    return Outcome("fine", detail="the bisection finds nothing wrong")
+
+
 def keep(graph: TypedGraph, outcome: Outcome) -> Path:
     """Write a failing graph, its inputs, and why it fails."""
     model = model_of(graph)
@@ -126,7 +154,10 @@ def swept(seeds: range, ways: tuple[str, ...], whole: bool) -> Tally:
         cause = f"{outcome.cause} of {' '.join(sorted(set(small.operators)))}"
         tally.causes[cause] += 1
         last = worked([(small, ways)], checked)[0]
-        tally.lines.append(f"{keep(small, last)}: {cause}\n    {' '.join(last.detail.split())[:300]}")
+        if outcome.kind == "wrong answer":
+            place = worked([(small, (how,))], located)[0]
+            last = replace(last, detail=f"{last.detail}\n{place.detail}")
+        tally.lines.append(f"{keep(small, last)}: {cause}\n    {' '.join(last.detail.split())[:500]}")
     return tally
 
 

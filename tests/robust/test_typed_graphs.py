@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.slow import SLOW
 
-from .graph_check import GOOD, WAYS, checked, keep
+from .graph_check import GOOD, WAYS, checked, keep, located
 from .reduce import least
 from .typed_compare import difference
 from .typed_graphs import cut, make_graph, model_of, smaller
@@ -91,6 +91,8 @@ def test_a_wrong_answer_is_found() -> None:
     graph.values.update(wrong)
     ((_, outcome),) = outcomes([(graph, ("O0",))], checked)
     assert isinstance(outcome, Outcome) and outcome.kind == "wrong answer" and "in place of" in outcome.detail
+    ((_, place),) = outcomes([(graph, ("O0",))], located)
+    assert place.kind == "wrong answer" and "step none, node" in place.detail
 
 
 def _next(a: np.ndarray) -> np.ndarray:
