@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from ..budget import budget
 from ..expr import BF16, F16, F32, as_int
 from ..graph import Graph, Mark, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.tensor.view import Expand, Reshape, Transpose
 from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule
+from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
 from .match import Match, covers, match
 from .rules import rules_of
 from .walk import Site, walk
 
+Array = np.ndarray[Any, Any]
+_DEEP = 6  # nodes from a mask to the ranges that it is made of
 # A score this low, or lowered by this much, has weight 0 beside any other. Those of halves are summed in f32 here, and
 # rounded to halves at no point between, which is nearer to what the model means.
 _HIDDEN = {F32: -1e30, BF16: -1e30, F16: -6e4}
@@ -117,13 +122,34 @@ def _mask(site: Site, found: Match) -> Value | None:
 def _is_causal(mask: Value, scores: Value) -> bool:
     """Whether the mask is a constant that hides what comes after each position, and nothing else."""
     shape = scores.type.static_shape
-    if mask.const is None or shape is None or shape[-1] != shape[-2] or mask.const.shape[-2:] != shape[-2:]:
+    if shape is None or shape[-1] != shape[-2] or mask.type.static_shape is None:
         return False
-    square = mask.const.reshape(-1, *shape[-2:]).astype(np.float32)
-    if len(square) != 1:
+    known = _known(mask) if mask.type.static_shape[-2:] == shape[-2:] else None
+    if known is None:
         return False
     future = np.triu(np.ones(shape[-2:], np.bool_), 1)
-    return bool(np.all(square[0][future] <= _HIDDEN[mask.dtype]) and np.all(square[0][~future] == 0))
+    squares = known.reshape(-1, *shape[-2:])
+    return all(
+        bool(np.all(x[future] <= _HIDDEN[mask.dtype]) and np.all(x[~future] == 0))
+        for x in (square.astype(np.float32) for square in squares)
+    )
+
+
+def _known(value: Value, depth: int = _DEEP) -> Array | None:
+    """What a value is if constants alone decide it, though none is kept of it: large masks are compared ranges."""
+    node = value.producer
+    if value.const is not None or node is None:
+        return value.const
+    size = as_int(value.type.nbytes)
+    if depth == 0 or node.op.family != "pointwise" or size is None or size > budget().folding:
+        return None
+    arrays = [None if v is None else _known(v, depth - 1) for v in node.inputs]
+    if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
+        return None
+    try:
+        return run_node(node, arrays)[0]
+    except CannotEvaluate:
+        return None
 
 
 def _grouped(site: Site, op: object, q: Value, k: Value, v: Value, mask: tuple[Value, ...]) -> Value | None:
