@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from torshc.errors import BundleError, ConfigError, ToolchainError
+from torshc.options import CompileOptions
 from torshc.runtime import load
 from torshc.targets import isa
 from torshc.targets.gpu import nvcc
-from torshc.targets.gpu.nvcc import Nvcc, find_cards, find_nvcc
+from torshc.targets.gpu.nvcc import CudaToolchain, Nvcc, find_cards, find_nvcc
 
 from ...bundle import tiny_cuda
 
@@ -129,6 +130,7 @@ def test_cards_of_this_machine(alone: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "arch=compute_90a,code=sm_90a",
         "arch=compute_80,code=sm_80",
     ]
+    assert CudaToolchain().archs(CompileOptions(target="cuda")) == ("sm_90a", "sm_80")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert [c.arch for c in find_cards()] == ["sm_80"]
     nvcc._cards.cache_clear()

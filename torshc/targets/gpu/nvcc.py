@@ -282,7 +282,13 @@ class CudaToolchain(Toolchain):
 
     def archs(self, options: CompileOptions) -> tuple[str, ...]:
         """Where only sources are written, :meth:`script` decides what they are compiled for."""
-        return choose_archs(options.arch or (",".join(DEFAULT_ARCHS) if options.emit == "source" else ""))
+        if options.emit == "source":
+            return choose_archs(options.arch or ",".join(DEFAULT_ARCHS))
+        try:
+            known = find_nvcc().archs
+        except ToolchainError:  # whoever compiles is told; a plan can be looked at without nvcc
+            known = ()
+        return choose_archs(options.arch, known)
 
     def c_compiler(self, options: CompileOptions) -> str:
         return "gcc"  # what nvcc calls on Linux
