@@ -13,6 +13,7 @@ class Device:
         units: multiprocessors.
         shared: bytes of shared memory of a block.
         tensor: whether there are tensor cores for f16 and bf16, and asynchronous copies to feed them.
+        groups: whether groups of four warps multiply what lies in shared memory (wgmma).
         counters: whether threads of a block may add to a number in shared memory at the same time.
         together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
     """
@@ -20,6 +21,7 @@ class Device:
     units: int = 32
     shared: int = 32 * 1024
     tensor: bool = False
+    groups: bool = False
     counters: bool = False
     together: int = 0
 

@@ -12,17 +12,20 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) t_packet {
     T at[N];
 };
 
-template <typename T>
-T_FN void t_read4(T_LOCAL T (&x)[4], const T_GLOBAL T *p) {
-    const t_packet<T, 4> read = *(const T_GLOBAL t_packet<T, 4> *)p;
-    for (int i = 0; i < 4; i++) x[i] = read.at[i];
-}
-
-template <typename T>
-T_FN void t_write4(T_GLOBAL T *p, const T_LOCAL T (&x)[4]) {
-    t_packet<T, 4> written;
-    for (int i = 0; i < 4; i++) written.at[i] = x[i];
-    *(T_GLOBAL t_packet<T, 4> *)p = written;
-}
+#define T_DEF_PACKET(N) \
+    template <typename T> \
+    T_FN void t_read##N(T_LOCAL T (&x)[N], const T_GLOBAL T *p) { \
+        const t_packet<T, N> read = *(const T_GLOBAL t_packet<T, N> *)p; \
+        for (int i = 0; i < N; i++) x[i] = read.at[i]; \
+    } \
+    template <typename T> \
+    T_FN void t_write##N(T_GLOBAL T *p, const T_LOCAL T (&x)[N]) { \
+        t_packet<T, N> written; \
+        for (int i = 0; i < N; i++) written.at[i] = x[i]; \
+        *(T_GLOBAL t_packet<T, N> *)p = written; \
+    }
+T_DEF_PACKET(4)
+T_DEF_PACKET(8)
+#undef T_DEF_PACKET
 
 #endif

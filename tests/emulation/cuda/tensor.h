@@ -101,8 +101,107 @@ inline void t_emulate_ldmatrix_x4_trans(uint32_t r[4], const void *shared) { t_e
 inline void t_emulate_ldmatrix_x2(uint32_t r[2], const void *shared) { t_emulate::ldmatrix<2, false>(r, shared); }
 inline void t_emulate_ldmatrix_x2_trans(uint32_t r[2], const void *shared) { t_emulate::ldmatrix<2, true>(r, shared); }
 
+// ---- groups of four warps: products from shared memory, barriers that count arrivals ----
+
+namespace t_emulate {
+
+// What 8 bytes of shared memory hold of a barrier: arrivals that are missing in this phase, how many make one, its parity.
+struct Barrier {
+    uint16_t missing, count;
+    uint32_t parity;
+};
+static_assert(sizeof(Barrier) == 8, "as large as the hardware's");
+
+// The element at (line, term) of a tile that a descriptor names; lines are rows of the first factor, columns of the second.
+// Swizzled by 128 bytes: packet c of a row of 128 bytes is at packet c ^ (its address / 128) % 8.
+template <class Type> float element(uint64_t tile, bool across, int line, int term) {
+    if (tile >> 62 != 1) fail("wgmma: a tile that is not swizzled by 128 bytes");
+    const uint32_t start = (uint32_t)(tile & 0x3fff) << 4, block = (uint32_t)(tile >> 16 & 0x3fff) << 4, eight = (uint32_t)(tile >> 32 & 0x3fff) << 4;
+    uint32_t at = across ? start + line / 64 * block + term / 8 * eight + term % 8 * 128 + line % 64 * 2
+                         : start + line / 8 * eight + line % 8 * 128 + term * 2;
+    at ^= (at / 128 % 8) * 16;
+    if (at + 2 > most_dynamic) fail("wgmma: a tile ends beyond shared memory");
+    uint16_t bits;
+    memcpy(&bits, dynamic + at, 2);
+    return Type::value(bits, 0);
+}
+
+// Each thread sums its own elements: with lane = 4 g + t and warp w of the group, d[h][2 i + j] is row 16 w + g + 8 i,
+// column 8 h + 2 t + j. A product that is not waited for is not found.
+template <class Type, bool a_across, bool b_across, int H> void wgmma(float (&d)[H][4], uint64_t a, uint64_t b) {
+    meet_warp(0xffffffffu, nullptr, nullptr);
+    const int warp = (int)(here.index / warp_threads % 4), g = lane() / 4, t = lane() % 4;
+    for (int i = 0; i < 2; ++i) {
+        float row[16];
+        for (int k = 0; k < 16; ++k) row[k] = element<Type>(a, a_across, 16 * warp + g + 8 * i, k);
+        for (int h = 0; h < H; ++h)
+            for (int j = 0; j < 2; ++j) {
+                double sum = d[h][2 * i + j];
+                for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * t + j, k);
+                d[h][2 * i + j] = (float)sum;
+            }
+    }
+}
+
+}  // namespace t_emulate
+
+inline uint32_t t_emulate_shared_address(const void *shared) {
+    const ptrdiff_t at = (const unsigned char *)shared - t_emulate::dynamic;
+    if (at < 0 || (size_t)at >= t_emulate::most_dynamic) t_emulate::fail("an address that is not in dynamic shared memory");
+    return (uint32_t)at;
+}
+inline void t_emulate_barrier_init(uint64_t *at, int count) {
+    const t_emulate::Barrier fresh = {(uint16_t)count, (uint16_t)count, 0};
+    memcpy(at, &fresh, sizeof fresh);
+}
+inline void t_emulate_barrier_arrive(uint64_t *at) {
+    t_emulate::Barrier b;
+    memcpy(&b, at, sizeof b);
+    if (b.count == 0 || b.missing == 0) t_emulate::fail("a barrier in shared memory that was never made");
+    if (--b.missing == 0) b.missing = b.count, b.parity ^= 1;
+    memcpy(at, &b, sizeof b);
+}
+inline void t_emulate_barrier_wait(uint64_t *at, int parity) {
+    t_emulate::Barrier b;
+    for (memcpy(&b, at, sizeof b); (int)b.parity == parity; memcpy(&b, at, sizeof b)) t_emulate::pause();
+}
+template <int N, bool a_across, bool b_across> void t_emulate_wgmma_f16(float (&d)[N / 8][4], uint64_t a, uint64_t b) {
+    t_emulate::wgmma<t_emulate::Half, a_across, b_across>(d, a, b);
+}
+template <int N, bool a_across, bool b_across> void t_emulate_wgmma_bf16(float (&d)[N / 8][4], uint64_t a, uint64_t b) {
+    t_emulate::wgmma<t_emulate::Bfloat, a_across, b_across>(d, a, b);
+}
+
+// ---- asynchronous copies ----
+
 // Done at once: a missing wait is not found.
 inline void t_emulate_cp_async16(void *to, const void *from) {
     if (((uintptr_t)to | (uintptr_t)from) % 16) t_emulate::fail("cp.async: an address is not aligned to 16 bytes");
     memcpy(to, from, 16);
+}
+inline void t_emulate_cp_async16_or_zero(void *to, const void *from, bool inside) {
+    if (inside) return t_emulate_cp_async16(to, from);
+    if ((uintptr_t)to % 16) t_emulate::fail("cp.async: an address is not aligned to 16 bytes");
+    memset(to, 0, 16);
+}
+
+// Matrices of 16-bit elements: sizes in elements, distances in bytes, rows of a copy.
+struct t_emulate_tensor_map {
+    const unsigned char *at;
+    int64_t size[3], distance[2];
+    int rows;
+};
+// Rows of 64 elements, of which packet c of row r is put at c ^ r % 8; zeros beyond the ends.
+inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, int x, int y, int z) {
+    if ((uintptr_t)to % 1024) t_emulate::fail("a tile that does not begin at a multiple of 1024 bytes");
+    if (((uintptr_t)map.at | map.distance[0] | map.distance[1]) % 16) t_emulate::fail("matrices that are not aligned to 16 bytes");
+    for (int r = 0; r < map.rows; ++r)
+        for (int c = 0; c < 64; ++c) {
+            uint16_t value = 0;
+            const int64_t at[] = {x + c, y + r, z};
+            bool inside = true;
+            for (int d = 0; d < 3; ++d) inside = inside && at[d] >= 0 && at[d] < map.size[d];
+            if (inside) memcpy(&value, map.at + at[2] * map.distance[1] + at[1] * map.distance[0] + at[0] * 2, 2);
+            memcpy((unsigned char *)to + r * 128 + (c / 8 ^ r % 8) * 16 + c % 8 * 2, &value, 2);
+        }
 }

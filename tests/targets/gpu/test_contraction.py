@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from torshc.expr import BF16, F16, F32, F64, I32, DType, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
-from torshc.targets.gpu.contraction import ContractionKernel
-from torshc.targets.gpu.contraction_tiles import MMA_TILES, TILES, AnyTile, GridTile, choose_tile
+from torshc.targets.gpu.contraction_kernels import ContractionKernel
+from torshc.targets.gpu.contraction_tiles import (
+    GROUP_TILES,
+    MMA_TILES,
+    TILES,
+    AnyTile,
+    GridTile,
+    choose_mma_tile,
+    choose_tile,
+)
 from torshc.targets.gpu.cuda import CudaTarget
 
 from ...support.kernels import Maker, Shape, random, sizes
@@ -67,7 +77,7 @@ def test_product(a: Shape, b: Shape, constant: bool, expected: str) -> None:
         close(found, np.matmul(left, right))
 
 
-def convolve(case: Case, dtype: DType = F32) -> list[str]:
+def convolve(case: Case, dtype: DType = F32, target: CudaTarget | None = None) -> list[str]:
     """Compares a convolution with ONNX Runtime; the templates that were used."""
     m = Maker()
     w = (random(RNG, case.w) / np.float32(np.prod(case.w[1:]) ** 0.5)).astype(dtype.numpy)
@@ -87,7 +97,7 @@ def convolve(case: Case, dtype: DType = F32) -> list[str]:
         arrays.append(random(RNG, expected.shape).astype(dtype.numpy))
         expected = expected + arrays[-1].astype(np.float32)
     y = m.add(case.activation, y, layout=case.out)
-    program = GridProgram(m.output(y), DIMS)
+    program = GridProgram(m.output(y), DIMS, target)
     expected = np.maximum(expected, 0) if case.activation == "Relu" else np.tanh(expected)
     tolerance = {F32: 1e-5, F16: 1e-3, BF16: 8e-3}[dtype]
     close(program.run(*arrays)[0].astype(np.float32), expected, tolerance)
@@ -138,6 +148,60 @@ def test_every_tile(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int)
         out = maker.add("Relu", maker.add("Add", product, maker.constant(bias.astype(np.float32))))
         (found,) = GridProgram(maker.output(out)).run(left, right)
         close(found, np.maximum(left.astype(np.float32) @ right.astype(np.float32) + bias, 0), 1e-5)
+
+
+HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize(("turned", "right"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize("tile", GROUP_TILES, ids=str)
+def test_groups_of_four_warps(
+    monkeypatch: pytest.MonkeyPatch, tile: AnyTile, turned: bool, right: bool, dtype: DType
+) -> None:
+    """Factors along the sum and across it; a batch, ragged tiles, a short last stage, and more tiles than blocks."""
+    forced(monkeypatch, tile, 1)
+    monkeypatch.setattr(type(tile), "blocks", 3)
+    maker = Maker()
+    b, m, k, n = 2, tile.m + 8, 7 * tile.k - 24, tile.n + 8
+    left, other = (random(RNG, s).astype(dtype.numpy) for s in ((b, m, k), (b, k, n)))
+    x, y = maker.input(b, m, k, dtype=dtype), maker.input(b, *((n, k) if right else (k, n)), dtype=dtype)
+    out = maker.add("MatMul", x, maker.add("Transpose", y, perm=(0, 2, 1)) if right else y, out="f32")
+    out = maker.add("Transpose", out, perm=(0, 2, 1)) if turned else maker.add("Relu", out)
+    program = GridProgram(maker.output(out), target=HOPPER)
+    (kernel,) = program.kernels
+    assert isinstance(kernel, ContractionKernel) and kernel.template == "contraction_group.j2"
+    assert (kernel.a.along_k, kernel.b.along_k) == (not turned, turned or right)
+    (found,) = program.run(left, other.swapaxes(1, 2) if right else other)
+    expected = left.astype(np.float64) @ other.astype(np.float64)
+    # Products of 16-bit floats are exact in f32, and the sums have 424 terms of f32.
+    close(found, expected.swapaxes(1, 2) if turned else np.maximum(expected, 0), 1e-5)
+
+
+@pytest.mark.parametrize("case", [
+    Case((1, 64, 9, 7), (40, 64, 3, 3), "", pads=(1, 1, 1, 1), residual=True),
+    Case((2, 16, 9, 7), (24, 16, 3, 3), "", (2, 2), (1, 1, 1, 1)),
+    Case((1, 64, 5, 5), (64, 24, 4, 4), "", (2, 2), (1, 1, 1, 1), extra=(0, 0)),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("splits", [1, 2])
+def test_convolution_by_groups(monkeypatch: pytest.MonkeyPatch, case: Case, splits: int) -> None:
+    forced(monkeypatch, GROUP_TILES[-1], splits)
+    assert {x for x in convolve(case, F16, HOPPER) if x != "map"} == {"contraction_group"}
+
+
+def test_what_groups_multiply() -> None:
+    """Large products whose factors are read in whole packets, where all cards are Hopper's."""
+    large, small = (1, 4096, 4096, 4096), (1, 128, 128, 256)
+    device = Device(132, 48 * 1024, tensor=True, groups=True)
+    assert choose_mma_tile(device, large)[0] in GROUP_TILES
+    assert choose_mma_tile(device, small)[0] in MMA_TILES
+    assert choose_mma_tile(replace(device, groups=False), large)[0] in MMA_TILES
+    for k, template in ((512, "contraction_group"), (500, "contraction_mma")):
+        maker = Maker()
+        x, y = maker.input(1024, k, dtype=F16), maker.input(k, 2000, dtype=F16)
+        assert templates(GridProgram(maker.output(maker.add("MatMul", x, y)), target=HOPPER)) == [template]
+    for archs, groups in ((("sm_90a",), True), (("sm_80", "sm_90a", "compute_80"), False), ((), False)):
+        assert CudaTarget(Machine(archs=archs)).machine.device.groups == groups
 
 
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=str)

@@ -20,7 +20,7 @@ from ...expr.affine import contains, split_axis
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, product
 from ...kernels.base import Kernel, Store, Temporary
-from ...kernels.heavy import HeavyKernel, epilogue_flops, finish, is_empty, row_major, traffic
+from ...kernels.heavy import epilogue_flops, finish, is_empty, row_major, traffic
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, Nest
@@ -28,8 +28,9 @@ from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import GridTarget
-from .contraction_factor import PACKET, WIDE, Factor, Term, add_operand, bring, make_factor, unguard
-from .contraction_tiles import UNKNOWN, AnyTile, MmaTile, choose_mma_tile, choose_tile
+from .contraction_factor import PACKET, WIDE, Term, add_operand, bring, make_factor, unguard
+from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel
+from .contraction_tiles import UNKNOWN, AnyTile, GroupTile, MmaTile, choose_mma_tile, choose_tile
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
@@ -37,77 +38,6 @@ THIN = 8  # rows or columns below which tiles would be nearly empty
 MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that one thread may as well add up
 PARTS = "parts"  # axis of the pieces of sums
-
-
-@dataclass(frozen=True)
-class ContractionKernel(HeavyKernel):
-    """sum over k of a[batch, m, k] * b[batch, k, n], tile by tile through shared memory, and what follows from it.
-
-    Attributes:
-        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n.
-        taps, depth: axes of the sum, the innermost apart.
-        flat: whether a tile runs on from one tap into the next.
-        a, b: the factors.
-        dtype: what products are summed in.
-        tile: what a block and a thread compute.
-        part: axis of the pieces that the sums are cut into.
-        threads: threads of a block.
-    """
-
-    kind: ClassVar[str] = "contraction"
-    template: ClassVar[str] = "contraction.j2"
-
-    batch: tuple[Expr, ...]
-    m: tuple[Expr, ...]
-    n: tuple[Expr, ...]
-    taps: tuple[Expr, ...]
-    depth: Expr
-    flat: bool
-    a: Factor
-    b: Factor
-    dtype: DType
-    tile: AnyTile
-    part: Expr
-    threads: int
-
-    @property
-    def shared(self) -> int:
-        return self.tile.shared(self.dtype.size)
-
-    @property
-    def rows(self) -> Expr:
-        return product([x.args[0] for x in self.m])
-
-    @property
-    def columns(self) -> Expr:
-        return product([x.args[0] for x in self.n])
-
-    @property
-    def length(self) -> Expr:
-        """Terms of a sum that are walked in one go: all of them, or those of one tap."""
-        return product([x.args[0] for x in (*self.taps, self.depth)]) if self.flat else self.depth.args[0]
-
-    @property
-    def chunks(self) -> Expr:
-        """Tiles along `length`."""
-        return ceil_div(self.length, self.tile.k)
-
-    @property
-    def steps(self) -> Expr:
-        """Tiles along the whole sum."""
-        return self.chunks if self.flat else self.chunks * product([x.args[0] for x in self.taps])
-
-
-@dataclass(frozen=True)
-class MmaKernel(ContractionKernel):
-    """The same on tensor cores, of factors that are both f16 or both bf16 in memory."""
-
-    template: ClassVar[str] = "contraction_mma.j2"
-
-    @property
-    def operand(self) -> str:
-        """Element type of the factors."""
-        return self.buffers[self.a.buffer].dtype.name
 
 
 @dataclass(frozen=True)
@@ -400,9 +330,9 @@ def _lower_tiles(
         term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, f"factor{k}_{number}")
         terms.append(term)
         before += made
-    sizes = [as_int(s) for s in p.sizes]
     kinds = {buffers.list[t.buffer].dtype for t in terms}
     tensor = device.tensor and (kinds == {F16} or kinds == {BF16})
+    sizes = [as_int(s) for s in p.sizes]
     tile, splits = choose_mma_tile(device, sizes) if tensor else choose_tile(device, sizes, p.dtype)
     part = axis(PARTS, splits)
     to = None
@@ -415,6 +345,8 @@ def _lower_tiles(
     kernel = _tiled(node, p, terms, stores, buffers, tile, part)
     if kernel is None:
         return None
+    if isinstance(kernel, GroupMmaKernel) and not kernel.is_served:
+        return _lower_tiles(group, node, p, storage, replace(device, groups=False), number)
     kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
     after = [] if to is None else [_sums(group, node, p, to, splits, storage)]
     return [*before, kernel, *after]
@@ -434,9 +366,14 @@ def _tiled(
     batch, m, n, k = joined
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
-    tensor = isinstance(tile, MmaTile)
+    kind = {GroupTile: GroupMmaKernel, MmaTile: MmaKernel}.get(type(tile), ContractionKernel)
     factors = [
-        make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k, WIDE if tensor else PACKET)
+        make_factor(
+            Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded),
+            axes,
+            k,
+            WIDE if issubclass(kind, MmaKernel) else PACKET,
+        )
         for i, (t, axes) in enumerate(((a, m), (b, n)))
     ]
     if None in factors:
@@ -444,7 +381,7 @@ def _tiled(
     flat = flat[4:]
     rows, columns = (product([x.args[0] for x in axes]) for axes in (m, n))
     tiles = product([x.args[0] for x in batch]) * ceil_div(rows, tile.m) * ceil_div(columns, tile.n)
-    return (MmaKernel if tensor else ContractionKernel)(
+    return kind(
         buffers=tuple(buffers.list),
         tasks=tiles * part.args[0],
         flops=node.op.flops(node) + epilogue_flops(stores, node.output.type.size),

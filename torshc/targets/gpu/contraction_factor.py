@@ -76,6 +76,66 @@ class Factor:
         return [a for a in self.axes if contains(self.guard, a)]
 
 
+@dataclass(frozen=True)
+class Matrices:
+    """A factor as a card that copies whole tiles by itself is told of it: matrices of rows without gaps.
+
+    Attributes:
+        start: offset of the first.
+        inner, outer: elements of a row, and rows.
+        pitch: elements from row to row.
+        count, each: matrices, and elements from one to the next.
+        which: number of the matrix that a block reads.
+    """
+
+    start: int
+    inner: Expr
+    outer: Expr
+    pitch: Expr
+    count: Expr
+    each: Expr
+    which: Expr
+
+
+def as_matrices(f: Factor, batch: Sequence[Expr], k: Sequence[Expr], tile: int) -> Matrices | None:
+    """A factor as matrices; None when something else decides what is read, or rows do not begin at packets.
+
+    Args:
+        k: axes of the sum, as one running number, of which a step takes `tile`.
+
+    >>> from ...expr import axis
+    >>> batch, m, tap, depth = axis("g0", 2), axis("m0", 40), axis("k0", 9), axis("k1", 64)
+    >>> f = Factor(0, batch * 23040, m * 576, tap * 64 + depth, const(True), (m,), along_k=True, packet=WIDE)
+    >>> found = as_matrices(f, [batch], [tap, depth], 64)
+    >>> [str(e) for e in (found.inner, found.outer, found.pitch, found.count, found.each, found.which)]
+    ['576', '40', '576', '2', '23040', 'g0']
+    """
+    starts = strides_along(f.start, batch)
+    if f.guarded or f.packet != WIDE or starts is None or len(f.axes) != 1:
+        return None
+    (row,) = f.axes
+    lines, terms = strides_along(f.row, [row]), strides_along(f.step, k)
+    moving = [(a, s) for a, s in zip(batch, starts[0], strict=True) if as_int(s) != 0]
+    start = as_int(starts[1])
+    if lines is None or terms is None or len(moving) > 1 or start is None:
+        return None
+    steps = [as_int(s) for s in terms[0]]
+    sizes = [as_int(a.args[0]) for a in k]
+    for outer_step, step, size in zip(steps, steps[1:], sizes[1:], strict=False):
+        if size is None or step is None or outer_step != step * size:
+            return None
+    if len(k) > 1 and (sizes[-1] or 1) % tile:
+        return None  # steps end with the innermost axis, in the middle of a tile
+    length = product([a.args[0] for a in k])
+    pitch = lines[0][0] if f.along_k else terms[0][-1]
+    inner, outer = (length, row.args[0]) if f.along_k else (row.args[0], length)
+    each = moving[0][1] if moving else pitch * outer
+    if any((size := as_int(e)) is None or size <= 0 or size % WIDE for e in (const(start + WIDE), pitch, each)):
+        return None
+    which = moving[0][0] if moving else const(0)
+    return Matrices(start, inner, outer, pitch, which.args[0] if moving else const(1), each, which)
+
+
 def as_bool(e: Expr) -> bool | None:
     """The value of a constant condition, else None."""
     return e.data if e.op == "const" and isinstance(e.data, bool) else None

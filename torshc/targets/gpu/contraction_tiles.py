@@ -19,13 +19,17 @@ LANES_M, LANES_N = 4, 8  # a warp is 4 x 8 threads
 LATENCY = 700.0  # clocks from a load to its use
 LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
 SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
-CACHE_BYTES = 28.0  # bytes that a multiprocessor gets from the second cache in a clock
+CACHE_BYTES = (
+    28.0  # bytes that a multiprocessor gets from the second cache in a clock, where all warps ask and multiply
+)
 LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
 TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
 UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
 MAX_STAGES = 4
+GROUP_SHARED, MOST_STAGES = 227 * 1024, 6  # bytes of shared memory of a block that has a multiprocessor to itself
 THREAD_SUMS = 256  # bytes of sums that a thread has registers for
 RESIDENT_THREADS = 512  # threads that should fit on a multiprocessor
+MOST_WARPS = 24  # warps of blocks that fit on a multiprocessor, about
 FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
 
@@ -47,6 +51,8 @@ class GridTile:
     tn: int
     worth: float
     element: ClassVar[int] = 4
+    cache: ClassVar[float] = CACHE_BYTES
+    results: ClassVar[float] = 0.0
 
     @property
     def warps_n(self) -> int:
@@ -60,6 +66,11 @@ class GridTile:
     @property
     def threads(self) -> int:
         return self.warps * WARP
+
+    @property
+    def fits(self) -> int:
+        """Blocks on a multiprocessor at the same time, at most."""
+        return MOST_WARPS // self.warps
 
     @property
     def rate(self) -> float:
@@ -114,6 +125,7 @@ class MmaTile:
     wn: int
     worth: float
     element: ClassVar[int] = 2
+    cache: ClassVar[float] = CACHE_BYTES
 
     @property
     def warps(self) -> int:
@@ -122,6 +134,16 @@ class MmaTile:
     @property
     def threads(self) -> int:
         return self.warps * WARP
+
+    @property
+    def fits(self) -> int:
+        """Blocks on a multiprocessor at the same time, at most."""
+        return MOST_WARPS // self.warps
+
+    @property
+    def results(self) -> float:
+        """Clocks in which a block only writes a tile of results."""
+        return self.m * self.n / 8
 
     @property
     def rate(self) -> float:
@@ -160,13 +182,83 @@ MMA_TILES = (
     MmaTile(32, 32, 64, 16, 16, 0.2),
     MmaTile(16, 64, 64, 16, 16, 0.2),
 )
-AnyTile = GridTile | MmaTile
-T = TypeVar("T", GridTile, MmaTile)
 
 
-def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTile, int]:
+@dataclass(frozen=True)
+class GroupTile:
+    """A block's part of a product by groups of four warps, each of which has 64 rows (Hopper's wgmma).
+
+    Attributes:
+        m, n: rows and columns of a block; 64 rows for each group, and at most 256 columns.
+        worth: part of the tensor cores' peak that it reaches.
+    """
+
+    m: int
+    n: int
+    worth: float
+    k: ClassVar[int] = 64  # terms in shared memory for each stage: rows of 128 bytes, as the hardware swizzles them
+    element: ClassVar[int] = 2
+    loaders: ClassVar[int] = 4 * WARP
+    fits: ClassVar[int] = 1
+    cache: ClassVar[float] = 64.0
+    pitch: ClassVar[int] = 36  # floats from row to row of 32 results on their way out: packets meet no bank twice
+    blocks: ClassVar[int] = 132  # at a time: the multiprocessors of an H100 or H200; elsewhere they come in turn
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply."""
+        return self.m // 16
+
+    @property
+    def threads(self) -> int:
+        return self.loaders + self.warps * WARP
+
+    @property
+    def rate(self) -> float:
+        return TENSOR_SM * self.worth
+
+    @property
+    def results(self) -> float:
+        """Clocks in which a block only writes a tile of results."""
+        return self.m * self.n / 8
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread that brings tiles, and of one that multiplies."""
+        return 56, 224
+
+    @property
+    def stages(self) -> int:
+        """Tiles in shared memory at a time."""
+        return min(MOST_STAGES, (GROUP_SHARED - self._results) // (self._stage + 16))
+
+    def shared(self, size: int) -> int:
+        """Bytes of shared memory: of tiles, of two barriers for each stage, and of results on their way out."""
+        return self.stages * (self._stage + 16) + self._results
+
+    @property
+    def _results(self) -> int:
+        return self.warps * 16 * self.pitch * 4
+
+    @property
+    def _stage(self) -> int:
+        return 2 * self.k * (self.m + self.n)
+
+
+GROUP_TILES = (
+    GroupTile(128, 256, 0.84),
+    GroupTile(128, 192, 0.82),
+    GroupTile(128, 128, 0.8),
+    GroupTile(128, 64, 0.49),
+)
+AnyTile = GridTile | MmaTile | GroupTile
+T = TypeVar("T", bound=AnyTile)
+
+
+def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTile | GroupTile, int]:
     """The tile of a product on tensor cores; see :func:`choose_tile`."""
-    return _choose(device, sizes, MMA_TILES)
+    tiles: Sequence[MmaTile | GroupTile] = (*GROUP_TILES, *MMA_TILES) if device.groups else MMA_TILES
+    return _choose(device, sizes, tiles)
 
 
 def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tuple[GridTile, int]:
@@ -200,10 +292,11 @@ def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, 
     blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
     steps = ceil(ceil(k / tile.k) / splits)
     here = ceil(blocks / device.units)
-    resident = max(1, min(here, 24 // tile.warps))
+    resident = max(1, min(here, tile.fits))
     work = here * steps * tile.m * tile.n * tile.k
+    last = here * tile.results
     rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
-    reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / CACHE_BYTES
+    reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / tile.cache
     waits = ceil(here / resident) * (steps / (tile.stages - 1) + 2) * LATENCY
     extra = 0.0 if splits == 1 else LAUNCH + splits * batch * m * n * 8 / SUM_BYTES
-    return max(work / rate, reads, waits) + extra
+    return max(work / rate, reads, waits) + last + extra

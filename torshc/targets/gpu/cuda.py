@@ -39,6 +39,15 @@ def has_tensor_cores(archs: Sequence[str]) -> bool:
     return not any(re.fullmatch(r"(sm|compute)_[1-7]\d[af]?", arch) for arch in archs)
 
 
+def has_group_products(archs: Sequence[str]) -> bool:
+    """Whether all are Hopper's, whose groups of four warps multiply from shared memory; no other family has that.
+
+    >>> has_group_products(["sm_90a"]), has_group_products(["sm_80", "sm_90a"]), has_group_products([])
+    (True, False, False)
+    """
+    return bool(archs) and set(archs) <= {"sm_90a", "compute_90a"}
+
+
 @register
 class CudaTarget(GridTarget):
     """CUDA C++ for NVIDIA's GPUs."""
@@ -64,6 +73,7 @@ class CudaTarget(GridTarget):
             units=132,
             shared=48 * 1024,
             tensor=has_tensor_cores(archs),
+            groups=has_group_products(archs),
             counters=True,
             together=blocks_together(archs),
         )

@@ -1,0 +1,180 @@
+/* Products of groups of four warps, and barriers that count arrivals (Hopper, sm_90a; PTX ISA, "wgmma", "mbarrier").
+ *
+ * A group's product reads both factors from shared memory while its threads go on.  A factor's tile has rows of 128 bytes
+ * of which packet c (16 bytes) of row r is at packet c ^ r % 8, so that eight rows spread over all banks; the tile begins
+ * at a multiple of 1024 bytes.  Rows run along the sum, 64 terms each, or across it: then a tile is blocks of 64 rows
+ * (one for each term) of 64 elements, one block after the other.
+ */
+#ifndef T_GROUP_H
+#define T_GROUP_H
+
+#include "t_cuda.h"
+
+/* ---- barriers: a phase ends when as many threads as were given have arrived --------------------- */
+
+T_FN uint32_t t_shared_address(const void *shared) {
+#ifdef T_EMULATED
+    return t_emulate_shared_address(shared);
+#else
+    return (uint32_t)__cvta_generic_to_shared(shared);
+#endif
+}
+T_FN void t_barrier_init(uint64_t *barrier, int count) {
+#ifdef T_EMULATED
+    t_emulate_barrier_init(barrier, count);
+#else
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(t_shared_address(barrier)), "r"(count) : "memory");
+#endif
+}
+T_FN void t_barrier_arrive(uint64_t *barrier) {
+#ifdef T_EMULATED
+    t_emulate_barrier_arrive(barrier);
+#else
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(t_shared_address(barrier)) : "memory");
+#endif
+}
+/* Until the phase of this parity has ended: the first has parity 0, and the one before it, of parity 1, has ended. */
+T_FN void t_barrier_wait(uint64_t *barrier, int parity) {
+#ifdef T_EMULATED
+    t_emulate_barrier_wait(barrier, parity);
+#else
+    uint32_t ended;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(ended) : "r"(t_shared_address(barrier)), "r"(parity) : "memory");
+    } while (!ended);
+#endif
+}
+
+/* ---- what products read ------------------------------------------------------------------------- */
+
+/* 16 bytes to shared memory, both addresses aligned to 16; zeros, and nothing is read, unless `inside`. */
+T_FN void t_cp_async16_or_zero(void *shared, const void *global, bool inside) {
+#ifdef T_EMULATED
+    t_emulate_cp_async16_or_zero(shared, global, inside);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(t_shared_address(shared)), "l"(global), "r"(inside ? 16 : 0) : "memory");
+#endif
+}
+/* Matrices in global memory from which the card copies whole tiles to shared memory, without the threads. */
+#ifdef T_EMULATED
+typedef t_emulate_tensor_map t_tensor_map;
+#define T_MAP const t_tensor_map
+#else
+#include <cuda.h>
+typedef CUtensorMap t_tensor_map;
+#define T_MAP const __grid_constant__ t_tensor_map
+#endif
+
+/* Describes `count` matrices of 16-bit elements, `each` bytes apart, of `outer` rows of `inner` elements, `pitch` bytes
+ * apart; a copy brings `rows` rows of 64 elements, with zeros beyond the ends.  Addresses and distances are multiples of
+ * 16 bytes.  Returns a cudaError_t. */
+static inline int t_map_tiles(t_tensor_map *map, const void *at, int64_t inner, int64_t outer, int64_t count, int64_t pitch,
+                              int64_t each, int rows)
+{
+#ifdef T_EMULATED
+    const t_tensor_map made = {(const unsigned char *)at, {inner, outer, count}, {pitch, each}, rows};
+    *map = made;
+    return 0;
+#else
+    typedef CUresult (*encode_t)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                 const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+    static encode_t encode;
+    if (!encode) {
+        void *found = nullptr;
+        cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+        const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+#else
+        const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result);
+#endif
+        if (error != cudaSuccess) return (int)error;
+        if (!found || result != cudaDriverEntryPointSuccess) return (int)cudaErrorNotSupported;
+        encode = (encode_t)found;
+    }
+    const cuuint64_t sizes[] = {(cuuint64_t)inner, (cuuint64_t)outer, (cuuint64_t)count};
+    const cuuint64_t distances[] = {(cuuint64_t)pitch, (cuuint64_t)each};
+    const cuuint32_t box[] = {64, (cuuint32_t)rows, 1}, steps[] = {1, 1, 1};
+    const CUresult status = encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)at, sizes, distances, box, steps,
+                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return (int)(status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
+#endif
+}
+/* One arrival, and a phase that ends only when as many bytes have come. */
+T_FN void t_barrier_expect(uint64_t *barrier, int bytes) {
+#ifdef T_EMULATED
+    (void)bytes;
+    t_emulate_barrier_arrive(barrier);
+#else
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(t_shared_address(barrier)), "r"(bytes) : "memory");
+#endif
+}
+/* A tile from element `x` of row `y` of matrix `z` on, to a multiple of 1024 bytes. */
+T_FN void t_copy_tile(void *shared, const t_tensor_map &map, int x, int y, int z, uint64_t *barrier) {
+#ifdef T_EMULATED
+    (void)barrier;
+    t_emulate_copy_tile(shared, map, x, y, z);
+#else
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+                 :: "r"(t_shared_address(shared)), "l"(&map), "r"(x), "r"(y), "r"(z), "r"(t_shared_address(barrier)) : "memory");
+#endif
+}
+/* What this thread has written to shared memory is there for products, once a barrier is passed. */
+T_FN void t_shared_written() {
+#ifndef T_EMULATED
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+/* How products are told of a tile: where it is, 8192 bytes from block to block, 1024 from eight rows to the next eight,
+ * packets exchanged as above. */
+T_FN uint64_t t_tile(const void *shared) {
+    return (uint64_t)(t_shared_address(shared) >> 4 & 0x3fff) | (uint64_t)(8192 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
+           (uint64_t)1 << 62;
+}
+
+/* ---- products ----------------------------------------------------------------------------------- */
+
+T_FN void t_products_begin() {
+#ifndef T_EMULATED
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+T_FN void t_products_commit() {
+#ifndef T_EMULATED
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+/* Until at most N groups of products of these warps are on their way. */
+template <int N> T_FN void t_products_wait() {
+#ifndef T_EMULATED
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+#endif
+}
+/* What follows reads the sums only now. */
+template <int N> T_FN void t_products_done(float (&sum)[N][4]) {
+    t_products_wait<0>();
+#ifndef T_EMULATED
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])::"memory");
+#else
+    (void)sum;
+#endif
+}
+
+/* ---- registers of a thread, given from some warps of a block to others --------------------------- */
+
+template <int N> T_FN void t_fewer_registers() {
+#ifndef T_EMULATED
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
+#endif
+}
+template <int N> T_FN void t_more_registers() {
+#ifndef T_EMULATED
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
+#endif
+}
+
+#endif

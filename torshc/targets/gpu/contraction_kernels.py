@@ -1,0 +1,119 @@
+"""The kernels of products tile by tile: through registers, and on tensor cores of a warp or of a group of four."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import DType, Expr
+from ...kernels.axes import ceil_div, product
+from ...kernels.heavy import HeavyKernel
+from .contraction_factor import WIDE, Factor, Matrices, as_matrices
+from .contraction_tiles import AnyTile, GroupTile
+
+
+@dataclass(frozen=True)
+class ContractionKernel(HeavyKernel):
+    """sum over k of a[batch, m, k] * b[batch, k, n], tile by tile through shared memory, and what follows from it.
+
+    Attributes:
+        batch, m, n: axes of the epilogue; rows and columns are running numbers over m and n.
+        taps, depth: axes of the sum, the innermost apart.
+        flat: whether a tile runs on from one tap into the next.
+        a, b: the factors.
+        dtype: what products are summed in.
+        tile: what a block and a thread compute.
+        part: axis of the pieces that the sums are cut into.
+        threads: threads of a block.
+    """
+
+    kind: ClassVar[str] = "contraction"
+    template: ClassVar[str] = "contraction.j2"
+
+    batch: tuple[Expr, ...]
+    m: tuple[Expr, ...]
+    n: tuple[Expr, ...]
+    taps: tuple[Expr, ...]
+    depth: Expr
+    flat: bool
+    a: Factor
+    b: Factor
+    dtype: DType
+    tile: AnyTile
+    part: Expr
+    threads: int
+
+    @property
+    def loaders(self) -> int:
+        """Threads that bring the factors to shared memory."""
+        return self.threads
+
+    @property
+    def shared(self) -> int:
+        return self.tile.shared(self.dtype.size)
+
+    @property
+    def rows(self) -> Expr:
+        return product([x.args[0] for x in self.m])
+
+    @property
+    def columns(self) -> Expr:
+        return product([x.args[0] for x in self.n])
+
+    @property
+    def length(self) -> Expr:
+        """Terms of a sum that are walked in one go: all of them, or those of one tap."""
+        return product([x.args[0] for x in (*self.taps, self.depth)]) if self.flat else self.depth.args[0]
+
+    @property
+    def chunks(self) -> Expr:
+        """Tiles along `length`."""
+        return ceil_div(self.length, self.tile.k)
+
+    @property
+    def steps(self) -> Expr:
+        """Tiles along the whole sum."""
+        return self.chunks if self.flat else self.chunks * product([x.args[0] for x in self.taps])
+
+
+@dataclass(frozen=True)
+class MmaKernel(ContractionKernel):
+    """The same on tensor cores, of factors that are both f16 or both bf16 in memory."""
+
+    template: ClassVar[str] = "contraction_mma.j2"
+
+    @property
+    def operand(self) -> str:
+        """Element type of the factors."""
+        return self.buffers[self.a.buffer].dtype.name
+
+
+@dataclass(frozen=True)
+class GroupMmaKernel(MmaKernel):
+    """The same by groups of four warps, whose products read both factors from shared memory (Hopper's wgmma).
+
+    Four warps bring tiles to shared memory, or ask the card for whole ones, and the others multiply them. A block takes
+    tile after tile, so that the next arrive while results are written.
+    """
+
+    template: ClassVar[str] = "contraction_group.j2"
+
+    @property
+    def loaders(self) -> int:
+        assert isinstance(self.tile, GroupTile)
+        return self.tile.loaders
+
+    @property
+    def is_served(self) -> bool:
+        """Whether tiles can be brought: by the card, or by threads in packets that they share evenly."""
+        return all(
+            name in self.copied or (f.packet == WIDE and (f.along_k or self.loaders % (size // WIDE) == 0))
+            for name, f, size in (("a", self.a, self.tile.m), ("b", self.b, self.tile.n))
+        )
+
+    @property
+    def copied(self) -> dict[str, Matrices]:
+        """The factors of which the card copies whole tiles, by the names that the template gives them."""
+        k = (*self.taps, self.depth)
+        found = {name: as_matrices(f, self.batch, k, self.tile.k) for name, f in (("a", self.a), ("b", self.b))}
+        return {name: m for name, m in found.items() if m is not None}
