@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from onnx import NodeProto
 
+from torshc.formats.cut import reads
+
 T = TypeVar("T")
 
 
@@ -38,5 +40,5 @@ def needed(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> tuple[tuple[No
     for n in reversed(nodes):
         if names.intersection(n.output):
             kept.append(n)
-            names.update(n.input)
+            names.update(reads(n))
     return tuple(reversed(kept)), names

@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from torshc.formats.cut import reads
+
 from .reduce import needed
 from .typed_nodes import step
 from .typed_values import OPSET, SAMPLES, Array, Maker, Rejected, Value, draw, draw_type, evaluated, onnx_type
@@ -72,7 +74,7 @@ def make_graph(seed: int, refused: Counter[str] | None = None) -> TypedGraph:
         except Rejected as e:
             if refused is not None:
                 refused[str(e)] += 1
-    read = {i for n in m.nodes for i in n.input}
+    read = {i for n in m.nodes for i in reads(n)}
     made = [v.name for v in m.values if v.name not in inputs]
     ends = [n for n in made if n not in read]
     outputs = tuple(n for n in made if n in ends or rng.random() < 0.1)
@@ -138,7 +140,7 @@ def cut(graph: TypedGraph, length: int) -> Iterator[TypedGraph]:
     for first in range(len(graph.nodes) - length + 1):
         nodes = graph.nodes[first : first + length]
         made = [o for n in nodes for o in n.output if o]
-        read = dict.fromkeys(i for n in nodes for i in n.input if i and i not in made)
+        read = dict.fromkeys(i for n in nodes for i in reads(n) if i not in made)
         ends = [o for o in made if o in nodes[-1].output]
         inputs = {i: _declared(graph, i) for i in read if i not in graph.weights}
         if inputs or length > 1:
@@ -164,7 +166,7 @@ def smaller(graph: TypedGraph) -> Iterator[TypedGraph]:
             yield trim(replace(graph, outputs=(name,)))
     for k, n in enumerate(graph.nodes[:-1]):
         rest = (*graph.nodes[:k], *graph.nodes[k + 1 :])
-        read = {i for node in rest for i in node.input}
+        read = {i for node in rest for i in reads(node)}
         inputs = {**graph.inputs, **{o: _declared(graph, o) for o in n.output if o in read}}
         outputs = tuple(o for o in graph.outputs if o not in n.output)
         if outputs:
@@ -189,7 +191,7 @@ def _resized(graph: TypedGraph, size: int, new: int) -> TypedGraph | None:
     known = {**values, **{n: Value(n, ((a,) * (SAMPLES + 1),) * graph.bindings) for n, a in weights.items()}}
     try:
         for n in graph.nodes:
-            operands = [known[i] if i else None for i in n.input]
+            operands = [known[i] for i in reads(n)]
             known |= {v.name: v for v in evaluated(n, operands, np.random.default_rng(graph.seed))}
     except Rejected:
         return None

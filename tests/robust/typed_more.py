@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
-from .typed_values import FLOATS, Dim, Maker, Rejected, Value, draw_type
+from .typed_values import FLOATS, Dim, Maker, Rejected, Value, draw_type, onnx_type
 
 SINGLE = ("float32", "float32", "float32", "float16", "float64")
 
@@ -390,6 +392,48 @@ def _cast_like(m: Maker, op: str) -> list[Value]:
     return m.emit(op, [m.pick(), m.drawn(draw_type(m.rng), (1,))])
 
 
+# -- control flow ------------------------------------------------------------------------------------------------------
+
+
+def _body(m: Maker, x: Value, name: str, read: str) -> onnx.GraphProto:
+    """One or two operators from a value, whose type and shape it keeps, to `name`."""
+    among = ("Neg", "Abs", "Identity") if x.dtype != "bool" else ("Not", "Identity")
+    middle = helper.make_node(m.rng.choice(among), [read], [f"{name}_m"])
+    last = helper.make_node(m.rng.choice(among), [f"{name}_m"], [name])
+    return helper.make_graph([middle, last], name, [], [typed(name, x)])
+
+
+def _if(m: Maker, op: str) -> list[Value]:
+    x = m.pick("float32", "int64", "float16", "bool", "int32")
+    conditions = [v for v in m.values if v.dtype == "bool" and v.dims in ((), (1,))]
+    condition = m.rng.choice(conditions) if conditions and m.chance(0.7) else m.weight(m.chance(0.5), "bool")
+    name = f"b{len(m.nodes)}"
+    there, other = (_body(m, x, f"{name}{which}", x.name) for which in "te")
+    return m.emit(op, [condition], captured=[x], then_branch=there, else_branch=other)
+
+
+def _loop(m: Maker, op: str) -> list[Value]:
+    """A value that is carried along, and collected at each step."""
+    x = m.pick("float32", "int64", "int32", least=1, most=3)
+    other = m.partner(x.dtype, x.dims) if m.chance(0.5) else x
+    if np.broadcast_shapes(x.rows[0][0].shape, other.rows[0][0].shape) != x.rows[0][0].shape:
+        other = x
+    count, name = m.ints(m.rng.choice((1, 2, 3))), f"b{len(m.nodes)}"
+    body = _body(m, x, f"{name}s", f"{name}c")
+    body.node.append(helper.make_node(m.rng.choice(("Add", "Sub", "Max")), [f"{name}v", other.name], [f"{name}c"]))
+    body.node.append(helper.make_node("Identity", [f"{name}on"], [f"{name}off"]))
+    nodes = [body.node[2], *body.node[:2], body.node[3]]
+    step = helper.make_tensor_value_info(f"{name}i", onnx.TensorProto.INT64, [])
+    on, off = (helper.make_tensor_value_info(f"{name}{k}", onnx.TensorProto.BOOL, []) for k in ("on", "off"))
+    outputs = [off, typed(f"{name}c", x), typed(f"{name}s", x)]
+    graph = helper.make_graph(nodes, name, [step, on, typed(f"{name}v", x)], outputs)
+    return m.emit(op, [count, m.weight(True, "bool"), x], outputs=2, captured=[other], body=graph)
+
+
+def typed(name: str, like: Value) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, onnx_type(like.dtype), [None] * like.rank)
+
+
 MORE: dict[str, Callable[[Maker, str], object]] = {
     "MatMul": _matmul, "Gemm": _gemm, "Einsum": _einsum, "Det": _det, "MatMulInteger": _bytes_product,
     "QLinearMatMul": _quantised_product, "Conv": _conv, "ConvTranspose": _conv_transpose, "ConvInteger": _conv_integer,
@@ -404,5 +448,5 @@ MORE: dict[str, Callable[[Maker, str], object]] = {
     "ReverseSequence": _reverse, "NonMaxSuppression": _boxes, "RNN": _recurrent, "GRU": _recurrent, "LSTM": _recurrent,
     "QuantizeLinear": _quantise, "DequantizeLinear": _quantise, "DFT": _spectrum, "STFT": _short_spectra,
     "HannWindow": _taper, "HammingWindow": _taper, "BlackmanWindow": _taper, "MelWeightMatrix": _mel,
-    "CastLike": _cast_like,
+    "CastLike": _cast_like, "If": _if, "Loop": _loop,
 }  # fmt: skip

@@ -19,6 +19,7 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from torshc.formats.cut import reads
 from torshc.ops import REGISTRY
 
 from .typed_compare import difference, runtime_answers
@@ -136,6 +137,9 @@ def _blurred(array: Array, generator: np.random.Generator) -> Array:
 def evaluated(node: onnx.NodeProto, operands: Sequence[Value | None], generator: np.random.Generator) -> list[Value]:
     """The outputs of a node, for all bindings and samples.
 
+    Args:
+        operands: what it reads, what its subgraphs take from outside included.
+
     Raises:
         Rejected: the evaluator fails, or gives what the schema or ONNX Runtime does not say, or shapes that rounding
             decides.
@@ -148,7 +152,7 @@ def evaluated(node: onnx.NodeProto, operands: Sequence[Value | None], generator:
     outputs = [o for o in node.output if o]
     graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info(o) for o in outputs])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    still = REGISTRY[("", node.op_type)].family == "view" if ("", node.op_type) in REGISTRY else True
+    still = REGISTRY[("", node.op_type)].family == "view" if ("", node.op_type) in REGISTRY else False
     found: list[list[tuple[Array, ...]]] = [[] for _ in outputs]
     try:
         with quiet():
@@ -198,6 +202,11 @@ def _doubted(model: onnx.ModelProto, feeds: dict[str, Array], found: Sequence[Se
 
 def _types(node: onnx.NodeProto, given: Sequence[Value]) -> dict[str, str]:
     """Element types of a node's outputs by onnx's own inference."""
+    if any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):  # subgraphs say them
+        graph = next(a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
+        said = graph.output[len(graph.output) - len(node.output) :]
+        kinds = zip(node.output, said, strict=True)
+        return {n: str(helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type)) for n, v in kinds}
     schema = onnx.defs.get_schema(node.op_type, OPSET, "")
     kinds = {v.name: helper.make_tensor_type_proto(onnx_type(v.dtype), [None] * v.rank) for v in given}
     imports = [helper.make_opsetid("", OPSET)]
@@ -276,8 +285,18 @@ class Maker:
             raise Rejected("a scalar has no axis")
         return self.rng.randrange(-v.rank, v.rank)
 
-    def emit(self, op: str, operands: Sequence[Value | None], outputs: int = 1, **attributes: Any) -> list[Value]:
+    def emit(
+        self,
+        op: str,
+        operands: Sequence[Value | None],
+        outputs: int = 1,
+        captured: Sequence[Value] = (),
+        **attributes: Any,
+    ) -> list[Value]:
         """A node with its contents.
+
+        Args:
+            captured: what its subgraphs take from outside.
 
         Raises:
             Rejected: the reference cannot compute it, or ONNX does not say what it is.
@@ -287,14 +306,14 @@ class Maker:
         while node.input and not node.input[-1]:
             del node.input[-1]
         defined(op, [v for v in operands if v is not None], attributes)
-        made = evaluated(node, operands, self.generator)
+        made = evaluated(node, [*operands, *captured], self.generator)
         for v in made:
             half = v.dtype == "float16" and any(np.isinf(a).any() for row in v.rows for a in row)
             if half and all(np.isfinite(o.rows[0][0]).all() for o in operands if o is not None):
                 raise Rejected("a half overflows, which wider arithmetic in a kernel does not")
         self.nodes.append(node)
         self.values += made
-        read = set(node.input)
+        read = set(reads(node))
         self.weights |= {n: a for n, a in self.pending.items() if n in read}
         return made
 
