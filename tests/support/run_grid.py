@@ -160,7 +160,7 @@ class GridProgram:
 
     def _prepare(self, kernel: Kernel) -> Launch:
         made = self.target.render(kernel)
-        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data for b in kernel.buffers]
+        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data + b.start_bytes for b in kernel.buffers]
         sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
         return Launch(
             kernel,

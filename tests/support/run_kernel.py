@@ -185,7 +185,7 @@ class Program:
         function = library[made.symbol]
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
         function.restype = None
-        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data for b in kernel.buffers]
+        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data + b.start_bytes for b in kernel.buffers]
         sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
         return Launch(
             kernel,

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from ..budget import budget, remedy
 from ..errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, const, is_nonnegative, walk
+from ..expr import BOOL, STRING, Expr, as_int, call, const, is_nonnegative, walk
 from ..graph import Graph, Value
+from ..kernels.base import Buffer as Part
 from ..kernels.base import Kernel, Operand, Packed, Temporary
 from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
@@ -204,7 +205,11 @@ class Assembler:
         )
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
-        buffers = tuple(self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers)
+        roots = [self._buffer(b.operand, offsets, starts) for b in p.kernel.buffers]
+        buffers = tuple(
+            replace(root, offset=root.offset + _start(b)) if b.start else root
+            for b, root in zip(p.kernel.buffers, roots, strict=True)
+        )
         known = p.kernel.buffers if p.fallback else ()
         demands = tuple(
             (place, self.graph.demands[self.faults[b.operand]])
@@ -220,7 +225,7 @@ class Assembler:
             p.comment,
             p.threads,
             p.fallback,
-            tuple(b.operand.nbytes if isinstance(b.operand, Packed) else _nbytes(b.operand) for b in known),
+            tuple(_whole(b) - _start(b) for b in known),
             tuple(b.written for b in known),
             demands,
         )
@@ -307,6 +312,7 @@ def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:
         out = kernel.buffers[s.buffer]
         for k, b in enumerate(kernel.buffers):
             fits = not b.written and b.dtype.size == out.dtype.size and k not in taken and loads.get(k) == places
+            fits = fits and b.start == out.start
             if fits and _nbytes_known(b.operand) is _nbytes_known(out.operand) is not None:
                 taken.add(k)
                 yield out.operand, b.operand
@@ -315,6 +321,16 @@ def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:
 
 def _nbytes_known(o: Operand) -> Expr | None:
     return None if isinstance(o, Packed) else _nbytes(o)
+
+
+def _whole(b: Part) -> Expr:
+    """Bytes of the operand that an argument is of."""
+    return const(b.operand.nbytes) if isinstance(b.operand, Packed) else _nbytes(b.operand)
+
+
+def _start(b: Part) -> Expr:
+    """Bytes of the operand that lie before an argument; not beyond its end when it turns out to be empty."""
+    return call("min", b.start_bytes, _whole(b))
 
 
 def _nbytes(o: Operand) -> Expr:

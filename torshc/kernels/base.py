@@ -7,7 +7,7 @@ the expressions that they place in their loops.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -61,11 +61,17 @@ class Buffer:
         operand: what follows it.
         dtype: element type in memory.
         written: whether the kernel stores to it.
+        start: elements of the operand that lie before it.
     """
 
     operand: Operand
     dtype: DType
     written: bool
+    start: int = 0
+
+    @property
+    def start_bytes(self) -> int:
+        return self.start * self.dtype.size
 
 
 @dataclass(frozen=True)
@@ -122,12 +128,22 @@ class Kernel:
         """Whether its blocks wait for each other, on a device of blocks: they have to run at the same time."""
         return False
 
+    @property
+    def reached(self) -> Collection[int]:
+        """Numbers of the buffers that nothing reaches but the loads and stores in its expressions."""
+        return ()
+
     def expressions(self) -> list[Expr]:
         """Every expression of the kernel, so that its symbolic dimensions can be found and renamed."""
-        return expressions_in([getattr(self, name) for name in self.__dataclass_fields__ if name not in _APART])
+        return expressions_in([getattr(self, name) for name in parts_of(self)])
 
 
 _APART = ("buffers", "flops", "nbytes")
+
+
+def parts_of(kernel: Kernel) -> list[str]:
+    """The fields that a kernel's text is made of."""
+    return [f.name for f in fields(kernel) if f.name not in _APART]
 
 
 def expressions_in(item: object) -> list[Expr]:

@@ -38,6 +38,10 @@ class HeavyKernel(Kernel):
     stores: tuple[Store, ...]
 
     @property
+    def reached(self) -> frozenset[int]:
+        return frozenset(s.buffer for s in self.stores)
+
+    @property
     def sums(self) -> DType:
         """What the kernel sums in."""
         return F32

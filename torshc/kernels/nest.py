@@ -44,6 +44,10 @@ class MapKernel(Kernel):
     rows: int
     chunk: int
 
+    @property
+    def reached(self) -> range:
+        return range(len(self.buffers))
+
 
 _LOGIC = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 
@@ -116,6 +120,10 @@ class RowKernel(Kernel):
     kept: int
     rows: int
     chunk: int
+
+    @property
+    def reached(self) -> range:
+        return range(len(self.buffers))
 
     @property
     def row_size(self) -> Expr:

@@ -20,6 +20,7 @@ from ..kernels.base import NoKernel as NoKernel
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..kernels.nest import Accumulator
+from ..kernels.starts import with_starts
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, scalar
@@ -81,6 +82,7 @@ class Target(ABC):
         search: folders of ``templates/`` in which its files are looked for, in order.
         preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
         host: what its libraries have beside their kernels.
+        alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
 
     Args:
         machine: the processor that is compiled for.
@@ -95,6 +97,7 @@ class Target(ABC):
     search: ClassVar[tuple[str, ...]] = ("c",)
     preludes: ClassVar[tuple[str, ...]] = ("c",)
     host: ClassVar[HostFiles]
+    alignment: ClassVar[int] = 1
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -129,7 +132,7 @@ class Target(ABC):
         family = NEST if group.anchor is None else group.anchor.op.family
         if (lowering := self.lowering(family)) is None:
             raise NoKernel(f"{self.name} has no kernel of family {family}")
-        kernels = lowering(group, storage, self.machine)
+        kernels = [with_starts(k, self.alignment) for k in lowering(group, storage, self.machine)]
         return kernels if group.anchor is None else [idle_when_empty(k) for k in kernels]
 
     @abstractmethod

@@ -149,7 +149,7 @@ extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kee2a8ca334e0_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k99b19bec861c_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
@@ -254,14 +254,14 @@ extern "C" __global__ void __launch_bounds__(256, 2) kee2a8ca334e0_kernel(const 
             for (int j = 0; j < 4; j++) {
                 q0[j] = sum[i][4 * h + j];
             }
-            t_write4(b2 + 16 * m0 + n0 + 8, q0);
+            t_write4(b2 + 16 * m0 + n0, q0);
         }
     }
 }
 
-extern "C" int kee2a8ca334e0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kee2a8ca334e0_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    k99b19bec861c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 

@@ -239,6 +239,7 @@ class GridTarget(Target):
     """
 
     words: ClassVar[Words]
+    alignment: ClassVar[int] = 16  # of packets
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:
