@@ -107,6 +107,22 @@ def allowed(part: str, target: list[str]) -> bool:
     return RANK[other] < RANK[part] or len(target) == 1
 
 
+def test_the_map_has_the_layers() -> None:
+    """The table of ``torshc/README.md`` names them in the same order."""
+    table = (PACKAGE / "README.md").read_text().partition("| place | holds |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`(\w+)(?:\.py|/)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
+    assert [set(row) for row in rows] == [set(parts) for parts in LAYERS]
+
+
+FILES = re.compile(r"`([\w/]+\.(?:py|h|c|yaml|md|toml)|[\w/]+/)`")
+
+
+def test_the_files_that_the_map_names_exist() -> None:
+    places = [PACKAGE, PACKAGE.parent, PACKAGE / "targets", *sorted((PACKAGE.parent / "templates").glob("*/*/"))]
+    named = set(FILES.findall((PACKAGE / "README.md").read_text()))
+    assert len(named) > 40 and not {name for name in named if not any((place / name).exists() for place in places)}
+
+
 def test_every_part_has_a_layer() -> None:
     assert {part_of(path) for path in MODULES} <= {*RANK, RUNTIME, ROOT}
 

@@ -12,7 +12,6 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "torshc"
-LINES = 500
 
 ACROSS = {
     "bundle/test_abi.py": "the C interface, from C and C++",
@@ -64,8 +63,3 @@ def test_each_file_names_its_module(folder: str) -> None:
     strangers = {str(p.relative_to(TESTS)) for p in below(folder) if not named(p)}
     listed = {name for name in ACROSS if name.startswith(f"{folder}/")}
     assert strangers == listed
-
-
-def test_no_test_file_is_long() -> None:
-    long = {str(p.relative_to(TESTS)): n for p in TESTS.rglob("*.py") if (n := p.read_text().count("\n")) > LINES}
-    assert not long
