@@ -63,8 +63,8 @@ def drawable() -> tuple[str, ...]:
 # Where ONNX allows more types, and constants that are no such numbers, or floats of 32 bits, make the answer a choice;
 # or where onnx's evaluator computes in fewer bits.
 _NARROWED = {
-    "Shrink": FLOATS, "HardSwish": ("float32", "float16"), "HardSigmoid": ("float32", "float16"),
-    "Selu": ("float32", "float16"), "Erf": ("float32", "float16"), "Gelu": ("float32", "float16"),
+    "Shrink": FLOATS, "HardSwish": ("float32", "float16"), "Erf": ("float32", "float16"),
+    "Gelu": ("float32", "float16"),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import Array, run
 from tests.support.nodes import BOOL, F32, F64, I64, check, model_of, numbers
@@ -100,6 +101,16 @@ def test_where_takes_the_type_of_its_branches() -> None:
     condition = np.array([[True], [False]])
     for dtype in (F32, F64, np.float16, np.int64):
         check("Where", condition, numbers(3, dtype=dtype, high=9), numbers(2, 1, dtype=dtype, seed=3))
+
+
+@pytest.mark.parametrize("op", ["LeakyRelu", "HardSigmoid", "Selu", "Elu", "ThresholdedRelu"])
+def test_defaults_have_32_bits(op: str) -> None:
+    """Whatever is computed with: 0.01 is 0.009999999776."""
+    x = numbers(40, dtype=F64)
+    model = model_of(op, {"x": x}, {}, ["x"], 22)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (got,) = run(import_model(model.SerializeToString()), {"x": x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-13)
 
 
 @pytest.mark.parametrize("to", [F32, F64, np.int64, np.int32, np.uint8, np.int8, BOOL, np.float16])

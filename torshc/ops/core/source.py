@@ -68,7 +68,7 @@ class SourceNode:
         return self.attributes.get(name, default)
 
     def fields(self, cls: type[Op]) -> dict[str, Any]:
-        """The attributes that are fields of an operator class.
+        """The attributes that are fields of an operator class. Floats have 32 bits in ONNX, so do those by default.
 
         Raises:
             ModelError: for an attribute that the operator does not have.
@@ -77,7 +77,8 @@ class SourceNode:
         for name in self.attributes:
             if name not in known and name not in self.used:
                 raise ModelError(f"{self.op_type} has no attribute {name!r}{did_you_mean(name, sorted(known))}")
-        return {k: v for k, v in self.attributes.items() if k in known}
+        plain = {f.name: float(np.float32(f.default)) for f in dataclasses.fields(cls) if isinstance(f.default, float)}
+        return plain | {k: v for k, v in self.attributes.items() if k in known}
 
     def input(self, k: int) -> Value | None:
         """Input k, or None when absent."""
