@@ -31,7 +31,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {path}: {error.strerror or error}", "check the rights") from error
+        raise OutputError(f"cannot write {path}: {error.strerror or error}", "check the permissions") from error
     return path
 
 

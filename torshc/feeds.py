@@ -75,7 +75,10 @@ def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             if name is None and len(names) != 1:
-                raise RunError(f"{path}: which input is it?", f"write NAME={path}; the inputs are {names}")
+                raise RunError(
+                    f"{path} belongs to no input by name, and there are several",
+                    f"write NAME={path}; the inputs are {names}",
+                )
             return {name if name is not None else names[0]: loaded}
         with loaded:
             if name is None:

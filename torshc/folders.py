@@ -38,7 +38,7 @@ def private_folder(folder: Path) -> Path:
         pass
     if reason := shared_with(folder.stat()):
         raise SharedError(
-            f"{folder} is not used: {reason}; make it yours with mode 0700, or name another with TORSHC_CACHE_DIR"
+            f"{folder} is not used: {reason}; own it with mode 0700, or set TORSHC_CACHE_DIR to another folder"
         )
     return folder
 

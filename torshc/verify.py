@@ -180,10 +180,10 @@ def _compare(name: str, got: Array, wanted: Array | None, rtol: float) -> Output
         return problem(f"its type is {got.dtype}, the reference's {wanted.dtype}")
     a, b = got.astype(np.float64), wanted.astype(np.float64)
     if not np.array_equal(np.isnan(a), np.isnan(b)):
-        return problem("NaN are at other positions")
+        return problem("NaNs are at different positions")
     infinite = np.isinf(b)
     if not np.array_equal(infinite, np.isinf(a)) or not np.array_equal(a[infinite], b[infinite]):
-        return problem("infinities are at other positions")
+        return problem("infinities are at different positions")
     finite = np.isfinite(b)
     error = relative_error(a[finite], b[finite])
     return OutputCheck(name, got.shape, error, "", error <= rtol)

@@ -52,7 +52,7 @@ def test_run_takes_sizes_from_the_files(torshc: Torshc, tmp_path: Path, bundle: 
         (["--input", "x=flat.npy"], 6, "dimensions"),
         (["--input", "x=short.npy"], 6, "expected"),
         (["--input", "x=all.npz:q"], 6, "holds no array 'q'"),
-        (["--input", "flat.npy"], 6, "which input"),
+        (["--input", "flat.npy"], 6, "belongs to no input by name"),
         (["--input", "x=objects.npy"], 6, "objects.npy"),
         (["--dims", "bach=2"], 4, "did you mean 'batch'"),
         (["--dims", "batch"], 4, "--dims batch=2,seq=64"),

@@ -111,9 +111,9 @@ def test_what_the_schema_refuses(changes: dict[str, Any], words: str) -> None:
     [
         ({"dtype": "f32", "shape": [3]}, r"weights\.w needs either data or file"),
         ({"dtype": "f32", "shape": [3], "data": [1, 2]}, "holds 2 elements"),
-        ({"dtype": "f32", "shape": [3], "data": [1, "a", 2]}, r"weights\.w\.data holds what is not f32"),
-        ({"dtype": "i64", "shape": [3], "data": [1, 1.5, 2]}, "what is not i64"),
-        ({"dtype": "u8", "shape": [3], "data": [1, 300, 2]}, "outside of u8"),
+        ({"dtype": "f32", "shape": [3], "data": [1, "a", 2]}, r"weights\.w\.data has an element that is not f32"),
+        ({"dtype": "i64", "shape": [3], "data": [1, 1.5, 2]}, "an element that is not i64"),
+        ({"dtype": "u8", "shape": [3], "data": [1, 300, 2]}, "outside the range of u8"),
         ({"dtype": "f32", "shape": [3], "data": [[1], [2, 3]]}, r"weights\.w\.data"),
         ({"dtype": "f32", "shape": [3, 1 << 62], "data": []}, "too many elements"),
         ({"dtype": "f32", "shape": [3], "file": "w.npy"}, "not read from a file"),

@@ -277,7 +277,7 @@ def test_external_data_is_mapped(tmp_path: Path) -> None:
         ),
         ("w.bin", {"length": "\uff12\uff14"}, "length '\uff12\uff14', which"),
         ("w.bin", {"offset": "9" * 5000}, "is not a number"),
-        ("other.bin", {}, "has other names too"),
+        ("other.bin", {}, "has more than one hard link"),
         ("fifo", {}, "not a regular file"),
     ],
 )

@@ -74,7 +74,8 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(
-            f"cannot write {path}: {error.strerror or error}", "free some space, check the rights, or write elsewhere"
+            f"cannot write {path}: {error.strerror or error}",
+            "free some space, check the permissions, or choose another path",
         ) from error
 
 
@@ -190,7 +191,7 @@ class BundleWriter:
                 with contextlib.suppress(FileNotFoundError):
                     self._replace()
                     return self.place
-        raise OutputError(f"cannot write {self.place}: others keep changing it")
+        raise OutputError(f"cannot write {self.place}: other processes keep changing it")
 
     def _replace(self) -> None:
         """Swaps the new bundle with the old one, which then lies in our folder and is removed."""
@@ -204,7 +205,7 @@ class BundleWriter:
 def _check_place(place: Path) -> None:
     """Raises OutputError unless a bundle may be written here."""
     if not place.parent.is_dir():
-        raise OutputError(f"cannot write {place}: there is no folder {place.parent}", "make it first")
+        raise OutputError(f"cannot write {place}: there is no folder {place.parent}", "create it first")
     if not os.path.lexists(place) or is_bundle(place):
         return
     if place.is_dir() and not any(place.iterdir()):

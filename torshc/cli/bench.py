@@ -24,7 +24,7 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
 
 @click.command()
 @click.argument("model", type=flags.FILE)
-@click.option("--against", type=click.Choice(["ort"]), multiple=True, help="Also measure this, if installed.")
+@click.option("--against", type=click.Choice(["ort"]), multiple=True, help="Other system to measure, if installed.")
 @click.option("--levels", callback=_levels, metavar="0,3", help="Optimisation levels to compare.")
 @click.option(
     "--rounds",
@@ -34,7 +34,7 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
     help="Rounds of measurement for each system.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Seconds of each measurement."
+    "--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Seconds per measurement."
 )
 @flags.add(flags.THREADS, flags.PROFILE, flags.INPUT, flags.DIMS, flags.SEED, *flags.MODEL, *flags.BUILD, flags.JSON)
 def bench(

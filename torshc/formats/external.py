@@ -34,7 +34,7 @@ def locate(folder: Path | None, location: str) -> Path:
     if not stat.S_ISREG(status.st_mode):
         raise Misfit(f"external data {location!r} is not a regular file")
     if status.st_nlink > 1:
-        raise Misfit(f"external data {location!r} has other names too (hard links)", "copy the file and use the copy")
+        raise Misfit(f"external data {location!r} has more than one hard link", "copy the file and use the copy")
     return path
 
 

@@ -128,12 +128,12 @@ def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | 
         raise Misfit(f"{path}.data: {e}") from e
     kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "biu"}[dtype.kind]
     if given.size and given.dtype.kind not in kinds:
-        raise Misfit(f"{path}.data holds what is not {dtype!r}")
+        raise Misfit(f"{path}.data has an element that is not {dtype!r}")
     if given.size != count or (given.ndim > 1 and given.shape != shape):
         raise Misfit(f"{path}.data holds {given.size} elements; {dtype!r}{list(shape)} takes {count}")
     low, high = dtype.range if dtype.is_int else (0, 1) if dtype is BOOL else (None, None)
     if given.size and low is not None and high is not None and not low <= int(given.min()) <= int(given.max()) <= high:
-        raise Misfit(f"{path}.data holds numbers outside of {dtype!r}")
+        raise Misfit(f"{path}.data has numbers outside the range of {dtype!r}")
     return given.astype(dtype.numpy).reshape(shape)
 
 

@@ -81,7 +81,7 @@ def require_reach(node: Node) -> None:
                 about = math.log2(min(reach, 1 << 1000))
                 raise ModelError(
                     f"indices into {operand.type!r} would reach 2^{about:.0f}, beyond 64 bits",
-                    "smaller strides, dilations or pads",
+                    "use smaller strides, dilations or pads",
                 )
 
 

@@ -119,7 +119,7 @@ def _sizes(node: Node) -> tuple[int, int]:
         raise UnsupportedError([f"{node.describe()}: attention of {q.dtype.name}"], "cast its operands to float32")
     if depth is None or width is None:
         raise UnsupportedError(
-            [f"{node.describe()}: attention of a depth known only at run time"], "pin it by --shapes"
+            [f"{node.describe()}: attention of a depth known only at run time"], "pin it with --shapes"
         )
     return depth, width
 

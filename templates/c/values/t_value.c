@@ -126,13 +126,13 @@ int t_view(t_frame *f, t_value *to, const t_value *from, int32_t ndim, const int
 char *t_characters(t_frame *f, int64_t bytes)
 {
     if (!f->text || f->text->bytes - f->text->used < bytes) {
-        const int64_t room = bytes > 65536 ? bytes : 65536;
-        t_chunk *chunk = bytes >= 0 && bytes < T_BYTES_MAX ? malloc(sizeof *chunk + (size_t)room) : NULL;
+        const int64_t capacity = bytes > 65536 ? bytes : 65536;
+        t_chunk *chunk = bytes >= 0 && bytes < T_BYTES_MAX ? malloc(sizeof *chunk + (size_t)capacity) : NULL;
         if (!chunk) {
             t_fail(TORSHC_E_MEMORY, "no memory for %lld characters", (long long)bytes);
             return NULL;
         }
-        *chunk = (t_chunk){f->text, room, 0};
+        *chunk = (t_chunk){f->text, capacity, 0};
         f->text = chunk;
     }
     char *found = f->text->data + f->text->used;

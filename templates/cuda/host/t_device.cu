@@ -54,15 +54,15 @@ static int find_card(int32_t ordinal)
 }
 
 // What the library was compiled for, as "sm_80 sm_90 "; the compiler says 800,900.
-static void list_archs(char *text, size_t room)
+static void list_archs(char *text, size_t capacity)
 {
     size_t at = 0;
 #ifdef __CUDA_ARCH_LIST__
     static const int archs[] = {__CUDA_ARCH_LIST__};
     for (int arch : archs)
-        at += at + 12 < room ? (size_t)snprintf(text + at, room - at, "sm_%d ", arch / 10) : 0;
+        at += at + 12 < capacity ? (size_t)snprintf(text + at, capacity - at, "sm_%d ", arch / 10) : 0;
 #else
-    snprintf(text + at, room, "others ");
+    snprintf(text + at, capacity, "others ");
 #endif
 }
 

@@ -122,7 +122,7 @@ static int open_commands(t_device *d)
 {
     if (!d->open.commands)
         d->open.commands = [d->queue commandBuffer];
-    return d->open.commands ? TORSHC_OK : t_fail(TORSHC_E_DRIVER, "Metal gives no command buffer");
+    return d->open.commands ? TORSHC_OK : t_fail(TORSHC_E_DRIVER, "Metal returned no command buffer");
 }
 
 static int open_encoder(t_device *d)
@@ -132,7 +132,7 @@ static int open_encoder(t_device *d)
     const int status = open_commands(d);
     if (!status)
         d->encoder = [d->open.commands computeCommandEncoder];
-    return status || d->encoder ? status : t_fail(TORSHC_E_DRIVER, "Metal gives no encoder");
+    return status || d->encoder ? status : t_fail(TORSHC_E_DRIVER, "Metal returned no encoder");
 }
 
 // ---- open and close ----
@@ -178,7 +178,7 @@ static int find_device(t_device *d)
 {
     NSArray<id<MTLDevice>> *devices = MTLCopyAllDevices();
     if (devices.count == 0)
-        return t_fail(TORSHC_E_DRIVER, "no Metal device can be used: none is there");
+        return t_fail(TORSHC_E_DRIVER, "no Metal device was found");
     if (d->ordinal < 0 || (NSUInteger)d->ordinal >= devices.count)
         return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", d->ordinal,
                       (int)devices.count - 1);
@@ -192,7 +192,7 @@ static int fill_device(t_device *d, void *stream)
         return status;
     d->queue = stream ? (__bridge id<MTLCommandQueue>)stream : [d->device newCommandQueue];
     if (!d->queue)
-        return t_fail(TORSHC_E_DRIVER, "Metal gives no command queue");
+        return t_fail(TORSHC_E_DRIVER, "Metal returned no command queue");
     if (d->queue.device.registryID != d->device.registryID)
         return t_fail(TORSHC_E_DEVICE, "the command queue is of another device than %d", d->ordinal);
     const char *blocking = getenv("TORSHC_METAL_BLOCKING");
@@ -321,7 +321,7 @@ int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, siz
             return status;
         id<MTLBlitCommandEncoder> blit = [d->open.commands blitCommandEncoder];
         if (!blit)
-            return t_fail(TORSHC_E_DRIVER, "Metal gives no encoder");
+            return t_fail(TORSHC_E_DRIVER, "Metal returned no encoder");
         [blit copyFromBuffer:a.buffer sourceOffset:a.offset toBuffer:b.buffer destinationOffset:b.offset size:bytes];
         [blit endEncoding];
         return d->running ? TORSHC_OK : commit(d);

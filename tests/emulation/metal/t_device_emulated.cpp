@@ -74,7 +74,7 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
     const long long count = setting("T_EMULATE_DEVICES", 1);
     *device = nullptr;
     if (count <= 0)
-        return t_fail(TORSHC_E_DRIVER, "no Metal device can be used: none is there");
+        return t_fail(TORSHC_E_DRIVER, "no Metal device was found");
     if (ordinal < 0 || ordinal >= count)
         return t_fail(TORSHC_E_DEVICE, "there is no device %d; devices 0 to %d exist", (int)ordinal, (int)count - 1);
     if (stream)

@@ -172,7 +172,7 @@ def integer(source: SourceNode, k: int, what: str) -> Expr:
         given = whole(source.builder, given)
     found = source.builder.graph.elements_of(given)
     if found is None or len(found) != 1:
-        raise ModelError(f"{what} is {given.type!r}, no single number")
+        raise ModelError(f"{what} is {given.type!r}; expected a single number")
     return cast(found[0], I64)
 
 

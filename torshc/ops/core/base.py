@@ -130,7 +130,7 @@ def operator(name: str = "", domain: str = "") -> Callable[[T], T]:
         cls.name = name or cls.__name__
         cls.domain = domain
         if (domain, cls.name) in REGISTRY:
-            raise ValueError(f"there is an operator {cls.name} of domain {domain!r} already")
+            raise ValueError(f"operator {cls.name} of domain {domain!r} is registered already")
         REGISTRY[(domain, cls.name)] = cls
         return cls
 

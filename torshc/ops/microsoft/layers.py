@@ -112,7 +112,7 @@ class IsAllFinite(Contrib):
             found = apply(b, "ReduceMax", as_type(b, bad, I32), axes=tuple(range(x.type.rank)), keepdims=False)
             total = found if total is None else apply(b, "Max", total, found)
         if total is None:
-            raise ModelError("IsAllFinite of nothing")
+            raise ModelError("IsAllFinite without inputs")
         return [apply(b, "Equal", total, 0)]
 
 

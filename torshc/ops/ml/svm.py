@@ -81,7 +81,7 @@ class SVMRegressor(Op):
         weights, rho = _numbers(source, "coefficients", x), _numbers(source, "rho", x)
         vectors, source_kernel = _numbers(source, "support_vectors", x), x
         if rho.size != 1:
-            raise ModelError(f"SVMRegressor with {rho.size} numbers rho")
+            raise ModelError(f"SVMRegressor with {rho.size} rho values")
         if count > 0:
             source_kernel = _kernel(source, x, _table(source, vectors, count, width, "numbers in support vectors"))
         for name in ("kernel_type", "kernel_params"):
@@ -160,10 +160,10 @@ class SVMClassifier(Op):
         weights, rho = _numbers(source, "coefficients", x), _numbers(source, "rho", x)
         vectors, classes = _numbers(source, "support_vectors", x), len(labels or ())
         if not labels or not rho.size or any(c < 0 for c in counts):
-            raise ModelError(f"SVMClassifier with {classes} labels, {rho.size} numbers rho and {counts} vectors")
+            raise ModelError(f"SVMClassifier with {classes} labels, {rho.size} rho values and {counts} vectors")
         if sum(counts):
             if len(counts) != classes or classes < 2 or rho.size != classes * (classes - 1) // 2:
-                raise ModelError(f"SVMClassifier with {classes} labels, {rho.size} numbers rho and {counts} vectors")
+                raise ModelError(f"SVMClassifier with {classes} labels, {rho.size} rho values and {counts} vectors")
             own = _table(source, weights, classes - 1, sum(counts), "coefficients")
             kernels = _kernel(source, x, _table(source, vectors, sum(counts), width, "numbers in support vectors"))
             table, votes, before = _pairs(counts, own)

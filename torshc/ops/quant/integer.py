@@ -55,7 +55,7 @@ class IntegerConv(Conv):
         x, w = need(inputs[0], "input 0 of a convolution"), need(inputs[1], "the weights of a convolution")
         margin = inputs[2] if len(inputs) > 2 else None
         if margin is not None and margin.type != TensorType(x.dtype, ()):
-            raise ModelError(f"a convolution of {x.type!r} with a margin of {margin.type!r}")
+            raise ModelError(f"a convolution of {x.type!r} with a pad value {margin.type!r}")
         same_dim(x.shape[1], w.shape[1] * self.group, constraints, f"channels of {x.type!r} with weights {w.type!r}")
         grouped(w.shape[0], self.group, constraints, f"a convolution in {self.group} groups with weights {w.type!r}")
         spatial = slide(x.shape[2:], spatial_of(w), Window(self.strides, self.pads, self.dilations))

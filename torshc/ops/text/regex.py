@@ -267,7 +267,7 @@ class _Parser:
             name = found[3] or found[4]
             ranges = ((0, _LAST),) if name == "Any" else _category(name) if len(name) <= 2 else ()
             if not ranges:
-                raise Unsupported(f"pattern {self.text!r}: the class of characters {name!r}")
+                raise Unsupported(f"pattern {self.text!r}: the character class {name!r}")
             return _others(ranges) if (found[1] == "P") != (found[2] == "^") else ranges
         return None
 

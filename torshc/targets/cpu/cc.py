@@ -171,8 +171,8 @@ def _writable_cache() -> Path:
             if os.access(private_folder(folder), os.W_OK | os.X_OK):
                 return folder
     raise ToolchainError(
-        f"Zig has no place for its cache: {cache_folder()} cannot be used",
-        "name a folder of yours with TORSHC_CACHE_DIR",
+        f"Zig needs a folder for its cache: {cache_folder()} cannot be used",
+        "set TORSHC_CACHE_DIR to a folder that you own",
     )
 
 
