@@ -21,6 +21,7 @@ SYMBOLS = ("n", "m")
 # Sizes of the symbols, one pair for each binding: all different, so that what is equal for all is one symbol.
 BINDINGS = (((2, 3), (5, 4), (1, 7)), ((3, 8), (6, 1), (4, 2)), ((3, 2), (0, 5), (7, 1)))
 _SIZES = (1, 2, 3, 4, 4, 5, 8, 9)
+_ROWS = (*_SIZES, 16, 17, 33, 40)  # of the last dimension: around the lanes of a vector
 _RANKS = (0, 1, 2, 2, 3, 3, 4, 4)
 TRIES = 8  # draws for each node that is wanted
 
@@ -83,7 +84,10 @@ def make_graph(seed: int, refused: Counter[str] | None = None) -> TypedGraph:
 
 def _inputs(m: Maker, sizes: Sequence[tuple[int, ...]], symbolic: bool) -> dict[str, tuple[int | str, ...]]:
     found: dict[str, tuple[int | str, ...]] = {}
-    common = tuple(m.rng.choice(_SIZES) for _ in range(4))  # of which most inputs have a part, so that they fit
+    common = (
+        *(m.rng.choice(_SIZES) for _ in range(3)),
+        m.rng.choice(_ROWS),
+    )  # of which most inputs have a part, so that they fit
     for k in range(m.rng.randrange(2, 6)):
         rank = m.rng.choice(_RANKS)
         dims: list[int | str] = list(common[4 - rank :])

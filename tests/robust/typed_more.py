@@ -307,7 +307,7 @@ def _tensor_scatter(m: Maker, op: str) -> list[Value]:
 
 def _one_hot(m: Maker, op: str) -> list[Value]:
     index = m.pick("int64", "int32", most=3)
-    values = m.drawn(m.rng.choice(("float32", "int64")), (2,))
+    values = m.weight([2, 5], m.rng.choice(("float32", "int64")))  # the evaluator adds and takes away
     return m.emit(op, [index, m.ints(m.rng.choice((1, 3, 4))), values], axis=m.rng.choice((-1, 0)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.nodes import F32, I64, check, numbers
+from tests.support.nodes import F32, I64, check, given, numbers
 
 REDUCTIONS = [
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
@@ -24,6 +24,17 @@ def test_reductions(op: str) -> None:
     if op != "ReduceLogSumExp":  # where the reference fails
         check(op, numbers(low=0.1))
     check(op, numbers(4, low=0.1), np.array([], I64), fixed=(1,), noop_with_empty_axes=1)
+
+
+def test_logarithms_of_infinite_sums() -> None:
+    """By ONNX's definition; its evaluator has NaN for the logarithm of a sum of zeros."""
+    inf, nan = np.inf, np.nan
+    x = np.array([[1, 2, inf], [-inf, 3, 1], [inf, -inf, 0], [nan, inf, 1], [1e30, 0, 1]], F32)
+    for axis in (1, 0):
+        check("ReduceLogSumExp", x, np.array([axis], I64), fixed=(1,))
+        check("ReduceLogSumExp", x, np.array([axis], I64))
+    (got,) = given("ReduceLogSumExp", np.full((2, 3), -inf, F32), np.array([1], I64), keepdims=0)
+    assert got.tolist() == [-inf, -inf]
 
 
 def test_reductions_of_nothing() -> None:

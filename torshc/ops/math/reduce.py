@@ -192,7 +192,10 @@ reduction("ReduceLogSum", "add", last=lambda t, _: call("log", t))
 @operator()
 @dataclass(frozen=True)
 class ReduceLogSumExp(Reduce):
-    """log(sum(exp(x))) as m + log(sum(exp(x - m))) with m the maximum, so that it does not overflow."""
+    """log(sum(exp(x))) as m + log(sum(exp(x - m))) with m the maximum, so that it does not overflow.
+
+    Where the maximum is infinite m is 0: the result is that infinity.
+    """
 
     family: ClassVar[str] = "composite"
 
@@ -201,18 +204,22 @@ class ReduceLogSumExp(Reduce):
 
     @classmethod
     def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
-        m = b.one(ReduceMarked("ReduceMax", marked), x)
+        m = _finite(b, b.one(ReduceMarked("ReduceMax", marked), x))
         e = apply(b, "Exp", apply(b, "Sub", x, b.one(Stretch(x.shape), m)))
         total = b.one(ReduceMarked("ReduceSum", marked), e)
         return apply(b, "Add", apply(b, "Log", total), m)
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x = need(inputs[0], "input 0 of ReduceLogSumExp")
-        m = apply(b, "ReduceMax", x, axes=self.axes, keepdims=True)
+        m = _finite(b, apply(b, "ReduceMax", x, axes=self.axes, keepdims=True))
         e = apply(b, "Exp", apply(b, "Sub", x, m))
         total = apply(b, "Log", apply(b, "ReduceSum", e, axes=self.axes, keepdims=True))
         out = apply(b, "Add", total, m)
         return [out if self.keepdims else apply(b, "ReduceSum", out, axes=self.axes, keepdims=False)]
+
+
+def _finite(b: Builder, m: Value) -> Value:
+    return apply(b, "Where", apply(b, "IsInf", m), b.constant(0.0, m), m)
 
 
 @operator()
