@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+
+from torshc.ops.tensor.index import Gather
 
 from ..support.pass_graphs import Model, dims, lines, names, run_pass
 
@@ -33,3 +36,19 @@ def test_resolve_indices_of_a_uniform_table() -> None:
     graph = m.done(m("Gather", m.const(np.full(8, 7), "i64"), at), m("Gather", m.input(8), at))
     run_pass("resolve_indices", graph)
     assert names(graph) == ["Expand", "Gather"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_each_of_many_gathers_is_read_a_few_times(nested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a result that is read by the next, and of one whose elements are the indices of the next."""
+    reads, plain = [], Gather.nest
+    monkeypatch.setattr(Gather, "nest", lambda self, *at: reads.append(self) or plain(self, *at))
+    m = Model()
+    x, at = m.input("n", dtype="i64"), m.input("n", dtype="i64")
+    y = x
+    for _ in range(50):
+        y = m("Gather", x, y) if nested else m("Gather", y, at)
+    graph = m.done(y)
+    reads.clear()
+    run_pass("resolve_indices", graph)
+    assert 50 <= len(reads) <= 100

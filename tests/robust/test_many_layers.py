@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
@@ -58,6 +58,29 @@ def test_many_layers(counted: bool, level: int, tmp_path: Path) -> None:
             (wanted,) = reference.run(None, feeds)
             (got,) = loaded.run(feeds).values()
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)  # an ulp or two for each of 12 sines
+
+
+def shorter() -> onnx.ModelProto:
+    """Each layer leaves out the last element, whose place it computes: conditions on a size choose the next one."""
+    info, node = helper.make_tensor_value_info, helper.make_node
+    one, zero = (numpy_helper.from_array(np.array([k]), name) for k, name in ((1, "one"), (0, "zero")))
+    nodes, last = [], "x"
+    for k in range(2 * LAYERS):
+        nodes += [node("Shape", [last], [f"n{k}"]), node("Sub", [f"n{k}", "one"], [f"end{k}"])]
+        nodes.append(node("Slice", [last, "zero", f"end{k}"], [f"y{k}"]))
+        last = f"y{k}"
+    graph = helper.make_graph(nodes, "m", [info("x", FLOAT, ["n"])], [info(last, FLOAT, ["out"])], [one, zero])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_sizes_chosen_by_sizes(tmp_path: Path) -> None:
+    onnx.save(shorter(), tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", threads=1, keep_intermediates=True)
+    assert max(f.stat().st_size for f in (tmp_path / "m.tsc" / "src").iterdir()) < 1 << 18
+    with torshc.load(tmp_path / "m.tsc", threads=1) as loaded:
+        for n in (0, 1, 7, 2 * LAYERS, 2 * LAYERS + 1, 40):
+            x = np.arange(n, dtype=np.float32)
+            np.testing.assert_array_equal(next(iter(loaded.run({"x": x}).values())), x[: max(n - 2 * LAYERS, 0)])
 
 
 def dims(many: int) -> onnx.ModelProto:

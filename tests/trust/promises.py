@@ -37,7 +37,7 @@ PROMISES = (
         "A kill leaves a whole bundle or none",
         "at random moments, and at each call to the system",
         (
-            f"{_ROBUST}/test_processes.py::test_killed_at_random_moments",
+            f"{_ROBUST}/test_processes.py::test_killed_at_random_moments[40]",
             f"{_BUNDLE}/test_package.py",
             "tests/test_folders.py",
         ),
@@ -97,7 +97,7 @@ PROMISES = (
         "folders, users, locales, time zones, hash seeds, jobs",
         (
             f"{_ROBUST}/test_determinism.py",
-            f"{_ROBUST}/test_order.py",
+            f"{_ROBUST}/test_order.py::test_sources_are_equal_under_all_seeds[20]",
             f"{_BUNDLE}/test_build.py::test_the_same_bytes_everywhere",
         ),
         ("rebuilds", "equal files", "at most users"),
@@ -119,7 +119,13 @@ PROMISES = (
         9,
         "Wrong buffers: a documented code, outputs untouched",
         "rank, dtype, shape, count, null, alignment, overlap, from C",
-        (f"{_BUNDLE}/test_abi.py", f"{_BUNDLE}/test_script_abi.py", f"{_ROBUST}/test_wrong_runs.py", "tests/runtime"),
+        (
+            f"{_BUNDLE}/test_abi.py",
+            f"{_BUNDLE}/test_script_abi.py",
+            f"{_ROBUST}/test_wrong_runs.py",
+            "tests/runtime/test_model.py",
+            "tests/runtime/test_faults.py",
+        ),
         ("wrong calls",),
     ),
     Promise(
@@ -141,7 +147,7 @@ PROMISES = (
         "Nothing grows; no allocation in a run of static shapes",
         "runs, open and close; calls of malloc counted",
         (
-            "tests/runtime/test_model.py::test_no_growth",
+            "tests/runtime/test_model.py::test_no_growth[100000]",
             f"{_ROBUST}/test_callers.py::test_no_allocation",
             f"{_ROBUST}/test_wrong_runs.py::test_many_runs_take_no_more_memory",
         ),
@@ -184,7 +190,9 @@ PROMISES = (
         "Loading searches nothing; the caller's state stays",
         "rounding, FTZ, DAZ, traps; fork; signals; no search path",
         (
-            f"{_ROBUST}/test_callers.py",
+            f"{_ROBUST}/test_callers.py::test_any_floating_point_state",
+            f"{_ROBUST}/test_callers.py::test_between_signals",
+            f"{_ROBUST}/test_callers.py::test_after_fork",
             f"{_BUNDLE}/test_abi.py::test_library_is_closed",
             f"{_BUNDLE}/test_abi.py::test_status_codes",
             "tests/runtime/test_model.py::test_forked_children_are_told",

@@ -18,7 +18,6 @@ from . import index
 from .bounds import fits, range_of
 from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, F64, I64, NARROW, DType
 from .expr import LOCAL, OPERATORS, SYMBOLS, Expr, Scalar, as_expr, as_int, const, locals_of, make, walk, walk_new
-from .index import length
 
 
 @dataclass(frozen=True)
@@ -384,9 +383,10 @@ def without_wraps(e: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
     return rebuild(e, leaf), pairs
 
 
-_ON_HOST: weakref.WeakKeyDictionary[Expr, bool] = weakref.WeakKeyDictionary()
+# Nodes of what the host writes at each use: parts that are i64 have names where they are long. 0: it cannot compute it.
+_ON_HOST: weakref.WeakKeyDictionary[Expr, int] = weakref.WeakKeyDictionary()
 _TYPES = (I64, F32, F64, BOOL)
-_SHORT = 256  # nodes of what is written at each use, as it is not an i64, of which long parts have names
+_SHORT = 256
 
 
 def on_host(e: Expr) -> bool:
@@ -395,9 +395,10 @@ def on_host(e: Expr) -> bool:
         known = x.op in ("const", "select", "cast", *SYMBOLS) or (x.op in FUNCTIONS and FUNCTIONS[x.op].host)
         known = known and not (x.dtype.is_float and x.op in ("floordiv", "mod"))
         typed = x.dtype in _TYPES or (_is_narrow_int(x.dtype) and x.op in ("const", "cast"))
-        short = x.dtype is I64 or length(x) <= _SHORT
-        _ON_HOST[x] = known and typed and short and all(_ON_HOST[a] for a in x.args)
-    return _ON_HOST[e]
+        parts = [_ON_HOST[a] for a in x.args]
+        size = 1 if x.dtype is I64 else 1 + sum(parts)
+        _ON_HOST[x] = size if known and typed and size <= _SHORT and all(parts) else 0
+    return _ON_HOST[e] > 0
 
 
 def cost(expr: Expr) -> int:

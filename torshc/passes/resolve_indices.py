@@ -36,17 +36,23 @@ def resolve_indices(graph: Graph, options: CompileOptions) -> bool:
         %3 = Expand[shape=(seq,)](true)
         out %0, %3
     """
-    return walk(graph, _rule, "resolve_indices")
+    known: Known = {}
+    return walk(graph, lambda site: _rule(site, known), "resolve_indices")
 
 
-def _rule(site: Site) -> Patch | None:
+# What elements were found to be, by the shape of the result that reads them, the value and the index. In one walk what
+# comes before a node no longer changes.
+Known = dict[tuple[tuple[Expr, ...], Value, tuple[Expr, ...]], Expr]
+
+
+def _rule(site: Site, known: Known) -> Patch | None:
     node, out = site.node, site.node.output
     if len(node.outputs) > 1 or node.op.family == "view" or node.op.name == "Identity":
         return None
     if node.op.name not in _GATHERS and (out.dtype.is_float or node.op.family != "pointwise"):
         return None
     at = tuple(const(0) if as_int(d) == 1 else axis(f"i{k}", d) for k, d in enumerate(out.shape))
-    found = _Reader(out).element(out, at)
+    found = _Reader(out, known).element(out, at)
     if found.op == "const":
         return site.replace(_spread(site.builder, found, out))
     if found.op != "load":
@@ -62,20 +68,30 @@ def _rule(site: Site) -> Patch | None:
 class _Reader:
     """Elements of values as expressions, through the nodes that make them."""
 
-    def __init__(self, out: Value) -> None:
+    def __init__(self, out: Value, known: Known) -> None:
         self.steps = 0
+        self.shape = out.shape
+        self.known = known
         # Where an element of the result is computed, its dimensions are no 0.
         facts = (call("gt", d, 0) for d in out.shape)
         self.nonempty = {fact: const(True) for fact in facts if fact.op != "const"}
 
     def element(self, value: Value, at: tuple[Expr, ...]) -> Expr:
         """The element at an index; a load where nothing more is known."""
+        key = (self.shape, value, at)
+        if key not in self.known:
+            self.known[key] = self._element(value, at)
+        return self.known[key]
+
+    def _element(self, value: Value, at: tuple[Expr, ...]) -> Expr:
         dtype = DTYPES[value.dtype.compute]
         if value.const is not None:
             number = _uniform(value)
             return const(number, dtype) if number is not None else load(value, at, dtype)
         node = value.producer
         if node is None or self.steps >= _STEPS or node.op.family not in ("pointwise", "view", "nest"):
+            return load(value, at, dtype)
+        if node.op.name in _GATHERS and any(map(_depends_on_data, at)):  # it was looked at itself: no more is known
             return load(value, at, dtype)
         nest = node.op.nest(node, node.outputs.index(value))
         if nest is None or nest.reduce:
@@ -89,9 +105,14 @@ class _Reader:
 
         body = nest.body(at, (), read)
         body = rebuild(body, self.nonempty.get)
-        # Arithmetic on elements stays where it is; only places and single elements are of use here.
-        computed = body.op != "load" and any(e.op == "load" for e in scan(body))
-        return load(value, at, dtype) if computed else body
+        # Arithmetic on elements, and elements at places that are elements, stay where they are: of use here are only
+        # numbers, places, and elements at places that are known before a run.
+        parts = body.args if body.op == "load" else (body,)
+        return load(value, at, dtype) if any(map(_depends_on_data, parts)) else body
+
+
+def _depends_on_data(e: Expr) -> bool:
+    return any(part.op == "load" for part in scan(e))
 
 
 def _uniform(value: Value) -> int | float | bool | None:
