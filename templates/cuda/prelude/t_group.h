@@ -67,15 +67,16 @@ typedef CUtensorMap t_tensor_map;
 #define T_MAP const __grid_constant__ t_tensor_map
 #endif
 
-/* Describes `count` matrices of 16-bit elements, `each` bytes apart, of `outer` rows of `inner` elements, `pitch` bytes
- * apart; a copy brings `rows` rows of 64 elements, with zeros beyond the ends.  Addresses and distances are multiples of
- * 16 bytes.  Returns a cudaError_t. */
-static inline int t_map_tiles(t_tensor_map *map, const void *at, int64_t inner, int64_t outer, int64_t count, int64_t pitch,
-                              int64_t each, int rows)
+/* Describes an array of 16-bit elements of rank 3 to 5: its sizes, and how many bytes lie from row to row and so on.  A copy
+ * brings `rows` rows of 64 elements, with zeros beyond the ends.  Addresses and distances are multiples of 16 bytes.  Returns
+ * a cudaError_t. */
+struct t_map_sizes { int64_t at[5]; };
+struct t_map_bytes { int64_t at[4]; };
+static inline int t_map_tiles(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows)
 {
 #ifdef T_EMULATED
-    const t_tensor_map made = {(const unsigned char *)at, {inner, outer, count}, {pitch, each}, rows};
-    *map = made;
+    map->base = (const unsigned char *)at, map->rank = rank, map->rows = rows;
+    for (int i = 0; i < rank; i++) map->size[i] = sizes.at[i], map->distance[i] = i ? bytes.at[i - 1] : 2;
     return 0;
 #else
     typedef CUresult (*encode_t)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
@@ -94,10 +95,9 @@ static inline int t_map_tiles(t_tensor_map *map, const void *at, int64_t inner, 
         if (!found || result != cudaDriverEntryPointSuccess) return (int)cudaErrorNotSupported;
         encode = (encode_t)found;
     }
-    const cuuint64_t sizes[] = {(cuuint64_t)inner, (cuuint64_t)outer, (cuuint64_t)count};
-    const cuuint64_t distances[] = {(cuuint64_t)pitch, (cuuint64_t)each};
-    const cuuint32_t box[] = {64, (cuuint32_t)rows, 1}, steps[] = {1, 1, 1};
-    const CUresult status = encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)at, sizes, distances, box, steps,
+    for (int i = 0; i < rank; i++) sizes.at[i] += !sizes.at[i]; /* of what is empty, nothing is copied */
+    const cuuint32_t box[] = {64, (cuuint32_t)rows, 1, 1, 1}, steps[] = {1, 1, 1, 1, 1};
+    const CUresult status = encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, (cuuint32_t)rank, (void *)at, (const cuuint64_t *)sizes.at, (const cuuint64_t *)bytes.at, box, steps,
                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return (int)(status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
@@ -112,26 +112,39 @@ T_FN void t_barrier_expect(uint64_t *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(t_shared_address(barrier)), "r"(bytes) : "memory");
 #endif
 }
-/* A tile from element `x` of row `y` of matrix `z` on, to a multiple of 1024 bytes. */
-T_FN void t_copy_tile(void *shared, const t_tensor_map &map, int x, int y, int z, uint64_t *barrier) {
+/* A tile from element `x` of row `y` of matrix `z` on (and of more dimensions), to a multiple of 1024 bytes. */
 #ifdef T_EMULATED
-    (void)barrier;
-    t_emulate_copy_tile(shared, map, x, y, z);
+#define T_COPY_TILE(RANK, PLACES, ...) \
+    const int at[] = {__VA_ARGS__}; \
+    (void)barrier; \
+    t_emulate_copy_tile(shared, map, at, RANK);
 #else
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
-                 :: "r"(t_shared_address(shared)), "l"(&map), "r"(x), "r"(y), "r"(z), "r"(t_shared_address(barrier)) : "memory");
+#define T_COPY_TILE(RANK, PLACES, ...) \
+    const int at[5] = {__VA_ARGS__}; \
+    asm volatile("cp.async.bulk.tensor." #RANK "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {" PLACES "}], [%2];" \
+                 :: "r"(t_shared_address(shared)), "l"(&map), "r"(t_shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), \
+                    "r"(at[3]), "r"(at[4]) : "memory");
 #endif
+T_FN void t_copy_tile(void *shared, const t_tensor_map &map, uint64_t *barrier, int x, int y, int z) {
+    T_COPY_TILE(3, "%3, %4, %5", x, y, z)
 }
+T_FN void t_copy_tile(void *shared, const t_tensor_map &map, uint64_t *barrier, int x, int y, int z, int u) {
+    T_COPY_TILE(4, "%3, %4, %5, %6", x, y, z, u)
+}
+T_FN void t_copy_tile(void *shared, const t_tensor_map &map, uint64_t *barrier, int x, int y, int z, int u, int v) {
+    T_COPY_TILE(5, "%3, %4, %5, %6, %7", x, y, z, u, v)
+}
+#undef T_COPY_TILE
 /* What this thread has written to shared memory is there for products, once a barrier is passed. */
 T_FN void t_shared_written() {
 #ifndef T_EMULATED
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
-/* How products are told of a tile: where it is, 8192 bytes from block to block, 1024 from eight rows to the next eight,
+/* How products are told of a tile: where it is, how many bytes from block to block, 1024 from eight rows to the next eight,
  * packets exchanged as above. */
-T_FN uint64_t t_tile(const void *shared) {
-    return (uint64_t)(t_shared_address(shared) >> 4 & 0x3fff) | (uint64_t)(8192 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
+T_FN uint64_t t_tile(const void *shared, int block = 8192) {
+    return (uint64_t)(t_shared_address(shared) >> 4 & 0x3fff) | (uint64_t)(block >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
 }
 

@@ -172,6 +172,33 @@ template <int N, bool a_across, bool b_across> void t_emulate_wgmma_bf16(float (
     t_emulate::wgmma<t_emulate::Bfloat, a_across, b_across>(d, a, b);
 }
 
+// The first factor in registers, as those of mma: the four threads of a row exchange what they have of it.
+namespace t_emulate {
+template <class Type, bool b_across, int H> void wgmma_registers(float (&d)[H][4], const uint32_t a[4], uint64_t b) {
+    const int first = lane() & ~3, t = lane() % 4;
+    for (int i = 0; i < 2; ++i) {
+        float row[16];
+        for (int k = 0; k < 2; ++k)
+            for (int from = 0; from < 4; ++from) {
+                const uint32_t word = shuffle(0xffffffffu, a[i + 2 * k], first + from);
+                for (int e = 0; e < 2; ++e) row[8 * k + 2 * from + e] = Type::value(word, e);
+            }
+        for (int h = 0; h < H; ++h)
+            for (int j = 0; j < 2; ++j) {
+                double sum = d[h][2 * i + j];
+                for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * t + j, k);
+                d[h][2 * i + j] = (float)sum;
+            }
+    }
+}
+}  // namespace t_emulate
+template <int N, bool b_across> void t_emulate_wgmma_registers_f16(float (&d)[N / 8][4], const uint32_t a[4], uint64_t b) {
+    t_emulate::wgmma_registers<t_emulate::Half, b_across>(d, a, b);
+}
+template <int N, bool b_across> void t_emulate_wgmma_registers_bf16(float (&d)[N / 8][4], const uint32_t a[4], uint64_t b) {
+    t_emulate::wgmma_registers<t_emulate::Bfloat, b_across>(d, a, b);
+}
+
 // ---- asynchronous copies ----
 
 // Done at once: a missing wait is not found.
@@ -185,23 +212,30 @@ inline void t_emulate_cp_async16_or_zero(void *to, const void *from, bool inside
     memset(to, 0, 16);
 }
 
-// Matrices of 16-bit elements: sizes in elements, distances in bytes, rows of a copy.
+// An array of 16-bit elements: sizes in elements, distances in bytes, rows of a copy.
 struct t_emulate_tensor_map {
-    const unsigned char *at;
-    int64_t size[3], distance[2];
-    int rows;
+    const unsigned char *base;
+    int rank, rows;
+    int64_t size[5], distance[5];
 };
 // Rows of 64 elements, of which packet c of row r is put at c ^ r % 8; zeros beyond the ends.
-inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, int x, int y, int z) {
+inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, const int *at, int rank) {
     if ((uintptr_t)to % 1024) t_emulate::fail("a tile that does not begin at a multiple of 1024 bytes");
-    if (((uintptr_t)map.at | map.distance[0] | map.distance[1]) % 16) t_emulate::fail("matrices that are not aligned to 16 bytes");
+    if (rank != map.rank) t_emulate::fail("a copy of rank %d of an array of rank %d", rank, map.rank);
+    if ((uintptr_t)map.base % 16) t_emulate::fail("an array that is not aligned to 16 bytes");
+    for (int d = 1; d < rank; ++d)
+        if (map.distance[d] % 16) t_emulate::fail("an array whose rows are not aligned to 16 bytes");
     for (int r = 0; r < map.rows; ++r)
         for (int c = 0; c < 64; ++c) {
             uint16_t value = 0;
-            const int64_t at[] = {x + c, y + r, z};
+            const unsigned char *from = map.base;
             bool inside = true;
-            for (int d = 0; d < 3; ++d) inside = inside && at[d] >= 0 && at[d] < map.size[d];
-            if (inside) memcpy(&value, map.at + at[2] * map.distance[1] + at[1] * map.distance[0] + at[0] * 2, 2);
+            for (int d = 0; d < rank; ++d) {
+                const int64_t place = at[d] + (d == 0 ? c : d == 1 ? r : 0);
+                inside = inside && place >= 0 && place < map.size[d];
+                from += place * map.distance[d];
+            }
+            if (inside) memcpy(&value, from, 2);
             memcpy((unsigned char *)to + r * 128 + (c / 8 ^ r % 8) * 16 + c % 8 * 2, &value, 2);
         }
 }

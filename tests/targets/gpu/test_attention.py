@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,12 @@ import pytest
 from torshc.errors import UnsupportedError
 from torshc.expr import BF16, F16, F32, F64, DType, const
 from torshc.graph import Graph, Value
-from torshc.targets.gpu.attention import TILES, GridAttention, GridAttentionRow, MmaAttention
+from torshc.kernels.machine import Device, Machine
+from torshc.targets.gpu import attention as lowering
+from torshc.targets.gpu.attention import TILES, GridAttention, GridAttentionRow
+from torshc.targets.gpu.attention_group import suits_groups
+from torshc.targets.gpu.attention_mma import MmaAttention
+from torshc.targets.gpu.cuda import CudaTarget
 
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates
@@ -121,12 +127,16 @@ ROUNDED = {F16: 2**-10, BF16: 2**-7}
 
 
 def check_halves(
-    shapes: list[Shape], dtype: DType = F16, arrays: dict[int, Array] | None = None, **form: Any
+    shapes: list[Shape],
+    dtype: DType = F16,
+    arrays: dict[int, Array] | None = None,
+    target: CudaTarget | None = None,
+    **form: Any,
 ) -> GridProgram:
     """As :func:`check` with q, k and v of halves; the mask and the result are f32."""
     m = Maker()
     values = [m.input(*s, dtype=dtype if k < 3 else F32) for k, s in enumerate(shapes)]
-    program = GridProgram(m.output(attention(m, *values, out="f32", **form)), DIMS)
+    program = GridProgram(m.output(attention(m, *values, out="f32", **form)), DIMS, target)
     given = [random(RNG, sizes(s, DIMS)).astype(v.dtype.numpy) for s, v in zip(shapes, values, strict=True)]
     for k, array in (arrays or {}).items():
         given[k] = array.astype(values[k].dtype.numpy)
@@ -194,6 +204,69 @@ def test_what_stands_around_attention_of_halves() -> None:
             found += program.run(given, bias)
     close(found[0], wanted, 2**-9)
     assert all((f == found[0]).all() for f in found)
+
+
+HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
+GROUP_SHAPES: list[list[Shape]] = [
+    [(2, 150, 64), (2, 300, 64), (2, 300, 64)],
+    [(130, 128), (129, 128), (129, 128), (130, 129)],
+    [(2, 3, 70, 40), (2, 1, 65, 40), (3, 65, 24), (65,)],
+    [(2, "s", 72), (2, "t", 72), (2, "t", 8), ("s", "t")],
+]
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention is given to groups of four warps, though there is little of it."""
+    monkeypatch.setattr(lowering, "suits_groups", lambda *_: True)
+
+
+@pytest.mark.usefixtures("groups")
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=repr)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shapes", GROUP_SHAPES, ids=str)
+def test_shapes_by_groups(shapes: list[Shape], causal: bool, dtype: DType) -> None:
+    assert templates(check_halves(shapes, dtype, target=HOPPER, scale=0.3, causal=causal)) == ["attention_group"]
+
+
+@pytest.mark.usefixtures("groups")
+@pytest.mark.parametrize("safe", [False, True])
+def test_rows_that_see_nothing_by_groups(safe: bool) -> None:
+    mask = np.where(RNG.random((2, 1, 37, 300)) < 0.5, -np.inf, 0.0)
+    mask[1, :, ::3], mask[:, :, :, :270] = -np.inf, -np.inf
+    mask[0, 0, 5, 280] = np.nan
+    check_halves([*FORMS[0], mask.shape], arrays={3: mask}, target=HOPPER, safe=safe, scale=-0.5)
+
+
+@pytest.mark.usefixtures("groups")
+def test_packed_heads_by_groups() -> None:
+    """q, k and v are read out of one projection by the card's copies."""
+    m = Maker()
+    x = m.input(2, 137, 3 * 4 * 16, dtype=F16)
+    parts = m.builder.add(op("Split", axis=2, sizes=(const(64),) * 3), [x])
+    total = m.add("Transpose", attention(m, *[heads(m, v, 4) for v in parts], scale=0.3), perm=(0, 2, 1, 3))
+    program = GridProgram(m.output(m.add("Reshape", total, shape=(const(2), const(137), const(64)))), {}, HOPPER)
+    assert templates(program) == ["attention_group"]
+    given = random(RNG, (2, 137, 192)).astype(np.float16)
+    q, k, v = (p.reshape(2, 137, 4, 16).transpose(0, 2, 1, 3) for p in np.split(given, 3, axis=2))
+    wanted = expected(q, k, v, scale=0.3).transpose(0, 2, 1, 3).reshape(2, 137, 64)
+    close(program.run(given)[0], wanted, 2**-9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "units", "wanted"),
+    [((8, 128, 64), 16, True), ((8, 128, 64), 17, False), ((8, 70, 64), 4, False), ((8, 128, 20), 4, False)],
+)
+def test_when_groups_are_worth_it(shape: Shape, units: int, wanted: bool) -> None:
+    """Bands of 128 queries are filled, half of the card has one, and rows lie as the card's copies need them."""
+    m = Maker()
+    values = [m.input(*shape, dtype=F16) for _ in range(3)]
+    target = CudaTarget(Machine(archs=("sm_90a",)))
+    target.machine = replace(target.machine, device=Device(units, tensor=True, groups=True))
+    program = GridProgram(m.output(attention(m, *values, out="f32")), DIMS, target)
+    assert ("attention_group" in templates(program)) is wanted
+    (kernel,) = program.kernels
+    assert not isinstance(kernel, MmaAttention) or suits_groups(kernel, target.machine.device) is wanted
 
 
 def from_packed(m: Maker, x: Value) -> Graph:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import UnsupportedError
-from ...expr import BF16, F16, Expr, as_int
-from ...expr.index import poly_of
+from ...expr import Expr, as_int
 from ...graph import Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.heavy import Strided, is_empty
-from ...kernels.machine import Device, Machine
+from ...kernels.machine import Machine
 from ...kernels.nest import Buffers
 from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
+from .attention_group import make_group_attention, suits_groups
+from .attention_mma import PACK, MmaAttention, choose_band, suits_tensor_cores, whole_packets
 from .base import GridTarget
 from .grid import SHARED, WARP
 
-PACK = 4  # neighbours that are read at once
-MMA_PACK = 8  # halves that go to shared memory at once
 FEW_ROWS = 4  # queries that leave a tile of them mostly empty
 FILL = 264  # blocks that fill a large device twice over
 
@@ -101,93 +99,6 @@ class GridAttention(AttentionBase):
 
 
 @dataclass(frozen=True)
-class MmaBand:
-    """A block's queries and the keys that it sees at a time, on tensor cores.
-
-    Attributes:
-        warps: warps of a block.
-        groups: sixteens of queries a warp.
-        keys: keys of a tile, a multiple of 16.
-    """
-
-    warps: int
-    groups: int
-    keys: int = 64
-
-    @property
-    def rows(self) -> int:
-        return 16 * self.groups * self.warps
-
-    @property
-    def threads(self) -> int:
-        return WARP * self.warps
-
-
-# From the most products for each read of shared memory to the least work a block.
-MMA_BANDS = (MmaBand(4, 2), MmaBand(4, 1), MmaBand(2, 1), MmaBand(1, 1))
-WASTE = 1.5  # rows that a band computes, for each that is there in whole sixteens, at most
-MMA_HELD, MMA_WIDEST = (
-    64,
-    128,
-)  # columns that registers hold of queries beside scores of 64 keys; of sums beside those of 32
-
-
-@dataclass(frozen=True)
-class MmaAttention(AttentionBase):
-    """Online softmax on tensor cores, of operands that are all f16 or all bf16 in memory.
-
-    Scores and sums are f32; the weights of the values are rounded to the operands' type, as operands of a product.
-    """
-
-    template: ClassVar[str] = "attention_mma.j2"
-
-    tile: MmaBand
-
-    @property
-    def threads(self) -> int:
-        return self.tile.threads
-
-    @property
-    def operand(self) -> str:
-        """Element type of the operands."""
-        return self.buffers[self.q.buffer].dtype.name
-
-    @property
-    def deep(self) -> int:
-        """Columns of a query or key in shared memory."""
-        return -(-self.depth // 16) * 16
-
-    @property
-    def wide(self) -> int:
-        """Columns of a value in shared memory."""
-        return -(-self.width // 16) * 16
-
-    @property
-    def shared(self) -> int:
-        queries, tiles = self.tile.rows * (self.deep + 8), 2 * self.tile.keys * (self.deep + 8 + self.wide + 8)
-        return 2 * (max(queries, tiles) if self.held else queries + tiles)
-
-    @property
-    def held(self) -> bool:
-        """Whether a thread has registers for its part of the queries, or reads them again for each tile of keys."""
-        return self.deep <= MMA_HELD
-
-    @property
-    def unit_scale(self) -> bool:
-        """Whether scores are left as they are until the exponential."""
-        return self.mask is None and 0 < self._factor < math.inf
-
-    @property
-    def unit(self) -> float:
-        """Factor on scores, with which 2 is raised."""
-        return math.log2(math.e) * (self._factor if self.unit_scale else 1.0)
-
-    @property
-    def _factor(self) -> float:
-        return float(self.scale.data)  # type: ignore[arg-type]  # a constant of f32
-
-
-@dataclass(frozen=True)
 class GridAttentionRow(AttentionBase):
     """Online softmax of one query a block, whose groups of threads have keys of their own.
 
@@ -223,13 +134,6 @@ class GridAttentionRow(AttentionBase):
         return whole_packets(operand, columns)
 
 
-def whole_packets(operand: Strided, columns: int, pack: int = PACK) -> bool:
-    """Whether an operand can be read `pack` neighbouring columns at a time, all at multiples of it."""
-    places = (operand.start, operand.steps[0])
-    aligned = all(c % pack == 0 for e in places for c in poly_of(e).values())
-    return columns % pack == 0 and as_int(operand.steps[1]) == 1 and aligned
-
-
 @GridTarget.lowers("attention")
 def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernel of an attention group; operands of f16 or bf16 are read as they are.
@@ -250,8 +154,10 @@ def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine
     count = as_int(rows)
     if not fitting or (count is not None and count <= FEW_ROWS):
         return [_one_row(group, base)]
-    if machine.device.tensor and _suits_tensor_cores(base):
-        band = _choose_band(base, machine.device)
+    if machine.device.tensor and suits_tensor_cores(base):
+        if suits_groups(base, machine.device):
+            return [make_group_attention(base)]
+        band = choose_band(base, machine.device)
         return [MmaAttention.of(base, tasks=base.points * ceil_div(rows, band.rows), tile=band)]
     tile = _choose(fitting, base.points, rows)
     tasks = base.points * ceil_div(rows, tile.rows)
@@ -273,26 +179,6 @@ def _choose(fitting: list[AttentionTile], points: Expr, rows: Expr) -> Attention
     if blocks is not None and blocks >= FILL:
         return fitting[0]
     return next((t for t in fitting if t.rows <= SMALL), fitting[-1])
-
-
-def _suits_tensor_cores(base: AttentionBase) -> bool:
-    """Whether operands are halves whose rows are whole packets, and a thread has registers for them."""
-    kinds = {base.buffers[x.buffer].dtype for x in (base.q, base.k, base.v)}
-    columns = ((base.q, base.depth), (base.k, base.depth), (base.v, base.width))
-    fits = 0 < base.depth <= MMA_WIDEST and base.width <= MMA_WIDEST and as_int(base.key.args[0]) != 0
-    return fits and (kinds == {F16} or kinds == {BF16}) and all(whole_packets(x, n, MMA_PACK) for x, n in columns)
-
-
-def _choose_band(base: AttentionBase, device: Device) -> MmaBand:
-    """The first that gives every multiprocessor a block, else the last."""
-    keys = 64 if max(base.depth, base.width) <= MMA_HELD else 32
-    bands = [replace(b, keys=keys) for b in MMA_BANDS]
-    rows, points = as_int(base.row.args[0]), as_int(base.points)
-    if rows is None or points is None:
-        return next(b for b in bands if b.rows == 64)
-    full = -(-rows // 16) * 16
-    bands = [b for b in bands if -(-rows // b.rows) * b.rows <= WASTE * full]
-    return next((b for b in bands if points * -(-rows // b.rows) >= device.units), bands[-1])
 
 
 def _one_row(group: Group, base: AttentionBase) -> GridAttentionRow:
