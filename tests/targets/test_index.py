@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from torshc.expr import Expr, axis, call, dim, length, select
-from torshc.targets.index import LONG, given_sizes, scalar
+import itertools
+
+import pytest
+
+from torshc.expr import BOOL, F32, I64, Expr, axis, call, cast, const, dim, length, select
+from torshc.targets.index import LONG, given_sizes, in_brackets, scalar
 
 
 def winding(steps: int) -> Expr:
@@ -35,3 +39,19 @@ def test_a_product_that_is_given_keeps_its_name_in_a_sum() -> None:
     product = dim("a") * dim("b")
     assert scalar(product + 1, {}, {product: "s0"}) == "(s0 + 1)"
     assert scalar(product + 1, {}, {"a": "s0", "b": "s1"}) == "(s0 * s1 + 1)"
+
+
+A, B = axis("i0", dim("a")), axis("i1", 5)
+FORMS = [
+    A + B * 2, A * dim("a"), A - 7, -A, const(-3), const(3), A, A % 5, A // 5, (A - 9) % 5, (A - 9) // 5,
+    A % dim("a"), call("lt", A, B), call("and", call("lt", A, B), call("eq", A, 2)), call("not", call("lt", A, B)),
+    call("min", A, B), call("abs", A - 3), call("sign", A - 3), select(call("lt", A, B), A, A + B),
+    cast(A, BOOL), cast(call("lt", A, B), I64), cast(cast(A, F32), I64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("e", FORMS, ids=str)
+def test_what_stands_in_brackets_is_known_before_it_is_written(e: Expr) -> None:
+    text = scalar(e, {A: "i0", B: "i1"}, {"a": "s0"})
+    depth = list(itertools.accumulate((c == "(") - (c == ")") for c in text))
+    assert in_brackets(e) == (text.startswith("(") and depth.index(0) == len(text) - 1)

@@ -23,7 +23,7 @@ from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
 from ..plan.group import Group
 from ..plan.storage import Storage
-from .index import CTYPES, OPERATORS, given_sizes, scalar
+from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .tidy import tidy
 from .toolchain import Toolchain
 
@@ -278,7 +278,7 @@ class IndexPrinter:
         if isinstance(e, int):
             return str(e)
         text = scalar(e, self._axes, self.dim_names, self.kernel.buffers)
-        bare = e.op != "select" and text.startswith("(") and _matched(text)  # a ?: would fall apart behind a <
+        bare = e.op != "select" and e not in self.dim_names and in_brackets(e)  # a ?: would fall apart behind a <
         return text[1:-1] if bare else text
 
     def join(self, a: Accumulator, left: str, right: str) -> str:
@@ -299,12 +299,3 @@ class IndexPrinter:
 def indented(lines: Sequence[str], indent: int) -> str:
     """Lines as one text."""
     return "\n".join(" " * indent + x for x in lines)
-
-
-def _matched(text: str) -> bool:
-    depth = 0
-    for k, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0:
-            return k == len(text) - 1
-    return False

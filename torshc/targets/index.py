@@ -199,6 +199,15 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     raise InternalError(f"no scalar form of {e.op}")
 
 
+def in_brackets(e: Expr) -> bool:
+    """Whether :func:`scalar` writes brackets around an expression that is no size that is given."""
+    if e.op == "const":
+        return str(e.data).startswith("-")
+    if e.op == "cast":
+        return e.dtype is BOOL
+    return e.op in ("add", "mul", "neg", "select", "sign", *_INFIX) or (e.op in ("floordiv", "mod") and not is_call(e))
+
+
 def is_call(e: Expr) -> bool:
     """Whether index arithmetic writes an operator as a call of a function."""
     if e.op in ("floordiv", "mod") and e.args[1].op == "const" and all(is_nonnegative(a) for a in e.args):
