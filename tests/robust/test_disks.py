@@ -90,9 +90,9 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def slowly(fault: tuple[int, bool]) -> object:
-    """Some calls of two faults by default, every fifth of all faults among the slow tests."""
+    """Some calls of two faults by default, every eighth of all faults among the slow tests."""
     name = f"{errno.errorcode[fault[0]]} {'from there on' if fault[1] else 'once'}"
-    return pytest.param(*fault, 5, marks=SLOW, id=name)
+    return pytest.param(*fault, 8, marks=SLOW, id=name)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="preloads a library as Linux does")
