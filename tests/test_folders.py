@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -45,6 +47,24 @@ def test_what_is_to_be_kept_is_kept(tmp_path: Path) -> None:
     with scratch_folder(), scratch_folder(keep=True):
         pass
     assert kept.exists() and len([*tmp_path.iterdir()]) == 2
+
+
+def test_without_a_handle_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="too many"), scratch_folder():
+        pass
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_hinders_a_removal_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, rmtree = [], shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", lambda *at, **how: calls.append(at) or (calls[1:] and rmtree(*at, **how)))
+    with scratch_folder() as folder:
+        (folder / "src").mkdir()
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

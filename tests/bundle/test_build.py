@@ -106,6 +106,14 @@ def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:
     assert "this one" in caught.value.message
 
 
+def test_a_work_folder_that_cannot_be_written_when_all_is_linked(tmp_path: Path) -> None:
+    compiler = find_compiler()
+    objects = build.build_objects({"a.c": "int x;"}, {}, compiler, compiler.base_flags(), Cache(None), 1, tmp_path)
+    (tmp_path / "objects.rsp").mkdir()
+    with pytest.raises(OutputError, match=r"cannot build in .*: Is a directory"):
+        build.link_library(compiler, objects, tmp_path)
+
+
 def test_a_thread_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

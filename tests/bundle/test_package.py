@@ -140,6 +140,19 @@ def test_any_failing_call_is_named_and_leaves_nothing(
         check(tmp_path / "old.tsc", (1.0,))
 
 
+def test_a_bundle_that_cannot_be_read_is_not_said_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(tmp_path / "old.tsc")
+
+    def fail(path: Path) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(OutputError, match=r"cannot write .*old\.tsc: Input/output error"):
+            BundleWriter(tmp_path / "old.tsc").__enter__()
+    check(tmp_path / "old.tsc", (1.0,))
+
+
 def spoiled(fail: Callable[..., None]) -> Callable[..., WeightsInfo]:
     def write(path: Path, arrays: object) -> WeightsInfo:
         def arrays_that_fail() -> object:
