@@ -15,7 +15,7 @@ from typing import Any
 
 from .compilation import Compilation
 from .compiler import compile_model
-from .errors import ConfigError, OutputError, RunError
+from .errors import ConfigError, OutputError, RunError, UnsupportedError
 from .feeds import Arrays, make_inputs, write_outputs
 from .folders import scratch_folder
 from .formats.cut import Cuttable, is_array
@@ -193,7 +193,7 @@ class _Search:
         """Whether one of some values is wrong; a part that cannot be computed says nothing."""
         try:
             _, got = self._run(self._saved(names, given), options, {**self.feeds, **(given or {})})
-        except RunError:
+        except (RunError, UnsupportedError):
             return False
         return not all(self.judge(n, got[n], self.wanted.get(n)).ok for n in names)
 

@@ -50,7 +50,7 @@ def bisect(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Find where MODEL, compiled, leaves a reference.
+    """Find where MODEL, compiled, differs from a reference.
 
     Names the first pass, node and kernel with which an answer is wrong, and writes the smallest part of MODEL that
     shows it. Inputs that no file gives are random. Exit code 1: an output differs.
