@@ -83,6 +83,10 @@ def test_a_planned_graph_does_not_change() -> None:
         graph.outputs[0] = graph.inputs[0]
     with pytest.raises(InternalError, match="already planned"):
         graph.constraints += []
+    with pytest.raises(InternalError, match="already planned"):
+        graph.demand(graph.outputs[0], "index")
+    with pytest.raises(InternalError, match="already planned"):
+        graph.new_dimension(graph.outputs[0], 0)
     with pytest.raises(InternalError, match="nodes of a graph"):
         graph.nodes = []
     with pytest.raises(InternalError, match=r"inputs of .* already planned"):

@@ -252,14 +252,22 @@ class Numbers:
     made: int = 0
 
 
-class _Fixed(list[Any]):
-    """A list of a frozen graph."""
+def _refuse(*_: object, **__: object) -> Any:
+    raise InternalError("a graph that is already planned was changed")
 
-    def _refuse(self, *_: object, **__: object) -> Any:
-        raise InternalError("a graph that is already planned was changed")
+
+class _FixedList(list[Any]):
+    """A list of a frozen graph."""
 
     append = extend = insert = remove = pop = clear = sort = reverse = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+
+class _FixedTable(dict[Any, Any]):
+    """A table of a frozen graph."""
+
+    pop = popitem = clear = update = setdefault = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse
 
 
 @dataclass
@@ -298,10 +306,10 @@ class Graph:
         """
         for part in (*self.nodes, *(v for v in self.values() if v.const is None)):
             part.freeze()
-        self.inputs = _Fixed(self.inputs)
-        self.nodes = _Fixed(self.nodes)
-        self.outputs = _Fixed(self.outputs)
-        self.constraints = _Fixed(self.constraints)
+        for name in ("inputs", "nodes", "outputs", "output_names", "constraints", "demands"):
+            setattr(self, name, _FixedList(getattr(self, name)))
+        for name in ("sources", "faults"):
+            setattr(self, name, _FixedTable(getattr(self, name)))
         self.frozen = True
 
     def __setattr__(self, name: str, value: object) -> None:
