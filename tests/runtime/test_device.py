@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import re
@@ -17,7 +18,7 @@ import pytest
 from tests.bundle import tiny, tiny_cuda
 from tests.emulation.emulated import emulated_tools
 from torshc.errors import BundleError, RunError, ToolchainError
-from torshc.runtime import DeviceArray, Model, dlpack, load
+from torshc.runtime import DeviceArray, Model, dlpack, exchange, load
 from torshc.runtime.native import Tensor
 from torshc.targets.gpu.nvcc import find_cards, find_nvcc
 
@@ -110,10 +111,59 @@ class Foreign:
         return versioned_capsule(self, self.array._data, self.skip * step, shape, self.read_only)
 
 
+class Described(Foreign):
+    """The same of a library that has DLPack's table of functions, and works in the stream ``works_in``."""
+
+    works_in = 0
+
+    @classmethod
+    def make_table(cls) -> None:
+        def describe(value: Described, to: int) -> int:
+            tensor = Tensor.from_address(to)
+            array = value.array
+            value.dims = (ctypes.c_int64 * len(array.shape))(*array.shape)
+            tensor.data, tensor.ndim, tensor.byte_offset = array._data, len(array.shape), 0
+            tensor.device.type, tensor.device.id = value.place
+            tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = *array.code, 1
+            tensor.shape = ctypes.cast(value.dims, ctypes.POINTER(ctypes.c_int64))
+            return 0
+
+        def current_stream(kind: int, ordinal: int, to: int) -> int:
+            ctypes.c_void_p.from_address(to).value = cls.works_in
+            return 0
+
+        cls.functions = exchange._Describe(describe), exchange._CurrentStream(current_stream)
+        described, current = (ctypes.cast(f, ctypes.c_void_p).value for f in cls.functions)
+        cls.table = exchange._Table(major=1, minor=3, describe=described, current_stream=current)
+        capsule = dlpack._new(ctypes.addressof(cls.table), exchange._NAME, None)
+        cls.__dlpack_c_exchange_api__ = capsule  # type: ignore[attr-defined]
+
+    dims: Any
+    functions: Any
+    table: Any
+
+
+Described.make_table()
+
+
+def test_a_table_of_functions_is_quicker_than_a_capsule(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is used where the library works in the model's stream; else the library has to order the streams."""
+    with load(write()) as model:
+        x, y = Described(to_device(model, rows(3))), Described(to_device(model, rows(3)))
+        assert model.run({"x": x}, out={"y": y})["y"] is y
+        assert np.array_equal(y.array.numpy(), tiny.expected(rows(3))["y"]) and x.streams == y.streams == []
+        monkeypatch.setattr(Described, "works_in", 4096)
+        assert same(model.run({"x": x}), rows(3)) and x.streams
+        monkeypatch.setattr(Described, "works_in", 0)
+        with pytest.raises(RunError, match="input 'x' is on cuda:1; the model is on cuda:0"):
+            model.run({"x": Described(x.array, place=(2, 1))})
+        with pytest.raises(RunError, match="expected float32"):
+            model.run({"x": Described(to_device(model, rows(3).astype(np.float64)))})
+    assert exchange.exchange_of(Foreign) is None
+
+
 def versioned_capsule(owner: Foreign, data: int, offset: int, shape: tuple[int, ...], read_only: bool) -> Any:
     """A capsule "dltensor_versioned", as newer libraries give."""
-    import ctypes
-
     dims = (ctypes.c_int64 * len(shape))(*shape)
     managed = dlpack._Versioned(major=1, minor=1, flags=int(read_only))
     tensor: Tensor = managed.tensor

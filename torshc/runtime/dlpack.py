@@ -24,8 +24,8 @@ _FLOATS = {
 }  # fmt: skip
 _READ_ONLY, _PADDED = 1, 4
 # DLTensor: data, device type and number, rank, type code, bits and lanes, shape, strides, offset.
-_LAYOUT = struct.Struct("=QiiiBBHQQQ")
-_MAJOR = 1  # of DLPack
+LAYOUT = struct.Struct("=QiiiBBHQQQ")
+MAJOR = 1  # of DLPack
 
 
 class _Managed(ctypes.Structure):
@@ -43,8 +43,8 @@ class _Versioned(ctypes.Structure):
     )
 
 
-_is_valid = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_get_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+is_valid = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+get_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 # In the destructor of a capsule there is no reference to it any more, so it goes by address.
 _dead_is_valid = PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _dead_pointer = PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
@@ -88,10 +88,11 @@ class View:
         except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
             raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
         address, flags = _find(self._capsule, what)
-        # All fields at once, as ctypes takes its time for each.
-        self.data, kind, ordinal, rank, code, bits, lanes, shape, steps, self.offset = _LAYOUT.unpack(
-            ctypes.string_at(address, _LAYOUT.size)
-        )
+        self._take(ctypes.string_at(address, LAYOUT.size), flags, what, writable)
+
+    def _take(self, tensor: bytes, flags: int, what: str, writable: bool) -> None:
+        """The fields of a DLTensor, all at once, as ctypes takes its time for each."""
+        self.data, kind, ordinal, rank, code, bits, lanes, shape, steps, self.offset = LAYOUT.unpack(tensor)
         self.device, self.code, self.shape = (kind, ordinal), (code, bits if lanes == 1 else 0), _integers(shape, rank)
         if writable and flags & _READ_ONLY:
             raise RunError(f"{what} is read-only")
@@ -116,21 +117,21 @@ def _integers(address: int, count: int) -> tuple[int, ...]:
 
 def _capsule(value: Any, stream: int | None) -> Any:
     try:
-        return value.__dlpack__(stream=stream, max_version=(_MAJOR, 0))
+        return value.__dlpack__(stream=stream, max_version=(MAJOR, 0))
     except TypeError:  # a library from before versions
         return value.__dlpack__(stream=stream)
 
 
 def _find(capsule: Any, what: str) -> tuple[int, int]:
     """Address of the DLTensor in a capsule, and its flags; the capsule keeps both."""
-    if _is_valid(capsule, b"dltensor"):
-        return _get_pointer(capsule, b"dltensor"), 0
-    if not _is_valid(capsule, b"dltensor_versioned"):
+    if is_valid(capsule, b"dltensor"):
+        return get_pointer(capsule, b"dltensor"), 0
+    if not is_valid(capsule, b"dltensor_versioned"):
         raise RunError(f"{what} gives no DLPack capsule")
-    address: int = _get_pointer(capsule, b"dltensor_versioned")
+    address: int = get_pointer(capsule, b"dltensor_versioned")
     head = _Versioned.from_address(address)
-    if head.major != _MAJOR:
-        raise RunError(f"{what} uses DLPack {head.major}.{head.minor}; expected {_MAJOR}")
+    if head.major != MAJOR:
+        raise RunError(f"{what} uses DLPack {head.major}.{head.minor}; expected {MAJOR}")
     return address + _Versioned.tensor.offset, head.flags
 
 

@@ -22,6 +22,7 @@ from torshc.errors import BundleError, RunError
 
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name
+from .exchange import exchange_of
 from .faults import explain_fault
 from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
 from .native import CPU, Library, Tensor
@@ -267,6 +268,26 @@ class Model:
         Raises:
             RunError: it is on another device, or of another type or rank.
         """
+        found = self._at_a_glance(value, what, writable) or self._asked(value, what, writable)
+        if found is None:
+            return None
+        code, bits = found.code
+        side = self._out if writable else self._in
+        want = side.tensors[side.index[spec.name]].dtype
+        if (code, bits) != (want.code, want.bits):
+            raise RunError(f"{what} has type {dtype_name(code, bits)}; expected {dtype_name(want.code, want.bits)}")
+        if len(found.shape) != len(spec.shape):
+            raise RunError(f"{what} has {len(found.shape)} dimensions; expected {list(spec.shape)}")
+        return found
+
+    def _at_a_glance(self, value: Any, what: str, writable: bool) -> OnDevice | None:
+        if self._stream is None:
+            return None
+        table = exchange_of(type(value))  # type: ignore[arg-type]  # a type is hashable
+        found = table.look(value, what, self._stream, writable) if table is not None else None
+        return found if found is not None and found.device == self._place else None
+
+    def _asked(self, value: Any, what: str, writable: bool) -> OnDevice | None:
         if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):
             return None
         kind, ordinal = value.__dlpack_device__()
@@ -277,15 +298,7 @@ class Model:
                 f"{what} is on {device_name(int(kind), ordinal)}; the model is on {self.device}",
                 "move it there, or pass a NumPy array",
             )
-        found = value if isinstance(value, DeviceArray) else View(value, what, self._stream, writable)
-        code, bits = found.code
-        side = self._out if writable else self._in
-        want = side.tensors[side.index[spec.name]].dtype
-        if (code, bits) != (want.code, want.bits):
-            raise RunError(f"{what} has type {dtype_name(code, bits)}; expected {dtype_name(want.code, want.bits)}")
-        if len(found.shape) != len(spec.shape):
-            raise RunError(f"{what} has {len(found.shape)} dimensions; expected {list(spec.shape)}")
-        return found
+        return value if isinstance(value, DeviceArray) else View(value, what, self._stream, writable)
 
     def _as_input(self, i: int, value: Any) -> Array | OnDevice:
         spec = self.inputs[i]

@@ -1,0 +1,93 @@
+"""Tensors of libraries that have DLPack's table of C functions, without a capsule.
+
+``__dlpack__`` of PyTorch takes ten microseconds and more for a tensor on a card, a function of the table one. The table
+hangs on the type (``DLPackExchangeAPI`` in dlpack.h, from DLPack 1.2 on) and lives as long as the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import PYFUNCTYPE, c_char, c_int, c_int32, c_uint32, c_void_p, py_object
+from functools import lru_cache
+from typing import Any
+
+from torshc.errors import RunError
+
+from .device import LEGACY_STREAM
+from .dlpack import LAYOUT, MAJOR, View, get_pointer, is_valid
+from .native import CPU
+
+_NAME = b"dlpack_exchange_api"
+_Describe = PYFUNCTYPE(c_int, py_object, c_void_p)
+_CurrentStream = PYFUNCTYPE(c_int, c_int, c_int32, c_void_p)
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("older", c_void_p),
+        ("allocate", c_void_p),
+        ("export", c_void_p),
+        ("adopt", c_void_p),
+        ("describe", c_void_p),
+        ("current_stream", c_void_p),
+    )
+
+
+class Exchange:
+    """The functions of a type's table that a run needs."""
+
+    def __init__(self, describe: int, current_stream: int) -> None:
+        self._describe, self._current_stream = _Describe(describe), _CurrentStream(current_stream)
+
+    def look(self, value: Any, what: str, stream: int | None, writable: bool) -> View | None:
+        """A tensor on a device, in whose stream the model runs; None where ``__dlpack__`` has to be asked.
+
+        That is for tensors of the processor, whose library works in another stream, or that are part of a computation
+        of gradients.
+
+        Raises:
+            RunError: as :class:`View`.
+        """
+        tensor = (c_char * LAYOUT.size)()
+        try:
+            if getattr(value, "requires_grad", False) or self._describe(value, ctypes.addressof(tensor)):
+                return None
+            seen = Glance(value, tensor.raw, what, writable)
+            if seen.device[0] == CPU or self._stream_of(seen.device) != stream:
+                return None
+        except RunError:
+            raise
+        except Exception:  # what the other library says of it comes again, as an answer to __dlpack__
+            return None
+        return seen
+
+    def _stream_of(self, device: tuple[int, int]) -> int:
+        found = c_void_p()
+        if self._current_stream(*device, ctypes.addressof(found)):
+            return -1
+        return found.value or LEGACY_STREAM
+
+
+class Glance(View):
+    """A tensor on a device, described by its library; it is kept for as long as this object lives."""
+
+    def __init__(self, value: Any, tensor: bytes, what: str, writable: bool) -> None:
+        self._owner = value
+        self._take(tensor, 0, what, writable)
+
+
+@lru_cache(maxsize=64)
+def exchange_of(kind: Any) -> Exchange | None:
+    """The table of a type, of a version that is known; None where there is none."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None or not is_valid(capsule, _NAME):
+        return None
+    address = get_pointer(capsule, _NAME)
+    while address:
+        table = _Table.from_address(address)
+        if table.major == MAJOR:
+            return Exchange(table.describe, table.current_stream) if table.describe and table.current_stream else None
+        address = table.older
+    return None
