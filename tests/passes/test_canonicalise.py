@@ -106,6 +106,15 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
         out  %2
         """,
     ),
+    "a choice known before, of sizes known to be equal": (
+        lambda m: m.done(m("Where", np.array([False]), m.input("n"), m.input("m"))),
+        """
+        in   %0 f32[n]
+        in   %1 f32[m]
+        %2 = Stretch[shape=(n,)](%1) : f32[n]
+        out  %2
+        """,
+    ),
     "an expand that the reader does itself": (
         lambda m: m.done(m("Add", m("Expand", m.input(1, 3), shape=dims(2, 3)), m.input(2, 3))),
         """

@@ -16,7 +16,7 @@ from ..ops.math.reduce import Reduce
 from ..ops.tensor.index import Gather
 from ..ops.tensor.parts import Pad, Slice, Split
 from ..ops.tensor.random import Dropout
-from ..ops.tensor.view import Concat, Expand, Reshape, Transpose, too_wide
+from ..ops.tensor.view import Concat, Expand, Reshape, Transpose, expansion, too_wide
 from ..options import CompileOptions
 from .manager import graph_pass
 from .match import COMMUTATIVE
@@ -311,7 +311,7 @@ def _where(site: Site) -> Patch | None:
         return None
     if chosen.type == site.node.output.type:
         return site.replace(chosen)
-    return site.replace(site.builder.one(Expand(site.node.output.shape), chosen))
+    return site.replace(site.builder.one(expansion(chosen.shape, site.node.output.shape), chosen))
 
 
 _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [

@@ -299,8 +299,13 @@ class Expand(View):
         lead = max(x.type.rank - len(wanted), 0)
         have = (const(1),) * (len(wanted) - x.type.rank) + x.shape
         whole = tuple(_spread(d, w, constraints_of(source)) for d, w in zip(have[lead:], wanted, strict=True))
-        plain = all(as_int(d) == 1 or d is w for d, w in zip(have[lead:], whole, strict=True))
-        return source.emit((cls if plain else Stretch)((*have[:lead], *whole)), [x])
+        return source.emit(expansion(x.shape, (*have[:lead], *whole)), [x])
+
+
+def expansion(shape: Shape, to: Shape) -> Expand | Stretch:
+    """What broadcasts a shape to one that it is known to fit, exactly: no dimension of that is derived again."""
+    plain = all(as_int(d) == 1 or d is w for d, w in zip(shape, to[len(to) - len(shape) :], strict=True))
+    return Expand(to) if plain else Stretch(to)
 
 
 def _spread(d: Expr, wanted: Expr, constraints: Constraints) -> Expr:
