@@ -68,7 +68,7 @@ def _check(graph: TypedGraph, how: str, folder: Path) -> Outcome | None:
             except RunError as e:
                 return Outcome("run refused", _line(e), str(e))
             for name in graph.outputs:
-                wrong = difference(np.asarray(got[name]), graph.values[name].rows[b])
+                wrong = difference(np.asarray(got[name]), graph.values[name].rows[b], graph.values[name].unit)
                 if wrong:
                     return Outcome("wrong answer", "wrong answer", f"{how}, {name}, binding {b}: {wrong}")
     return None
@@ -103,7 +103,7 @@ def _located(case: Case, folder: Path) -> Outcome:
         np.savez(folder / "m.npz", **graph.feeds(b))
 
         def judge(name: str, got: Any, wanted: Any, b: int = b) -> OutputCheck:
-            text = difference(np.asarray(got), graph.values[name].rows[b])
+            text = difference(np.asarray(got), graph.values[name].rows[b], graph.values[name].unit)
             return OutputCheck(name, np.shape(got), float(bool(text)), text, not text)
 
         options = CompileOptions.create(threads=1, jobs=1, **WAYS[how])

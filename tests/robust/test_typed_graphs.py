@@ -66,6 +66,8 @@ def test_what_rounding_explains() -> None:
     """A sum that cancels may be off by some units of its terms, and what is 1 is either 1 or wrong."""
     one, near = np.float32([1.0, 1e-7]), np.float32([1.0, 2e-7])
     assert not difference(one, [one, near]) and not difference(near, [one, near])
+    wide, off = np.array([1.0]), np.array([1.0 + 2e-7])
+    assert difference(off, [wide, wide]) and not difference(off, [wide, wide], float(np.finfo(np.float32).eps))
     assert "at [1]" in difference(np.float32([1.0, 5e-6]), [one, near])
     assert "at [0]" in difference(np.float32([1.0001, 1e-7]), [one, near])
     assert difference(one, [np.float32([np.nan, 1e-7])] * 2) and difference(np.float32([np.nan] * 2), [one, near])

@@ -14,20 +14,23 @@ Array = np.ndarray[Any, Any]
 SPREAD, UNITS = 10.0, 16.0
 
 
-def allowed(row: Sequence[Array]) -> Array:
+def allowed(row: Sequence[Array], unit: float = 0.0) -> Array:
     """How far an answer may be from the reference's, for each element.
 
     The samples moved each operand by up to 2 units in its last place; 4 of them underestimate what the worst rounding
     does, hence the factor. 16 units more are for what happens inside one operator: a function's own error, a sum of
     some terms.
+
+    Args:
+        unit: the relative rounding of the coarsest type that the answer was computed in, where that is not its own.
     """
     wide = [a.astype(np.float64) for a in row]
     info = np.finfo(row[0].dtype)
     spread = np.max([abs(a - wide[0]) for a in wide[1:]], axis=0)
-    return np.asarray(SPREAD * spread + UNITS * float(info.eps) * abs(wide[0]) + float(info.tiny))
+    return np.asarray(SPREAD * spread + UNITS * max(float(info.eps), unit) * abs(wide[0]) + float(info.tiny))
 
 
-def difference(got: Array, row: Sequence[Array]) -> str:
+def difference(got: Array, row: Sequence[Array], unit: float = 0.0) -> str:
     """Why an answer is not the reference's, empty when it is; what rounding decides is left out."""
     wanted = row[0]
     if got.dtype != wanted.dtype or got.shape != wanted.shape:
@@ -39,7 +42,7 @@ def difference(got: Array, row: Sequence[Array]) -> str:
             bound = np.zeros(wanted.shape)
         else:
             sure = np.all([_kind(a) == _kind(wanted) for a in row], axis=0)
-            bound = allowed(row)
+            bound = allowed(row, unit)
             near = abs(got.astype(np.float64) - wanted.astype(np.float64)) <= bound
             wrong = sure & np.where(np.isfinite(wanted), ~near, _kind(got) != _kind(wanted))
     if not wrong.any():

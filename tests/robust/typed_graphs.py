@@ -162,7 +162,7 @@ def smaller(graph: TypedGraph) -> Iterator[TypedGraph]:
     """The graph with one binding, one output, a node less, or a smaller dimension."""
     if graph.bindings > 1:
         for b in range(graph.bindings):
-            values = {n: Value(n, v.rows[b : b + 1]) for n, v in graph.values.items()}
+            values = {n: Value(n, v.rows[b : b + 1], v.unit) for n, v in graph.values.items()}
             inputs = {n: values[n].rows[0][0].shape for n in graph.inputs}
             yield replace(graph, values=values, inputs=inputs)
     if len(graph.outputs) > 1:
@@ -190,7 +190,10 @@ def _resized(graph: TypedGraph, size: int, new: int) -> TypedGraph | None:
         return a[tuple(slice(new) if d == size else slice(None) for d in a.shape)]
 
     weights = {n: part(a) for n, a in graph.weights.items()}
-    values = {n: Value(n, tuple(tuple(part(a) for a in row) for row in graph.values[n].rows)) for n in graph.inputs}
+    values = {
+        n: Value(n, tuple(tuple(part(a) for a in row) for row in graph.values[n].rows), graph.values[n].unit)
+        for n in graph.inputs
+    }
     inputs = {n: tuple(new if d == size else d for d in dims) for n, dims in graph.inputs.items()}
     known = {**values, **{n: Value(n, ((a,) * (SAMPLES + 1),) * graph.bindings) for n, a in weights.items()}}
     try:

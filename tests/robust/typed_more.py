@@ -143,7 +143,7 @@ def _pool(m: Maker, op: str) -> list[Value]:
 
 
 def _global_pool(m: Maker, op: str) -> list[Value]:
-    return m.emit(op, [m.pick(*SINGLE, least=3)])
+    return m.emit(op, [m.pick(*SINGLE, least=3, where=lambda v: 0 not in v.dims)])  # of which the evaluator makes more
 
 
 def _unpool(m: Maker, op: str) -> list[Value]:

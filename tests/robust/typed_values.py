@@ -42,9 +42,9 @@ _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e30, -1e-30)
 
 # Operators with sums, functions and constants of their own inside, of which moved operands do not show the rounding.
 INEXACT = (
-    "AffineGrid", "BlackmanWindow", "DFT", "Det", "GridSample", "GroupNormalization", "HammingWindow", "HannWindow",
-    "InstanceNormalization", "LayerNormalization", "MeanVarianceNormalization", "MelWeightMatrix", "Resize",
-    "STFT",
+    "AffineGrid", "BatchNormalization", "BlackmanWindow", "DFT", "Det", "GridSample", "GroupNormalization",
+    "HammingWindow", "HannWindow", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
+    "MeanVarianceNormalization", "MelWeightMatrix", "Resize", "STFT", "Softmax",
 )  # fmt: skip
 
 
@@ -58,10 +58,12 @@ class Value:
 
     Attributes:
         rows: for each binding the reference's answer and those of the samples.
+        unit: the relative rounding of the coarsest type that it was computed in; 0 where integers come between.
     """
 
     name: str
     rows: tuple[tuple[Array, ...], ...]
+    unit: float = 0.0
 
     @property
     def dtype(self) -> str:
@@ -181,7 +183,12 @@ def evaluated(node: onnx.NodeProto, operands: Sequence[Value | None], generator:
         for b in range(len(given[0].rows))
     ):
         raise Rejected(f"{node.op_type}: ONNX Runtime has another answer than the reference")
-    return [Value(name, tuple(rows)) for name, rows in zip(outputs, found, strict=True)]
+    unit = max((v.unit for v in given), default=0.0)
+    return [Value(name, tuple(rows), _unit(rows[0][0], unit)) for name, rows in zip(outputs, found, strict=True)]
+
+
+def _unit(array: Array, least: float) -> float:
+    return max(float(np.finfo(array.dtype).eps), least) if array.dtype.kind == "f" else 0.0
 
 
 def _doubted(model: onnx.ModelProto, feeds: dict[str, Array], found: Sequence[Sequence[Array]]) -> bool:
