@@ -19,7 +19,7 @@ from tests.robust.test_zoo import agrees, guarded_run
 from tests.support.compiler_models import model, node
 from tests.support.zoo import zoo
 from torshc.cli import cli
-from torshc.errors import UnsupportedError
+from torshc.errors import InternalError, UnsupportedError
 from torshc.targets import TARGETS
 from torshc.targets.cpu.cc import find_compiler
 
@@ -92,6 +92,12 @@ def test_its_sources_build_elsewhere(tmp_path: Path) -> None:
 def test_it_is_listed() -> None:
     shown = CliRunner().invoke(cli, ["targets"]).output
     assert "toy    plain C on a make-believe device" in shown and "* toycc" in shown and "one toy" in shown
+
+
+def test_a_family_has_one_lowering() -> None:
+    """A second one of the same target would take the place of the first, whichever module comes later."""
+    with pytest.raises(InternalError, match="ToyTarget already has a lowering of "):
+        ToyTarget.lowers(*ToyTarget._lowerings)(next(iter(ToyTarget._lowerings.values())))
 
 
 def test_it_is_small() -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import jinja2
 
 from .. import resources
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, InternalError, did_you_mean
 from ..expr import Expr, as_int, const, dim, dims_of
 from ..graph import Graph, Value
 from ..kernels.base import Kernel
@@ -107,9 +107,14 @@ class Target(ABC):
 
     @classmethod
     def lowers(cls, *families: str) -> Callable[[Lowering], Lowering]:
-        """Decorator: how groups whose anchor is of these families become kernels, here and in subclasses."""
+        """Decorator: how groups whose anchor is of these families become kernels, here and in subclasses.
+
+        A lowering that serves some groups of a family better belongs in a call of the one that is there.
+        """
 
         def register(lowering: Lowering) -> Lowering:
+            if twice := cls._lowerings.keys() & set(families):
+                raise InternalError(f"{cls.__name__} already has a lowering of {', '.join(sorted(twice))}")
             cls._lowerings |= dict.fromkeys(families, lowering)
             return lowering
 
