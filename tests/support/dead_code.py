@@ -15,9 +15,10 @@ import vulture
 ROOT = Path(__file__).resolve().parents[2]
 DECORATORS = ["@operator", "@register", "@graph_pass", "@*.lowers", "@*.command", "@*.group", "@_predicate"]
 KEPT = {
-    # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, a folder kept until it is collected
+    # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its
+    # user is collected: a folder, a tensor
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
-    "log_severity_level", "_folder", "__init_subclass__",
+    "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__",
     # fields of what is written as JSON as a whole
     "source_sha256", "torshc", "arena_text",
     # read by tests: the manifest's schema, a rewrite's example, weights inside the library
