@@ -11,8 +11,6 @@ from ctypes import PYFUNCTYPE, c_char, c_int, c_int32, c_uint32, c_void_p, py_ob
 from functools import lru_cache
 from typing import Any
 
-from torshc.errors import RunError
-
 from .device import LEGACY_STREAM
 from .dlpack import LAYOUT, MAJOR, View, get_pointer, is_valid
 from .native import CPU
@@ -50,24 +48,16 @@ class Exchange:
         Raises:
             RunError: as :class:`View`.
         """
-        tensor = (c_char * LAYOUT.size)()
+        tensor, current = (c_char * LAYOUT.size)(), c_void_p()
         try:
             if getattr(value, "requires_grad", False) or self._describe(value, ctypes.addressof(tensor)):
                 return None
-            seen = Glance(value, tensor.raw, what, writable)
-            if seen.device[0] == CPU or self._stream_of(seen.device) != stream:
+            kind, ordinal = LAYOUT.unpack(tensor.raw)[1:3]
+            if kind == CPU or self._current_stream(kind, ordinal, ctypes.addressof(current)):
                 return None
-        except RunError:
-            raise
-        except Exception:  # what the other library says of it comes again, as an answer to __dlpack__
+        except Exception:  # of any kind; what the other library has to say comes again, as its answer to __dlpack__
             return None
-        return seen
-
-    def _stream_of(self, device: tuple[int, int]) -> int:
-        found = c_void_p()
-        if self._current_stream(*device, ctypes.addressof(found)):
-            return -1
-        return found.value or LEGACY_STREAM
+        return Glance(value, tensor.raw, what, writable) if (current.value or LEGACY_STREAM) == stream else None
 
 
 class Glance(View):
@@ -78,9 +68,14 @@ class Glance(View):
         self._take(tensor, 0, what, writable)
 
 
+def exchange_of(value: Any) -> Exchange | None:
+    """The table of a tensor's type, of a version that is known; None where there is none."""
+    kind: Any = type(value)
+    return _table(kind)
+
+
 @lru_cache(maxsize=64)
-def exchange_of(kind: Any) -> Exchange | None:
-    """The table of a type, of a version that is known; None where there is none."""
+def _table(kind: Any) -> Exchange | None:
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None or not is_valid(capsule, _NAME):
         return None

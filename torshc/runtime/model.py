@@ -283,7 +283,7 @@ class Model:
     def _at_a_glance(self, value: Any, what: str, writable: bool) -> OnDevice | None:
         if self._stream is None:
             return None
-        table = exchange_of(type(value))  # type: ignore[arg-type]  # a type is hashable
+        table = exchange_of(value)
         found = table.look(value, what, self._stream, writable) if table is not None else None
         return found if found is not None and found.device == self._place else None
 

@@ -128,18 +128,22 @@ template <class Type> float element(uint64_t tile, bool across, int line, int te
 
 // Each thread sums its own elements: with lane = 4 g + t and warp w of the group, d[h][2 i + j] is row 16 w + g + 8 i,
 // column 8 h + 2 t + j. A product that is not waited for is not found.
+template <class Type, bool b_across, int H> void add_row(float (&d)[H][4], int i, const float row[16], uint64_t b) {
+    for (int h = 0; h < H; ++h)
+        for (int j = 0; j < 2; ++j) {
+            double sum = d[h][2 * i + j];
+            for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * (lane() % 4) + j, k);
+            d[h][2 * i + j] = (float)sum;
+        }
+}
+
 template <class Type, bool a_across, bool b_across, int H> void wgmma(float (&d)[H][4], uint64_t a, uint64_t b) {
     meet_warp(0xffffffffu, nullptr, nullptr);
-    const int warp = (int)(here.index / warp_threads % 4), g = lane() / 4, t = lane() % 4;
+    const int warp = (int)(here.index / warp_threads % 4), g = lane() / 4;
     for (int i = 0; i < 2; ++i) {
         float row[16];
         for (int k = 0; k < 16; ++k) row[k] = element<Type>(a, a_across, 16 * warp + g + 8 * i, k);
-        for (int h = 0; h < H; ++h)
-            for (int j = 0; j < 2; ++j) {
-                double sum = d[h][2 * i + j];
-                for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * t + j, k);
-                d[h][2 * i + j] = (float)sum;
-            }
+        add_row<Type, b_across>(d, i, row, b);
     }
 }
 
@@ -175,7 +179,7 @@ template <int N, bool a_across, bool b_across> void t_emulate_wgmma_bf16(float (
 // The first factor in registers, as those of mma: the four threads of a row exchange what they have of it.
 namespace t_emulate {
 template <class Type, bool b_across, int H> void wgmma_registers(float (&d)[H][4], const uint32_t a[4], uint64_t b) {
-    const int first = lane() & ~3, t = lane() % 4;
+    const int first = lane() & ~3;
     for (int i = 0; i < 2; ++i) {
         float row[16];
         for (int k = 0; k < 2; ++k)
@@ -183,12 +187,7 @@ template <class Type, bool b_across, int H> void wgmma_registers(float (&d)[H][4
                 const uint32_t word = shuffle(0xffffffffu, a[i + 2 * k], first + from);
                 for (int e = 0; e < 2; ++e) row[8 * k + 2 * from + e] = Type::value(word, e);
             }
-        for (int h = 0; h < H; ++h)
-            for (int j = 0; j < 2; ++j) {
-                double sum = d[h][2 * i + j];
-                for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * t + j, k);
-                d[h][2 * i + j] = (float)sum;
-            }
+        add_row<Type, b_across>(d, i, row, b);
     }
 }
 }  // namespace t_emulate

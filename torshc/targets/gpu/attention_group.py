@@ -12,7 +12,7 @@ from ...kernels.attention import AttentionBase
 from ...kernels.axes import ceil_div
 from ...kernels.heavy import Strided
 from ...kernels.machine import Device
-from .attention_mma import MMA_PACK, WASTE, MmaAttention
+from .attention_mma import MMA_PACK, WASTE, MmaAttention, MmaBand
 from .grid import WARP
 
 GROUPS = 2  # groups of four warps that multiply, each for 64 queries
@@ -22,13 +22,19 @@ MOST_BATCH = 3  # axes of the batch that the card's copies can follow
 
 
 @dataclass(frozen=True)
-class GroupBand:
-    """A block's queries and the keys that it sees at a time: one sixteen of queries a warp."""
+class GroupBand(MmaBand):
+    """The same for groups of four warps, beside one that asks for the tiles."""
 
-    groups: ClassVar[int] = 1
-    keys: ClassVar[int] = KEYS
-    rows: ClassVar[int] = 64 * GROUPS
-    threads: ClassVar[int] = 4 * WARP * (GROUPS + 1)
+    warps: int = 4 * GROUPS
+    groups: int = 1
+    keys: int = KEYS
+
+    @property
+    def threads(self) -> int:
+        return super().threads + 4 * WARP
+
+
+BAND = GroupBand()
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,6 @@ class GroupAttention(MmaAttention):
     """Online softmax on Hopper's tensor cores; the card copies tiles of keys and values while those before are used."""
 
     template: ClassVar[str] = "attention_group.j2"
-
-    tile: GroupBand  # type: ignore[assignment]  # what a template asks of a band, it has
 
     stages: ClassVar[int] = STAGES
 
@@ -122,9 +126,9 @@ def suits_groups(base: AttentionBase, device: Device) -> bool:
     rows, points = as_int(base.row.args[0]), as_int(base.points)
     if not device.groups or rows is None or points is None or any(rows_of(base, name) is None for name in "qkv"):
         return False
-    bands = -(-rows // GroupBand.rows)
-    return bands * GroupBand.rows <= WASTE * rows and 2 * points * bands >= device.units
+    bands = -(-rows // BAND.rows)
+    return bands * BAND.rows <= WASTE * rows and 2 * points * bands >= device.units
 
 
 def make_group_attention(base: AttentionBase) -> GroupAttention:
-    return GroupAttention.of(base, tasks=base.points * ceil_div(base.row.args[0], GroupBand.rows), tile=GroupBand())
+    return GroupAttention.of(base, tasks=base.points * ceil_div(base.row.args[0], BAND.rows), tile=BAND)

@@ -99,7 +99,8 @@ class MmaAttention(AttentionBase):
 
     @property
     def _factor(self) -> float:
-        return float(self.scale.data)  # type: ignore[arg-type]  # a constant of f32
+        assert isinstance(self.scale.data, float)  # a constant of f32
+        return self.scale.data
 
 
 def whole_packets(operand: Strided, columns: int, pack: int = PACK) -> bool:
