@@ -143,8 +143,8 @@ def test_sanitized_core_cases(
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     closing = re.fullmatch(r"(\d+) passed, 0 failed, (\d+) skipped", done.stdout.splitlines()[-1])
     assert closing and int(closing[1]) + int(closing[2]) == len(some) and int(closing[1]) > 0.9 * len(some)
-    record_property("conformance cases of", closing[1])
-    record_property("core ones", len(core))
+    record_property("conformance cases", closing[1])
+    record_property("core cases there are", len(core))
 
 
 def test_the_command_starts_itself_again_for_sanitizers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ def compiling(name: str, out: Path, cache: Path, *more: str) -> subprocess.Popen
         "OPENBLAS_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "torshc", "compile", str(out.parent / f"{name}.onnx"), "-o", str(out), *more]
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, env=env, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(command, env=env, text=True, start_new_session=True, stdout=nothing, stderr=pipe)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:

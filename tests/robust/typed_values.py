@@ -169,7 +169,7 @@ def evaluated(node: onnx.NodeProto, operands: Sequence[Value | None], generator:
                     answers.append([_blurred(a, generator) for a in made] if s and node.op_type in INEXACT else made)
                 for k, rows in enumerate(zip(*answers, strict=True)):
                     found[k].append(rows)
-    except Exception as e:
+    except Exception as e:  # onnx's evaluator raises what comes, of operands that it cannot take; these are counted
         raise Rejected(f"{node.op_type}: {type(e).__name__}") from e
     for name, rows in zip(outputs, found, strict=True):
         if any(len({a.shape for a in row}) > 1 for row in rows) or len({row[0].ndim for row in rows}) > 1:

@@ -89,7 +89,7 @@ PROMISES = (
         "Generated C has no undefined behaviour",
         "address and undefined-behaviour sanitizers",
         (f"{_ROBUST}/test_sanitizers.py", "tests/conformance/test_conformance.py::test_sanitized_core_cases"),
-        ("specimens", "conformance cases of", "core ones"),
+        ("specimens", "conformance cases", "core cases there are"),
     ),
     Promise(
         7,

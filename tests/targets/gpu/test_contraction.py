@@ -10,7 +10,7 @@ import pytest
 from torshc.expr import BF16, F16, F32, F64, I32, DType, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
-from torshc.targets.gpu.contraction_kernels import ContractionKernel
+from torshc.targets.gpu.contraction_kernels import ContractionKernel, GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import (
     GROUP_TILES,
     MMA_TILES,
@@ -176,6 +176,20 @@ def test_groups_of_four_warps(
     expected = left.astype(np.float64) @ other.astype(np.float64)
     # Products of 16-bit floats are exact in f32, and the sums have 424 terms of f32.
     close(found, expected.swapaxes(1, 2) if turned else np.maximum(expected, 0), 1e-5)
+
+
+@pytest.mark.parametrize("shape", [("s", 72), ("b", "s", 72)], ids=str)
+def test_groups_over_symbolic_sizes(monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
+    """Rows whose number only a run knows are brought by threads, the weights by the card."""
+    forced(monkeypatch, GROUP_TILES[-1], 1)
+    dims, maker = {"b": 3, "s": 50}, Maker()
+    left, right = random(RNG, sizes(shape, dims), np.float16), random(RNG, (72, 80), np.float16)
+    product = maker.add("MatMul", maker.input(*shape, dtype=F16), maker.constant(right), out="f32")
+    program = GridProgram(maker.output(product), dims, HOPPER)
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GroupMmaKernel) and list(kernel.copied) == ["b"]
+    # Products of 16-bit floats are exact in f32, and the sums have 72 terms of f32.
+    close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-5)
 
 
 @pytest.mark.parametrize("case", [
