@@ -49,7 +49,7 @@ OWNERS = {
     "google": {"formats", "backend"},
     "onnxruntime": {"verify"},
     "click": {"cli"},
-    "jinja2": {"targets"},
+    "jinja2": {"cli", "targets"},
     "yaml": {"passes"},
     "llvmlite": {"targets"},
     "ml_dtypes": {"expr", "runtime", "formats"},

@@ -37,7 +37,7 @@ from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
 from .resources import cache_folder
-from .targets import NoKernel, Target, find_target
+from .targets import NoKernel, Target, find_target, target_of
 from .targets.isa import resolve
 from .targets.toolchain import Tools
 
@@ -77,13 +77,13 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
 
 def _prepared(source: str | Path | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
     clock = Clock(observer)
+    kind = target_of(options)
     pipeline = pipeline_of(options)
     policy = policy_of(options, pipeline)
     options = dataclasses.replace(options, fusion=policy.strategy)
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
         imported = len(graph.nodes)
-    kind = find_target(options.target)
     if kind.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
@@ -200,7 +200,7 @@ def compile_model(
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
-    target = find_target(options.target)
+    target = target_of(options)
     isa = resolve(options.mcpu)
     tools = None if options.emit == "source" else target.toolchain.find(options, isa)
     compilation = prepare(source, options, observer)

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 
 import torshc as package
+from torshc.cli import cli
 from torshc.depfile import rule
 from torshc.errors import ConfigError
 
@@ -164,3 +166,41 @@ def test_hostile_names_reach_the_manifest_only(torshc: Torshc, tmp_path: Path) -
 def test_hostile_names_do_not_steer_the_terminal(torshc: Torshc, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     output = torshc(*arguments, save(hostile(), tmp_path / "h.onnx")).output
     assert "\x1b" not in output
+
+
+def test_an_option_that_the_target_does_not_use_is_refused(torshc: Torshc, chain: Path) -> None:
+    refused = torshc("compile", chain, "--arch", "sm_90", "--emit", "source", code=ConfigError.exit_code)
+    assert "the target c does not use --arch" in refused.stderr and "(--arch: cuda)" in refused.stderr
+    refused = torshc(
+        "compile",
+        chain,
+        "--target",
+        "cuda",
+        "--winograd",
+        "--cc",
+        "gcc",
+        "--emit",
+        "source",
+        code=ConfigError.exit_code,
+    )
+    assert "the target cuda does not use --cc and --winograd" in refused.stderr
+    torshc("compile", chain, "--target", "cuda", "--arch", "sm_90", "--mcpu", "native", "--emit", "source")
+
+
+def test_a_model_from_standard_input(chain: Path) -> None:
+    ran = CliRunner().invoke(cli, ["compile", "-", "--emit", "source"], input=chain.read_bytes())
+    assert ran.exit_code == 0 and ran.stdout.startswith("stdin.tsc: ")
+    damaged = CliRunner().invoke(cli, ["check", "-"], input=b"\x08")
+    assert damaged.exit_code == 2 and "stdin: " in damaged.stderr
+
+
+def test_the_environment_names_the_work_folder(torshc: Torshc, chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORSHC_WORKDIR", "work")
+    monkeypatch.setenv("TORSHC_KEEP_INTERMEDIATES", "1")
+    torshc("compile", chain, "-o", "out.tsc")
+    assert Path("work/src/host.c").is_file() and Path("out.tsc/src/host.c").is_file()
+
+
+def test_a_depfile_needs_a_file(chain: Path) -> None:
+    refused = CliRunner().invoke(cli, ["compile", "-", "--MD"], input=chain.read_bytes())
+    assert refused.exit_code == 2 and "--MD needs a model file" in refused.stderr and not Path("stdin.tsc").exists()

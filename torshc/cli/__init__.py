@@ -14,8 +14,10 @@ from .bisect import bisect
 from .cache import cache
 from .check import check
 from .compile import compile
+from .completion import completion
 from .explain import explain
 from .faults import GuardedGroup
+from .man import man
 from .run import run
 from .targets import targets
 from .verify import verify
@@ -33,7 +35,7 @@ def cli() -> None:
     """
 
 
-for command in (compile, run, explain, verify, bisect, check, bench, targets, cache):
+for command in (compile, run, explain, verify, bisect, check, bench, targets, cache, completion, man):
     cli.add_command(command)
 
 

@@ -23,7 +23,7 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
 
 
 @click.command()
-@click.argument("model", type=flags.FILE)
+@flags.MODEL_ARGUMENT
 @click.option("--against", type=click.Choice(["ort"]), multiple=True, help="Other system to measure, if installed.")
 @click.option("--levels", callback=_levels, metavar="0,3", help="Optimisation levels to compare.")
 @click.option(

@@ -13,7 +13,7 @@ from .console import echo_json, show_warnings
 
 
 @click.command()
-@click.argument("model", type=flags.FILE)
+@flags.MODEL_ARGUMENT
 @flags.add(*flags.MODEL, flags.JSON)
 def check(model: Path, as_json: bool, **given: Any) -> None:
     """List all that is unsupported in MODEL, and warn of what is ignored in it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", type=flags.FILE)
+@flags.MODEL_ARGUMENT
 @click.option("-o", "--output", metavar="OUT", help="The bundle; by default MODEL's name with .tsc, here.")
 @flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS)
 @click.option(
@@ -42,6 +42,8 @@ def compile(
     from ..explain import printable
 
     options = flags.compile_options(given)
+    if depfile and flags.STDIN in click.get_current_context().meta:
+        raise click.UsageError("--MD needs a model file; standard input has no name")
     out = output or f"{model.stem}.tsc"
     began = time.perf_counter()
     with Progress(quiet=as_json) as progress:

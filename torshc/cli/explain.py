@@ -12,7 +12,7 @@ from .console import Progress
 
 
 @click.command()
-@click.argument("model", type=flags.FILE)
+@flags.MODEL_ARGUMENT
 @flags.add(*flags.MODEL, flags.DIMS)
 @click.option("--format", "form", type=click.Choice(["text", "json", "dot"]), default="text", show_default=True)
 @click.option("--all", "everything", is_flag=True, help="List every place where fusion stopped.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,29 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
 
 FILE = click.Path(path_type=Path)
+
+
+class ModelFile(click.Path):
+    """A model's file; of ``-``, standard input's bytes in a file that the command's end removes."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The file's path."""
+        if value != "-" or ctx is None:
+            found: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
+            return found
+        # start-up: most models are files
+        from ..folders import scratch_folder
+
+        file = ctx.meta[STDIN] = ctx.with_resource(scratch_folder()) / STDIN
+        file.write_bytes(sys.stdin.buffer.read())
+        return file
+
+
+STDIN = "stdin"  # what the file is called, the bundle that is made of it, and where a context keeps it
+MODEL_ARGUMENT: Option = click.argument("model", type=ModelFile())
 
 
 def _shapes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, Any]:
@@ -45,7 +69,8 @@ MODEL: list[Option] = [
     click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, metavar="LEVEL",
                  help="Optimise: -O0 makes each node a kernel, -O1 is quick, -O2 is exact, -O3 may change rounding."),
     click.option("--target", default="c", show_default=True, help="Target; `torshc targets` lists them."),
-    click.option("--mcpu", default="native", show_default=True, help="Processor to compile for, by LLVM's name."),
+    click.option("--mcpu", default="native", show_default=True,
+                 help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
     click.option("--arch", default="", help="Architecture, for targets that have several."),
     click.option("--shapes", multiple=True, callback=_shapes, metavar="NAME:1x3x224x224",
                  help="Pin the dimensions of an input; `?` leaves one as it is, a word names it. Repeatable."),
@@ -71,8 +96,9 @@ BUILD: list[Option] = [
     click.option("--cc", default="", help="C compiler; by default the newest clang, else gcc."),
     click.option("--no-fallback", is_flag=True, help="Refuse what the target has no kernel for."),
     click.option("--no-cache", is_flag=True, help="Do not use the kernel cache."),
-    click.option("--workdir", type=FILE, metavar="DIR", help="Build in this folder, and keep the files."),
-    click.option("--keep-intermediates", is_flag=True,
+    click.option("--workdir", type=FILE, metavar="DIR", envvar="TORSHC_WORKDIR", show_envvar=True,
+                 help="Build in this folder, and keep the files."),
+    click.option("--keep-intermediates", is_flag=True, envvar="TORSHC_KEEP_INTERMEDIATES", show_envvar=True,
                  help="Keep generated sources, in the bundle's src/; all files where a build failed."),
     click.option("--embed-weights", is_flag=True, help="Put the weights inside the library."),
 ]  # fmt: skip

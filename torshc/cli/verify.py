@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", type=flags.FILE)
+@flags.MODEL_ARGUMENT
 @click.option(
     "--against",
     default="reference",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from .base import TARGETS, NoKernel, Rendered, Target, find_target, register
+from .base import TARGETS, NoKernel, Rendered, Target, find_target, register, target_of
 
 for _found in pkgutil.walk_packages(__path__, f"{__name__}."):
     import_module(_found.name)
 
-__all__ = ["TARGETS", "NoKernel", "Rendered", "Target", "find_target", "register"]
+__all__ = ["TARGETS", "NoKernel", "Rendered", "Target", "find_target", "register", "target_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
+from ..options import CompileOptions
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
@@ -83,6 +85,7 @@ class Target(ABC):
         preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
         host: what its libraries have beside their kernels.
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
+        options: fields of CompileOptions that it uses, of those that not all targets use.
 
     Args:
         machine: the processor that is compiled for.
@@ -98,6 +101,7 @@ class Target(ABC):
     preludes: ClassVar[tuple[str, ...]] = ("c",)
     host: ClassVar[HostFiles]
     alignment: ClassVar[int] = 1
+    options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -175,6 +179,30 @@ def find_target(name: str) -> type[Target]:
         known = sorted(TARGETS)
         raise ConfigError(f"no target {name!r}{did_you_mean(name, known)}", f"one of {', '.join(known)}")
     return found
+
+
+def target_of(options: CompileOptions) -> type[Target]:
+    """The target that options name, which has to use each of them that was given.
+
+    Raises:
+        ConfigError: there is no such target, or one of the options is for other targets.
+    """
+    target = find_target(options.target)
+    defaults = {f.name: f.default for f in dataclasses.fields(options)}
+    some = sorted(frozenset().union(*(t.options for t in TARGETS.values())) - target.options)
+    unused = [name for name in some if getattr(options, name) != defaults[name]]
+    if unused:
+        uses = (f"{_flag(n)}: {', '.join(sorted(t.name for t in TARGETS.values() if n in t.options))}" for n in unused)
+        raise ConfigError(
+            f"the target {target.name} does not use {' and '.join(map(_flag, unused))}",
+            f"leave it out, or choose a target that uses it ({'; '.join(uses)})",
+        )
+    return target
+
+
+def _flag(field: str) -> str:
+    """How the command line spells a field."""
+    return f"--{field.replace('_', '-')}"
 
 
 @lru_cache(maxsize=8)

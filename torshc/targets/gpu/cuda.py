@@ -57,6 +57,7 @@ class CudaTarget(GridTarget):
     suffix = ".cu"
     device = 2
     toolchain = CudaToolchain()
+    options = frozenset({"arch", "mcpu"})
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(
