@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import ModelError
-from ..graph import Graph, Patch, Value
+from ..graph import Graph
 from ..options import CompileOptions
 from .manager import graph_pass
-from .match import Match, build, covers, match
-from .rewrite_rules import Rewrite
+from .rewriting import apply_rewrites
 from .rules import rewrites_of
-from .walk import Site, walk
 
 
 @graph_pass("rewrite")
@@ -29,37 +26,6 @@ def rewrite(graph: Graph, options: CompileOptions, *, rounding: bool = True) -> 
         %2 = Swish(%0)
     """
     table = rewrites_of(options.rules)
-
-    def rule(site: Site) -> Patch | None:
-        for candidate in table.get(type(site.node.op), ()):
-            if candidate.error == "rounding" and not rounding and not candidate.user:
-                continue
-            if (new := _try(candidate, site)) is not None:
-                return site.replace(new)
-        return None
-
-    return walk(graph, rule, "rewrite")
-
-
-def _try(rule: Rewrite, site: Site) -> Value | None:
-    root = site.node.output
-    for found in match(rule.match, root):
-        if not rule.shared and not covers(found, root, site.uses):
-            continue
-        if not all(c.holds(found) for c in rule.where):
-            continue
-        before = site.builder.state()
-        try:
-            new = build(rule.replace, site.builder, found, _like(found, root))
-        except ModelError:
-            new = None
-        # A replacement of another shape (a constant that widened its operand, say) is not a match after all.
-        if new is not None and new.type == root.type:
-            return new
-        site.builder.back_to(before)
-    return None
-
-
-def _like(found: Match, root: Value) -> Value:
-    """The value whose dtype numbers of the replacement take: an operand's, as a comparison's result is bool."""
-    return next((v for v in found.values.values()), root)
+    if not rounding:
+        table = {op: tuple(r for r in rules if r.error == "exact" or r.user) for op, rules in table.items()}
+    return apply_rewrites(graph, table)

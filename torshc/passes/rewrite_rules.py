@@ -23,7 +23,7 @@ class Rewrite:
         where: conditions, all of which must hold.
         shared: whether inner values may have other readers.
         error: "exact", or "rounding" when results may differ by a few units in the last place.
-        example: what the test fills the names with: shapes of variables, values of constants and attributes.
+        example: what the names are when the rule is tried: shapes of variables, values of constants and attributes.
         item: where the rule stands.
         user: whether that is a file of the user's.
     """

@@ -15,6 +15,7 @@ from .fusion_rules import ACTIONS, FusionRule, parse_fusion_rule
 from .fusion_rules import KEYS as FUSION_KEYS
 from .rewrite_rules import KEYS as REWRITE_KEYS
 from .rewrite_rules import Rewrite, parse_rewrite
+from .rule_examples import check_example
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,20 @@ def _joined(files: tuple[tuple[Path, int], ...]) -> Rules:
     problems = Problems()
     for file, _ in files:
         with problems.gather():
-            own.append(read_rules(file))
+            own.append(_tried(read_rules(file)))
     problems.settle()
     return Rules(tuple(r for x in own for r in x.rewrites), tuple(r for x in own for r in x.fusion))
+
+
+def _tried(rules: Rules) -> Rules:
+    """Rules whose examples bear them out; those of torshc's own are tried by its tests."""
+    problems = Problems()
+    for rule in rules.rewrites:
+        with problems.gather():
+            if "example" in rule.item.mapping():
+                check_example(rule)
+    problems.settle()
+    return rules
 
 
 @cache
