@@ -30,6 +30,7 @@ LAYERS = (
     ("bundle",),
     ("compilation",),
     ("compiler",),
+    ("fitting",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "backend"),
     ("bisect",),

@@ -93,7 +93,7 @@ def bench_model(
             say(f"-O{level}", 0.0)
             models[f"torshc -O{level}"], limits = _built(path, options, level, folder, threads, stack, observer)
         first = next(iter(models.values()))
-        made = make_inputs(first.inputs, inputs, dims, seed, limits=limits)
+        made = make_inputs(first.inputs, inputs, dims, seed, limits=limits, conditions=first.conditions)
         feeds = made.arrays
         calls: dict[str, Call] = {name: _caller(model, feeds) for name, model in models.items()}
         if "ort" in against:

@@ -114,7 +114,7 @@ def bisect_model(
         search = _Search(Cuttable(Path(path)), options, folder, judge, max(threads, 1), observer)
         done = compile_model(path, folder / "model.tsc", options, observer)
         with load(folder / "model.tsc", threads=search.threads) as model:
-            made = make_inputs(model.inputs, inputs, dims, seed, SIZES, index_limits(done.graph))
+            made = make_inputs(model.inputs, inputs, dims, seed, SIZES, index_limits(done.graph), model.conditions)
             got = model.run(made.arrays)
         search.learn(made.arrays, against, list(got))
         outputs = tuple(judge(name, value, search.wanted.get(name)) for name, value in got.items())

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import ConfigError, OutputError, RunError, did_you_mean
-from .runtime import TensorSpec
+from .runtime import ConditionSpec, TensorSpec
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -117,6 +117,7 @@ def make_inputs(
     seed: int = 0,
     defaults: Sequence[int] = (1,),
     limits: Mapping[str, int] | None = None,
+    conditions: Sequence[ConditionSpec] = (),
 ) -> Feeds:
     """Inputs from files, and the rest drawn from a seed: floats normally, integers evenly from 0 to a limit.
 
@@ -125,9 +126,10 @@ def make_inputs(
         dims: sizes of symbolic dimensions; of the others, those that a file's array shows are taken from it.
         defaults: sizes of what remains: the first symbol gets the first, and so on, the last standing for the rest.
         limits: input name to the number that its integers stay below; 2 where unknown.
+        conditions: of the model; where the defaults do not satisfy them, others are taken.
 
     Raises:
-        ConfigError: `dims` names a dimension that the model does not have.
+        ConfigError: `dims` names a dimension that the model does not have, or no sizes satisfy the conditions.
         RunError: a file cannot be read, or an input would not fit in memory.
     """
     given = read_inputs(files, specs)
@@ -137,7 +139,12 @@ def make_inputs(
             hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
     sizes = {name: defaults[min(k, len(defaults) - 1)] for k, name in enumerate(symbols)}
-    sizes |= {**_shown(specs, given), **(dims or {})}
+    fixed = {**_shown(specs, given), **(dims or {})}
+    sizes |= fixed
+    if conditions:
+        from .fitting import fit_sizes  # start-up: a static model has no conditions
+
+        sizes = fit_sizes(sizes, list(fixed), conditions)
     generator = np.random.default_rng(seed)
     drawn = [s for s in specs if s.name not in given]
     arrays = {s.name: _draw(s, shape_at(s, sizes), generator, (limits or {}).get(s.name, FLAGS)) for s in drawn}

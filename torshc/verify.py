@@ -100,7 +100,7 @@ def verify_bundle(
     rtol = RTOL if rtol is None else rtol
     with load(bundle, max(threads, 1)) as model:
         limits = index_limits(graph) if graph else None
-        made = make_inputs(model.inputs, inputs, dims, seed, SIZES, limits)
+        made = make_inputs(model.inputs, inputs, dims, seed, SIZES, limits, model.conditions)
         feeds = made.arrays
         got = model.run(feeds)
         if against in REFERENCES:

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from torshc.errors import ConfigError
 from torshc.runtime import load
 
-from ..support.cli_models import LABELS, ODD, UNKNOWN, hostile, save
+from ..support.cli_models import CACHED, LABELS, ODD, UNKNOWN, hostile, save
 from .conftest import Torshc
 
 
@@ -94,6 +95,14 @@ def test_verify_agrees(torshc: Torshc, chain: Path, bundle: Path) -> None:
         assert "agrees" in torshc("verify", chain, *more).output
     found = json.loads(torshc("verify", chain, "--json").stdout)
     assert found["ok"] and found["dims"] == {"batch": 2} and max(o["error"] for o in found["outputs"]) < 1e-5
+
+
+def test_sizes_satisfy_the_models_equations(torshc: Torshc, tmp_path: Path) -> None:
+    path = save(CACHED, tmp_path / "cached.onnx")
+    assert "past=3 seq=5 total=8" in torshc("verify", path).stdout
+    assert "past=1, seq=1, total=2" in torshc("bench", path, "--rounds", 1, "--seconds", 0.001).stdout
+    refused = torshc("verify", path, "--dims", "total=1", code=ConfigError.exit_code)
+    assert "past + seq == total" in refused.stderr and "--dims" in refused.stderr
 
 
 def test_strings_and_maps(torshc: Torshc, tmp_path: Path) -> None:

@@ -36,6 +36,14 @@ static (float[2,8] x) => (float[2,8] y) {
 }
 """
 
+CACHED = """
+<ir_version: 8, opset_import: ["" : 18]>
+cached (float[batch,past] cache, float[batch,seq] x, float[batch,total] mask) => (float[batch,total] y) {
+  all = Concat<axis=1>(cache, x)
+  y = Add(all, mask)
+}
+"""
+
 ODD = """
 <ir_version: 8, opset_import: ["" : 18]>
 odd (float[2,8] x) => (float[2,8] y) {

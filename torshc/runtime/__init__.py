@@ -5,7 +5,7 @@ outputs = model.run({"x": array})
 """
 
 from .device import DeviceArray
-from .manifest import TensorSpec
+from .manifest import ConditionSpec, TensorSpec
 from .model import Model, Stats, StepStats, load
 
-__all__ = ["DeviceArray", "Model", "Stats", "StepStats", "TensorSpec", "load"]
+__all__ = ["ConditionSpec", "DeviceArray", "Model", "Stats", "StepStats", "TensorSpec", "load"]

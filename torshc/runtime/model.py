@@ -116,6 +116,7 @@ class Model:
     Attributes:
         name: of the model.
         inputs, outputs: in the model's order.
+        conditions: equations that the sizes of its inputs have to satisfy.
         device: where it runs, "cpu" or "cuda:0".
     """
 
@@ -123,7 +124,7 @@ class Model:
         self, manifest: Manifest, library: Library, weights: Path | None, threads: int, ordinal: int, stream: int
     ) -> None:
         self.name = manifest.model
-        self.inputs, self.outputs = manifest.inputs, manifest.outputs
+        self.inputs, self.outputs, self.conditions = manifest.inputs, manifest.outputs, manifest.conditions
         self._manifest, self._library = manifest, library
         self._lock = threading.Lock()
         self._runs, self._seconds = 0, 0.0
