@@ -32,7 +32,7 @@ LAYERS = (
     ("compiler",),
     ("fitting",),
     ("feeds",),
-    ("explain", "verify", "bench", "depfile", "backend"),
+    ("explain", "verify", "bench", "depfile", "loaded", "backend"),
     ("bisect",),
     ("cli",),
     ("__main__",),

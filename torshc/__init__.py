@@ -3,51 +3,86 @@
 torshc.compile("model.onnx", "out.tsc", target="c", opt_level=3)
 model = torshc.load("out.tsc", threads=2)
 outputs = model.run({"x": array})
+
+model = torshc.compile("model.onnx")    # compiled and loaded in one step
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from ._version import __version__
 from .errors import TorshcError
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from .compilation import Compilation
+    from .graph import Graph
     from .runtime import Model
+
+    Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph
 
 __all__ = ["TorshcError", "__version__", "compile", "load"]
 
 
+@overload
 def compile(
-    model: str | os.PathLike[str],
+    model: Source,
     out: str | os.PathLike[str],
     target: str = "c",
     opt_level: int = 3,
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     **options: Any,
-) -> Compilation:
-    """Compile a model file to a bundle folder.
+) -> Compilation: ...
+
+
+@overload
+def compile(
+    model: Source,
+    out: None = None,
+    target: str = "c",
+    opt_level: int = 3,
+    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    **options: Any,
+) -> Model: ...
+
+
+def compile(
+    model: Source,
+    out: str | os.PathLike[str] | None = None,
+    target: str = "c",
+    opt_level: int = 3,
+    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    **options: Any,
+) -> Compilation | Model:
+    """Compile a model to a bundle folder, or to a loaded model.
 
     Args:
-        model: an ONNX or JSON model.
-        out: the bundle; replaced as a whole when it is one already.
-        target: "c", "cuda" or "metal"; :data:`torshc.targets.TARGETS` has all.
+        model: the path of an ONNX or JSON model, the bytes of one, an onnx ModelProto, or a torshc Graph, which is
+            changed.
+        out: the bundle; replaced as a whole when it is one already. None loads the model, and leaves no file.
+        target: "c" (C for this processor), "cuda" (NVIDIA GPUs) or "metal" (Apple GPUs); `torshc targets` lists what
+            each needs.
         opt_level: 0 to 3.
         shapes: input name to dimensions, which pins symbolic ones.
         options: further fields of :class:`torshc.options.CompileOptions`.
+
+    Returns:
+        The compilation, or the loaded model where `out` is None.
 
     Raises:
         TorshcError: a member of the family, by cause.
     """
     # start-up: loading a bundle does not load the compiler
     from .compiler import compile_model
-    from .options import CompileOptions
+    from .loaded import compile_loaded, source_of
+    from .options import CompileOptions  # start-up: as above
 
     asked = CompileOptions.create(target=target, opt_level=opt_level, shapes=shapes, **options)
-    return compile_model(os.fspath(model), out, asked)
+    return compile_loaded(model, asked) if out is None else compile_model(source_of(model), out, asked)
 
 
 def load(

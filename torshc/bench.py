@@ -20,7 +20,7 @@ from .feeds import Arrays, make_inputs
 from .folders import scratch_folder
 from .options import CompileOptions
 from .runtime import Model, load
-from .runtime.model import StepStats
+from .runtime.stats import StepStats
 from .verify import index_limits, ort_session
 
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning

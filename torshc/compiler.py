@@ -62,11 +62,13 @@ class Clock:
             self.observer(name, self.seconds[name])
 
 
-def prepare(source: str | Path | Graph, options: CompileOptions, observer: Observer | None = None) -> Compilation:
+def prepare(
+    source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None = None
+) -> Compilation:
     """Import, optimise, fuse and render a model; runs no compiler.
 
     Args:
-        source: path of an ONNX or JSON model, or a graph (which is changed).
+        source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
 
     Raises:
         TorshcError: a member of the family, by cause.
@@ -75,7 +77,7 @@ def prepare(source: str | Path | Graph, options: CompileOptions, observer: Obser
         return _prepared(source, options, observer)
 
 
-def _prepared(source: str | Path | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
+def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
     clock = Clock(observer)
     kind = target_of(options)
     pipeline = pipeline_of(options)
@@ -189,12 +191,15 @@ def _comment(group: Group, kernel: Kernel) -> str:
 
 
 def compile_model(
-    source: str | Path | Graph, out: str | os.PathLike[str], options: CompileOptions, observer: Observer | None = None
+    source: str | Path | bytes | Graph,
+    out: str | os.PathLike[str],
+    options: CompileOptions,
+    observer: Observer | None = None,
 ) -> Compilation:
     """Compile a model and write its bundle.
 
     Args:
-        source: path of an ONNX or JSON model, or a graph.
+        source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
         out: the bundle folder; replaced as a whole when it is a bundle already.
 
     Raises:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -344,3 +346,46 @@ def test_loading_imports_no_compiler(symbolic: Path) -> None:
     )
     root = str(Path(__file__).parents[2])
     subprocess.run([sys.executable, "-c", code, str(symbolic)], check=True, env={**os.environ, "PYTHONPATH": root})
+
+
+class Shared:
+    """A tensor of another library on the processor."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self.array.__dlpack__(**how)
+
+
+def test_tensors_of_other_libraries(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model:
+        x, y = rows(3), np.zeros((3, 16), np.float32)
+        assert same(model.run({"x": Shared(x)}), x)
+        assert same(model.run({"x": Shared(np.asfortranarray(x))}), x)
+        there = Shared(y)
+        assert model.run({"x": Shared(x)}, out={"y": there})["y"] is there
+        assert np.array_equal(y, tiny.expected(x)["y"])
+        with pytest.raises(RunError, match=r"out\['y'\] is not contiguous"):
+            model.run({"x": x}, out={"y": Shared(np.zeros((16, 3), np.float32).T)})
+        with pytest.raises(RunError, match="is not an array of float32"):
+            model.run({"x": x}, out={"y": [0.0]})
+
+
+def test_inputs_by_keyword(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model:
+        x = rows(2)
+        assert np.array_equal(model(x=x)[0], tiny.expected(x)["y"])
+        for wrong in (lambda: model(x, x=x), lambda: model(z=x), lambda: model(x, z=x), lambda: model()):
+            with pytest.raises(RunError):
+                wrong()
+
+
+def test_pickling_and_copying_are_refused(symbolic: Path) -> None:
+    with load(symbolic, threads=1) as model:
+        for act in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(RunError, match="cannot be pickled or copied"):
+                act(model)

@@ -12,7 +12,7 @@ from .console import Progress, echo_json
 
 if TYPE_CHECKING:
     from ..bench import Result
-    from ..runtime.model import StepStats
+    from ..runtime.stats import StepStats
 
 
 def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:

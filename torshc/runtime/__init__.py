@@ -6,6 +6,7 @@ outputs = model.run({"x": array})
 
 from .device import DeviceArray
 from .manifest import ConditionSpec, TensorSpec
-from .model import Model, Stats, StepStats, load
+from .model import Model, load
+from .stats import Stats, StepStats
 
 __all__ = ["ConditionSpec", "DeviceArray", "Model", "Stats", "StepStats", "TensorSpec", "load"]

@@ -12,6 +12,8 @@ import struct
 from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p, py_object
 from typing import Any
 
+import numpy as np
+
 from torshc.errors import RunError
 
 from .native import CPU, Tensor
@@ -108,6 +110,45 @@ class View:
         """Let a tensor of a call be this one."""
         tensor.data, tensor.byte_offset = self.data, self.offset
         tensor.device.type, tensor.device.id = self.device
+
+
+def host_array(value: Any, what: str, dtype: np.dtype[Any], code: tuple[int, int], writable: bool = False) -> Any:
+    """The memory of another library's tensor on the processor as a NumPy array, without a copy; None for what is none.
+
+    Args:
+        value: any object.
+        what: what it is in the messages of errors ("input 'x'").
+        dtype, code: the NumPy dtype and DLPack's type code and bits that it must have.
+        writable: whether it will be written.
+
+    Raises:
+        RunError: it cannot be had, has another type, is read-only, or has elements that do not take a byte each.
+    """
+    if not hasattr(value, "__dlpack__") or value.__dlpack_device__()[0] != CPU:
+        return None
+    try:
+        capsule = _capsule(value, None)
+    except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
+        raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
+    address, flags = _find(capsule, what)
+    data, _, _, rank, kind, bits, lanes, shape, steps, offset = LAYOUT.unpack(ctypes.string_at(address, LAYOUT.size))
+    if (kind, bits, lanes) != (*code, 1):
+        raise RunError(f"{what} has type {dtype_name(kind, bits)}; expected {dtype_name(*code)}")
+    if writable and flags & _READ_ONLY:
+        raise RunError(f"{what} is read-only")
+    if bits < 8 and not flags & _PADDED:
+        raise RunError(f"{what} has several elements in a byte", "pass it as a NumPy array of ml_dtypes")
+    sizes = _integers(shape, rank)
+    if 0 in sizes:
+        return np.empty(sizes, dtype)
+    strides = _integers(steps, rank) or tuple(math.prod(sizes[i + 1 :]) for i in range(rank))
+    if any(step < 0 for step in strides):
+        raise RunError(f"{what} runs backwards through memory", "pass a contiguous copy")
+    last = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    memory = (ctypes.c_char * ((last + 1) * dtype.itemsize)).from_address(data + offset)
+    memory.owner = capsule  # type: ignore[attr-defined]  # an array keeps its memory, and that its owner
+    buffer: Any = memory
+    return np.ndarray(sizes, dtype, buffer, strides=tuple(step * dtype.itemsize for step in strides))
 
 
 def _integers(address: int, count: int) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import addressof, byref, c_int32, c_int64, c_size_t, c_uint64, c_void_p
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,43 +20,18 @@ import numpy.typing as npt
 from torshc.errors import BundleError, RunError
 
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
-from .dlpack import View, device_name, dtype_name
+from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
 from .faults import explain_fault
 from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
 from .native import CPU, Library, Tensor
+from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
 CUDA = 2  # DLPack's device type
 _BYTE = ctypes.c_char
-
-
-@dataclass(frozen=True)
-class StepStats:
-    """What a step of a run has cost: its kernel, template and model nodes, how often it ran, and seconds in all."""
-
-    kernel: str
-    template: str
-    nodes: tuple[str, ...]
-    calls: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Stats:
-    """What has run since the model was loaded.
-
-    Attributes:
-        runs: runs that succeeded.
-        seconds: seconds inside the library in all; of runs that a stream goes on with, those until they are enqueued.
-        steps: each step; empty unless the model was compiled with profiling.
-    """
-
-    runs: int
-    seconds: float
-    steps: tuple[StepStats, ...]
 
 
 def _address(array: Array) -> int:
@@ -158,9 +132,11 @@ class Model:
         tensors must live until the stream is past it.
 
         Args:
-            inputs: an array for each input, by name. Element types must match; nothing is converted. Arrays that are
-                not contiguous are copied, others are read in place.
-            out: arrays to write outputs to, by name, contiguous and of exact type and shape; those left out are made.
+            inputs: an array for each input, by name: of NumPy, a tensor of any library that speaks DLPack, or what
+                NumPy makes an array of. Element types must match; nothing is converted. What is not contiguous is
+                copied, anything else is read in place.
+            out: arrays or tensors to write outputs to, by name, contiguous and of exact type and shape; those left out
+                are made.
 
         Returns:
             All outputs by name, in the model's order: those of ``out``, and NumPy arrays for others, or
@@ -176,11 +152,32 @@ class Model:
         values = [inputs[spec.name] for spec in self.inputs]
         return dict(zip((spec.name for spec in self.outputs), self._run(values, out or {}), strict=True))
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Runs the model on its inputs in order; returns its outputs in order."""
-        if len(inputs) != len(self.inputs):
+    def __call__(self, *inputs: Any, **named: Any) -> tuple[Any, ...]:
+        """Runs the model on its inputs in order, the last ones by name if they are; returns its outputs in order.
+
+        Raises:
+            RunError: as :meth:`run`; also for an input that is given twice.
+        """
+        if not named and len(inputs) != len(self.inputs):
             raise RunError(f"{len(inputs)} inputs; expected {len(self.inputs)}", self._expects())
-        return tuple(self._run(inputs, {}))
+        if not named:
+            return tuple(self._run(inputs, {}))
+        placed = {spec.name: value for spec, value in zip(self.inputs, inputs, strict=False)}
+        if len(inputs) > len(self.inputs) or placed.keys() & named.keys():
+            raise RunError("an input is given twice, by place and by name", self._expects())
+        _check_names("input", {**placed, **named}, self._in.index, complete=True)
+        return tuple(self._run([{**placed, **named}[spec.name] for spec in self.inputs], {}))
+
+    def __reduce__(self) -> Any:
+        """A loaded model holds a library and memory of this process.
+
+        Raises:
+            RunError: always; copying asks for the same.
+        """
+        raise RunError(
+            f"model {self.name!r} is loaded and cannot be pickled or copied",
+            "pass on the bundle's path, and load it where it is needed",
+        )
 
     def _expects(self) -> str:
         return "the inputs are " + ", ".join(f"{s.name!r} {s.dtype}{list(s.shape)}" for s in self.inputs)
@@ -307,7 +304,7 @@ class Model:
             return found
         dtype = self._in.numpy(i)
         try:
-            array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            array = value if isinstance(value, np.ndarray) else self._on_host(value, i, dtype)
         except (TypeError, ValueError) as error:
             raise RunError(f"input {spec.name!r} is not an array: {error}", f"pass an array of {dtype}") from error
         if array.dtype != dtype:
@@ -320,6 +317,12 @@ class Model:
             )
         flags = array.flags
         return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=("C", "A"))
+
+    def _on_host(self, value: Any, i: int, dtype: np.dtype[Any]) -> Array:
+        """An input that is no NumPy array as one: a tensor of another library in its place, other things converted."""
+        spec, code = self.inputs[i], self._in.at[i].dtype
+        found = host_array(value, f"input {spec.name!r}", dtype, (code.code, code.bits))
+        return np.asarray(value) if found is None else found
 
     def _check_shapes(self, arrays: Sequence[Array | OnDevice]) -> None:
         """What can be said by name; the library checks all of it again, and what is more involved."""
@@ -367,12 +370,19 @@ class Model:
                 return np.empty(shape, dtype)
             except (MemoryError, ValueError) as error:
                 raise RunError(f"no memory for output {spec.name!r} of shape {list(shape)}") from error
-        if not isinstance(given, np.ndarray) or given.dtype != dtype or given.shape != shape:
-            raise RunError(f"out[{spec.name!r}] is not an array of {dtype} and shape {list(shape)}")
-        flags = given.flags
+        array = given
+        if not isinstance(given, np.ndarray):
+            code = self._out.at[i].dtype
+            array = host_array(given, f"out[{spec.name!r}]", dtype, (code.code, code.bits), writable=True)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+            raise RunError(
+                f"out[{spec.name!r}] is not an array of {dtype} and shape {list(shape)}",
+                "pass a NumPy array, or a tensor that has __dlpack__",
+            )
+        flags = array.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
             raise RunError(f"out[{spec.name!r}] is not contiguous, aligned and writable")
-        return given
+        return array
 
     def stats(self) -> Stats:
         """What has run since the model was loaded."""

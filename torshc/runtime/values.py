@@ -19,6 +19,7 @@ import numpy as np
 
 from torshc.errors import RunError
 
+from .dlpack import host_array
 from .manifest import TensorSpec
 from .native import CPU, Dtype, Tensor
 
@@ -45,7 +46,7 @@ class Given:
         Raises:
             RunError: the value is not what the model takes.
         """
-        code, bits = _CODES.get(spec.dtype) or (_LETTERS[spec.dtype[0]], int(spec.dtype[1:]))
+        code, bits = code_of(spec.dtype)
         tensor.device.type, tensor.dtype = CPU, Dtype(code, bits, 1)
         if spec.dtype in ("sequence", "optional"):
             self._nested(tensor, value, spec)
@@ -111,7 +112,8 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
         RunError: it is not one.
     """
     try:
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        found = None if isinstance(value, np.ndarray) or spec.dtype == "string" else _shared(value, spec)
+        array = value if isinstance(value, np.ndarray) else np.asarray(value) if found is None else found
     except (TypeError, ValueError) as error:
         raise RunError(f"input {spec.name!r} is not an array: {error}") from error
     if spec.dtype == "string":
@@ -129,6 +131,17 @@ def as_array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
             f"input {spec.name!r} has {array.ndim} dimensions, {list(array.shape)}; expected {list(spec.shape)}"
         )
     return array
+
+
+def code_of(dtype: str) -> tuple[int, int]:
+    """The library's type code and bits of an element type."""
+    return _CODES.get(dtype) or (_LETTERS[dtype[0]], int(dtype[1:]))
+
+
+def _shared(value: Any, spec: TensorSpec, writable: bool = False) -> Any:
+    """A tensor of another library on the processor, in its place; None for what is none."""
+    what = f"out[{spec.name!r}]" if writable else f"input {spec.name!r}"
+    return host_array(value, what, spec.numpy, code_of(spec.dtype), writable)
 
 
 def taken(tensor: Tensor, spec: TensorSpec) -> Any:
@@ -189,6 +202,8 @@ def put_into(array: Any, result: Any, spec: TensorSpec) -> None:
     Raises:
         RunError: it does not have the type and shape of the result.
     """
+    if not isinstance(array, np.ndarray):
+        array = _shared(array, spec, writable=True)
     fits = isinstance(array, np.ndarray) and isinstance(result, np.ndarray)
     if not fits or array.dtype != result.dtype or array.shape != result.shape or not array.flags.writeable:
         raise unlike(spec)

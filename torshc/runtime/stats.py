@@ -1,0 +1,31 @@
+"""What has run, and how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """What a step of a run has cost: its kernel, template and model nodes, how often it ran, and seconds in all."""
+
+    kernel: str
+    template: str
+    nodes: tuple[str, ...]
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What has run since the model was loaded.
+
+    Attributes:
+        runs: runs that succeeded.
+        seconds: seconds inside the library in all; of runs that a stream goes on with, those until they are enqueued.
+        steps: each step; empty unless the model was compiled with profiling.
+    """
+
+    runs: int
+    seconds: float
+    steps: tuple[StepStats, ...]
