@@ -33,7 +33,7 @@ LAYERS = (
     ("fitting",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "loaded", "backend"),
-    ("bisect",),
+    ("bisect", "torch_dynamo"),
     ("cli",),
     ("__main__",),
 )
@@ -53,6 +53,7 @@ OWNERS = {
     "jinja2": {"cli", "targets"},
     "yaml": {"passes"},
     "llvmlite": {"targets"},
+    "torch": {"torch_dynamo"},
     "ml_dtypes": {"expr", "runtime", "formats"},
 }
 
