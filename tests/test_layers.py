@@ -31,6 +31,7 @@ LAYERS = (
     ("compilation",),
     ("compiler",),
     ("fitting",),
+    ("inprocess",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "loaded", "backend"),
     ("bisect", "torch_dynamo"),

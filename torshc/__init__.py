@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from .compilation import Compilation
     from .graph import Graph
+    from .inprocess import InProcess
     from .runtime import Model
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph
 
-__all__ = ["TorshcError", "__version__", "compile", "load"]
+__all__ = ["TorshcError", "__version__", "compile", "load", "load_model"]
 
 
 @overload
@@ -64,8 +65,8 @@ def compile(
         model: the path of an ONNX or JSON model, the bytes of one, an onnx ModelProto, or a torshc Graph, which is
             changed.
         out: the bundle; replaced as a whole when it is one already. None loads the model, and leaves no file.
-        target: "c" (C for this processor), "cuda" (NVIDIA GPUs) or "metal" (Apple GPUs); `torshc targets` lists what
-            each needs.
+        target: "c" (C for this processor), "llvm" (LLVM for it), "cuda" (NVIDIA GPUs) or "metal" (Apple GPUs);
+            `torshc targets` lists what each needs.
         opt_level: 0 to 3.
         shapes: input name to dimensions, which pins symbolic ones.
         options: further fields of :class:`torshc.options.CompileOptions`.
@@ -108,3 +109,19 @@ def load(
     from .runtime import load as load_bundle  # start-up: compiling does not load the runtime
 
     return load_bundle(path, threads, verify, device=device, stream=stream)
+
+
+def load_model(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> InProcess:
+    """Compile a model into this process, by LLVM; needs no C compiler and leaves no file but cached kernels.
+
+    Args:
+        path: an ONNX or JSON model.
+        threads: that large kernels run on; all of the processor's when 0, one when None.
+        options: further fields of :class:`torshc.options.CompileOptions`.
+
+    Raises:
+        TorshcError: a member of the family, by cause; what LLVM has no kernel for is listed at once.
+    """
+    from .inprocess import load_model as load_here  # start-up: loading a bundle does not load the compiler
+
+    return load_here(path, threads, **options)

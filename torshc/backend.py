@@ -19,6 +19,7 @@ from .compiler import compile_model
 from .errors import ConfigError, ModelError, RunError, TorshcError, UnsupportedError
 from .folders import scratch_folder
 from .formats import load_graph
+from .inprocess import InProcess, load_model
 from .options import CompileOptions
 from .runtime import Model, load
 from .targets import TARGETS
@@ -31,7 +32,7 @@ _TOLERANCES = ("rtol", "atol")  # onnx's runner passes its own tolerances on to 
 class TorshcRep(BackendRep):
     """A compiled model. Its bundle is loaded, and no longer in any folder."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model | InProcess) -> None:
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -83,6 +84,8 @@ class TorshcBackend(Backend):
         fields = {name: value for name, value in kwargs.items() if name not in _TOLERANCES}
         options = CompileOptions.create(**{"target": target, **fields})
         graph = load_graph(_serialised(model), options.shapes or None)
+        if TARGETS[target].in_process:
+            return TorshcRep(load_model(graph, **fields))
         with scratch_folder() as folder:
             compile_model(graph, folder / "model.tsc", options)
             return TorshcRep(load(folder / "model.tsc", options.threads or None, device=ordinal))

@@ -19,6 +19,8 @@ KEPT = {
     # user is collected: a folder, a tensor
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
     "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__",
+    # set for llvmlite; what stats() tells its callers
+    "data_layout", "compile_seconds",
     # fields of what is written as JSON as a whole
     "source_sha256", "torshc", "arena_text",
     # read by tests: the manifest's schema, a rewrite's example, weights inside the library

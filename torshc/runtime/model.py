@@ -34,7 +34,7 @@ CUDA = 2  # DLPack's device type
 _BYTE = ctypes.c_char
 
 
-def _address(array: Array) -> int:
+def address_of(array: Array) -> int:
     """Where an array's data lies: the shortest way there is, and one for what is empty, read-only or of no C type."""
     try:
         return addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
@@ -71,7 +71,7 @@ class _Side:
     def put(self, i: int, array: Array | OnDevice) -> None:
         tensor = self.at[i]
         if isinstance(array, np.ndarray):
-            tensor.data = _address(array)
+            tensor.data = address_of(array)
             if self.away[i]:
                 tensor.device.type, tensor.device.id, tensor.byte_offset, self.away[i] = CPU, 0, 0, False
         else:
@@ -254,7 +254,7 @@ class Model:
         assert self._opened is not None
         if result.nbytes:
             at = (tensor.data or 0) + tensor.byte_offset
-            self._opened.check(self._library.torshc_copy(self._opened.handle, at, _address(result), result.nbytes))
+            self._opened.check(self._library.torshc_copy(self._opened.handle, at, address_of(result), result.nbytes))
 
     def _failure(self, status: int) -> RunError:
         message = explain_fault(self._library.last_error(), self._library.last_fault(), self._manifest)

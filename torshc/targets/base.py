@@ -84,6 +84,7 @@ class Target(ABC):
         search: folders of ``templates/`` in which its files are looked for, in order.
         preludes: folders of ``templates/`` of which the kernels may include all headers in ``prelude/``.
         host: what its libraries have beside their kernels.
+        in_process: whether models need no bundle, as they are compiled where they run.
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
         options: fields of CompileOptions that it uses, of those that not all targets use.
 
@@ -100,6 +101,7 @@ class Target(ABC):
     search: ClassVar[tuple[str, ...]] = ("c",)
     preludes: ClassVar[tuple[str, ...]] = ("c",)
     host: ClassVar[HostFiles]
+    in_process: ClassVar[bool] = False
     alignment: ClassVar[int] = 1
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
 
@@ -220,6 +222,11 @@ def environment(search: tuple[str, ...]) -> jinja2.Environment:
 def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, **more: Any) -> Rendered:
     """Render a kernel's template; `key` distinguishes what the text does not show."""
     text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
+    return named(text, printer, key)
+
+
+def named(text: str, printer: IndexPrinter, key: str) -> Rendered:
+    """A kernel's text with the name that follows from it; `key` distinguishes what the text does not show."""
     name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
     return Rendered(
         name,

@@ -89,7 +89,7 @@ def resolve(mcpu: str | None = None) -> Isa:
     return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
 
 
-def _llvm() -> Any:
+def llvm_binding() -> Any:
     """LLVM, through llvmlite."""
     try:
         import llvmlite.binding as llvm  # start-up: loads LLVM
@@ -102,7 +102,7 @@ def _llvm() -> Any:
 
 
 def _host(arch: str) -> Isa:
-    llvm = _llvm()
+    llvm = llvm_binding()
     has = {name for name, on in llvm.get_host_cpu_features().items() if on}
     name = llvm.get_host_cpu_name()
     tune = name if _NAME.match(name) and name != "generic" else ""
@@ -141,7 +141,7 @@ define void @f(ptr %p) {
 
 def _lanes_of(arch: str, mcpu: str) -> int:
     """Asks LLVM which registers it takes for 16 floats; llvmlite has no table of a processor's features."""
-    llvm = _llvm()
+    llvm = llvm_binding()
     if arch not in ("x86_64", "aarch64"):
         return 1
     llvm.initialize_all_targets()

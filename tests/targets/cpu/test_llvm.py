@@ -1,0 +1,101 @@
+"""Kernels as LLVM's text, run in the process and compared with NumPy; no file, no other program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from torshc.errors import RunError, UnsupportedError
+from torshc.formats import load_graph
+from torshc.inprocess import InProcess, load_model
+
+Array = np.ndarray[Any, Any]
+
+
+def model(text: str) -> onnx.ModelProto:
+    made: onnx.ModelProto = parser.parse_model('<ir_version: 8, opset_import: ["": 18]> g ' + text)
+    return made
+
+
+def loaded(text: str, **options: Any) -> InProcess:
+    return load_model(load_graph(model(text).SerializeToString()), **options)
+
+
+def drawn(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def blend() -> InProcess:
+    """An elementwise chain and a softmax over its rows, of any size."""
+    return loaded(
+        """(float[N, M] a, float[N, M] b, float[M] c) => (float[N, M] y, float[N, M] z) {
+            s = Sigmoid(a)  t = Tanh(b)  p = Mul(s, t)  y = Add(p, c)  z = Softmax(y)
+        }"""
+    )
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 5), (2, 16), (7, 33), (0, 3), (3, 0)])
+def test_blocks_of_lanes_and_what_is_left(blend: InProcess, n: int, m: int) -> None:
+    a, b, c = drawn(n, m), 3 * drawn(n, m), drawn(m)
+    y, z = blend(a, b, c)
+    want = np.tanh(b) / (1 + np.exp(-a)) + c
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
+    powers = np.exp(want - want.max(-1, keepdims=True, initial=-9))
+    np.testing.assert_allclose(z, powers / powers.sum(-1, keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+def test_nan_and_infinity_stay(blend: InProcess) -> None:
+    a = np.array([[np.nan, np.inf, -np.inf, 1e30, -1e30]], np.float32)
+    zero = np.zeros_like(a)
+    y, _ = blend(zero, a, zero[0])
+    np.testing.assert_array_equal(y, np.float32(0.5) * np.tanh(a))
+
+
+def test_threads_change_nothing() -> None:
+    text = "(float[N] a, float[N] b) => (float[N] y) { m = Mul(a, b) y = Exp(m) }"
+    a, b = drawn(300_001), drawn(300_001)[::-1].copy()
+    one, two = loaded(text)(a, b)[0], loaded(text, threads=2)(a, b)[0]
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_run_reads_sizes_from_elements_and_refuses_what_is_out_of_range() -> None:
+    look = loaded("(float[N] a, int64[K] i) => (float[K] y) { y = Gather(a, i) }")
+    assert look(np.arange(4, dtype=np.float32), np.array([3, -4]))[0].tolist() == [3, 0]
+    with pytest.raises(RunError, match="out of range"):
+        look(np.arange(4, dtype=np.float32), np.array([4]))
+
+
+def test_wrong_inputs_are_refused(blend: InProcess) -> None:
+    a = drawn(2, 3)
+    with pytest.raises(RunError, match=r"do not fit together|has the shape"):
+        blend(a, drawn(2, 4), drawn(3))
+    with pytest.raises(RunError, match="float64"):
+        blend(a, a.astype(np.float64), drawn(3))
+    with pytest.raises(RunError, match="2 inputs; expected 3"):
+        blend(a, a)
+
+
+def test_equal_kernels_are_loaded_once() -> None:
+    text = "(float[N] a) => (float[N] y) { y = Cos(a) }"
+    first = loaded(text)
+    assert loaded(text).stats().cached == first.stats().kernels == 1
+
+
+def test_stats_count(blend: InProcess) -> None:
+    before = blend.stats()
+    blend(drawn(2, 3), drawn(2, 3), drawn(3))
+    after = blend.stats()
+    assert (after.runs - before.runs, after.launches - before.launches) == (1, 1)
+    # Two operands and a row in, two results out, of four bytes an element.
+    assert after.bytes - before.bytes == 4 * (4 * 6 + 3)
+
+
+def test_what_there_is_no_kernel_for_is_listed_at_once() -> None:
+    with pytest.raises(UnsupportedError) as refused:
+        loaded("(float[N] a, bool c) => (float[M] y) { i = NonZero(a)  j = Squeeze(i)  y = Gather(a, j) }")
+    assert any("NonZero" in p for p in refused.value.problems)
