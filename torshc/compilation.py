@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ._version import __version__
@@ -83,6 +84,8 @@ class Compilation:
         compiled: sources that a compiler had to compile; the others came from the cache.
         script: what the host does between segments, when sizes or steps are known only at run time.
         spans: the groups of each segment of a script.
+        dims_of_kernels: the sizes that each kernel wants, in order, by its name.
+        pinned: kernel sources that a person wrote, by file name, and where they came from.
         warnings: what the import passed over in the model, and why the kernel cache was not used.
     """
 
@@ -102,6 +105,8 @@ class Compilation:
     script: Script | None = None
     spans: tuple[range, ...] = ()
     warnings: tuple[str, ...] = ()
+    dims_of_kernels: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    pinned: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -199,6 +204,7 @@ def manifest_of(c: Compilation) -> Manifest:
                 _size(kernel.flops),
                 _size(kernel.nbytes),
                 source,
+                file in c.pinned,
             )
             steps.append(StepInfo(kernels[symbol].id, names, unit.device))
     p = c.program

@@ -32,6 +32,7 @@ from .kernels.machine import Machine
 from .options import CompileOptions
 from .passes import pipeline_of, run_pipeline
 from .passes.policy import Policy, policy_of
+from .pinned import with_pinned
 from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
@@ -117,10 +118,12 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
     whole, spans = _joined(graph, plans, policy) if script is not None else (plans[0], ())
-    return Compilation(
+    done = Compilation(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
         clock.seconds, script=script, spans=spans, warnings=tuple(graph.warnings),
+        dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment},
     )  # fmt: skip
+    return with_pinned(done, options.kernels) if options.kernels is not None else done
 
 
 def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:

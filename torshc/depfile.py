@@ -12,7 +12,7 @@ from .options import CompileOptions
 
 
 def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
-    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules and pipeline given.
+    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline and kernels given.
 
     Args:
         out: the bundle as the user spelled it, which is how the makefile spells its target.
@@ -22,6 +22,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
         OutputError: the file cannot be written.
     """
     extra = [*options.rules, *([options.pipeline] if options.pipeline else [])]
+    extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out
     path = Path(f"{target}.d")
     text = rule(target, [*map(str, model_files(model)), *map(str, extra)])

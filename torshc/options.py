@@ -34,6 +34,7 @@ class CompileOptions:
         max_fusion_size: largest number of nodes in one kernel; None for what the rules say.
         pipeline: a pipeline file in place of that of the optimisation level.
         rules: further files of rewrites and fusion rules.
+        kernels: folder of edited kernels, as ``torshc eject`` writes them, to use in place of the generated ones.
         passes: pass name to True (on) or False (off), overriding the pipeline.
         jobs: compilers that run at once; 0 means one a processor.
         cache: use the kernel cache.
@@ -65,6 +66,7 @@ class CompileOptions:
     max_fusion_size: int | None = None
     pipeline: Path | None = None
     rules: tuple[Path, ...] = ()
+    kernels: Path | None = None
     passes: Mapping[str, bool] = field(default_factory=dict)
     jobs: int = 0
     cache: bool = True
@@ -113,7 +115,7 @@ class CompileOptions:
                 raise ConfigError(
                     f"there is no option {name!r}{did_you_mean(name, known)}", f"known: {', '.join(known)}"
                 )
-        for name in ("pipeline", "workdir", "dump"):
+        for name in ("pipeline", "kernels", "workdir", "dump"):
             if fields.get(name) is not None:
                 fields[name] = Path(fields[name])
         if "rules" in fields:

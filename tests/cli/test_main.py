@@ -19,7 +19,20 @@ from torshc.cli.faults import BROKEN_PIPE, INTERRUPTED, guarded
 
 from .conftest import Torshc
 
-VERBS = ("compile", "run", "explain", "verify", "bisect", "check", "bench", "targets", "cache", "completion", "man")
+VERBS = (
+    "compile",
+    "run",
+    "explain",
+    "verify",
+    "bisect",
+    "check",
+    "bench",
+    "eject",
+    "targets",
+    "cache",
+    "completion",
+    "man",
+)
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -84,6 +84,7 @@ class KernelInfo:
         ops: their operators, in the same order.
         flops, bytes: arithmetic and memory traffic of one launch, integers or text over the symbols.
         source_sha256: of its C source.
+        pinned: whether a person edited that.
     """
 
     id: int
@@ -94,6 +95,7 @@ class KernelInfo:
     flops: int | str
     bytes: int | str
     source_sha256: str
+    pinned: bool = False
 
 
 @dataclass(frozen=True)

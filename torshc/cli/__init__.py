@@ -15,6 +15,7 @@ from .cache import cache
 from .check import check
 from .compile import compile
 from .completion import completion
+from .eject import eject
 from .explain import explain
 from .faults import GuardedGroup
 from .man import man
@@ -35,7 +36,7 @@ def cli() -> None:
     """
 
 
-for command in (compile, run, explain, verify, bisect, check, bench, targets, cache, completion, man):
+for command in (compile, run, explain, verify, bisect, check, bench, eject, targets, cache, completion, man):
     cli.add_command(command)
 
 

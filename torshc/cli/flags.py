@@ -76,6 +76,8 @@ MODEL: list[Option] = [
                  help="Pin the dimensions of an input; `?` leaves one as it is, a word names it. Repeatable."),
     click.option("--pipeline", type=FILE, help="Passes to run, in place of the level's own (YAML)."),
     click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion rules (YAML). Repeatable."),
+    click.option("--kernels", type=FILE, metavar="DIR",
+                 help="Use edited kernels of this folder, as `torshc eject` writes them."),
     click.option("--pass", "passes", multiple=True, callback=_switches, metavar="NAME=on|off",
                  help="Switch a pass on or off. Repeatable."),
     click.option("--fusion", type=click.Choice(["none", "conservative", "default", "aggressive"]),

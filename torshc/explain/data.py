@@ -57,6 +57,7 @@ class KernelInfo:
         flops, bytes: at the given dimensions.
         flops_text, bytes_text: as written, numbers or text over the symbols.
         tasks, scratch: number of independent tasks and bytes of scratch a thread, likewise.
+        pinned: the file that a person edited in place of the generated source, or empty.
     """
 
     symbol: str
@@ -68,6 +69,7 @@ class KernelInfo:
     bytes_text: int | str
     tasks: int | str
     scratch: int | str
+    pinned: str = ""
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,7 @@ class _Describer:
         self.sizes = sizes
         self.storage = compilation.plan.storage
         self.rules = compilation.plan.policy.rules
+        self.pinned = compilation.pinned
         self.inputs = set(compilation.graph.inputs)
         self.makers: dict[Value, list[int]] = {}
         self.home: dict[Node, int] = {}
@@ -285,11 +288,11 @@ class _Describer:
             folded=tuple(map(_node, g.folded)),
             reads=tuple(map(self.tensor, g.reads)),
             writes=tuple(map(self.tensor, g.outputs)),
-            kernels=tuple(self.kernel(k, s) for k, s in zip(unit.kernels, unit.symbols, strict=True)),
+            kernels=tuple(self.kernel(*k) for k in zip(unit.kernels, unit.symbols, unit.files, strict=True)),
             stops=self.stops(g),
         )
 
-    def kernel(self, kernel: Kernel, symbol: str) -> KernelInfo:
+    def kernel(self, kernel: Kernel, symbol: str, file: str) -> KernelInfo:
         return KernelInfo(
             symbol,
             kernel.kind,
@@ -300,6 +303,7 @@ class _Describer:
             plain(kernel.nbytes),
             plain(kernel.tasks),
             plain(kernel.scratch),
+            self.pinned.get(file, ""),
         )
 
     def stops(self, group: Group) -> tuple[Stop, ...]:

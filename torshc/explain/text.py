@@ -192,6 +192,9 @@ def _totals(e: Explanation) -> Iterator[str]:
     yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}")
     if e.approximations:
         yield from paragraph("inexact", "; ".join(map(printable, e.approximations)))
+    pinned = dict.fromkeys(f"group {g.id}: {k.pinned}" for g in e.groups for k in g.kernels if k.pinned)
+    for k, line in enumerate(pinned):
+        yield from paragraph("pinned" if k == 0 else "", printable(line))
     yield from paragraph("fallbacks", "; ".join(map(printable, e.fallbacks)) or "none")
 
 
