@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from ..errors import InternalError
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.core.compose import apply
@@ -13,8 +15,11 @@ _DEPTH = 8  # composites may be made of composites, but not without end
 
 
 @graph_pass("decompose")
-def decompose(graph: Graph, options: CompileOptions) -> bool:
+def decompose(graph: Graph, options: CompileOptions, *, attention: str = "") -> bool:
     """Replace each composite by what it is made of.
+
+    Args:
+        attention: targets without a kernel of attention, by name, with commas between; it is a composite there.
 
     Before::
 
@@ -24,16 +29,17 @@ def decompose(graph: Graph, options: CompileOptions) -> bool:
 
         %1 = ReduceMax[axes=(2, 3)](%0)
     """
+    families = {"composite", *(["attention"] if options.target in attention.split(",") else [])}
     changed = False
     for _ in range(_DEPTH):
-        if not walk(graph, _rule, "decompose"):
+        if not walk(graph, lambda site: _rule(site, families), "decompose"):
             return changed
         changed = True
     raise InternalError("decompose: a composite operator refers to itself")
 
 
-def _rule(site: Site) -> Patch | None:
-    if site.node.op.family != "composite":
+def _rule(site: Site, families: Container[str]) -> Patch | None:
+    if site.node.op.family not in families:
         return None
     outputs = site.node.op.decompose(site.builder, site.node.inputs)
     if outputs is None:

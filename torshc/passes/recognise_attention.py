@@ -28,11 +28,14 @@ _HIDDEN = {F32: -1e30, BF16: -1e30, F16: -6e4}
 
 
 @graph_pass("recognise_attention")
-def recognise_attention(graph: Graph, options: CompileOptions) -> bool:
+def recognise_attention(graph: Graph, options: CompileOptions, *, without: str = "") -> bool:
     """Replace the nodes that a rule with ``fuse: attention`` describes by Attention; k is transposed to rows by a view.
 
     A mask that is a constant lower triangle becomes the attribute ``causal``; heads of k and v that an Expand repeats
     are left to broadcasting.
+
+    Args:
+        without: targets that have no kernel for it, by name, with commas between.
 
     Before::
 
@@ -46,6 +49,8 @@ def recognise_attention(graph: Graph, options: CompileOptions) -> bool:
         %3 = Transpose[perm=(0, 1, 3, 2)](%1)
         %4 = Attention[scale=0.125](%0, %3, %2)
     """
+    if options.target in without.split(","):
+        return False
     forms = [r for r in rules_of(options.rules).fusion if r.action == Fuse("attention")]
     forms = [r for r in forms if not r.fusion or (options.fusion or "default") in r.fusion]
     return walk(graph, lambda site: _rule(site, forms), "recognise_attention")

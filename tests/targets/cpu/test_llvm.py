@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import TensorProto, helper, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
 
 from torshc.errors import RunError, UnsupportedError
 from torshc.formats import load_graph
@@ -99,3 +100,51 @@ def test_what_there_is_no_kernel_for_is_listed_at_once() -> None:
     with pytest.raises(UnsupportedError) as refused:
         loaded("(float[N] a, bool c) => (float[M] y) { i = NonZero(a)  j = Squeeze(i)  y = Gather(a, j) }")
     assert any("NonZero" in p for p in refused.value.problems)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 2), (5, 7, 3), (13, 33, 50), (3, 4, 64)])
+def test_products_of_any_size(product: InProcess, m: int, k: int, n: int) -> None:
+    a, b, c = drawn(2, m, k), drawn(2, k, n), drawn(n)
+    np.testing.assert_allclose(product(a, b, c)[0], np.maximum(a @ b + c, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def product() -> InProcess:
+    """A product of two operands of the run, whose right one is packed first, with an epilogue."""
+    return loaded(
+        "(float[2, M, K] a, float[2, K, N] b, float[N] c) => (float[2, M, N] y) {"
+        " p = MatMul(a, b)  q = Add(p, c)  y = Relu(q) }"
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "groups", "attributes"),
+    [
+        (3, 18, 1, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        (4, 6, 2, {"dilations": [2, 1], "pads": [2, 0, 2, 0]}),
+        (18, 18, 18, {"pads": [1, 1, 1, 1]}),
+    ],
+)
+def test_convolutions(channels: int, filters: int, groups: int, attributes: dict[str, Any]) -> None:
+    """Weights are constants, so the oracle is the same convolution by the definition."""
+    w = drawn(filters, channels // groups, 3, 3)
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], **attributes, group=groups)
+    ports = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (2, channels, 7, 5)), ("y", None))
+    ]
+    graph = helper.make_graph([conv], "g", ports[:1], ports[1:], [numpy_helper.from_array(w, "w")])
+    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+    x = drawn(2, channels, 7, 5)
+    (want,) = ReferenceEvaluator(made).run(None, {"x": x})
+    (got,) = load_model(load_graph(made.SerializeToString()))(x)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("attributes", ["reverse = 0", "exclusive = 1", "reverse = 1"])
+def test_running_sums(attributes: str) -> None:
+    one = loaded(f"(float[N, M] x, int64 i) => (float[N, M] y) <int64 i = {{0}}> {{ y = CumSum<{attributes}>(x, i) }}")
+    x = drawn(4, 19)
+    turned = x[::-1] if attributes == "reverse = 1" else x
+    want = np.cumsum(turned, 0) - (turned if "exclusive" in attributes else 0)
+    want = want[::-1] if attributes == "reverse = 1" else want
+    np.testing.assert_allclose(one(x)[0], want, rtol=1e-5, atol=1e-5)

@@ -159,6 +159,11 @@ class ConvKernel(HeavyKernel):
 @CpuTarget.lowers("conv")
 def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a Conv and its epilogue."""
+    return convolution(group, storage, machine)
+
+
+def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine, first: bool = True) -> list[Kernel]:
+    """The kernels of a Conv and its epilogue; `first`: those of few channels have a kernel of their own."""
     node = group.anchor
     assert node is not None
     if any(is_empty(v) for v in group.outputs):
@@ -169,7 +174,7 @@ def lower_conv(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     floats = x.dtype is F32 and w.const is not None
     if size is None or not (floats or is_bytes(node)) or size.ic == 0 or is_empty(x):
         return lower_generic(group, storage)
-    if floats and size.groups == 1 and size.ic <= FEW_CHANNELS:
+    if first and floats and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
     if floats and size.depthwise:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...expr import NARROW, walk
@@ -14,11 +15,18 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, named, register
 from .base import CpuTarget
-from .llvm_kernels import Writer, write_map, write_row
+from .conv import ConvKernel, convolution
+from .conv_transpose import lower_conv_transpose
+from .gemm import GemmKernel, is_bytes, is_scaled, lower_gemm
+from .llvm_kernels import Writer, write_map, write_row, write_scan
 from .llvm_math import supports
+from .llvm_products import write_conv, write_depthwise, write_gemm, write_pack
 from .llvm_tools import LlvmToolchain
 
-_WRITERS: dict[str, Callable[[Any, int], Writer]] = {"nest": write_map, "row": write_row}
+_WRITERS: dict[str, Callable[[Any, int], Writer]] = {
+    "nest": write_map, "row": write_row, "scan": write_scan, "gemm": write_gemm, "pack": write_pack,
+    "conv": write_conv, "depthwise": write_depthwise,
+}  # fmt: skip
 
 
 @register
@@ -44,10 +52,38 @@ class LlvmTarget(CpuTarget):
         return named(writer.text_of(), writer.printer, f"llvm {lanes}")
 
 
-@LlvmTarget.lowers("gemm", "conv", "conv_transpose")
-def lower_heavy(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """Products and convolutions."""
-    return lower_generic(group, storage)
+@LlvmTarget.lowers("gemm")
+def lower_product(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a MatMul: of floats in panels, of other types as a plain loop nest."""
+    node = group.anchor
+    assert node is not None
+    if is_bytes(node) or is_scaled(node):
+        return lower_generic(group, storage)
+    return [_whole(k) for k in lower_gemm(group, storage, machine)]
+
+
+@LlvmTarget.lowers("conv")
+def lower_convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a Conv, as of the C target without its special cases."""
+    node = group.anchor
+    assert node is not None
+    found = convolution(group, storage, replace(machine, winograd=False), first=False)
+    if is_bytes(node) or any(k.kind not in _WRITERS for k in found):
+        return lower_generic(group, storage)
+    return [_whole(k) for k in found]
+
+
+@LlvmTarget.lowers("conv_transpose")
+def lower_transposed(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a ConvTranspose."""
+    return [_whole(k) for k in lower_conv_transpose(group, storage, machine)]
+
+
+def _whole(k: Kernel) -> Kernel:
+    """A kernel whose sums are made in one go."""
+    if isinstance(k, GemmKernel):
+        return replace(k, k_blocks=1)
+    return replace(k, tap_block=k.taps, channel_block=k.size.ic) if isinstance(k, ConvKernel) else k
 
 
 def _refused(kernel: Kernel) -> str:

@@ -16,6 +16,7 @@ from ..base import PLACEHOLDER, IndexPrinter
 from .llvm_block import Block, Names
 from .llvm_ir import Body, Function, Reg, constant, integer, register
 from .llvm_math import join
+from .scan import ScanKernel
 
 
 class Writer(Body):
@@ -113,7 +114,7 @@ class Writer(Body):
 
     @contextmanager
     def range_of(
-        self, task: Reg, outer: Sequence[Expr], lane: Expr, rows: int, chunk: int
+        self, task: Reg, outer: Sequence[Expr], lane: Expr, rows: int | Reg, chunk: int
     ) -> Iterator[tuple[Reg, Reg]]:
         """The points of a task: loops over its rows, and the ends of its piece of the lane axis."""
         size = self.size(lane.args[0])
@@ -128,6 +129,21 @@ class Writer(Body):
         with self.loop(first, self.least(self.add(first, rows), count)) as row:
             self.decode(outer, row)
             yield low, high
+
+    def cut(self, total: Reg, parts: Reg, number: Reg) -> Reg:
+        """Where one of several near-equal parts begins."""
+        whole = self.mul(number, self.binary("udiv", total, parts))
+        return self.add(whole, self.least(number, self.binary("urem", total, parts)))
+
+    @contextmanager
+    def when(self, condition: Reg) -> Iterator[None]:
+        """Instructions that are run under a condition."""
+        yes, end = self.label(), self.label()
+        self.put(f"  br i1 {condition}, label %{yes}, label %{end}")
+        self.put(f"{yes}:")
+        yield
+        self.put(f"  br label %{end}")
+        self.put(f"{end}:")
 
     def along(self, lane: Expr, low: Reg | int, high: Reg, lanes: Sequence[int], body: Callable[[int], None]) -> None:
         """Blocks of the lane axis: as wide as may be, then what is left."""
@@ -267,9 +283,43 @@ class RowWriter(Writer):
         return position
 
 
+def write_scan(k: ScanKernel, lanes: int) -> Writer:
+    """A running sum or product: one element after the other, with lanes beside the axis where there are some."""
+    w = Writer(k, lanes)
+    total, length = k.total, w.size(k.time.args[0])
+    kind = register(total.term.dtype)
+
+    def run(lane: Expr | None, n: int) -> None:
+        slot = w.slot(kind, n)
+        w.set(slot, constant(total.start, kind))
+        with w.loop(0, length) as step:
+            w.axes[k.time] = w.binary("sub", w.add(length, -1), step) if k.reverse else step
+            block = w.block(lane, n)
+            block.expect(total.term)
+            given = block.splat(block.value(total.term), n)
+            before = block.get(slot)
+            after = join(block, total.how, total.term.dtype, before, given)
+            block.set(slot, after)
+            w.take(block)
+            w.stores(k.stores, lane, n, {"y": before if k.exclusive else after})
+
+    rows = w.size(k.rows)
+    count = w.size(_product(k.axes))
+    with w.tasks() as task:
+        if k.across:
+            first = w.mul(task, rows)
+            with w.loop(first, w.least(w.add(first, rows), count)) as point:
+                w.decode(k.axes, point)
+                run(None, 1)
+            return w
+        with w.range_of(task, k.axes, k.lane, rows, k.chunk) as (low, high):
+            w.along(k.lane, low, high, w.widths(k.lane.args[0]), lambda n: run(k.lane, n))
+    return w
+
+
 def write_row(k: RowKernel, lanes: int) -> Writer:
     """Reductions over rows."""
     return RowWriter(k, lanes).run()
 
 
-__all__ = ["RowWriter", "Writer", "write_map", "write_row"]
+__all__ = ["RowWriter", "Writer", "write_map", "write_row", "write_scan"]
