@@ -214,6 +214,7 @@ def manifest_of(c: Compilation) -> Manifest:
     return Manifest(
         torshc=__version__,
         model=c.name,
+        prefix=c.options.prefix,
         inputs=tuple(_tensor(v.name, v) for v in c.graph.inputs),
         outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.results, strict=False)),
         symbols=symbols,

@@ -15,12 +15,13 @@ from .bundle.build import Object, build_objects, link_library, work_folder
 from .bundle.build_script import build_script
 from .bundle.cache import Cache
 from .bundle.host import CPU
-from .bundle.host_source import host_sources
+from .bundle.host_source import host_sources, own_header
 from .bundle.manifest import (
     ToolInfo,
     WeightsFile,
 )
-from .bundle.package import BundleWriter
+from .bundle.names import prefix_of
+from .bundle.package import HEADER, BundleWriter
 from .bundle.program import Placed, assemble
 from .bundle.script import assemble_script
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
@@ -40,7 +41,7 @@ from .plan.residence import segments_for_host
 from .resources import cache_folder
 from .targets import NoKernel, Target, find_target, target_of
 from .targets.isa import resolve
-from .targets.toolchain import Tools
+from .targets.toolchain import Tools, soname
 
 Observer = Callable[[str, float], None]
 
@@ -209,6 +210,7 @@ def compile_model(
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
     target = target_of(options)
+    options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
     isa = resolve(options.mcpu)
     tools = None if options.emit == "source" else target.toolchain.find(options, isa)
     compilation = prepare(source, options, observer)
@@ -228,8 +230,9 @@ def compile_model(
             cpu_features=compilation.isa.cpu_features,
             device=target.device,
         )
-        own, headers = host_sources(host, target.host)
-        bundle.add_text("model.h", headers["model.h"])
+        own, headers = host_sources(host, target.host, manifest)
+        bundle.add_text(HEADER, headers[HEADER])
+        bundle.add_text(f"{options.prefix}.h", own_header(host, target.host, manifest))
         headers = {**kernel_headers(compilation), **headers}
         readable = {**commented_sources(compilation), **own, **headers}
         library = ""
@@ -270,8 +273,9 @@ def _build(
         objects = build_objects(sources, headers, tools.compiler, tools.flags, cache, options.workers, folder, tell)
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])
-        built = link_library(tools.compiler, objects, folder, bundle.weights if embedded else None)
-        return bundle.add_library(built, embedded), sum(not o.cached for o in objects)
+        name = soname(options.prefix)
+        built = link_library(tools.compiler, objects, folder, bundle.weights if embedded else None, name=name)
+        return bundle.add_library(built, embedded, name), sum(not o.cached for o in objects)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,13 @@ from .errors import ConfigError, did_you_mean
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "f16", "bf16")
 EMIT_KINDS = ("source", "objects", "bundle")
+# What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
+_WORDS = """
+    model torshc t anl c c_nonshared crypt crypto cuda cudart dl gcc gcc_s ld m mvec ncurses nsl omp pthread resolv rt
+    ssl stdc System thread_db util z zstd
+"""
+PREFIX_WORDS = frozenset(_WORDS.split())
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,=")
 
 
@@ -51,6 +59,8 @@ class CompileOptions:
         emit: "source", "objects" or "bundle".
         fallback: allow a target to hand kernels that it lacks to the C target.
         threads: threads that the library uses unless its caller says otherwise; 0 means one a processor.
+        prefix: what the names of the library's functions and its header begin with; made from the bundle's name when
+            empty.
         budget: limits in place of the usual, by the names of :class:`torshc.budget.Budget`.
 
     Raises:
@@ -81,6 +91,7 @@ class CompileOptions:
     emit: str = "bundle"
     fallback: bool = True
     threads: int = 1
+    prefix: str = ""
     budget: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,6 +109,11 @@ class CompileOptions:
             value = getattr(self, name)
             if not isinstance(value, str) or value.startswith("-") or not _SAFE.issuperset(value):
                 raise ConfigError(f"{name} {value!r} holds characters that are not allowed")
+        if self.prefix and (not is_prefix(self.prefix) or self.prefix in PREFIX_WORDS):
+            why = "belongs to others" if self.prefix in PREFIX_WORDS else "cannot begin names in C"
+            raise ConfigError(
+                f"prefix {self.prefix!r} {why}", "take a letter, then letters, digits and _, at most 64 of them"
+            )
         for name, shape in self.shapes.items():
             _check_shape(name, shape)
         check_limits(self.budget)
@@ -132,6 +148,11 @@ class CompileOptions:
     def workers(self) -> int:
         """Number of compilers to run at once."""
         return self.jobs or os.cpu_count() or 1
+
+
+def is_prefix(text: str) -> bool:
+    """Whether names in C may begin with it."""
+    return bool(_PREFIX.match(text))
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int | str | None, ...]]:

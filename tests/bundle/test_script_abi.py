@@ -42,7 +42,7 @@ def write(folder: Path, target: str = "c") -> Path:
 def build(bundle: Path, cc: str, flags: tuple[str, ...] = ()) -> list[str]:
     target = bundle.parent / "script_abi"
     command = [cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{bundle}", HERE / "script_abi.c", *flags]
-    compilers.build([*command, bundle / "libmodel.so", "-lpthread", "-o", target])
+    compilers.build([*command, bundle / "libmodel.so", f"-Wl,-rpath,{bundle}", "-lpthread", "-o", target])
     return [str(target), str(bundle / "weights.bin")]
 
 

@@ -105,6 +105,7 @@ def manifest_of(
     return manifest.Manifest(
         torshc="0",
         model=name,
+        prefix="",
         inputs=(manifest.TensorInfo("x", "f32", dims),),
         outputs=(manifest.TensorInfo("y", "f32", dims), manifest.TensorInfo('z"*/\n{{ }}', "f32", dims)),
         symbols=(manifest.SymbolInfo("batch", 0, 0, 0, host.SYMBOL_MAX, "dim"),) if batch is None else (),

@@ -45,7 +45,9 @@ def calls(bundle: Path, feeds: Path, mode: str, count: int, cc: str = "", flags:
     """The figures of a program that calls the bundle."""
     program = bundle.parent / "callers"
     command = [cc or compilers.needed().cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{bundle}", SOURCE]
-    compilers.build([*command, *flags, bundle / "libmodel.so", "-lpthread", "-lm", "-o", program])
+    compilers.build(
+        [*command, *flags, bundle / "libmodel.so", f"-Wl,-rpath,{bundle}", "-lpthread", "-lm", "-o", program]
+    )
     weights = bundle / "weights.bin"
     arguments = [program, weights if weights.exists() else "", feeds, mode, str(count)]
     env = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}

@@ -58,7 +58,7 @@ def test_killed_at_random_moments(kills: int, tmp_path: Path, record_property: R
     assert ended(compiling("m", tmp_path / "m.tsc", tmp_path / "cache0", "-O0"))[0] == 0
     seconds = time.monotonic() - began
     hashes = {file_sha256(tmp_path / "m.tsc" / "libmodel.so")}
-    assert ended(compiling("m", tmp_path / "other.tsc", tmp_path / "cache0"))[0] == 0
+    assert ended(compiling("m", tmp_path / "other.tsc", tmp_path / "cache0", "--prefix", "my_m"))[0] == 0
     hashes.add(file_sha256(tmp_path / "other.tsc" / "libmodel.so"))
     killed = 0
     while killed < kills:

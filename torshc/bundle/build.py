@@ -191,8 +191,11 @@ def link_library(
     workdir: Path,
     weights: Path | None = None,
     sanitize: Sequence[str] = (),
+    name: str = "",
 ) -> Path:
     """Links objects to ``libmodel.so`` in the work folder; ``weights`` is a file to link in as ``t_weights``.
+
+    Programs that are linked with it look for ``name``.
 
     Returns:
         The library.
@@ -205,7 +208,7 @@ def link_library(
     try:
         if weights is not None:
             names.append(_embed(compiler, weights, workdir))
-        compiler.link(names, LIBRARY, workdir, sanitize)
+        compiler.link(names, LIBRARY, workdir, sanitize, name)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
     return workdir / LIBRARY

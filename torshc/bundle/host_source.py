@@ -6,8 +6,8 @@ threads that every model shares are in plain C beside it (:class:`torshc.targets
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..expr import Expr, as_int, const, dims_of, to_text
@@ -16,9 +16,13 @@ from ..ops.core.host import HostOp
 from ..plan.script import Check
 from ..targets.base import HostFiles, environment
 from .host import Condition, HostProgram, HostScript, Size, check_program, sizes_of
+from .interface import Interface
+from .manifest import Manifest, TensorInfo
+from .names import c_text
 from .script import script_files
 from .sizes import Part, Sizes
 
+OWN = "t_named.c"
 EQUATION = 40  # nodes of a condition that its message shows
 
 
@@ -33,6 +37,7 @@ class ProgramView:
         steps: how many there are; for a script, those of its segments.
         spelled: what messages call the symbols.
         scripted: whether a script says what the host does between segments.
+        named: inputs and outputs with the model's names, where it has them.
     """
 
     p: HostProgram
@@ -41,6 +46,7 @@ class ProgramView:
     first: int = 0
     steps: int = 0
     scripted: bool = False
+    named: Mapping[str, Sequence[TensorInfo]] = field(default_factory=dict)
 
     @cached_property
     def _writer(self) -> Sizes:
@@ -50,6 +56,15 @@ class ProgramView:
     def text(self, size: Size | None) -> str:
         """A size as C."""
         return self._writer.text(size)
+
+    def name(self, kind: str, index: int) -> str:
+        """The model's name of an input or output as C, NULL where it has none."""
+        return c_text(self.named[kind][index].name) if kind in self.named else "NULL"
+
+    def dim_names(self, kind: str, index: int) -> list[str]:
+        """Its symbolic dimensions as C, NULL for numbers; empty where it has no name."""
+        dims = self.named[kind][index].dims if kind in self.named else ()
+        return ["NULL" if isinstance(d, int) else c_text(d) for d in dims]
 
     def texts(self, sizes: Iterable[Size | None]) -> list[str]:
         """Sizes as C."""
@@ -159,8 +174,8 @@ class ScriptView:
         return [const(0), *(d if set(dims_of(d)) <= bound else const(0) for d in v.shape[1:])]
 
 
-def render_host(program: HostProgram, files: HostFiles) -> str:
-    """The source of host.c.
+def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | None = None) -> str:
+    """The source of host.c; it knows the names in the manifest.
 
     Raises:
         InternalError: the program contradicts itself.
@@ -173,7 +188,8 @@ def render_host(program: HostProgram, files: HostFiles) -> str:
         views.append(ProgramView(segment, spelled, f"_{k}", first, len(segment.steps)))
     check_program(program)
     steps = sum(len(v.p.steps) for v in views) or len(program.steps)
-    whole = ProgramView(program, spelled, steps=steps, scripted=script is not None)
+    named = {} if manifest is None else {"input": manifest.inputs, "output": manifest.outputs}
+    whole = ProgramView(program, spelled, steps=steps, scripted=script is not None, named=named)
     return (
         environment(files.search)
         .get_template("host.c.j2")
@@ -186,10 +202,24 @@ def render_host(program: HostProgram, files: HostFiles) -> str:
     )
 
 
-def host_sources(program: HostProgram, files: HostFiles) -> tuple[dict[str, str], dict[str, str]]:
-    """The sources that a library has beside its kernels, and the headers that they include, by file name."""
+def host_sources(
+    program: HostProgram, files: HostFiles, manifest: Manifest | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The sources that a library has beside its kernels, and the headers that they include, by file name.
+
+    With the manifest, the library has the model's names, and its own functions if there is a prefix.
+    """
     if program.script is not None:
         files = script_files(files, program.script.script)
     sources = {name: files.text(name) for name in files.sources}
     headers = {name: files.text(name) for name in files.headers}
-    return {"host.c": render_host(program, files), **sources}, headers
+    sources["host.c"] = render_host(program, files, manifest)
+    if manifest is not None and manifest.prefix:
+        own = Interface(manifest.prefix, program, manifest.inputs, manifest.outputs)
+        sources[OWN] = own.source(files)
+    return sources, headers
+
+
+def own_header(program: HostProgram, files: HostFiles, manifest: Manifest) -> str:
+    """The header ``NAME.h`` for the functions with the manifest's prefix. No source includes it: objects are shared."""
+    return Interface(manifest.prefix, program, manifest.inputs, manifest.outputs).header(files)

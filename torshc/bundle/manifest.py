@@ -139,12 +139,14 @@ class ToolInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of it. ``library_sha256`` is of ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
+    """All of it. ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
+    ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
     ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
     run shows the outputs' sizes."""
 
     torshc: str
     model: str
+    prefix: str
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     symbols: tuple[SymbolInfo, ...]

@@ -2,7 +2,9 @@
 
 out.tsc/
     libmodel.so     the compiled model
+    libNAME.so      the same, by the name that programs are linked with
     model.h         its C interface
+    NAME.h          the same, by the model's own names
     weights.bin     its weights, unless embedded or none
     manifest.json   what it is
     src/            the generated sources, on request
@@ -29,6 +31,8 @@ import numpy.typing as npt
 from torshc.errors import ConfigError, OutputError
 
 from ..folders import claim, remove, sweep
+from ..options import is_prefix
+from ..targets.toolchain import soname
 from .build import LIBRARY
 from .manifest import FILE, FORMAT, Manifest
 from .weights import WeightsInfo, write_weights
@@ -58,14 +62,22 @@ def is_bundle(folder: Path) -> bool:
     """
     manifest = folder / FILE
     try:
-        if not folder.is_dir() or not {p.name for p in folder.iterdir()} <= _KNOWN:
+        if not folder.is_dir():
             return False
+        names = {p.name for p in folder.iterdir()}
         if manifest.is_symlink() or not manifest.is_file() or manifest.stat().st_size > _MANIFEST_MAX:
             return False
         body = json.loads(manifest.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):  # others may be replacing it
         return False
-    return isinstance(body, dict) and body.get("format") == FORMAT
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        return False
+    return names <= {*_KNOWN, *own_files(str(body.get("prefix", "")))}
+
+
+def own_files(prefix: str) -> tuple[str, ...]:
+    """The files of a bundle that are named after its prefix: header and library."""
+    return (f"{prefix}.h", soname(prefix)) if is_prefix(prefix) else ()
 
 
 @contextlib.contextmanager
@@ -143,11 +155,18 @@ class BundleWriter:
         """The weights file being written, to be linked in."""
         return self.folder / WEIGHTS
 
-    def add_library(self, library: Path, embedded: bool = False) -> str:
-        """Moves the library into the bundle; returns its SHA-256. ``embedded``: it holds the weights."""
+    def add_library(self, library: Path, embedded: bool = False, name: str = "") -> str:
+        """Moves the library into the bundle; returns its SHA-256.
+
+        Args:
+            embedded: it holds the weights.
+            name: what programs that are linked with it look for.
+        """
         target = self.folder / LIBRARY
         with _writing(target):
             shutil.move(library, target)
+            if name:
+                (self.folder / name).symlink_to(LIBRARY)
             if embedded:
                 self.weights.unlink(missing_ok=True)
             return file_sha256(target)

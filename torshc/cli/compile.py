@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="What to write.",
 )
+@click.option(
+    "--prefix",
+    default="",
+    metavar="NAME",
+    help="What the model's own C functions and header are called; by default after OUT.",
+)
 @click.option("--MD", "depfile", is_flag=True, help="Write OUT.d for make: all files that were read.")
 @click.option("--time", "timed", is_flag=True, help="Print how long each stage and pass took.")
 @click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")

@@ -42,6 +42,16 @@ LINK_FLAGS = (
 )  # fmt: skip
 
 
+def soname(prefix: str) -> str:
+    """What programs that are linked with a bundle's library look for: a name that no other bundle has."""
+    return f"lib{prefix}.so" if prefix else ""
+
+
+def link_flags(name: str = "") -> tuple[str, ...]:
+    """Flags of a link of a shared library, for compilers that hand them to the linker."""
+    return (*LINK_FLAGS, f"-Wl,-soname,{name}") if name else LINK_FLAGS
+
+
 @dataclass(frozen=True)
 class Tool:
     """A program that torshc runs.
@@ -114,9 +124,18 @@ class Compiler(Tool, ABC):
 
     @abstractmethod
     def link(
-        self, objects: Sequence[str], target: str, cwd: Path, sanitize: Sequence[str] = (), timeout: float = 600.0
+        self,
+        objects: Sequence[str],
+        target: str,
+        cwd: Path,
+        sanitize: Sequence[str] = (),
+        name: str = "",
+        timeout: float = 600.0,
     ) -> None:
         """Links objects, in this order, to the shared library ``target``; names are relative to ``cwd``.
+
+        Args:
+            name: what programs that are linked with the library will look for.
 
         Raises:
             ConfigError: sanitizers, where there are none.

@@ -1,8 +1,11 @@
 /* The C interface of a compiled model, version 1.
  *
- * One header for every bundle: what is special about a model (its inputs, outputs, dimensions) is asked of the library;
- * names stand in the bundle's manifest.json. Tensors have the layout of DLPack's DLTensor, so a `DLTensor *` may be
- * passed as a `torshc_tensor *`.
+ * One header for every bundle: what is special about a model (its inputs, outputs, dimensions, names) is asked of the
+ * library. Tensors have the layout of DLPack's DLTensor, so a `DLTensor *` may be passed as a `torshc_tensor *`.
+ *
+ * Every function is there twice. `torshc_run` is for programs that open libraries by dlopen(). Programs that are linked
+ * with a bundle, and may be with several, call the model's own `NAME_run`, and so on, which NAME.h beside this file
+ * declares: with two bundles in one program, torshc_run would be the first one's for both.
  *
  *     torshc_options options = {.size = sizeof options, .weights_path = "/models/digits.tsc/weights.bin"};
  *     torshc_model *model;
@@ -172,6 +175,13 @@ TORSHC_API int32_t torshc_output_count(void);
 /* Type, rank and dimensions of an input or output, -1 for a symbolic dimension. `dims` points into the library. */
 TORSHC_API int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
 TORSHC_API int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
+
+/* The model's own name of an input or output, and of a symbolic dimension of it ("batch", "2*batch"), in UTF-8; NULL for
+ * a number, and where there is no such tensor or dimension. They point into the library. */
+TORSHC_API const char *torshc_input_name(int32_t index);
+TORSHC_API const char *torshc_output_name(int32_t index);
+TORSHC_API const char *torshc_input_dim_name(int32_t index, int32_t dim);
+TORSHC_API const char *torshc_output_dim_name(int32_t index, int32_t dim);
 
 /* Dimensions of output `index` for inputs of these shapes; `dims` has room for its rank. The inputs' data may be NULL
  * here and in torshc_workspace_size: only device, type and shape are looked at; but for inputs that hold sizes (those

@@ -159,6 +159,24 @@ int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const 
     return port_info(P->output, P->outputs, index, dtype, ndim, dims);
 }
 
+const char *torshc_input_name(int32_t index) { return index >= 0 && index < P->inputs ? P->input[index].name : NULL; }
+
+const char *torshc_output_name(int32_t index)
+{
+    return index >= 0 && index < P->outputs ? P->output[index].name : NULL;
+}
+
+static const char *dim_name(const t_port *ports, int32_t count, int32_t index, int32_t dim)
+{
+    if (index < 0 || index >= count || dim < 0 || dim >= ports[index].ndim || !ports[index].dim_names)
+        return NULL;
+    return ports[index].dim_names[dim];
+}
+
+const char *torshc_input_dim_name(int32_t index, int32_t dim) { return dim_name(P->input, P->inputs, index, dim); }
+
+const char *torshc_output_dim_name(int32_t index, int32_t dim) { return dim_name(P->output, P->outputs, index, dim); }
+
 int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index, int64_t *dims)
 {
     int64_t s[T_SYMBOLS_MAX];

@@ -79,6 +79,8 @@ typedef struct t_port {
     int32_t ndim;               /* -1: any */
     const int64_t *dims;        /* -1: symbolic */
     const struct t_port *inner; /* what a sequence or an optional holds, or NULL; a map's keys, whose is its values */
+    const char *name;             /* the model's; NULL inside a script and inside others */
+    const char *const *dim_names; /* NULL for numbers; NULL where `name` is */
 } t_port;
 
 /* Whether elements are tensors of their own. */

@@ -20,7 +20,18 @@ from ...folders import private_folder, scratch_folder
 from ...options import CompileOptions
 from ...resources import cache_folder
 from ..isa import Isa
-from ..toolchain import BASE_FLAGS, LINK_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
+from ..toolchain import (
+    BASE_FLAGS,
+    Compiler,
+    Survey,
+    Toolchain,
+    Tools,
+    execute,
+    found,
+    link_flags,
+    profile_flags,
+    soname,
+)
 
 CLANGS = tuple(f"clang-{n}" for n in range(22, 13, -1))
 GCCS = tuple(f"gcc-{n}" for n in range(16, 8, -1))
@@ -79,14 +90,20 @@ class CCompiler(Compiler):
             )
 
     def link(
-        self, objects: Sequence[str], target: str, cwd: Path, sanitize: Sequence[str] = (), timeout: float = 600.0
+        self,
+        objects: Sequence[str],
+        target: str,
+        cwd: Path,
+        sanitize: Sequence[str] = (),
+        name: str = "",
+        timeout: float = 600.0,
     ) -> None:
         """Links objects, in this order, to the shared library ``target``; names are relative to ``cwd``.
 
         Raises:
             ToolchainError: as :meth:`compile`.
         """
-        flags = LINK_FLAGS + ((f"-fsanitize={','.join(sanitize)}",) if sanitize else ("-Wl,-z,defs",))
+        flags = link_flags(name) + ((f"-fsanitize={','.join(sanitize)}",) if sanitize else ("-Wl,-z,defs",))
         (cwd / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
         self.run([*flags, "-o", target, "@objects.rsp", "-lm", "-lpthread"], cwd, timeout, f"linking {target}")
 
@@ -193,7 +210,7 @@ class CToolchain(Toolchain):
     def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
         cc = CCompiler("cc", ("cc",), "")
         flags = [*cc.base_flags(), *isa.flags("clang"), "-Wno-psabi", *profile_flags(options)]
-        return {"flags": shlex.join(flags), "link": shlex.join([*LINK_FLAGS, "-Wl,-z,defs"])}
+        return {"flags": shlex.join(flags), "link": shlex.join([*link_flags(soname(options.prefix)), "-Wl,-z,defs"])}
 
     def survey(self, cc: str = "") -> Survey:
         """All compilers that answer, the one that compile would take first, each program once."""

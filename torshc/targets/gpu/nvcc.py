@@ -25,15 +25,16 @@ from ...options import CompileOptions
 from ..isa import Isa
 from ..toolchain import (
     BASE_FLAGS,
-    LINK_FLAGS,
     Compiler,
     Survey,
     Toolchain,
     Tools,
     execute,
     found,
+    link_flags,
     profile_flags,
     program_stamp,
+    soname,
 )
 
 REMEDY = (
@@ -127,7 +128,13 @@ class Nvcc(Compiler):
             raise ToolchainError(f"{what}: {self.name} says it succeeded, but wrote nothing", REMEDY)
 
     def link(
-        self, objects: Sequence[str], target: str, cwd: Path, sanitize: Sequence[str] = (), timeout: float = 600.0
+        self,
+        objects: Sequence[str],
+        target: str,
+        cwd: Path,
+        sanitize: Sequence[str] = (),
+        name: str = "",
+        timeout: float = 600.0,
     ) -> None:
         """Links objects, in this order, to the shared library ``target``; names are relative to ``cwd``.
 
@@ -142,7 +149,7 @@ class Nvcc(Compiler):
             raise ConfigError(
                 "sanitizers do not work on CUDA libraries", "use compute-sanitizer on the program instead"
             )
-        self.run([*link_flags(), "-o", target, *objects], cwd, timeout, f"linking {target}")
+        self.run([*linker_flags(name), "-o", target, *objects], cwd, timeout, f"linking {target}")
 
 
 def choose_archs(arch: str, known: Sequence[str] = ()) -> tuple[str, ...]:
@@ -166,9 +173,9 @@ def choose_archs(arch: str, known: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(name for name in DEFAULT_ARCHS if not known or name in known) or DEFAULT_ARCHS
 
 
-def link_flags() -> tuple[str, ...]:
+def linker_flags(name: str = "") -> tuple[str, ...]:
     """Flags of the link, for nvcc and, through it, for the linker."""
-    linker = [flag.removeprefix("-Wl,") for flag in LINK_FLAGS if flag.startswith("-Wl,")]
+    linker = [flag.removeprefix("-Wl,") for flag in link_flags(name) if flag.startswith("-Wl,")]
     flags = ["-shared", "-cudart", "static", "--no-device-link"]
     flags += _to_host(["-static-libstdc++", "-static-libgcc"])
     for option in (*linker, "-z,defs", "--exclude-libs,ALL"):
@@ -297,7 +304,7 @@ class CudaToolchain(Toolchain):
         nvcc = Nvcc("nvcc", ("nvcc",), "")
         archs = nvcc.gencode_flags(options.arch or ",".join(DEFAULT_ARCHS))
         flags = (*nvcc.base_flags(isa), *archs, *profile_flags(options))
-        return {"flags": shlex.join(flags), "link": shlex.join(link_flags())}
+        return {"flags": shlex.join(flags), "link": shlex.join(linker_flags(soname(options.prefix)))}
 
     def survey(self, cc: str = "") -> Survey:
         cards = tuple(f"{card.name}, {card.arch}, driver {card.driver}" for card in find_cards())

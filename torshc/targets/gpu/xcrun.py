@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import ConfigError, OutputError, ToolchainError
 from ...options import CompileOptions
 from ..isa import Isa
-from ..toolchain import BASE_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags
+from ..toolchain import BASE_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags, soname
 
 REMEDY = (
     "building for Metal needs a Mac with Xcode, as its command line tools alone lack metal (Xcode 26: also xcodebuild "
@@ -30,10 +30,6 @@ REMEDY = (
 SDK = ("-sdk", "macosx")
 # Metal 3 is what simdgroup functions and 64-bit integers are sure to be in; macOS 13 the first system that has it.
 METAL_FLAGS = ("-std=metal3.0", "-O2", "-fno-fast-math")
-LINK_FLAGS = (
-    "-dynamiclib", "-fobjc-link-runtime", "-install_name", "@rpath/libmodel.so", "-framework", "Metal", "-framework",
-    "Foundation",
-)  # fmt: skip
 EMBED = "-Wl,-sectcreate,__TEXT,__metallib,"
 METALLIB = "default.metallib"
 ENV = (("MACOSX_DEPLOYMENT_TARGET", "13.0"),)
@@ -69,7 +65,13 @@ class Xcrun(Compiler):
             raise ToolchainError(f"{what}: {self.name} says it succeeded, but wrote nothing", REMEDY)
 
     def link(
-        self, objects: Sequence[str], target: str, cwd: Path, sanitize: Sequence[str] = (), timeout: float = 600.0
+        self,
+        objects: Sequence[str],
+        target: str,
+        cwd: Path,
+        sanitize: Sequence[str] = (),
+        name: str = "",
+        timeout: float = 600.0,
     ) -> None:
         """Links objects, in this order, to the shared library ``target``; names are relative to ``cwd``.
 
@@ -89,7 +91,7 @@ class Xcrun(Compiler):
             self.run(["metallib", *_as_air(kernels, cwd), "-o", METALLIB], cwd, timeout, f"linking {METALLIB}")
             embed = [EMBED + METALLIB]
         others = [name for name in objects if name not in kernels]
-        self.run(["clang++", *LINK_FLAGS, *embed, *others, "-o", target], cwd, timeout, f"linking {target}")
+        self.run(["clang++", *link_flags(name), *embed, *others, "-o", target], cwd, timeout, f"linking {target}")
 
 
 def host_flags() -> tuple[str, ...]:
@@ -124,6 +126,13 @@ def _as_air(objects: Sequence[str], cwd: Path) -> list[str]:
     except OSError as error:
         raise OutputError(f"cannot build in {cwd}: {error.strerror or error}", "set TMPDIR") from error
     return names
+
+
+def link_flags(name: str = "") -> tuple[str, ...]:
+    """Flags of the link of a library that programs look for by this name."""
+    install = f"@rpath/{name or 'libmodel.so'}"
+    frameworks = "-framework", "Metal", "-framework", "Foundation"
+    return ("-dynamiclib", "-fobjc-link-runtime", "-install_name", install, *frameworks)
 
 
 def find_xcrun() -> Xcrun:
@@ -169,7 +178,7 @@ class MetalToolchain(Toolchain):
             **{name: shlex.join(compile_command(source, flags)) for name, source in commands.items()},
             "sdk": shlex.join(SDK),
             "env": ENV,
-            "link": shlex.join(LINK_FLAGS),
+            "link": shlex.join(link_flags(soname(options.prefix))),
             "embed": EMBED + METALLIB,
             "metallib": METALLIB,
         }

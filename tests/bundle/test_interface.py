@@ -1,0 +1,131 @@
+"""NAME.h and the functions behind a prefix: names of any kind, from C and C++, and several models in one program."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import torshc
+from tests.support import compilers
+from tests.support.cli_models import model as parsed
+from torshc.bundle.host import HostProgram, Port, Symbol
+from torshc.bundle.interface import Interface
+from torshc.bundle.manifest import TensorInfo
+from torshc.errors import ConfigError
+from torshc.expr import dim
+from torshc.resources import find_template
+from torshc.targets.cpu.c import CTarget
+
+HOSTILE = ('x"; abort(); //', "a/b", "a.b", "int", "", "\n#error", "device", "x" * 300, "*/ int y; /*")
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def scaled(folder: Path, name: str, factor: int, **options: object) -> Path:
+    """A bundle of y = factor * x."""
+    body = f"c = Constant<value_float={factor}.0>() y = Mul(x, c)"
+    text = f'<ir_version: 8, opset_import: ["": 18]> g (float[n,2] x) => (float[n,2] y) {{ {body} }}'
+    onnx.save(parsed(text), folder / f"{name}.onnx")
+    torshc.compile(folder / f"{name}.onnx", folder / f"{name}.tsc", **options)
+    return folder / f"{name}.tsc"
+
+
+def hostile() -> Interface:
+    """An interface all of whose names are as bad as can be."""
+    ports = tuple(Port("f32", (dim("s0"), 2 * dim("s0"), 3)) for _ in HOSTILE)
+    program = HostProgram(ports, ports, (Symbol(0, 0),), ("s0",))
+    infos = [TensorInfo(name, "f32", ("n", "2*n", 3)) for name in HOSTILE]
+    return Interface("bad", program, infos, infos)
+
+
+@pytest.mark.parametrize("language", ["c11", "c++11"])
+def test_hostile_names_compile(tmp_path: Path, language: str) -> None:
+    compiler = compilers.needed_cxx() if "+" in language else compilers.needed().cc
+    (tmp_path / "bad.h").write_text(hostile().header(CTarget.host))
+    (tmp_path / "model.h").write_text(CTarget.host.text("model.h"))
+    (tmp_path / f"use.{'cc' if '+' in language else 'c'}").write_text(
+        '#include "bad.h"\n#include <errno.h>\n'
+        "int main(void) { bad_tensors t; t.s0 = t.input0_dim1 = t.a_b_2_dim1 = 1;\n"
+        "t.device.type = 0; t.int_ = t.device_2 = NULL; return (int)t.s0 * 0 * bad_input0_index; }\n"
+    )
+    source = next(tmp_path.glob("use.c*"))
+    compilers.build([compiler, f"-std={language}", *STRICT, "-c", source, "-o", tmp_path / "use.o"])
+
+
+def test_a_header_names_what_the_model_names() -> None:
+    ports = (Port("f32", (dim("n"), 4)),), (Port("i64", (dim("n"),)),)
+    infos = [TensorInfo("tokens.in", "f32", ("n", 4))], [TensorInfo("scores", "i64", ("n",))]
+    program = HostProgram(*ports, (Symbol(0, 0),), ("n",))
+    text = Interface("net", program, *infos).header(CTarget.host)
+    assert "const float *tokens_in; /* f32 [n, 4] */" in text and "int64_t *scores; /* i64 [n] */" in text
+    assert "static const int64_t net_tokens_in_dims[] = {-1, 4};" in text and "int64_t n; /* a dimension */" in text
+    assert "net_output_shape(model, inputs" not in text  # nothing here needs to be asked
+
+
+def test_each_function_of_the_header_has_a_prefixed_one() -> None:
+    declared = set(re.findall(r"TORSHC_API [\w *]*?torshc_(\w+)\(", find_template(["c"], "model.h").read_text()))
+    header = hostile().header(CTarget.host)
+    assert {f"bad_{name}" for name in declared} == set(re.findall(r"TORSHC_API [\w *]*?(bad_\w+)\(", header))
+    assert all(f"return torshc_{n}(" in hostile().source(CTarget.host) for n in declared - {"close", "last_fault"})
+
+
+PROGRAM = r"""
+#include <one.h>
+#include <two.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+    const float x[] = {1, 2, 3, 4};
+    float a[4], b[4];
+    one_model *first;
+    two_model *second;
+    one_tensors s;
+    two_tensors t;
+    if (one_open(NULL, &first) || two_open(NULL, &second))
+        return printf("%s%s\n", one_last_error(), two_last_error());
+    memset(&s, 0, sizeof s);
+    memset(&t, 0, sizeof t);
+    s.n = t.n = 2;
+    s.x = t.x = x;
+    s.y = a;
+    t.y = b;
+    if (one_call(first, &s) || two_call(second, &t))
+        return printf("%s%s\n", one_last_error(), two_last_error());
+    printf("%g %g %s %s %s %d\n", a[3], b[3], one_input_name(0), two_output_name(0), one_input_dim_name(0, 0),
+           one_input_dim_name(0, 1) == NULL && one_input_name(1) == NULL && one_output_dim_name(0, 2) == NULL);
+    one_close(first);
+    two_close(second);
+    return 0;
+}
+"""
+
+
+def test_two_models_in_one_program(tmp_path: Path) -> None:
+    bundles = [scaled(tmp_path, "one", 2), scaled(tmp_path, "two", 3)]
+    (tmp_path / "main.c").write_text(PROGRAM)
+    links = [word for b in bundles for word in (f"-I{b}", f"-L{b}", f"-Wl,-rpath,{b}")]
+    for host in compilers.hosts():
+        command = [host.cc, "-std=c11", *STRICT, "main.c", *links, "-lone", "-ltwo", "-o", f"main-{host.kind}"]
+        compilers.build(command, tmp_path)
+        done = subprocess.run([tmp_path / f"main-{host.kind}"], capture_output=True, text=True, check=False)
+        assert done.stdout == "8 12 x y n 1\n"
+
+
+def test_the_prefix(tmp_path: Path) -> None:
+    bundle = scaled(tmp_path, "one", 2, prefix="other")
+    names = {"libmodel.so", "libother.so", "manifest.json", "model.h", "other.h"}
+    assert {p.name for p in bundle.iterdir()} == names
+    assert json.loads((bundle / "manifest.json").read_text())["prefix"] == "other"
+    assert {p.name for p in scaled(tmp_path, "one", 4).iterdir()} == {n.replace("other", "one") for n in names}
+    with torshc.load(bundle) as model:
+        assert model(np.ones((1, 2), np.float32))[0].tolist() == [[4, 4]]
+    for bad in ("a b", "1a", "_a", "ü", "a" * 65, "torshc", "m"):
+        with pytest.raises(ConfigError, match="prefix"):
+            scaled(tmp_path, "one", 2, prefix=bad)

@@ -1,0 +1,77 @@
+"""A model's names in generated C: as identifiers, all of them through :func:`identifiers`, and as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..options import PREFIX_WORDS, is_prefix
+
+_SEPARATORS = re.compile(r"[ ./:\-_]+")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
+# Keywords of C and C++, and names that systems' headers define as macros.
+_WORDS = """
+    alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char class co_await co_return
+    co_yield compl complex concept const const_cast consteval constexpr constinit continue decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if imaginary import inline int long
+    module mutable namespace new noexcept noreturn not not_eq nullptr operator or or_eq private protected public
+    register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct
+    switch template this thread_local throw true try typedef typeid typename typeof union unsigned using virtual void
+    volatile wchar_t while xor xor_eq I EOF NAN NULL INFINITY assert environ errno linux major minor offsetof stderr
+    stdin stdout unix
+"""
+_TAKEN = frozenset(_WORDS.split())
+_RAW = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ .,/:*+-()")
+
+
+def identifiers(names: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> list[str]:
+    """A C identifier for each of a model's names, no two alike, and none of ``taken``.
+
+    Letters and digits stay, and what exporters separate words with becomes ``_``. A name with anything else in it, one
+    that begins with no letter and one of more than 64 characters is replaced by its stand-in. Who comes second gets a
+    number.
+
+    Args:
+        names: a name and its stand-in, such as ("layer.0/out", "output0").
+
+    >>> identifiers([("layer.0/out", "output0"), ("layer_0.out", "output1"), ('"); abort(); ("', "output2")])
+    ['layer_0_out', 'layer_0_out_2', 'output2']
+    >>> identifiers([("int", "input0"), ("3d", "input1"), ("größe", "input2")])
+    ['int_', 'input1', 'input2']
+    """
+    used, found = set(taken), []
+    for name, instead in names:
+        word = _SEPARATORS.sub("_", name).strip("_")
+        word = word if _PLAIN.match(word) else instead
+        word = f"{word}_" if word in _TAKEN else word
+        number, free = 2, word
+        while free in used:
+            free, number = f"{word}_{number}", number + 1
+        used.add(free)
+        found.append(free)
+    return found
+
+
+def prefix_of(out: Path) -> str:
+    """The prefix of a bundle's functions when none is given: its name, or ``my_`` and its name.
+
+    >>> [prefix_of(Path(p)) for p in ("build/digits-v2.tsc", "model.tsc", "m.tsc", "50.tsc", "ü.tsc")]
+    ['digits_v2', 'my_model', 'my_m', 'my_50', 'my_model']
+    """
+    stem = _SEPARATORS.sub("_", out.stem).strip("_")[:40].strip("_")
+    for name in (stem, f"my_{stem}"):
+        if is_prefix(name) and name not in PREFIX_WORDS and name not in _TAKEN:
+            return name
+    return "my_model"
+
+
+def c_text(text: str) -> str:
+    r"""Text as a C string literal: by numbers, where a character of it could mean anything to a compiler.
+
+    >>> print(c_text("layer.0/out"), c_text('"é'))
+    "layer.0/out" "\042\303\251"
+    """
+    data = text.encode("utf-8", "replace")
+    plain = _RAW.issuperset(data)
+    return '"' + "".join(chr(b) if plain else f"\\{b:03o}" for b in data) + '"'
