@@ -53,7 +53,7 @@ OWNERS = {
     "google": {"formats", "backend"},
     "onnxruntime": {"verify"},
     "click": {"cli"},
-    "jinja2": {"cli", "targets"},
+    "jinja2": {"cli", "explain", "targets"},
     "yaml": {"passes"},
     "llvmlite": {"targets"},
     "torch": {"torch_dynamo"},

@@ -3,36 +3,96 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import flags
 from .console import Progress
 
+if TYPE_CHECKING:
+    from ..explain import Shown
+
 
 @click.command()
 @flags.MODEL_ARGUMENT
 @flags.add(*flags.MODEL, flags.DIMS)
-@click.option("--format", "form", type=click.Choice(["text", "json", "dot"]), default="text", show_default=True)
-@click.option("--all", "everything", is_flag=True, help="List every place where fusion stopped.")
-@click.option("--group", type=int, metavar="N", help="Show one group in full.")
-def explain(model: Path, dims: dict[str, int], form: str, everything: bool, group: int | None, **given: Any) -> None:
+@click.option("--format", "form", type=click.Choice(["text", "json", "dot", "html"]), help="text by default.")
+@click.option("-o", "--output", "out", type=flags.FILE, metavar="FILE", help="Write to this file.")
+@click.option("--open", "opened", is_flag=True, help="Open the page of --format html in the browser.")
+@click.option("--against", type=flags.ModelFile(), metavar="MODEL", help="Show another model beside it (html).")
+@click.option("--measured", type=flags.FILE, metavar="FILE", help="What `bench --profile --json` printed (html).")
+@click.option("--all", "everything", is_flag=True, help="List every place where fusion stopped (text).")
+@click.option("--group", type=int, metavar="N", help="Show one group in full (text).")
+def explain(
+    model: Path,
+    dims: dict[str, int],
+    form: str | None,
+    out: Path | None,
+    opened: bool,
+    against: Path | None,
+    measured: Path | None,
+    everything: bool,
+    group: int | None,
+    **given: Any,
+) -> None:
     """Show what MODEL becomes, and why.
 
     Prints passes, launches with their work and traffic, and where fusion stopped. Runs no compiler. Sizes with
-    symbolic dimensions are evaluated at --dims, or 1.
+    symbolic dimensions are evaluated at --dims, or 1. --format html makes one page for a browser.
     """
     from .. import explain as explanation
     from ..compiler import prepare
 
+    form = form or ("html" if opened or against or measured else "text")
+    if form != "html" and (opened or against or measured):
+        raise click.UsageError("--open, --against and --measured are for --format html")
+    options = flags.compile_options(given)
     with Progress() as progress:
-        found = explanation.explain(prepare(model, flags.compile_options(given), progress), dims)
-    if form == "json":
-        click.echo(explanation.to_json(found))
+        done = prepare(model, options, progress)
+        found = explanation.explain(done, dims)
+        other = prepare(against, options, progress) if against else None
+    if form == "html":
+        shown = [_shown(model, done, dims, measured)] + ([_shown(against, other, dims, None)] if against else [])
+        text = explanation.to_html(shown)
+    elif form == "json":
+        text = explanation.to_json(found) + "\n"
     elif form == "dot":
-        click.echo(explanation.to_dot(found), nl=False)
+        text = explanation.to_dot(found)
     elif group is not None:
-        click.echo(explanation.group_text(found, group), nl=False)
+        text = explanation.group_text(found, group)
     else:
-        click.echo(explanation.to_text(found, everything), nl=False)
+        text = explanation.to_text(found, everything)
+    _write(text, out, opened)
+
+
+def _shown(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:
+    from ..compilation import commented_sources
+    from ..explain import Shown, explain, read_measured
+
+    found = explain(
+        done, {n: size for n, size in dims.items() if n in done.program.names} if measured is None else dims
+    )
+    sources = {Path(file).stem: text for file, text in commented_sources(done).items()}
+    return Shown(model.name, found, sources, read_measured(measured, found) if measured else ())
+
+
+def _write(text: str, out: Path | None, opened: bool) -> None:
+    """Prints, or writes to a file; shows that in the browser when asked to."""
+    import tempfile
+    import webbrowser
+
+    from ..errors import OutputError
+    from ..explain import printable
+
+    if out is None and not opened:
+        click.echo(text, nl=False)
+        return
+    try:
+        place = out or Path(tempfile.mkdtemp(prefix="torshc-page-")) / "explain.html"
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {out}: {error.strerror or error}", "name another file with -o") from error
+    click.echo(f"written: {printable(str(place))}", err=True)
+    if opened and not webbrowser.open(place.absolute().as_uri()):
+        raise OutputError("no browser was found", f"open {place} yourself")

@@ -1,10 +1,22 @@
-"""What a compilation did and why, as data, and that data as text, JSON and DOT."""
+"""What a compilation did and why, as data, and that data as text, JSON, DOT and a page for a browser."""
 
 from .data import Explanation, explain
 from .detail import group_text
 from .dot import to_dot
+from .html_form import Shown, read_measured, to_html
 from .json_form import to_json
 from .safe import printable
 from .text import to_text
 
-__all__ = ["Explanation", "explain", "group_text", "printable", "to_dot", "to_json", "to_text"]
+__all__ = [
+    "Explanation",
+    "Shown",
+    "explain",
+    "group_text",
+    "printable",
+    "read_measured",
+    "to_dot",
+    "to_html",
+    "to_json",
+    "to_text",
+]

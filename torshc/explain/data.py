@@ -11,6 +11,7 @@ from ..graph import Node, Value
 from ..plan.group import REASONS, Boundary, Group
 from ..plan.views import behind_views
 from .course import Course, course
+from .memory import live_bytes
 from .rules import RuleInfo, made_by, rule_infos, standing
 from .sizes import Evaluator, bind, plain, type_text
 
@@ -39,12 +40,13 @@ class Tensor:
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node: number, operator, the model's name, type of its first result."""
+    """A node: number, operator, the model's name, type of its first result, numbers of the nodes that it reads."""
 
     id: int
     op: str
     name: str
     type: str
+    operands: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,10 +136,22 @@ class PassInfo:
 
 
 @dataclass(frozen=True)
+class RunInfo:
+    """A run of a pass that changed the graph: nodes before and after, and by how many of each operator."""
+
+    name: str
+    before: int
+    after: int
+    operators: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated.
 
-    ``course`` is what the host does between launches, empty where it does nothing.
+    ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
+    are in use while each group runs.
     """
 
     model: str
@@ -163,6 +177,8 @@ class Explanation:
     seconds: Mapping[str, float]
     course: tuple[Course, ...] = ()
     rules: tuple[RuleInfo, ...] = ()
+    runs: tuple[RunInfo, ...] = ()
+    live: tuple[int, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -218,6 +234,10 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         seconds=compilation.seconds,
         course=course(compilation.script, compilation.spans) if compilation.script is not None else (),
         rules=rule_infos(compilation.plan, {r.name for r in compilation.records}),
+        runs=tuple(
+            RunInfo(r.name, r.before, r.after, r.operators, r.seconds) for r in compilation.records if r.changed
+        ),
+        live=live_bytes(compilation, sizes),
     )
 
 
@@ -245,7 +265,8 @@ def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
 
 
 def _node(node: Node) -> NodeInfo:
-    return NodeInfo(node.id, node.op.name, node.name, type_text(node.output.type))
+    operands = dict.fromkeys(v.producer.id for v in node.operands if v.producer is not None)
+    return NodeInfo(node.id, node.op.name, node.name, type_text(node.output.type), tuple(operands))
 
 
 class _Describer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ class PassRecord:
         changed: whether it changed the graph.
         before, after: number of nodes.
         seconds: wall time, the check after it included.
+        operators: by how many nodes of each operator there are more now, or fewer (below 0); in order of names.
     """
 
     name: str
@@ -38,6 +40,7 @@ class PassRecord:
     before: int
     after: int
     seconds: float
+    operators: Mapping[str, int] = field(default_factory=dict)
 
 
 Observer = Callable[[PassRecord, Graph], None]
@@ -233,6 +236,7 @@ class _Runner:
     def __init__(self, graph: Graph, options: CompileOptions, observer: Observer | None) -> None:
         self.graph, self.options, self.observer = graph, options, observer
         self.records: list[PassRecord] = []
+        self.counts = Counter(node.op.name for node in graph.nodes)
         self.verifier = Verifier()
         self.verifier.check(graph, "the front end")
         self.dumps = 0
@@ -250,13 +254,21 @@ class _Runner:
         if changed:
             sort(self.graph)
             self.verifier.check(self.graph, f"pass {step.name}")
-        record = PassRecord(step.name, changed, before, len(self.graph.nodes), time.perf_counter() - start)
+        seconds, operators = time.perf_counter() - start, self._recounted() if changed else {}
+        record = PassRecord(step.name, changed, before, len(self.graph.nodes), seconds, operators)
         self.records.append(record)
         if changed:
             self._dump(step.name)
         if self.observer is not None:
             self.observer(record, self.graph)
         return changed
+
+    def _recounted(self) -> dict[str, int]:
+        """Count the nodes of each operator anew; what changed."""
+        now = Counter(node.op.name for node in self.graph.nodes)
+        changes = {name: now[name] - self.counts[name] for name in sorted({*now, *self.counts})}
+        self.counts = now
+        return {name: change for name, change in changes.items() if change}
 
     def _dump(self, name: str) -> None:
         folder = self.options.dump
