@@ -36,7 +36,7 @@ LAYERS = (
     ("inprocess",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "loaded", "backend"),
-    ("bisect", "eject", "torch_dynamo"),
+    ("bisect", "eject", "torch_dynamo", "tracing"),
     ("cli",),
     ("__main__",),
 )

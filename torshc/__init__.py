@@ -10,7 +10,7 @@ model = torshc.compile("model.onnx")    # compiled and loaded in one step
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from ._version import __version__
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from .graph import Graph
     from .inprocess import InProcess
     from .runtime import Model
+    from .tracing import TracedFunction
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph
 
-__all__ = ["TorshcError", "__version__", "compile", "load", "load_model"]
+__all__ = ["TorshcError", "__version__", "compile", "jit", "load", "load_model", "trace"]
 
 
 @overload
@@ -125,3 +126,34 @@ def load_model(path: str | os.PathLike[str], threads: int | None = None, **optio
     from .inprocess import load_model as load_here  # start-up: loading a bundle does not load the compiler
 
     return load_here(path, threads, **options)
+
+
+def jit(function: Callable[..., Any] | None = None, *, target: str = "llvm", **options: Any) -> Any:
+    """Decorator: compile a function written in NumPy when it is first called, for the types and ranks it is given.
+
+    Args:
+        function: of arrays, numbers, and tuples, lists and dictionaries of them; numbers of Python and texts are
+            constants, and each has a compilation of its own.
+        target: what to compile for.
+        options: further fields of :class:`torshc.options.CompileOptions`.
+
+    Raises:
+        TorshcError: by the call; :class:`UnsupportedError` names the line of what cannot be traced.
+    """
+    from .tracing import jit as jit_here  # start-up: loading a bundle does not load the compiler
+
+    return jit_here(function, target=target, **options)
+
+
+def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TracedFunction:
+    """The model of a function written in NumPy, for arguments of these types and ranks.
+
+    Returns:
+        What can be saved as a JSON graph (`save`), explained (`explain`) and compiled (`compile`).
+
+    Raises:
+        UnsupportedError: what cannot be traced, with its line.
+    """
+    from .tracing import trace as trace_here  # start-up: as above
+
+    return trace_here(function, *args, **kwargs)

@@ -13,14 +13,26 @@ from pathlib import Path
 import vulture
 
 ROOT = Path(__file__).resolve().parents[2]
-DECORATORS = ["@operator", "@register", "@graph_pass", "@*.lowers", "@*.command", "@*.group", "@_predicate"]
+DECORATORS = [
+    "@implements",
+    "@ufunc",
+    "@operator",
+    "@register",
+    "@graph_pass",
+    "@*.lowers",
+    "@*.command",
+    "@*.group",
+    "@_predicate",
+]
 KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its
     # user is collected: a folder, a tensor
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
     "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__",
     # set for llvmlite; what stats() tells its callers
-    "data_layout", "compile_seconds",
+    "data_layout", "compile_seconds", "traces",
+    # what NumPy's arrays have
+    "mT", "flatten", "subok", "casting",
     # fields of what is written as JSON as a whole
     "source_sha256", "torshc", "arena_text", "live",
     # read by tests: the manifest's schema, weights inside the library

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from .. import resources
 from ..errors import ConfigError, did_you_mean
 
 _MAX_BYTES = 1 << 20
@@ -150,17 +151,21 @@ def read_yaml(path: Path) -> Item:
         raise ConfigError(f"{path}: the file is not UTF-8 text") from e
     if len(raw) > _MAX_BYTES:
         raise ConfigError(f"{path}: the file is larger than {_MAX_BYTES} bytes")
-    return parse_yaml(source, str(path))
+    return parse_yaml(source, str(path), own=path.is_relative_to(resources.rules()))
 
 
-def parse_yaml(source: str, file: str) -> Item:
-    """The contents of YAML text.
+# Ours are read by libyaml where it is there, ten times as fast. It has other messages, and deep nesting may end it.
+_QUICK = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse_yaml(source: str, file: str, own: bool = False) -> Item:
+    """The contents of YAML text; `own`: of a file that comes with torshc.
 
     Raises:
         ConfigError: when it is no YAML, or nests too deep, or repeats a key.
     """
     try:
-        root = yaml.compose(source, Loader=yaml.SafeLoader)
+        root = yaml.compose(source, Loader=_QUICK if own else yaml.SafeLoader)
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else 1
         raise ConfigError(f"{file}:{line}: {e.problem or 'not YAML'}") from e
