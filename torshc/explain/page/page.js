@@ -4,6 +4,7 @@
 
 const MOST = 120; // groups that are shown at once; more are folded into blocks
 const BRANCH = 40; // parts of a block
+const READABLE = 0.55; // least zoom at which labels can be read
 const COLOURS = { gemm: "#c2571a", conv: "#b8860b", attention: "#8e44ad", recurrent: "#a0355e", row: "#2e7d6b",
   nest: "#2f6fde", scan: "#5d6d7e", topk: "#5d6d7e" };
 const TABS = { Graph: graphPane, Groups: groupsPane, Passes: passesPane, Boundaries: boundariesPane,
@@ -82,7 +83,7 @@ class Graph {
 
   // The parts of a range of groups: groups, or blocks of them.
   parts(low, high) {
-    const step = high - low <= (low === 0 && high === this.model.groups.length ? MOST : BRANCH) ? 1 : Math.ceil((high - low) / BRANCH);
+    const step = high - low <= MOST ? 1 : Math.ceil((high - low) / BRANCH);
     return Array.from({ length: Math.ceil((high - low) / step) }, (_, k) => [low + k * step, Math.min(high, low + (k + 1) * step)]);
   }
 
@@ -147,6 +148,13 @@ class Graph {
     this.cy.layout({ name: "dagre", rankDir: "TB", nodeSep: 16, rankSep: 34, edgeSep: 6, animate: false, fit: true, padding: 30,
       ranker: boxes.length > 200 ? "longest-path" : "network-simplex" }).run();
     if (focus) this.centre(focus);
+    else if (this.cy.zoom() < READABLE) this.begin();
+  }
+
+  // Where a graph is too long to be read as a whole: its upper end.
+  begin() {
+    const first = this.cy.nodes().min((n) => n.position("y")).ele, at = first.position();
+    this.cy.viewport({ zoom: 0.9, pan: { x: this.cy.width() / 2 - at.x * 0.9, y: 70 - at.y * 0.9 } });
   }
 
   centre(id) {
