@@ -208,25 +208,60 @@ static void opening(const char *weights)
 
 static torshc_model *shared;
 
-static void *caller(void *argument)
+static void *call_often(torshc_model *m, int64_t rows)
 {
     call *c = malloc(sizeof *c);
-    for (int i = 0; i < 200; i++) {
-        prepare(c, (int64_t)(intptr_t)argument ? (int64_t)(intptr_t)argument : 1 + i % ROWS_MAX);
-        if (run(shared, c) || !right(c)) {
-            free(c);
-            return "wrong";
-        }
+    int wrong = 0;
+    for (int i = 0; i < 200 && !wrong; i++) {
+        prepare(c, rows ? rows : 1 + i % ROWS_MAX);
+        wrong = run(m, c) || !right(c);
     }
     free(c);
-    return NULL;
+    return wrong ? "wrong" : NULL;
+}
+
+static void *caller(void *argument) { return call_often(shared, (int64_t)(intptr_t)argument); }
+
+static void *caller_with_context(void *argument)
+{
+    torshc_model *context;
+    if (torshc_context_new(shared, NULL, &context))
+        return "no context";
+    void *result = call_often(context, (int64_t)(intptr_t)argument);
+    torshc_context_free(context);
+    return result;
+}
+
+static void contexts(const char *weights, int64_t rows)
+{
+    torshc_model *m = NULL, *first = NULL, *second = NULL;
+    torshc_options options = {.size = sizeof options, .threads = 1, .weights_path = weights};
+    torshc_options other = {.size = sizeof other, .threads = 2, .weights_path = "/nowhere"};
+    CHECK(torshc_open(&options, &m) == TORSHC_OK);
+    CHECK(torshc_context_new(m, NULL, &first) == TORSHC_OK && torshc_context_new(m, &other, &second) == TORSHC_OK);
+    torshc_close(m); /* in any order */
+    CHECK(!call_often(second, rows));
+    torshc_context_free(second);
+    CHECK(torshc_context_new(first, NULL, &m) == TORSHC_OK);
+    torshc_close(first);
+    CHECK(!call_often(m, rows));
+    other.device = 1;
+    CHECK(torshc_context_new(m, &other, &first) == TORSHC_E_ARGUMENT && !first);
+    other.device = 0;
+    other.stream = &other;
+    CHECK(torshc_context_new(m, &other, &first) == TORSHC_E_ARGUMENT && !first);
+    other.size = 3;
+    CHECK(torshc_context_new(m, &other, &first) == TORSHC_E_ARGUMENT && !first);
+    CHECK(torshc_context_new(NULL, NULL, &first) == TORSHC_E_ARGUMENT && !first);
+    CHECK(torshc_context_new(m, NULL, NULL) == TORSHC_E_ARGUMENT);
+    torshc_close(m);
 }
 
 static void many_threads(int64_t rows)
 {
     pthread_t threads[8];
     for (int i = 0; i < 8; i++)
-        pthread_create(&threads[i], NULL, caller, (void *)(intptr_t)rows);
+        pthread_create(&threads[i], NULL, i % 2 ? caller : caller_with_context, (void *)(intptr_t)rows);
     for (int i = 0; i < 8; i++) {
         void *result;
         pthread_join(threads[i], &result);
@@ -291,6 +326,7 @@ int main(int argc, char **argv)
     CHECK(!strcmp(torshc_status_text(TORSHC_E_UNSUPPORTED), "compiled without profiling"));
     CHECK(!strcmp(torshc_status_text(999), "unknown status"));
     opening(weights);
+    contexts(weights, rows);
     if (!getenv("ABI_TEST_VALGRIND")) /* which does not know all of the state */
         floating_point_state(weights, c, rows);
     for (int threads = 1; threads <= 2; threads++) {

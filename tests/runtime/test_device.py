@@ -474,3 +474,17 @@ def test_torch(write: Write, request: pytest.FixtureRequest) -> None:
             with pytest.raises(RunError, match="contiguous"):
                 model.run({"x": torch.randn(16, 16, device="cuda").t()[:7]})
             assert torch.cuda.current_device() == 0
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_contexts_share_the_weights_on_the_device(write: Write, fallback: bool) -> None:
+    x = rows(7)
+    with load(write(fallback=fallback)) as model:
+        contexts = [model.context() for _ in range(3)]
+        there = to_device(contexts[0], x)
+        assert same(contexts[0].run({"x": there}), x) and same(model.run({"x": x}), x)
+    assert all(same(context.run({"x": x}), x) for context in contexts)  # the model is closed, its weights are not
+    contexts[1].close()
+    assert same(contexts[2].run({"x": x}), x)
+    with pytest.raises(RunError, match="is closed"):
+        contexts[1].run({"x": x})

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.support.slow import SLOW
 from torshc.bundle.manifest import manifest_hash
 from torshc.errors import BundleError, RunError
 from torshc.runtime import Model, load
+from torshc.runtime.native import Library
 
 Z = 'z"*/\n{{ }}'
 
@@ -160,6 +162,30 @@ def test_threads_share_a_model_and_models_share_a_process(symbolic: Path, static
         for thread in threads:
             thread.join()
     assert not wrong
+
+
+def test_contexts_run_at_the_same_time(symbolic: Path) -> None:
+    """Each has its own lock and workspace; the model may be closed before them."""
+    with load(symbolic) as model:
+        contexts = [model.context(), model.context(threads=2), model.context()]
+        nested = contexts[2].context()
+    with pytest.raises(RunError, match="is closed"):
+        model.context()
+    with pytest.raises(RunError, match="0 threads"):
+        nested.context(threads=0)
+
+    def run(context: Model) -> bool:
+        return all(same(context.run({"x": rows(n, n)}), rows(n, n)) for n in range(1, 40))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, [*contexts, nested]))
+    assert [c.stats().runs for c in contexts] == [39] * 3
+
+
+def test_a_library_without_contexts_says_so(symbolic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Library, "has_contexts", False)
+    with load(symbolic) as model, pytest.raises(RunError, match="without contexts"):
+        model.context()
 
 
 def test_a_replaced_bundle_beside_an_open_one(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ outputs = model.run({"x": array})
 
 from .device import DeviceArray
 from .manifest import ConditionSpec, TensorSpec
-from .model import Model, load
+from .model import Model
+from .opening import load
 from .stats import Stats, StepStats
 
 __all__ = ["ConditionSpec", "DeviceArray", "Model", "Stats", "StepStats", "TensorSpec", "load"]

@@ -30,13 +30,14 @@ REMEDIES: dict[int, str] = {
 }
 
 
-def _release(library: Library, handle: int) -> None:
+def _release(library: Library, handle: int, of: Opened | None) -> None:
     library.torshc_close(handle)
-    library.unload()
+    if of is None:
+        library.unload()
 
 
 class Opened:
-    """An open model of the library; closed when nothing uses it any more, arrays on its device included.
+    """An open model of the library; closed when nothing uses it any more, arrays on its device and contexts included.
 
     Args:
         library: the loaded library.
@@ -45,6 +46,7 @@ class Opened:
         threads: of a run on the processor.
         device: type and number of where it runs.
         stream: the caller's stream, 0 for the library's own.
+        of: the open model that this is a context of.
 
     Raises:
         BundleError: it cannot be opened.
@@ -52,20 +54,43 @@ class Opened:
     """
 
     def __init__(
-        self, library: Library, name: str, weights: bytes | None, threads: int, device: tuple[int, int], stream: int
+        self,
+        library: Library,
+        name: str,
+        weights: bytes | None,
+        threads: int,
+        device: tuple[int, int],
+        stream: int,
+        of: Opened | None = None,
     ) -> None:
         options = Options(ctypes.sizeof(Options), 0, threads, weights, device[1], stream or None)
         if device[0] == CPU:  # libraries that know only the first fields are opened as they want it
             options.size = Options.device.offset
         handle = c_void_p()
-        status = library.torshc_open(byref(options), byref(handle))
+        if of is None:
+            status = library.torshc_open(byref(options), byref(handle))
+        else:
+            status = library.torshc_context_new(of.handle, byref(options), byref(handle))
         if status == Status.DEVICE:
             raise RunError(f"cannot open {name!r}: {library.last_error()}", "name another device")
         if status:
             raise BundleError(f"cannot open {name!r}: {library.last_error()}", REMEDIES.get(status, REMEDY))
         assert handle.value is not None
-        self.library, self.handle, self.device, self.stream = library, handle, device, stream
-        weakref.finalize(self, _release, library, handle.value)
+        self.handle: int = handle.value
+        self.library, self.device, self.stream = library, device, stream
+        self.name, self.weights, self.threads = name, weights, threads
+        weakref.finalize(self, _release, library, self.handle, of)
+
+    def context(self, threads: int | None, stream: int) -> Opened:
+        """Another open model with the same weights.
+
+        Raises:
+            RunError: the library has no contexts.
+        """
+        if not self.library.has_contexts:
+            raise RunError(f"the bundle of {self.name!r} is of a torshc without contexts", REMEDY)
+        count = self.threads if threads is None else threads
+        return Opened(self.library, self.name, self.weights, count, self.device, stream, of=self)
 
     def check(self, status: int) -> None:
         """Raises RunError unless a call succeeded."""

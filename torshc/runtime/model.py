@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import platform
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import addressof, byref, c_int32, c_int64, c_size_t, c_uint64, c_void_p
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from torshc.errors import BundleError, RunError
+from torshc.errors import RunError
 
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
 from .faults import explain_fault
-from .manifest import REMEDY, Manifest, TensorSpec, read_manifest
+from .manifest import Manifest, TensorSpec
 from .native import CPU, Library, Tensor
 from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
@@ -85,7 +81,8 @@ class _Side:
 class Model:
     """A compiled model, opened by :func:`load`.
 
-    Any number may be open at a time. Threads may share one; their runs take turns.
+    Any number may be open at a time. Threads may share one; their runs take turns. For runs at the same time, each
+    thread has a :meth:`context`.
 
     Attributes:
         name: of the model.
@@ -94,9 +91,8 @@ class Model:
         device: where it runs, "cpu" or "cuda:0".
     """
 
-    def __init__(
-        self, manifest: Manifest, library: Library, weights: Path | None, threads: int, ordinal: int, stream: int
-    ) -> None:
+    def __init__(self, manifest: Manifest, opened: Opened) -> None:
+        library = opened.library
         self.name = manifest.model
         self.inputs, self.outputs, self.conditions = manifest.inputs, manifest.outputs, manifest.conditions
         self._manifest, self._library = manifest, library
@@ -104,24 +100,18 @@ class Model:
         self._runs, self._seconds = 0, 0.0
         self._shapes: list[tuple[int, ...]] | None = None  # of the inputs of the last run that passed the checks
         self._out_shapes: list[tuple[int, ...]] = []
-        known = library.torshc_interface_id(), library.torshc_step_count()
-        if known != (manifest.interface_id, len(manifest.steps)):
-            raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)
         self._in = _Side(library, "input", self.inputs)
         self._out = _Side(library, "output", self.outputs)
         self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs are sizes
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
-        path = os.fsencode(weights) if weights else None
-        self._place = (manifest.device, ordinal)
-        if self._place[0] != CPU and library.torshc_device_type() != self._place[0]:
-            raise BundleError(f"the library is not for the manifest's target {manifest.target!r}", REMEDY)
+        self._place = opened.device
         self.device = device_name(*self._place)
-        self._stream = stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
-        self._opened: Opened | None = Opened(library, self.name, path, threads, self._place, stream)
+        self._stream = opened.stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
+        self._opened: Opened | None = opened
         # Made once: what ctypes has to convert costs more than a small model.
         counted = c_int32(len(self.inputs)), c_int32(len(self.outputs))
         sides = (self._in.tensors, counted[0], self._out.tensors, counted[1])
-        self._passed = (self._opened.handle, *sides, c_void_p(None), c_size_t(0))
+        self._passed = (opened.handle, *sides, c_void_p(None), c_size_t(0))
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Runs the model.
@@ -384,6 +374,26 @@ class Model:
             raise RunError(f"out[{spec.name!r}] is not contiguous, aligned and writable")
         return array
 
+    def context(self, threads: int | None = None, *, stream: Any = None) -> Model:
+        """The same model for another thread: runs of several contexts go on at the same time, with the same weights.
+
+            with ThreadPoolExecutor(4) as pool:
+                answers = [pool.submit(context.run, feeds) for context in (model.context() for _ in range(4))]
+
+        Args:
+            threads: threads of a run, the caller's included; as many as the model has when None.
+            stream: the CUDA stream for all its work; its own when None.
+
+        Raises:
+            RunError: the model is closed or of a torshc without contexts, or ``threads`` is not 1 to 1024.
+        """
+        check_threads(threads)
+        with self._lock:
+            opened = self._opened
+        if opened is None:
+            raise RunError(f"model {self.name!r} is closed", "load it again")
+        return Model(self._manifest, opened.context(threads, stream_number(stream)))
+
     def stats(self) -> Stats:
         """What has run since the model was loaded."""
         with self._lock:
@@ -424,63 +434,7 @@ def _check_names(kind: str, given: Mapping[str, Any], known: Mapping[str, int], 
         raise RunError(f"{kind} {missing[0]!r} is missing", f"the {kind}s are {', '.join(map(repr, known))}")
 
 
-def _check_file(path: Path, sha256: str) -> None:
-    try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise BundleError(f"cannot read {path}: {error.strerror or error}", REMEDY) from error
-    if found != sha256:
-        raise BundleError(f"{path} was altered: its sha256 is not the manifest's", REMEDY)
-
-
-def load(
-    path: str | os.PathLike[str],
-    threads: int | None = None,
-    verify: bool = True,
-    *,
-    device: int = 0,
-    stream: Any = None,
-) -> Model:
-    """Opens a bundle.
-
-    Args:
-        path: the folder that compile wrote.
-        threads: threads of a run, the caller's included; what the bundle was compiled for when None (as many as the
-            process may use, unless --threads said otherwise).
-        verify: compare the SHA-256 of library and weights with the manifest (about half a second a gigabyte). The
-            library compares size and identity of the weights in any case.
-        device: which card, for a bundle that runs on one.
-        stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
-
-    Raises:
-        BundleError: it is no bundle, was altered, or is for another machine; there is no driver, no card, or none that
-            the bundle has code for.
-        RunError: ``threads`` is not 1 to 1024, or there is no such device.
-    """
-    folder = Path(path).absolute()
+def check_threads(threads: int | None) -> None:
+    """Raises RunError for a number of threads that is not 1 to 1024."""
     if threads is not None and not 1 <= threads <= 1024:
         raise RunError(f"{threads} threads; expected 1 to 1024")
-    manifest = read_manifest(folder)
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
-    if manifest.arch != machine:
-        raise BundleError(
-            f"{folder} is for target {manifest.target!r} on {manifest.arch}; this is {machine}",
-            "compile the model for this machine",
-        )
-    place, handle = manifest.device, stream_number(stream)
-    if place == CPU and (device or handle):
-        raise RunError(
-            f"{folder} is for the processor, which has no devices and streams", "leave out device and stream"
-        )
-    library, weights = folder / "libmodel.so", folder / "weights.bin" if manifest.weights_sha256 else None
-    if verify:
-        _check_file(library, manifest.library_sha256)
-        if weights:
-            _check_file(weights, manifest.weights_sha256)
-    opened = Library(library, place != CPU, manifest.dynamic)
-    try:
-        return Model(manifest, opened, weights, manifest.threads if threads is None else threads, device, handle)
-    except BaseException:
-        opened.unload()
-        raise

@@ -102,6 +102,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 _DYNAMIC_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_run_sized": (c_int, (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32)),
 }
+# What older libraries do not have.
+_LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "torshc_context_new": (c_int, (_MODEL, POINTER(Options), POINTER(_MODEL))),
+}
 # What only libraries for devices are asked for; older ones for processors do not have them.
 _DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_device_type": (c_int32, ()),
@@ -177,8 +181,10 @@ class Library:
         except OSError as error:
             raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
         more = (_DEVICE_FUNCTIONS if device else {}) | (_DYNAMIC_FUNCTIONS if dynamic else {})
-        for name, (result, arguments) in (_FUNCTIONS | more).items():
+        for name, (result, arguments) in (_FUNCTIONS | more | _LATER_FUNCTIONS).items():
             function = getattr(self._library, name, None)
+            if function is None and name in _LATER_FUNCTIONS:
+                continue
             if function is None:
                 self.unload()
                 raise BundleError(
@@ -195,6 +201,11 @@ class Library:
         function = getattr(self._library, name)
         setattr(self, name, function)  # found directly from now on
         return function
+
+    @property
+    def has_contexts(self) -> bool:
+        """Whether models of the library have contexts."""
+        return hasattr(self._library, "torshc_context_new")
 
     def last_error(self) -> str:
         """The message of this thread's last failed call."""

@@ -25,7 +25,8 @@
  * device (TORSHC_CUDA, TORSHC_METAL; `id` as in the options), which it reads and writes in place, in any mixture. Data
  * on the device that is not aligned to 16 bytes is copied on the device first.
  *
- * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. The
+ * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. For
+ * calls at the same time each thread has a context (torshc_context_new), which shares the model's weights. The
  * floating-point state of the caller is neither used nor changed. After fork() a child opens the model again.
  */
 #ifndef TORSHC_MODEL_H
@@ -160,6 +161,16 @@ TORSHC_API int torshc_open(const torshc_options *options, torshc_model **model);
 
 /* Closes a model; NULL does nothing. No other call on it may be in progress. */
 TORSHC_API void torshc_close(torshc_model *model);
+
+/* A context of a model: for a thread of its own. It has the model's weights, in the same memory, and its own workspace,
+ * threads and stream, so that runs in several contexts go on at the same time; on one they take turns. All functions of
+ * a model take it. `options` says how many threads it has, and on a GPU which stream; NULL means as many threads as the
+ * model has, and a stream of its own. The weights file is not read again. Model and contexts are closed in any order.
+ * On failure *context is NULL. */
+TORSHC_API int torshc_context_new(const torshc_model *model, const torshc_options *options, torshc_model **context);
+
+/* The same as torshc_close. */
+TORSHC_API void torshc_context_free(torshc_model *context);
 
 /* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
 TORSHC_API int32_t torshc_device_type(void);

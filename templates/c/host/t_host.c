@@ -48,21 +48,23 @@ static int grow(torshc_model *m, size_t bytes)
 
 /* ---- open and close ---- */
 
-int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **with)
+int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with)
 {
-    (void)options;
+    (void)of, (void)options;
     if (!P->script)
         return P->symbols ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
     const t_model *head = &m->head;
-    m->with =
-        (t_run){.weights = head->weights.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};
+    m->with = (t_run){.weights = head->shared->weights.at,
+                      .pool = head->pool,
+                      .counters = head->counters,
+                      .threads = head->threads};
     *with = &m->with;
     return TORSHC_OK;
 }
 
-void t_empty_model(torshc_model *m, int here)
+void t_empty_model(torshc_model *m, int here, int last)
 {
-    (void)here;
+    (void)here, (void)last;
     free(m->own);
 }
 
@@ -95,8 +97,16 @@ int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *
         at[i] = span[i].bytes ? span[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work->at ? work->at : m->own;
     const t_run run = {
-        at,         at + P->inputs, head->weights.at, base, base + t_round_up(P->arena(s)), t_round_up(P->scratch(s)),
-        head->pool, head->counters, head->threads};
+        at,
+        at + P->inputs,
+        head->shared->weights.at,
+        base,
+        base + t_round_up(P->arena(s)),
+        t_round_up(P->scratch(s)),
+        head->pool,
+        head->counters,
+        head->threads,
+    };
     return P->run(&run, s);
 }
 

@@ -32,22 +32,52 @@ static void start_threads(t_model *head, int threads)
     head->threads = t_pool_threads(head->pool);
 }
 
-static int fill(torshc_model *m, const torshc_options *options)
+static int share(t_model *head, const torshc_model *of, const torshc_options *options)
+{
+    if (of) {
+        head->shared = ((const t_model *)of)->shared;
+        atomic_fetch_add(&head->shared->users, 1);
+        return TORSHC_OK;
+    }
+    head->shared = calloc(1, sizeof *head->shared);
+    if (!head->shared)
+        return t_fail(TORSHC_E_MEMORY, "no memory for the model");
+    head->shared->users = 1;
+    head->shared->ordinal = options->device;
+    return t_open_weights(&head->shared->weights, options->weights_path);
+}
+
+static int fill(torshc_model *m, const torshc_model *of, const torshc_options *options)
 {
     t_model *head = head_of(m);
     const t_run *with = NULL;
-    int status = t_open_weights(&head->weights, options->weights_path);
+    int status = share(head, of, options);
     if (status)
         return status;
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
     if (!head->counters)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
     start_threads(head, options->threads);
-    status = t_fill_model(m, options, &with);
+    status = t_fill_model(m, of, options, &with);
     if (status || !P->script)
         return status;
-    head->frame = P->script->open(with, head->weights.at);
+    head->frame = P->script->open(with, head->shared->weights.at);
     return head->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
+}
+
+static int make(const torshc_model *of, const torshc_options *options, torshc_model **model)
+{
+    torshc_model *m = calloc(1, t_model_bytes);
+    if (!m)
+        return t_fail(TORSHC_E_MEMORY, "no memory for the model");
+    pthread_mutex_init(&head_of(m)->lock, NULL);
+    head_of(m)->owner = getpid();
+    const int status = fill(m, of, options);
+    if (status)
+        torshc_close(m);
+    else
+        *model = m;
+    return status;
 }
 
 int torshc_open(const torshc_options *given, torshc_model **model)
@@ -64,19 +94,31 @@ int torshc_open(const torshc_options *given, torshc_model **model)
                       (int)options.device);
     if (!P->cpu())
         return t_fail(TORSHC_E_CPU, "this processor lacks instructions that the library was compiled for");
-    torshc_model *m = calloc(1, t_model_bytes);
-    if (!m)
-        return t_fail(TORSHC_E_MEMORY, "no memory for the model");
-    pthread_mutex_init(&head_of(m)->lock, NULL);
-    head_of(m)->owner = getpid();
-    status = fill(m, &options);
-    if (status) {
-        torshc_close(m);
-        return status;
-    }
-    *model = m;
-    return TORSHC_OK;
+    return make(NULL, &options, model);
 }
+
+int torshc_context_new(const torshc_model *model, const torshc_options *given, torshc_model **context)
+{
+    const t_model *head = (const t_model *)model;
+    torshc_options options;
+    if (!context)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_context_new: context is NULL");
+    *context = NULL;
+    int status = t_check_alive(model, "torshc_context_new");
+    if (status || (status = t_options(given, &options)))
+        return status;
+    if (!given) {
+        options.threads = head->threads;
+        options.device = head->shared->ordinal;
+    }
+    if (options.device != head->shared->ordinal || (P->device == TORSHC_CPU && options.stream))
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_context_new: the model is on device %d, a context on %d%s",
+                      (int)head->shared->ordinal, (int)options.device,
+                      P->device == TORSHC_CPU && options.stream ? " has a stream" : "");
+    return make(model, &options, context);
+}
+
+void torshc_context_free(torshc_model *context) { torshc_close(context); }
 
 void torshc_close(torshc_model *m)
 {
@@ -88,8 +130,12 @@ void torshc_close(torshc_model *m)
         P->script->close(head->frame);
     if (here)
         t_pool_destroy(head->pool);
-    t_empty_model(m, here);
-    t_close_weights(&head->weights);
+    const int last = head->shared && atomic_fetch_sub(&head->shared->users, 1) == 1;
+    t_empty_model(m, here, last);
+    if (last) {
+        t_close_weights(&head->shared->weights);
+        free(head->shared);
+    }
     free(head->counters);
     pthread_mutex_destroy(&head->lock);
     free(m);

@@ -4,17 +4,26 @@
 #define T_MODEL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "t_pool.h"
 #include "t_program.h"
 
-/* What every `struct torshc_model` begins with. */
+/* What a model and its contexts have in common. Who closes last frees it. */
 typedef struct {
-    pthread_mutex_t lock;   /* held during a run */
-    pid_t owner;            /* neither threads nor devices survive fork() */
     t_weights_file weights; /* on the processor */
-    t_pool *pool;           /* NULL for one thread, and where the processor has no kernels */
+    unsigned char *there;   /* on the device */
+    int32_t ordinal;        /* which device */
+    atomic_int users;
+} t_shared;
+
+/* What every `struct torshc_model` begins with. A context is one too. */
+typedef struct {
+    pthread_mutex_t lock; /* held during a run */
+    pid_t owner;          /* neither threads nor devices survive fork() */
+    t_shared *shared;
+    t_pool *pool; /* NULL for one thread, and where the processor has no kernels */
     int threads;
     t_counter *counters; /* one for each step */
     t_frame *frame;      /* of a script */
@@ -30,12 +39,13 @@ int t_check_alive(const torshc_model *m, const char *what);
 /* Size of its `struct torshc_model`. */
 extern const size_t t_model_bytes;
 
-/* Completes a model whose head is filled, all else zeros. `with` is what the steps of a script are given, NULL without
- * one. After a failure t_empty_model follows as well. */
-int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **with);
+/* Completes a model whose head is filled, all else zeros; `of` is the model that it is a context of, or NULL. `with` is
+ * what the steps of a script are given, NULL without one. After a failure t_empty_model follows as well. */
+int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with);
 
-/* Frees what is not in the head. The pool is gone by then; `here`: this process opened the model. */
-void t_empty_model(torshc_model *m, int here);
+/* Frees what is not in the head. The pool is gone by then; `here`: this process opened the model; `last`: nobody else
+ * uses what is shared. */
+void t_empty_model(torshc_model *m, int here, int last);
 
 /* Workspace of a run. */
 size_t t_workspace_bytes(const torshc_model *m, const int64_t *s);

@@ -2,8 +2,8 @@
  * of device (t_device.cu, t_copies.cu and t_graphs.cu for CUDA, t_device.mm for Metal).
  *
  * Addresses of the device are `unsigned char *`: what kernels get, and what one may add an offset to. Functions that
- * return `int` return a status of model.h and leave a message by t_fail. All but t_device_free are called with the
- * model's lock held, from any thread; none may leave the thread's current device changed.
+ * return `int` return a status of model.h and leave a message by t_fail. All but t_device_free and
+ * t_device_share are called with the model's lock held, from any thread; none may leave the thread's current device changed.
  */
 #ifndef T_DEVICE_H
 #define T_DEVICE_H
@@ -65,6 +65,11 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
 
 /* Waits for all work that may use the memory. NULL does nothing. */
 void t_device_free(t_device *d, unsigned char *at);
+
+/* Lets a device use memory of another that is the same card; t_device_release ends that, and frees the memory where no
+ * other uses it (`last`). NULL does nothing. */
+int t_device_share(t_device *d, t_device *owner, unsigned char *at);
+void t_device_release(t_device *d, unsigned char *at, int last);
 
 /* Where a tensor on the device lies, as kernels see it: sets span->at; TORSHC_E_DEVICE when its data is not there. */
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span);

@@ -30,22 +30,29 @@ int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what)
 
 /* ---- open and close ---- */
 
-/* The weights on the device; those here stay for steps on the processor. */
-static int upload_weights(torshc_model *m)
+/* The weights on the device, for a model and all its contexts; those here stay for steps on the processor. */
+static int upload_weights(torshc_model *m, const torshc_model *of)
 {
+    t_shared *shared = m->head.shared;
     int status;
     if (!P->weights_bytes)
         return TORSHC_OK;
+    if (of) {
+        if (!(status = t_device_share(m->device, of->device, shared->there)))
+            m->weights = shared->there;
+        return status;
+    }
     if ((status = t_device_alloc(m->device, (size_t)P->weights_bytes, "the weights", &m->weights)) ||
-        (status = t_device_upload(m->device, m->weights, m->head.weights.at, (size_t)P->weights_bytes)) ||
+        (status = t_device_upload(m->device, m->weights, shared->weights.at, (size_t)P->weights_bytes)) ||
         (status = t_device_finish(m->device)))
         return status;
+    shared->there = m->weights;
     if (!P->fallbacks && !P->script)
-        t_close_weights(&m->head.weights);
+        t_close_weights(&shared->weights);
     return TORSHC_OK;
 }
 
-int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **with)
+int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with)
 {
     m->ordinal = options->device;
     m->streamed = options->stream != NULL;
@@ -53,7 +60,7 @@ int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **w
     if (!m->marked)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)P->steps);
     int status;
-    if ((status = t_device_open(options->device, options->stream, &m->device)) || (status = upload_weights(m)))
+    if ((status = t_device_open(options->device, options->stream, &m->device)) || (status = upload_weights(m, of)))
         return status;
     m->with = (t_run){.weights = m->weights, .model = m};
     *with = &m->with;
@@ -62,12 +69,12 @@ int t_fill_model(torshc_model *m, const torshc_options *options, const t_run **w
     return t_grow(m, &m->arena, t_workspace_bytes(m, NULL), "intermediate values");
 }
 
-void t_empty_model(torshc_model *m, int here)
+void t_empty_model(torshc_model *m, int here, int last)
 {
     if (here) { /* in a child of fork() the device is the parent's */
         t_device_free(m->device, m->staging.at);
         t_device_free(m->device, m->arena.at);
-        t_device_free(m->device, m->weights);
+        t_device_release(m->device, m->weights, last);
         t_device_close(m->device);
     }
     free(m->host.at);

@@ -272,6 +272,24 @@ void t_device_free(t_device *d, unsigned char *at)
     }
 }
 
+int t_device_share(t_device *d, t_device *owner, unsigned char *at)
+{
+    @autoreleasepool {
+        const Place place = find(owner, at);
+        if (!place.buffer)
+            return t_fail(TORSHC_E_DEVICE, "the weights are not in memory of device %d", d->ordinal);
+        const std::lock_guard<std::mutex> guard(d->lock);
+        d->memory[(uintptr_t)at] = place.buffer;
+        return TORSHC_OK;
+    }
+}
+
+// Each device holds the buffer, which ends with the last of them.
+void t_device_release(t_device *d, unsigned char *at, int)
+{
+    t_device_free(d, at);
+}
+
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {
     span->at = (unsigned char *)x->data + x->byte_offset;

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -49,10 +50,15 @@ Kernels kernels;
 
 }  // namespace
 
+struct Memory {
+    size_t bytes = 0;
+    std::shared_ptr<void> held;
+};
+
 struct t_device {
     int ordinal = 0;
     std::mutex lock;  // of `memory`
-    std::map<const unsigned char *, size_t> memory;
+    std::map<const unsigned char *, Memory> memory;
     size_t used = 0;
     std::vector<std::function<int()>> work;
     bool running = false;
@@ -88,8 +94,6 @@ void t_device_close(t_device *d)
 {
     if (!d)
         return;
-    for (const auto &each : d->memory)
-        free((void *)each.first);
     delete d;
 }
 
@@ -104,7 +108,7 @@ static size_t room(t_device *d, const void *at)
         return 0;
     --next;
     const size_t offset = (size_t)((const unsigned char *)at - next->first);
-    return offset < next->second ? next->second - offset : 0;
+    return offset < next->second.bytes ? next->second.bytes - offset : 0;
 }
 
 int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
@@ -118,7 +122,7 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
                       bytes, left, all);
     memset(memory, 0xff, bytes);
     *at = (unsigned char *)memory;
-    d->memory[*at] = bytes ? bytes : 1;
+    d->memory[*at] = {bytes ? bytes : 1, {memory, free}};
     d->used += bytes;
     return TORSHC_OK;
 }
@@ -132,10 +136,19 @@ void t_device_free(t_device *d, unsigned char *at)
     const auto found = d->memory.find(at);
     if (found == d->memory.end())
         abort();
-    d->used -= found->second;
+    d->used -= found->second.bytes;
     d->memory.erase(found);
-    free(at);
 }
+
+int t_device_share(t_device *d, t_device *owner, unsigned char *at)
+{
+    const std::lock_guard<std::mutex> first(owner->lock), second(d->lock);
+    d->memory[at] = owner->memory.at(at);
+    d->used += d->memory[at].bytes;
+    return TORSHC_OK;
+}
+
+void t_device_release(t_device *d, unsigned char *at, int) { t_device_free(d, at); }
 
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {

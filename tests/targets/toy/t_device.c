@@ -35,6 +35,18 @@ void t_device_free(t_device *d, unsigned char *at)
     free(at);
 }
 
+int t_device_share(t_device *d, t_device *owner, unsigned char *at)
+{
+    (void)d, (void)owner, (void)at;
+    return TORSHC_OK;
+}
+
+void t_device_release(t_device *d, unsigned char *at, int last)
+{
+    if (last)
+        t_device_free(d, at);
+}
+
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {
     (void)d, (void)what, (void)i;

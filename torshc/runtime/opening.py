@@ -1,0 +1,89 @@
+"""Opening a bundle: what is checked before its library is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from torshc.errors import BundleError, RunError
+
+from .device import Opened, stream_number
+from .manifest import REMEDY, Manifest, read_manifest
+from .model import Model, check_threads
+from .native import CPU, Library
+
+
+def _check_file(path: Path, sha256: str) -> None:
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror or error}", REMEDY) from error
+    if found != sha256:
+        raise BundleError(f"{path} was altered: its sha256 is not the manifest's", REMEDY)
+
+
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    verify: bool = True,
+    *,
+    device: int = 0,
+    stream: Any = None,
+) -> Model:
+    """Opens a bundle.
+
+    Args:
+        path: the folder that compile wrote.
+        threads: threads of a run, the caller's included; what the bundle was compiled for when None (as many as the
+            process may use, unless --threads said otherwise).
+        verify: compare the SHA-256 of library and weights with the manifest (about half a second a gigabyte). The
+            library compares size and identity of the weights in any case.
+        device: which card, for a bundle that runs on one.
+        stream: the CUDA stream for all its work, a handle or a stream of torch or CuPy; its own when None.
+
+    Raises:
+        BundleError: it is no bundle, was altered, or is for another machine; there is no driver, no card, or none that
+            the bundle has code for.
+        RunError: ``threads`` is not 1 to 1024, or there is no such device.
+    """
+    folder = Path(path).absolute()
+    check_threads(threads)
+    manifest = read_manifest(folder)
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    if manifest.arch != machine:
+        raise BundleError(
+            f"{folder} is for target {manifest.target!r} on {manifest.arch}; this is {machine}",
+            "compile the model for this machine",
+        )
+    place, handle = manifest.device, stream_number(stream)
+    if place == CPU and (device or handle):
+        raise RunError(
+            f"{folder} is for the processor, which has no devices and streams", "leave out device and stream"
+        )
+    library, weights = folder / "libmodel.so", folder / "weights.bin" if manifest.weights_sha256 else None
+    if verify:
+        _check_file(library, manifest.library_sha256)
+        if weights:
+            _check_file(weights, manifest.weights_sha256)
+    opened = Library(library, place != CPU, manifest.dynamic)
+    try:
+        _check_library(opened, manifest)
+        file = os.fsencode(weights) if weights else None
+        count = manifest.threads if threads is None else threads
+        found = Opened(opened, manifest.model, file, count, (place, device), handle)
+    except BaseException:
+        opened.unload()
+        raise
+    return Model(manifest, found)
+
+
+def _check_library(library: Library, manifest: Manifest) -> None:
+    known = library.torshc_interface_id(), library.torshc_step_count()
+    if known != (manifest.interface_id, len(manifest.steps)):
+        raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)
+    if manifest.device != CPU and library.torshc_device_type() != manifest.device:
+        raise BundleError(f"the library is not for the manifest's target {manifest.target!r}", REMEDY)
