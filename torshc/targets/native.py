@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from ..errors import InternalError
 from ..resources import find_template
@@ -126,3 +130,30 @@ def _load_library() -> None:
 def runner_text() -> str:
     """The module that runs the steps of a model."""
     return find_template(["llvm"], "run.ll").read_text()
+
+
+class Team:
+    """Threads that help with large kernels, one team for all models of the process."""
+
+    def __init__(self, loaded: Loaded, threads: int) -> None:
+        self.memory = np.zeros(16 + 8 * max(threads, 1), np.int64)
+        start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(loaded.addresses["t_team"])
+        self.helpers = int(start(self.memory.ctypes.data, threads - 1)) if threads > 1 else 0
+
+
+TEAMS: dict[int, Team] = {}
+os.register_at_fork(after_in_child=TEAMS.clear)  # the threads stay with the parent
+
+
+@lru_cache(maxsize=1)
+def is_known_layout() -> bool:
+    """Whether an array's object is as ``t_call`` reads it."""
+    probe = np.zeros((2, 3), np.float32)
+    at = id(probe) + HEAD
+    word, short = ctypes.c_int64.from_address, ctypes.c_int32.from_address
+    data, rank = word(at).value == probe.ctypes.data, short(at + 8).value == 2
+    kind, flags = word(at + 40).value == id(probe.dtype), short(at + 48).value & 257 == 257
+    return data and rank and kind and flags and word(word(at + 16).value + 8).value == 3
+
+
+HEAD = object.__basicsize__  # bytes of the head of any object

@@ -236,3 +236,96 @@ leave:
 out:
   ret i64 %status
 }
+
+; Runs steps on NumPy's arrays, whose layout is part of NumPy's ABI: behind the object's head lie
+;   data, dimensions (i32, padded), sizes, strides, base, type, flags (i32).
+; A call is, in numbers of 8 bytes,
+;   0 arrays, 1 inputs, 2 inputs and outputs, 3 bytes of an object's head, 4 what is expected of inputs: for each its
+;   type, how many dimensions it has, and these; 5 bases, 6 steps, 7 how many, 8 buf, 9 scratch, 10 its size, 11 team.
+; Returns -1 when an input is not as expected, else what t_run does.
+define i64 @t_call(ptr %call) {
+entry:
+  %p.inputs = getelementptr i64, ptr %call, i64 1
+  %p.all = getelementptr i64, ptr %call, i64 2
+  %p.head = getelementptr i64, ptr %call, i64 3
+  %p.expected = getelementptr i64, ptr %call, i64 4
+  %p.bases = getelementptr i64, ptr %call, i64 5
+  %arrays = load ptr, ptr %call
+  %inputs = load i64, ptr %p.inputs
+  %all = load i64, ptr %p.all
+  %head = load i64, ptr %p.head
+  %expected = load ptr, ptr %p.expected
+  %bases = load ptr, ptr %p.bases
+  %own = getelementptr ptr, ptr %bases, i64 2
+  br label %array
+array:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %taken ]
+  %e = phi ptr [ %expected, %entry ], [ %e.next, %taken ]
+  %some = icmp slt i64 %k, %all
+  br i1 %some, label %read, label %run
+read:
+  %p.array = getelementptr ptr, ptr %arrays, i64 %k
+  %object = load ptr, ptr %p.array
+  %body = getelementptr i8, ptr %object, i64 %head
+  %data = load ptr, ptr %body
+  %p.base = getelementptr ptr, ptr %own, i64 %k
+  store ptr %data, ptr %p.base
+  %k.next = add i64 %k, 1
+  %given = icmp slt i64 %k, %inputs
+  br i1 %given, label %look, label %taken
+look:
+  %p.rank = getelementptr i8, ptr %body, i64 8
+  %p.sizes = getelementptr i8, ptr %body, i64 16
+  %p.type = getelementptr i8, ptr %body, i64 40
+  %p.flags = getelementptr i8, ptr %body, i64 48
+  %rank.short = load i32, ptr %p.rank
+  %rank = zext i32 %rank.short to i64
+  %sizes = load ptr, ptr %p.sizes
+  %type = load i64, ptr %p.type
+  %flags = load i32, ptr %p.flags
+  %want.type = load i64, ptr %e
+  %p.want.rank = getelementptr i64, ptr %e, i64 1
+  %want.rank = load i64, ptr %p.want.rank
+  %wanted = getelementptr i64, ptr %e, i64 2
+  %e.behind = getelementptr i64, ptr %wanted, i64 %want.rank
+  %known = icmp eq i64 %type, %want.type
+  %ranked = icmp eq i64 %rank, %want.rank
+  ; in C's order and aligned
+  %order = and i32 %flags, 257
+  %ordered = icmp eq i32 %order, 257
+  %both = and i1 %known, %ranked
+  %fits = and i1 %both, %ordered
+  br i1 %fits, label %dims, label %other
+dims:
+  %d = phi i64 [ 0, %look ], [ %d.next, %dim ]
+  %more = icmp slt i64 %d, %rank
+  br i1 %more, label %dim, label %taken
+dim:
+  %p.size = getelementptr i64, ptr %sizes, i64 %d
+  %p.want = getelementptr i64, ptr %wanted, i64 %d
+  %size = load i64, ptr %p.size
+  %want = load i64, ptr %p.want
+  %d.next = add i64 %d, 1
+  %same = icmp eq i64 %size, %want
+  br i1 %same, label %dims, label %other
+taken:
+  %e.next = phi ptr [ %e, %read ], [ %e.behind, %dims ]
+  br label %array
+run:
+  %p.steps = getelementptr i64, ptr %call, i64 6
+  %p.count = getelementptr i64, ptr %call, i64 7
+  %p.buf = getelementptr i64, ptr %call, i64 8
+  %p.scratch = getelementptr i64, ptr %call, i64 9
+  %p.bytes = getelementptr i64, ptr %call, i64 10
+  %p.team = getelementptr i64, ptr %call, i64 11
+  %steps = load ptr, ptr %p.steps
+  %count = load i64, ptr %p.count
+  %buf = load ptr, ptr %p.buf
+  %scratch = load ptr, ptr %p.scratch
+  %bytes = load i64, ptr %p.bytes
+  %team = load ptr, ptr %p.team
+  %status = call i64 @t_run(ptr %bases, ptr %steps, i64 %count, ptr %buf, ptr %scratch, i64 %bytes, ptr %team)
+  ret i64 %status
+other:
+  ret i64 -1
+}
