@@ -35,7 +35,7 @@ LAYERS = (
     ("fitting",),
     ("inprocess",),
     ("feeds",),
-    ("explain", "verify", "bench", "depfile", "loaded", "backend"),
+    ("explain", "verify", "bench", "depfile", "loaded", "reweigh", "backend"),
     ("bisect", "eject", "torch_dynamo", "tracing"),
     ("cli",),
     ("__main__",),

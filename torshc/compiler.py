@@ -16,6 +16,7 @@ from .bundle.build_script import build_script
 from .bundle.cache import Cache
 from .bundle.host import CPU
 from .bundle.host_source import host_sources, own_header
+from .bundle.layout import weights_layout
 from .bundle.manifest import (
     ToolInfo,
     WeightsFile,
@@ -24,6 +25,7 @@ from .bundle.names import prefix_of
 from .bundle.package import HEADER, BundleWriter
 from .bundle.program import Placed, assemble
 from .bundle.script import assemble_script
+from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
 from .errors import UnsupportedError
 from .formats import load_graph
@@ -247,10 +249,15 @@ def compile_model(
             compilation = dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
             if options.keep_intermediates or options.emit == "objects":
                 bundle.add_sources(readable)
-        file = WeightsFile(weights.bytes, weights.sha256, embedded) if weights.bytes else None
+        file = _weights_file(compilation, weights, embedded)
         used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tools.flags),)
         bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used))
     return compilation
+
+
+def _weights_file(compilation: Compilation, weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
+    layout = weights_layout(compilation.program)
+    return WeightsFile(weights.bytes, weights.sha256, embedded, layout) if weights.bytes else None
 
 
 def _build(

@@ -71,7 +71,10 @@ def test_each_function_of_the_header_has_a_prefixed_one() -> None:
     declared = set(re.findall(r"TORSHC_API [\w *]*?torshc_(\w+)\(", find_template(["c"], "model.h").read_text()))
     header = hostile().header(CTarget.host)
     assert {f"bad_{name}" for name in declared} == set(re.findall(r"TORSHC_API [\w *]*?(bad_\w+)\(", header))
-    assert all(f"return torshc_{n}(" in hostile().source(CTarget.host) for n in declared - {"close", "context_free", "last_fault"})
+    assert all(
+        f"return torshc_{n}(" in hostile().source(CTarget.host)
+        for n in declared - {"close", "context_free", "last_fault"}
+    )
 
 
 PROGRAM = r"""

@@ -28,6 +28,7 @@ VERBS = (
     "check",
     "bench",
     "eject",
+    "weights",
     "targets",
     "cache",
     "completion",

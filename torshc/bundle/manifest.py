@@ -121,11 +121,15 @@ class OperatorInfo:
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """The weights: bytes of the payload, and the SHA-256 of the file; ``embedded`` when linked into the library."""
+    """The weights: bytes of the payload, and the SHA-256 of the file; ``embedded`` when linked into the library.
+
+    ``layout`` is a hash of how the library reads them: other weights of the same layout can take their place.
+    """
 
     bytes: int
     sha256: str
     embedded: bool
+    layout: str = ""
 
 
 @dataclass(frozen=True)

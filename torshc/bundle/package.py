@@ -136,14 +136,29 @@ class BundleWriter:
         folder.mkdir()
         return folder
 
-    def write_weights(self, arrays: Iterable[Iterable[npt.NDArray[Any]]], embed: bool = False) -> WeightsInfo:
+    def copy(self, bundle: Path) -> None:
+        """Copies all of a bundle but its manifest and weights.
+
+        Raises:
+            OutputError: it cannot be read, or not written here.
+        """
+        with _writing(self.folder):
+            ignored = shutil.ignore_patterns(FILE, WEIGHTS)
+            shutil.copytree(bundle, self.folder, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+
+    def write_weights(
+        self, arrays: Iterable[Iterable[npt.NDArray[Any]]], embed: bool = False, identity: int | None = None
+    ) -> WeightsInfo:
         """Writes weights.bin, an array at a time; with ``embed`` it is removed again by :meth:`add_library`.
+
+        Args:
+            identity: of the library that will read it; None for that of what is written.
 
         Raises:
             ConfigError: too large to embed.
             OutputError: it cannot be written.
         """
-        info = write_weights(self.folder / WEIGHTS, arrays)
+        info = write_weights(self.folder / WEIGHTS, arrays, identity)
         if embed and info.bytes > EMBED_MAX:
             raise ConfigError(
                 f"{info.bytes} bytes of weights cannot be embedded (at most {EMBED_MAX})", "leave --embed-weights out"
@@ -191,13 +206,13 @@ class BundleWriter:
             for path in paths:
                 shutil.copyfile(path, target / path.name)
 
-    def commit(self, manifest: Manifest) -> Path:
+    def commit(self, manifest: Manifest | str) -> Path:
         """Writes the manifest and puts the bundle at its place, in one step.
 
         Raises:
             OutputError: it cannot be written, or something else appeared there meanwhile.
         """
-        self.add_text(FILE, manifest.to_json())
+        self.add_text(FILE, manifest if isinstance(manifest, str) else manifest.to_json())
         with _writing(self.place):
             for _ in range(100):  # others may write to the same place at the same time
                 try:

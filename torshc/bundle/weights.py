@@ -3,7 +3,8 @@
     payload   the arrays, zeros between them; its length is a multiple of 64
     footer    64 bytes: "TORSHC WEIGHTS 1", payload length, identity (both unsigned 64-bit little-endian), zeros
 
-The identity is the first eight bytes of the payload's SHA-256. The library knows the length and the identity of its
+The identity is the first eight bytes of the SHA-256 of the payload that the library was built with; other weights of
+the same layout (``torshc weights``) keep it. The library knows the length and the identity of its
 weights and compares both when it is opened, which costs no reading of the payload; ``torshc.load`` compares the
 SHA-256 of the whole file.
 """
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torshc.errors import OutputError
+from torshc.errors import BundleError, OutputError
 
 ALIGN = 64
 MAGIC = b"TORSHC WEIGHTS 1"
@@ -62,12 +63,27 @@ def weight_offsets(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(offsets)
 
 
-def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]]) -> WeightsInfo:
+def read_identity(path: Path) -> int:
+    """The identity in a weights file.
+
+    Raises:
+        BundleError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(-ALIGN, 2)
+            return int(struct.unpack("<16sQQ32x", file.read(ALIGN))[2])
+    except (OSError, struct.error) as error:
+        raise BundleError(f"cannot read {path}: {error}", "compile the model again") from error
+
+
+def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], identity: int | None = None) -> WeightsInfo:
     """Writes a weights file, a part of an array at a time, so that an iterator may make each when it is needed.
 
     Args:
         path: the file, which must not exist.
         arrays: of each, the parts that make it up; any shapes and types, written in C order.
+        identity: of the library that will read it; None for that of what is written.
 
     Raises:
         OutputError: it cannot be written.
@@ -85,7 +101,8 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]]) -> W
                     size += data.size
                 _write(file, memoryview(bytes(align(size) - size)), digest)
                 at += align(size)
-            identity = int.from_bytes(digest.digest()[:8], "little")
+            if identity is None:
+                identity = int.from_bytes(digest.digest()[:8], "little")
             _write(file, memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)), digest)
         if at == 0:
             path.unlink()

@@ -22,6 +22,7 @@ from .man import man
 from .run import run
 from .targets import targets
 from .verify import verify
+from .weights import weights
 
 
 @click.group(cls=GuardedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -36,7 +37,7 @@ def cli() -> None:
     """
 
 
-for command in (compile, run, explain, verify, bisect, check, bench, eject, targets, cache, completion, man):
+for command in (compile, run, explain, verify, bisect, check, bench, eject, weights, targets, cache, completion, man):
     cli.add_command(command)
 
 

@@ -65,12 +65,15 @@ def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
     return parse_dims(words)
 
 
-MODEL: list[Option] = [
+MACHINE: list[Option] = [
     click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, metavar="LEVEL",
                  help="Optimise: -O0 makes each node a kernel, -O1 is quick, -O2 is exact, -O3 may change rounding."),
     click.option("--target", default="c", show_default=True, help="Target; `torshc targets` lists them."),
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
+]  # fmt: skip
+
+PLAN: list[Option] = [
     click.option("--arch", default="", help="Architecture, for targets that have several."),
     click.option("--shapes", multiple=True, callback=_shapes, metavar="NAME:1x3x224x224",
                  help="Pin the dimensions of an input; `?` leaves one as it is, a word names it. Repeatable."),
@@ -91,6 +94,8 @@ MODEL: list[Option] = [
                  help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable."),
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
+
+MODEL = [*MACHINE, *PLAN]
 
 BUILD: list[Option] = [
     click.option("-j", "jobs", type=click.IntRange(0, 1024), default=0,

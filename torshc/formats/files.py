@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, load_external_data_for_model
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    load_external_data_for_model,
+    numpy_helper,
+)
 
-from ..errors import ModelError
+from ..errors import ConfigError, ModelError, did_you_mean
 from . import _is_json_graph
 from .external import locate
 from .json_format import parse
@@ -95,3 +104,38 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
     except (DecodeError, UnicodeDecodeError) as e:
         raise ModelError(f"{path}: the file is truncated, or is not an ONNX model") from e
     return model
+
+
+def with_weights(path: str | Path, new: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """An ONNX model with other weights, as bytes.
+
+    Args:
+        new: arrays by the names of the model's initializers.
+
+    Raises:
+        ConfigError: with all names that the model does not have, and arrays of another type or shape.
+        ModelError: the model cannot be read, or is no ONNX model, or larger than 2 GiB.
+    """
+    proto = onnx_proto(path)
+    if proto is None:
+        raise ModelError(f"{path} is a JSON graph, whose weights come with it", "pass a graph with the new weights")
+    known = {tensor.name: tensor for tensor in proto.graph.initializer}
+    problems = []
+    for name, array in new.items():
+        if name not in known:
+            problems.append(f"the model has no weight {name!r}{did_you_mean(name, list(known))}")
+            continue
+        old, tensor = known[name], numpy_helper.from_array(array, name)
+        if (old.data_type, list(old.dims)) != (tensor.data_type, list(tensor.dims)):
+            problems.append(f"weight {name!r} is {_kind(tensor)}; expected {_kind(old)}")
+        old.CopyFrom(tensor)
+    if problems:
+        raise ConfigError("\n".join(problems), "name and shape the weights as the model does")
+    try:
+        return bytes(proto.SerializeToString())
+    except Exception as error:  # protobuf's own, which has changed its class more than once
+        raise ModelError(f"{path} is larger than 2 GiB", "pass a model with the new weights") from error
+
+
+def _kind(tensor: TensorProto) -> str:
+    return f"{TensorProto.DataType.Name(tensor.data_type).lower()}{list(tensor.dims)}"

@@ -1,0 +1,105 @@
+"""Other weights for a bundle, packed as compilation packs them; the library stays as it is, and no compiler runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .bundle.layout import weights_layout
+from .bundle.manifest import FILE, manifest_hash
+from .bundle.package import WEIGHTS, BundleWriter
+from .bundle.weights import read_identity
+from .compilation import Compilation, manifest_of
+from .compiler import prepare
+from .errors import BundleError, ConfigError, RunError
+from .formats.files import with_weights
+from .options import CompileOptions
+from .runtime.manifest import read_manifest
+from .targets import find_target
+
+REMEDY = "compile the model with the new weights"
+
+
+def set_weights(
+    bundle: Path, model: Path, options: CompileOptions, new: Path | None = None, out: Path | None = None
+) -> Path:
+    """Gives a bundle other weights.
+
+    Args:
+        bundle: its folder.
+        model: the model that it was compiled from, or one that differs from it in weights only.
+        options: those of the compilation; target, level, processor and compiler are those of the bundle.
+        new: a .npz file of weights by the model's names; those that it lacks stay as they are in `model`.
+        out: the folder to write; `bundle` itself when None.
+
+    Returns:
+        The folder that was written.
+
+    Raises:
+        BundleError: the bundle cannot be used, or has its weights inside the library.
+        ConfigError: a weight does not fit the model, or is part of what was compiled.
+    """
+    manifest = read_manifest(bundle)  # checks all of it
+    body = json.loads((bundle / FILE).read_bytes())
+    if manifest.dynamic:
+        raise BundleError(f"the sizes in {bundle} are known only at run time, and its weights are fixed", REMEDY)
+    if body["weights"] is None or body["weights"]["embedded"]:
+        where = "has no weights" if body["weights"] is None else "has its weights inside the library"
+        raise BundleError(f"{bundle} {where}", REMEDY)
+    options = _as_compiled(options, body)
+    done = prepare(with_weights(model, _read(new)) if new is not None else model, options)
+    _check(done, body, bundle)
+    with BundleWriter(out or bundle) as writer:
+        writer.copy(bundle)
+        info = writer.write_weights((w.parts() for w in done.program.weights), identity=read_identity(bundle / WEIGHTS))
+        body["weights"]["sha256"] = info.sha256
+        del body["sha256"]
+        body["sha256"] = manifest_hash(body)
+        return writer.commit(json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOptions:
+    """The options with what the bundle knows of its compilation."""
+    known: dict[str, Any] = {
+        "target": body["target"], "opt_level": body["opt_level"], "mcpu": body["isa"]["mcpu"],
+        "profile": body["profile"], "threads": body["threads"],
+    }  # fmt: skip
+    if "cc" in find_target(body["target"]).options and body["tools"]:
+        known["cc"] = body["tools"][0]["name"]
+    return dataclasses.replace(options, **known)
+
+
+def _read(file: Path) -> dict[str, npt.NDArray[Any]]:
+    try:
+        with np.load(file, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, EOFError, TypeError, AttributeError) as error:
+        raise RunError(f"{file} cannot be read as .npz: {error}") from error
+
+
+def _check(done: Compilation, body: Mapping[str, Any], bundle: Path) -> None:
+    """Whether the library of the bundle reads these weights as it read the old ones.
+
+    Raises:
+        ConfigError: it would not; says where it differs.
+    """
+    made = json.loads(manifest_of(done).to_json())
+    symbols = [made["kernels"][s["kernel"]]["symbol"] for s in made["steps"]]
+    had = [body["kernels"][s["kernel"]]["symbol"] for s in body["steps"]]
+    first = next((k for k, (a, b) in enumerate(zip(symbols, had, strict=False)) if a != b), None)
+    if first is not None:
+        names = ", ".join(map(repr, filter(None, made["steps"][first]["nodes"])))
+        why = f"the kernel of {names} is another: a weight is part of its source, or the options are others"
+    elif len(symbols) != len(had) or made["inputs"] != body["inputs"] or made["outputs"] != body["outputs"]:
+        why = "it has other steps, inputs or outputs"
+    elif weights_layout(done.program) != body["weights"].get("layout"):
+        why = "its weights lie otherwise (equal weights are stored once)"
+    else:
+        return
+    raise ConfigError(f"the weights do not fit {bundle}: {why}", f"{REMEDY}, or give the options of the compilation")
