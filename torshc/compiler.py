@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .budget import afford, spending
-from .bundle.build import Object, build_objects, link_library, work_folder
+from .bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from .bundle.build_script import build_script
 from .bundle.cache import Cache
-from .bundle.host import CPU
+from .bundle.host import CPU, HostProgram
 from .bundle.host_source import host_sources, own_header
 from .bundle.layout import weights_layout
+from .bundle.linking import link_files
 from .bundle.manifest import (
+    Manifest,
     ToolInfo,
     WeightsFile,
 )
@@ -43,7 +45,7 @@ from .plan.residence import segments_for_host
 from .resources import cache_folder
 from .targets import NoKernel, Target, find_target, target_of
 from .targets.isa import resolve
-from .targets.toolchain import Tools, soname
+from .targets.toolchain import Archiver, Tools, soname
 
 Observer = Callable[[str, float], None]
 
@@ -215,6 +217,7 @@ def compile_model(
     options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
     isa = resolve(options.mcpu)
     tools = None if options.emit == "source" else target.toolchain.find(options, isa)
+    archiver = target.toolchain.archiver(options) if options.emit == "archive" else None
     compilation = prepare(source, options, observer)
     clock = Clock(observer)
     clock.seconds = compilation.seconds
@@ -233,8 +236,7 @@ def compile_model(
             device=target.device,
         )
         own, headers = host_sources(host, target.host, manifest)
-        bundle.add_text(HEADER, headers[HEADER])
-        bundle.add_text(f"{options.prefix}.h", own_header(host, target.host, manifest))
+        _describe(bundle, host, manifest, target, archiver is not None)
         headers = {**kernel_headers(compilation), **headers}
         readable = {**commented_sources(compilation), **own, **headers}
         library = ""
@@ -244,7 +246,7 @@ def compile_model(
             with clock.stage("compile"):
                 sources = {**compilation.sources, **own}
                 cache = Cache(cache_folder() if options.cache else None)
-                library, compiled = _build(bundle, sources, headers, tools, options, cache, embedded, observer)
+                library, compiled = _build(bundle, sources, headers, tools, options, cache, archiver, observer)
             warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
             compilation = dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
             if options.keep_intermediates or options.emit == "objects":
@@ -260,6 +262,16 @@ def _weights_file(compilation: Compilation, weights: WeightsInfo, embedded: bool
     return WeightsFile(weights.bytes, weights.sha256, embedded, layout) if weights.bytes else None
 
 
+def _describe(
+    bundle: BundleWriter, host: HostProgram, manifest: Manifest, target: type[Target], archived: bool
+) -> None:
+    """What programs and their builds read of the bundle: headers, and where its libraries are."""
+    apart = host.weights_bytes > 0 and not host.embed_weights
+    prefix, files = manifest.prefix, target.host
+    bundle.add_texts({HEADER: files.text(HEADER), f"{prefix}.h": own_header(host, files, manifest)})
+    bundle.add_texts(link_files(prefix, files.search, archived, apart))
+
+
 def _build(
     bundle: BundleWriter,
     sources: dict[str, str],
@@ -267,7 +279,7 @@ def _build(
     tools: Tools,
     options: CompileOptions,
     cache: Cache,
-    embedded: bool,
+    archiver: Archiver | None,
     observer: Observer | None,
 ) -> tuple[str, int]:
     """Compile and link the library into the bundle: the hash of its file, and how many sources a compiler compiled."""
@@ -281,8 +293,11 @@ def _build(
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])
         name = soname(options.prefix)
-        built = link_library(tools.compiler, objects, folder, bundle.weights if embedded else None, name=name)
-        return bundle.add_library(built, embedded, name), sum(not o.cached for o in objects)
+        inside = bundle.weights if options.embed_weights and bundle.weights.exists() else None
+        if archiver is not None:
+            bundle.add_archive(make_archive(archiver, tools.compiler, objects, folder, inside, options.prefix))
+        built = link_library(tools.compiler, objects, folder, inside, name=name)
+        return bundle.add_library(built, inside is not None, name), sum(not o.cached for o in objects)
 
 
 @dataclass(frozen=True)

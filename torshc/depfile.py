@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .errors import ConfigError, OutputError
@@ -11,11 +11,12 @@ from .formats.files import model_files
 from .options import CompileOptions
 
 
-def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
+def write_depfile(out: str, model: Path, options: CompileOptions, targets: Sequence[str] = ()) -> Path:
     """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline and kernels given.
 
     Args:
         out: the bundle as the user spelled it, which is how the makefile spells its target.
+        targets: what the build calls the target, where that is not the bundle: its files, for Ninja and CMake.
 
     Raises:
         ConfigError: a name cannot be written in a makefile.
@@ -25,7 +26,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
     extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out
     path = Path(f"{target}.d")
-    text = rule(target, [*map(str, model_files(model)), *map(str, extra)])
+    text = rule(targets or [target], [*map(str, model_files(model)), *map(str, extra)])
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -36,16 +37,17 @@ def write_depfile(out: str, model: Path, options: CompileOptions) -> Path:
     return path
 
 
-def rule(target: str, files: Iterable[str]) -> str:
+def rule(targets: Sequence[str], files: Iterable[str]) -> str:
     """A rule, and an empty one for each file, so that make continues when one is gone.
 
-    >>> print(rule("a b.tsc", ["m.onnx"]), end="")
+    >>> print(rule(["a b.tsc"], ["m.onnx"]), end="")
     a\\ b.tsc: \\
       m.onnx
     m.onnx:
     """
     names = [_escaped(name) for name in dict.fromkeys(files)]
-    return f"{_escaped(target)}: \\\n  " + " \\\n  ".join(names) + "\n" + "".join(f"{name}:\n" for name in names)
+    made = " ".join(map(_escaped, targets))
+    return f"{made}: \\\n  " + " \\\n  ".join(names) + "\n" + "".join(f"{name}:\n" for name in names)
 
 
 def _escaped(name: str) -> str:

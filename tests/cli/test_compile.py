@@ -139,7 +139,7 @@ def test_a_depfile_of_a_json_graph_names_its_weights(torshc: Torshc, tmp_path: P
 
 
 def test_names_in_a_depfile_are_escaped() -> None:
-    assert rule("a$b#c.tsc", ["d e.onnx"]) == "a$$b\\#c.tsc: \\\n  d\\ e.onnx\nd\\ e.onnx:\n"
+    assert rule(["a$b#c.tsc"], ["d e.onnx"]) == "a$$b\\#c.tsc: \\\n  d\\ e.onnx\nd\\ e.onnx:\n"
     with pytest.raises(ConfigError, match="makefile"):
         rule("a\nall: evil", ["m.onnx"])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import InternalError, OutputError, ResourceError
 from ..folders import scratch_folder
 from ..resources import find_template
-from ..targets.toolchain import Compiler
+from ..targets.toolchain import Archiver, Compiler
 from .cache import Cache, content_key
 
 LIBRARY = "libmodel.so"
@@ -204,14 +204,39 @@ def link_library(
         ToolchainError: the assembler or the linker failed.
         OutputError: the work folder cannot be written.
     """
-    names = [item.path for item in objects]
     try:
-        if weights is not None:
-            names.append(_embed(compiler, weights, workdir))
+        names = _linked(compiler, objects, workdir, weights)
         compiler.link(names, LIBRARY, workdir, sanitize, name)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
     return workdir / LIBRARY
+
+
+def make_archive(
+    archiver: Archiver, compiler: Compiler, objects: Sequence[Object], workdir: Path, weights: Path | None, prefix: str
+) -> Path:
+    """A static library of objects in the work folder; ``weights`` as in :func:`link_library`.
+
+    Raises:
+        ToolchainError: a tool failed.
+        OutputError: the work folder cannot be written.
+    """
+    try:
+        names = _linked(compiler, objects, workdir, weights)
+        archiver.make(names, prefix, archive_name(prefix), workdir)
+    except OSError as error:
+        raise _cannot_write(workdir, error) from error
+    return workdir / archive_name(prefix)
+
+
+def archive_name(prefix: str) -> str:
+    """The name of a bundle's static library."""
+    return f"lib{prefix}.a"
+
+
+def _linked(compiler: Compiler, objects: Sequence[Object], workdir: Path, weights: Path | None) -> list[str]:
+    embedded = [] if weights is None else [_embed(compiler, weights, workdir)]
+    return [*(item.path for item in objects), *embedded]
 
 
 def weights_source() -> str:

@@ -5,6 +5,8 @@ out.tsc/
     libNAME.so      the same, by the name that programs are linked with
     model.h         its C interface
     NAME.h          the same, by the model's own names
+    NAME.pc         for pkg-config; NAMEConfig.cmake for CMake
+    libNAME.a       the model as a static library, on request
     weights.bin     its weights, unless embedded or none
     manifest.json   what it is
     src/            the generated sources, on request
@@ -33,7 +35,7 @@ from torshc.errors import ConfigError, OutputError
 from ..folders import claim, remove, sweep
 from ..options import is_prefix
 from ..targets.toolchain import soname
-from .build import LIBRARY
+from .build import LIBRARY, archive_name
 from .manifest import FILE, FORMAT, Manifest
 from .weights import WeightsInfo, write_weights
 
@@ -76,8 +78,11 @@ def is_bundle(folder: Path) -> bool:
 
 
 def own_files(prefix: str) -> tuple[str, ...]:
-    """The files of a bundle that are named after its prefix: header and library."""
-    return (f"{prefix}.h", soname(prefix)) if is_prefix(prefix) else ()
+    """The files of a bundle that are named after its prefix."""
+    if not is_prefix(prefix):
+        return ()
+    described = (f"{prefix}.pc", f"{prefix}-static.pc", f"{prefix}Config.cmake")
+    return (f"{prefix}.h", soname(prefix), archive_name(prefix), *described)
 
 
 @contextlib.contextmanager
@@ -186,17 +191,26 @@ class BundleWriter:
                 self.weights.unlink(missing_ok=True)
             return file_sha256(target)
 
+    def add_archive(self, archive: Path) -> None:
+        """Moves the static library into the bundle."""
+        with _writing(self.folder / archive.name):
+            shutil.move(archive, self.folder / archive.name)
+
     def add_text(self, name: str, text: str) -> None:
         """Writes a text file of the bundle."""
         with _writing(self.folder / name):
             (self.folder / name).write_text(text, encoding="utf-8")
 
+    def add_texts(self, texts: Mapping[str, str]) -> None:
+        """Writes text files of the bundle."""
+        for name, text in texts.items():
+            self.add_text(name, text)
+
     def add_sources(self, texts: Mapping[str, str]) -> None:
         """Writes ``src/`` with these files."""
         with _writing(self.folder / SOURCES):
             (self.folder / SOURCES).mkdir()
-        for name, text in texts.items():
-            self.add_text(f"{SOURCES}/{name}", text)
+        self.add_texts({f"{SOURCES}/{name}": text for name, text in texts.items()})
 
     def add_objects(self, paths: Iterable[Path]) -> None:
         """Copies object files to ``obj/``."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS)
 @click.option(
     "--emit",
-    type=click.Choice(["source", "objects", "bundle"]),
+    type=click.Choice(["source", "objects", "bundle", "archive"]),
     default="bundle",
     show_default=True,
     help="What to write.",
@@ -32,12 +32,26 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="What the model's own C functions and header are called; by default after OUT.",
 )
+@click.option(
+    "--MT",
+    "targets",
+    multiple=True,
+    metavar="FILE",
+    help="With --MD: what OUT.d says is made; OUT when left out. Repeatable.",
+)
 @click.option("--MD", "depfile", is_flag=True, help="Write OUT.d for make: all files that were read.")
 @click.option("--time", "timed", is_flag=True, help="Print how long each stage and pass took.")
 @click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")
 @flags.JSON
 def compile(
-    model: Path, output: str | None, depfile: bool, timed: bool, verified: bool, as_json: bool, **given: Any
+    model: Path,
+    output: str | None,
+    depfile: bool,
+    targets: tuple[str, ...],
+    timed: bool,
+    verified: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Compile MODEL (ONNX or JSON) to a bundle.
 
@@ -48,6 +62,8 @@ def compile(
     from ..explain import printable
 
     options = flags.compile_options(given)
+    if targets and not depfile:
+        raise click.UsageError("--MT goes with --MD")
     if depfile and flags.STDIN in click.get_current_context().meta:
         raise click.UsageError("--MD needs a model file; standard input has no name")
     out = output or f"{model.stem}.tsc"
@@ -56,7 +72,7 @@ def compile(
         done = compile_model(model, out, options, progress)
     seconds = time.perf_counter() - began
     if depfile:
-        write_depfile(out, model, options)
+        write_depfile(out, model, options, targets)
     if as_json:
         echo_json(_summary(done, out, seconds))
     else:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ToolchainError, resource_error
+from ..errors import ConfigError, ToolchainError, resource_error
 from ..options import CompileOptions
 from .isa import Isa
 
@@ -29,6 +29,8 @@ _DROPPED = (
     "LD_PRELOAD", "CFLAGS", "LDFLAGS",
 )  # fmt: skip
 
+_LLVM_NUMBERS = range(22, 13, -1)  # of LLVM's tools as Debian names them
+_WHOLE = "whole.o"
 _HASHED_BYTES = 1 << 20  # a program up to this size is stamped by its content
 
 # Of all C that goes into a library, whichever tools build it.
@@ -176,6 +178,53 @@ class Survey:
     missing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Archiver:
+    """Tools that make a static library: one object that shows only the model's own functions, so that several can meet.
+
+    Attributes:
+        compiler: joins objects.
+        objcopy: makes symbols local.
+        ar: makes the library.
+    """
+
+    compiler: Tool
+    objcopy: Tool
+    ar: Tool
+
+    def make(self, objects: Sequence[str], prefix: str, target: str, cwd: Path) -> None:
+        """Makes the static library ``target`` of objects; names are relative to ``cwd``.
+
+        Only functions that begin with ``prefix_`` can be called: all others would meet those of other bundles.
+
+        Raises:
+            ToolchainError: a tool failed.
+        """
+        (cwd / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
+        self.compiler.run(["-r", "-nostdlib", "-o", _WHOLE, "@objects.rsp"], cwd, what=f"joining for {target}")
+        self.objcopy.run(["--wildcard", f"--keep-global-symbol={prefix}_*", _WHOLE], cwd, what=f"making {target}")
+        (cwd / target).unlink(missing_ok=True)
+        self.ar.run(["rcsD", target, _WHOLE], cwd, what=f"making {target}")
+
+
+def find_archiver(compiler: Tool) -> Archiver:
+    """The tools beside a compiler: binutils' or LLVM's.
+
+    Raises:
+        ToolchainError: they are not here.
+    """
+    return Archiver(compiler, _tool("objcopy"), _tool("ar"))
+
+
+def _tool(name: str) -> Tool:
+    for found in (name, f"llvm-{name}", *(f"llvm-{name}-{n}" for n in _LLVM_NUMBERS)):
+        if program := shutil.which(found):
+            return Tool(found, (program,), "")
+    raise ToolchainError(
+        f"--emit archive needs {name}, which is not here", "install binutils (apt install binutils), or LLVM's tools"
+    )
+
+
 class Toolchain(ABC):
     """What builds the libraries of a target."""
 
@@ -210,6 +259,18 @@ class Toolchain(ABC):
             ConfigError: the device of this machine is asked for, and there is none.
         """
         return ()
+
+    def archiver(self, options: CompileOptions) -> Archiver:
+        """What makes static libraries.
+
+        Raises:
+            ConfigError: there are none of this target.
+            ToolchainError: its tools are not here.
+        """
+        raise ConfigError(
+            f"there are no static libraries for target {options.target!r}",
+            "link the shared one: leave out --emit archive",
+        )
 
     def c_compiler(self, options: CompileOptions) -> str:
         """What compiles C kernels, "clang" or "gcc": they allocate registers differently, so tiles differ.

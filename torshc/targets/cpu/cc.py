@@ -22,11 +22,13 @@ from ...resources import cache_folder
 from ..isa import Isa
 from ..toolchain import (
     BASE_FLAGS,
+    Archiver,
     Compiler,
     Survey,
     Toolchain,
     Tools,
     execute,
+    find_archiver,
     found,
     link_flags,
     profile_flags,
@@ -200,6 +202,9 @@ class CToolchain(Toolchain):
         compiler = find_compiler(options.cc or None)
         more = ("-Wno-psabi", *profile_flags(options))
         return Tools(compiler, (*compiler.base_flags(), *compiler.isa_flags(isa), *more))
+
+    def archiver(self, options: CompileOptions) -> Archiver:
+        return find_archiver(find_compiler(options.cc or None))
 
     def c_compiler(self, options: CompileOptions) -> str:
         try:

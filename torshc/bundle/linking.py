@@ -1,0 +1,34 @@
+"""What builds of others need to find a bundle: a CMake package and files for pkg-config, all relative to the bundle."""
+
+from __future__ import annotations
+
+from .._version import __version__
+from ..targets.base import environment
+from ..targets.toolchain import soname
+from .build import archive_name
+from .package import WEIGHTS
+
+NEEDS = "-lm -lpthread"  # of a static library
+
+
+def link_files(prefix: str, search: tuple[str, ...], archive: bool, weights: bool) -> dict[str, str]:
+    """The texts, by file name.
+
+    Args:
+        prefix: what the model's functions begin with.
+        search: folders of templates.
+        archive: whether there is a static library.
+        weights: whether there is a weights file.
+    """
+    words = {
+        "prefix": prefix,
+        "version": __version__,
+        "shared": soname(prefix),
+        "static": archive_name(prefix) if archive else "",
+        "weights": WEIGHTS if weights else "",
+        "needs": NEEDS,
+    }
+    made = environment(search)
+    package, config = made.get_template("name.pc.j2"), made.get_template("Config.cmake.j2")
+    texts = {f"{prefix}.pc": package.render({**words, "static": ""}), f"{prefix}Config.cmake": config.render(words)}
+    return {**texts, f"{prefix}-static.pc": package.render(words)} if archive else texts
