@@ -21,13 +21,11 @@ WRONG = """
 - name: wrong
   match: "Tanh(x)"
   replace: "Sigmoid(x)"
-  example: {x: [2]}
 """
 TOGETHER = """
 - name: wrong
   match: "Add(Sigmoid(y), x)"
   replace: "Sub(Sigmoid(y), x)"
-  example: {x: [2], y: [2]}
 """
 
 

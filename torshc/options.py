@@ -31,7 +31,7 @@ class CompileOptions:
     """Options of a compilation.
 
     Attributes:
-        target: name of the target: "c", "cuda" or "metal".
+        target: name of the target: "c", "llvm", "cuda" or "metal".
         opt_level: 0 (each node a kernel of its own) to 3.
         mcpu: processor to compile for, a name that the compiler knows, or "native".
         arch: architecture where a target has several (a GPU's), empty for the default.

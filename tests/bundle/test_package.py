@@ -154,7 +154,7 @@ def test_a_bundle_that_cannot_be_read_is_not_said_to_be_none(tmp_path: Path, mon
 
 
 def spoiled(fail: Callable[..., None]) -> Callable[..., WeightsInfo]:
-    def write(path: Path, arrays: object) -> WeightsInfo:
+    def write(path: Path, arrays: object, identity: int | None = None) -> WeightsInfo:
         def arrays_that_fail() -> object:
             yield [np.zeros(5)]
             fail()
