@@ -19,8 +19,8 @@ from .llvm_kernels import Writer
 from .pack import PackKernel
 from .tiles import Tile
 
-Terms = Callable[[int, Reg, list[list[Reg]]], None]
-"""Adds the products of some rows, from one on, to variables."""
+Terms = Callable[[Sequence[Reg], Sequence[Sequence[Reg]]], None]
+"""Adds the products of some rows of a tile to variables, vectors of columns for each row."""
 
 
 class TileWriter(Writer):
@@ -28,11 +28,12 @@ class TileWriter(Writer):
 
     Args:
         tile: the tile of their sums.
+        even: rows in all, where tiles are of near-equal heights if these are known.
     """
 
-    def __init__(self, kernel: Kernel, lanes: int, tile: Tile) -> None:
+    def __init__(self, kernel: Kernel, lanes: int, tile: Tile, even: Expr | None) -> None:
         super().__init__(kernel, lanes)
-        self.tile = tile
+        self.tile, self.even = tile, even
         self.sums = Reg("%sums", "ptr")
         self.function.slots.append(f"  %sums = alloca [{tile.rows * tile.columns} x float], align 64")
 
@@ -40,13 +41,9 @@ class TileWriter(Writer):
         """Where an operand begins, over the axes that are known."""
         return self.at(f"%p{s.buffer}", "float", self.size(s.start))
 
-    def rows_of(self, size: Expr | None, count: Reg, tiles: Reg, tile: Reg) -> tuple[Reg, Reg, Sequence[int]]:
-        """The first row of a tile, how many it has, and what that may be (others are made row by row).
-
-        Args:
-            size: rows in all, where tiles may be of near-equal heights.
-            count: the same, as a register.
-        """
+    def rows_of(self, count: Reg, tiles: Reg, tile: Reg) -> tuple[Reg, Reg, Sequence[int]]:
+        """The first row of a tile, how many it has, and what that may be; `count` is rows in all."""
+        size = self.even
         if size is not None and as_int(size):
             longer = self.binary("urem", count, tiles)
             few = self.binary("udiv", count, tiles)
@@ -61,25 +58,30 @@ class TileWriter(Writer):
 
         Args:
             rows: rows of the tile.
-            cases: what `rows` may be; when it is none of these, rows are made one at a time.
-            terms: adds the products of some rows, from one on, to variables.
+            cases: what `rows` may be, or the most that it may be: then of a tile that is half full, the last row is
+                computed several times, and the rows of a lower one are made one at a time.
         """
-        for count in cases:
-            with self.when(self.compare("icmp eq", rows, count)):
-                self._sums(count, integer(0), terms)
-        if len(cases) == 1 and cases[0] > 1:
-            with self.when(self.compare("icmp ne", rows, cases[0])), self.loop(0, rows) as row:
-                self._sums(1, row, terms)
+        if self.even is not None and as_int(self.even):
+            for count in cases:
+                with self.when(self.compare("icmp eq", rows, count)):
+                    self._sums([integer(r) for r in range(count)], terms)
+            return
+        last, half = self.add(rows, -1), cases[0] // 2
+        with self.when(self.compare("icmp sgt", rows, half)):
+            self._sums([self.least(integer(r), last) for r in range(cases[0])], terms)
+        with self.when(self.compare("icmp sle", rows, half)), self.loop(0, rows) as row:
+            self._sums([row], terms)
 
-    def _sums(self, count: int, first: Reg, terms: Terms) -> None:
+    def _sums(self, rows: Sequence[Reg], terms: Terms) -> None:
         zero = constant(0.0, "float")
-        slots = [[self.slot("float", self.width) for _ in range(self.tile.vectors)] for _ in range(count)]
+        slots = [[self.slot("float", self.width) for _ in range(self.tile.vectors)] for _ in rows]
         for slot in (s for row in slots for s in row):
             self.set(slot, zero)
-        terms(count, first, slots)
+        terms(rows, slots)
         for r, row in enumerate(slots):
+            first = integer(r) if len(rows) > 1 else rows[0]
             for v, slot in enumerate(row):
-                place = self.add(self.mul(first, self.tile.columns), r * self.tile.columns + v * self.width)
+                place = self.add(self.mul(first, self.tile.columns), v * self.width)
                 self.store(self.at(self.sums, "float", place), self.get(slot))
 
     def multiply(self, rows: Sequence[Reg], panel: Reg, depth: Reg, slots: Sequence[Sequence[Reg]]) -> None:
@@ -112,7 +114,7 @@ class TileWriter(Writer):
 
 def write_gemm(k: GemmKernel, lanes: int) -> Writer:
     """A product: rows of the left operand times panels of the right one."""
-    w = TileWriter(k, lanes, k.tile)
+    w = TileWriter(k, lanes, k.tile, k.m.args[0])
     height, width, depth = k.m.args[0], k.n.args[0], w.size(k.k)
     rows_in_all, columns = w.size(height), w.size(width)
     tiles, panels = w.size(k.tile.tiles(height)), w.size(k.tile.panels(width))
@@ -129,11 +131,10 @@ def write_gemm(k: GemmKernel, lanes: int) -> Writer:
             low = w.mul(p, k.tile.columns)
             high = w.least(w.add(low, k.tile.columns), columns)
             with w.loop(*ends) as t:
-                m, rows, cases = w.rows_of(height, rows_in_all, tiles, t)
+                m, rows, cases = w.rows_of(rows_in_all, tiles, t)
 
-                def terms(count: int, row: Reg, slots: list[list[Reg]], m: Reg = m, panel: Reg = panel) -> None:
-                    start = w.add(m, row)
-                    places = [w.at(a, "float", w.mul(w.add(start, r), step)) for r in range(count)]
+                def terms(tile: Sequence[Reg], slots: Sequence[Sequence[Reg]], m: Reg = m, panel: Reg = panel) -> None:
+                    places = [w.at(a, "float", w.mul(w.add(m, r), step)) for r in tile]
                     w.multiply(places, panel, depth, slots)
 
                 def at_row(row: Reg, m: Reg = m) -> None:
@@ -176,7 +177,7 @@ class ConvWriter(TileWriter):
     """A convolution over a table of addresses, tap by pixel, of the pixels of a task."""
 
     def __init__(self, k: ConvKernel, lanes: int) -> None:
-        super().__init__(k, lanes, k.tile)
+        super().__init__(k, lanes, k.tile, k.rows if k.out_step == (1, 1) else None)
         self.k = k
 
     def run(self) -> ConvWriter:
@@ -210,14 +211,9 @@ class ConvWriter(TileWriter):
     def _of(self, name: str) -> Reg:
         return self.get(self.phase[name])
 
-    @property
-    def _even(self) -> Expr | None:
-        """Pixels in all, where tiles are of near-equal heights."""
-        return self.k.rows if self.k.out_step == (1, 1) else None
-
     def _first(self, pixels: Reg, tiles: Reg, tile: Reg) -> Reg:
         """The first pixel of a tile."""
-        if self._even is not None and as_int(self._even):
+        if self.even is not None and as_int(self.even):
             return self.cut(pixels, tiles, tile)
         return self.least(self.mul(tile, self.tile.rows), pixels)
 
@@ -272,17 +268,16 @@ class ConvWriter(TileWriter):
         weights = self.at(weights, "float", self.mul(self.mul(q, self._of("taps")), stride))
         channel = self.mul(self.axes[k.group], size.ic)
         with self.loop(*tiles) as t:
-            m, rows, cases = self.rows_of(self._even, pixels, count, t)
+            m, rows, cases = self.rows_of(pixels, count, t)
             here = self.at(table, "ptr", self.binary("sub", m, first))
 
-            def terms(height: int, row: Reg, slots: list[list[Reg]]) -> None:
-                start = self.at(here, "ptr", row)
+            def terms(tile: Sequence[Reg], slots: Sequence[Sequence[Reg]]) -> None:
                 with self.loop(0, self._of("taps")) as tap:
-                    places = self.at(start, "ptr", self.mul(tap, apart))
+                    places = self.at(here, "ptr", self.mul(tap, apart))
                     panel = self.at(weights, "float", self.mul(tap, stride))
                     found = []
-                    for r in range(height):
-                        address = self.made(f"load ptr, ptr {self.at(places, 'ptr', integer(r))}, align 8", "ptr")
+                    for r in tile:
+                        address = self.made(f"load ptr, ptr {self.at(places, 'ptr', r)}, align 8", "ptr")
                         found.append(self.at(address, "float", channel))
                     self.multiply(found, panel, integer(size.ic), slots)
 
