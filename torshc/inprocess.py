@@ -34,11 +34,13 @@ from .runtime.manifest import TensorSpec
 from .runtime.model import address_of
 from .runtime.values import unlike
 from .targets.native import (
+    ALIGN,
     HEAD,
     TEAMS,
     Loaded,
     Machine,
     Team,
+    aligned,
     is_known_layout,
     llvm_version,
     machine_of,
@@ -48,7 +50,6 @@ from .targets.native import (
 
 Array = npt.NDArray[Any]
 TARGET = "llvm"
-ALIGN = 64
 WORTH = 400_000  # bytes or operations of a step, below which other threads are not asked to help
 PIECES = 4  # of a step for each thread
 _NDARRAY, _EMPTY, _NOW = np.ndarray, np.empty, time.perf_counter  # for calls of few microseconds
@@ -396,13 +397,13 @@ class InProcess:
         team = TEAMS.get(self._threads)
         threads = 1 + (team.helpers if team is not None else 0)
         steps = np.array(numbers or [0], np.int64)
-        memory, buffers = _aligned(scratch * threads), np.zeros(most + 1, np.int64)
+        memory, buffers = aligned(scratch * threads), np.zeros(most + 1, np.int64)
         arguments = (
             ctypes.addressof(self._bases), steps.ctypes.data, count, buffers.ctypes.data, memory.ctypes.data, scratch,
             team.memory.ctypes.data if team is not None and team.helpers else None,
         )  # fmt: skip
         if self._arena.nbytes < arena_bytes:  # runs use the largest that any sizes needed, one at a time
-            self._arena = _aligned(arena_bytes)
+            self._arena = aligned(arena_bytes)
             self._bases[1] = self._arena.ctypes.data
         return _Bound(steps, count, dims, [memory, buffers], arguments, outputs, total)
 
@@ -462,17 +463,11 @@ def _decided(script: Script) -> list[str]:
     return named or ["the model has sizes that are known only while it runs"]
 
 
-def _aligned(nbytes: int) -> Array:
-    """Memory that begins where a cache line does."""
-    raw = np.empty(nbytes + ALIGN, np.uint8)
-    return raw[-raw.ctypes.data % ALIGN :][:nbytes] if nbytes else raw
-
-
 def _weights(compilation: Compilation) -> Array:
     """The constants of a model, as the weights of a bundle lie."""
     program = compilation.program
     end = max((o + w.nbytes for o, w in zip(program.offsets, program.weights, strict=True)), default=0)
-    memory = _aligned(end)
+    memory = aligned(end)
     for offset, weight in zip(program.offsets, program.weights, strict=True):
         for part in weight.parts():
             raw = np.ascontiguousarray(part).reshape(-1).view(np.uint8)

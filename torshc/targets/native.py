@@ -156,4 +156,11 @@ def is_known_layout() -> bool:
     return data and rank and kind and flags and word(word(at + 16).value + 8).value == 3
 
 
+def aligned(nbytes: int) -> np.ndarray[Any, Any]:
+    """Memory that begins where a cache line does."""
+    raw = np.empty(nbytes + ALIGN, np.uint8)
+    return raw[-raw.ctypes.data % ALIGN :][:nbytes] if nbytes else raw
+
+
+ALIGN = 64
 HEAD = object.__basicsize__  # bytes of the head of any object

@@ -117,6 +117,37 @@ def product() -> InProcess:
     )
 
 
+def agrees(node: onnx.NodeProto, x: Array, weights: dict[str, Array]) -> None:
+    """One node, as the reference evaluator has it; sums may be in another order."""
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output if n]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
+    constants = [numpy_helper.from_array(a, n) for n, a in weights.items()]
+    graph = helper.make_graph([node], "g", [given], ports, constants)
+    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+    want = ReferenceEvaluator(made).run(None, {"x": x})
+    got = load_model(load_graph(made.SerializeToString()))(x)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("operator", "gates", "attributes"),
+    [("LSTM", 4, {}), ("GRU", 3, {"linear_before_reset": 1}), ("GRU", 3, {}), ("RNN", 1, {})],
+)
+def test_recurrent_networks(operator: str, gates: int, attributes: dict[str, Any]) -> None:
+    """Five hidden units: less than a vector; three rows of a batch: less than a tile."""
+    weights = {"w": drawn(1, gates * 5, 2), "r": drawn(1, gates * 5, 5), "b": drawn(1, gates * 10)}
+    node = helper.make_node(operator, ["x", *weights], ["y", "h"], hidden_size=5, **attributes)
+    agrees(node, drawn(4, 3, 2), weights)
+
+
+def test_the_first_of_a_row() -> None:
+    """Equal ones in the order of their places, NaN before all numbers, -0 beside 0."""
+    first = loaded("(float[N, M] x) => (float[N, 4] y, int64[N, 4] i) <int64[1] k = {4}> { y, i = TopK(x, k) }")
+    _, places = first(np.array([[1, np.nan, 3, 3, -1, 0], [-0.0, 0, -0.0, -1, -2, -3]], np.float32))
+    assert places.tolist() == [[1, 2, 3, 0], [0, 1, 2, 3]]
+
+
 @pytest.mark.parametrize(
     ("channels", "filters", "groups", "attributes"),
     [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...expr import NARROW, walk
+from ...expr import walk
 from ...graph import Value
 from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
@@ -19,13 +19,15 @@ from .conv import ConvKernel, convolution
 from .conv_transpose import lower_conv_transpose
 from .gemm import GemmKernel, is_bytes, is_scaled, lower_gemm
 from .llvm_kernels import Writer, write_map, write_row, write_scan
-from .llvm_math import supports
+from .llvm_math import has_memory, supports
 from .llvm_products import write_conv, write_depthwise, write_gemm, write_pack
+from .llvm_steps import write_recurrent, write_topk
 from .llvm_tools import LlvmToolchain
+from .recurrent import lower_recurrent
 
 _WRITERS: dict[str, Callable[[Any, int], Writer]] = {
     "nest": write_map, "row": write_row, "scan": write_scan, "gemm": write_gemm, "pack": write_pack,
-    "conv": write_conv, "depthwise": write_depthwise,
+    "conv": write_conv, "depthwise": write_depthwise, "recurrent": write_recurrent, "topk": write_topk,
 }  # fmt: skip
 
 
@@ -79,6 +81,12 @@ def lower_transposed(group: Group, storage: Mapping[Value, Storage], machine: Ma
     return [_whole(k) for k in lower_conv_transpose(group, storage, machine)]
 
 
+@LlvmTarget.lowers("recurrent")
+def lower_network(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of an LSTM, a GRU or an RNN."""
+    return [_whole(k) for k in lower_recurrent(group, storage, machine)]
+
+
 def _whole(k: Kernel) -> Kernel:
     """A kernel whose sums are made in one go."""
     if isinstance(k, GemmKernel):
@@ -91,9 +99,9 @@ def _refused(kernel: Kernel) -> str:
     if kernel.kind not in _WRITERS:
         return f"kernel of the kind {kernel.kind}"
     for b in kernel.buffers:
-        if b.dtype in NARROW:
+        if not has_memory(b.dtype):
             return f"kernel of {b.dtype.name}"
     for e in walk(*kernel.expressions()):
-        if e.dtype in NARROW or (e.args and not supports(e.op, e.args[0].dtype)):
+        if not has_memory(e.dtype) or not supports(e.op):
             return f"function {e.op} of {e.dtype.name}"
     return ""

@@ -22,7 +22,7 @@ TYPES = {
     "f64": "double", "f32": "float", "f16": "half", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8",
     "u64": "i64", "u32": "i32", "u16": "i16", "u8": "i8", "bool": "i1",
 }  # fmt: skip
-_BITS = {"double": 64, "float": 32, "half": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1}
+_BITS = {"double": 64, "float": 32, "half": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1, "ptr": 64}
 _CODES = {"double": "f64", "float": "f32", "half": "f16"}
 
 

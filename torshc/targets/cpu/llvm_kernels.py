@@ -125,7 +125,7 @@ class Writer(Body):
             yield low, high
             return
         first = self.mul(self.binary("udiv", task, chunks), rows)
-        count = self.size(_product(outer))
+        count = self.size(points_of(outer))
         with self.loop(first, self.least(self.add(first, rows), count)) as row:
             self.decode(outer, row)
             yield low, high
@@ -163,7 +163,8 @@ class Writer(Body):
         return [lanes, 1] if lanes > 1 and (known is None or known % lanes) else [max(lanes, 1)]
 
 
-def _product(axes: Iterable[Expr]) -> Expr:
+def points_of(axes: Iterable[Expr]) -> Expr:
+    """Number of points of some axes."""
     total = const(1)
     for a in axes:
         total = total * a.args[0]
@@ -195,7 +196,7 @@ class RowWriter(Writer):
         if k.across:
             with self.tasks() as task:
                 first = self.mul(task, k.rows)
-                count = self.size(_product(k.axes))
+                count = self.size(points_of(k.axes))
                 with self.loop(first, self.least(self.add(first, k.rows), count)) as point:
                     self.decode(k.axes, point)
                     self.stages(None, 1)
@@ -304,7 +305,7 @@ def write_scan(k: ScanKernel, lanes: int) -> Writer:
             w.stores(k.stores, lane, n, {"y": before if k.exclusive else after})
 
     rows = w.size(k.rows)
-    count = w.size(_product(k.axes))
+    count = w.size(points_of(k.axes))
     with w.tasks() as task:
         if k.across:
             first = w.mul(task, rows)
@@ -322,4 +323,4 @@ def write_row(k: RowKernel, lanes: int) -> Writer:
     return RowWriter(k, lanes).run()
 
 
-__all__ = ["RowWriter", "Writer", "write_map", "write_row", "write_scan"]
+__all__ = ["RowWriter", "Writer", "points_of", "write_map", "write_row", "write_scan"]

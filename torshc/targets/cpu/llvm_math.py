@@ -221,9 +221,15 @@ _FORMULAS: dict[str, Callable[[V], V]] = {
 # ---- all types -----------------------------------------------------------------------------------------------------
 
 
-def supports(op: str, dtype: DType) -> bool:
-    """Whether a function of operands of a type can be written."""
-    return op in ("select", "cast", "as_f16", "as_bf16") or not op.startswith(("as_", "bits_", "from_bits_"))
+def supports(op: str) -> bool:
+    """Whether a function can be written."""
+    stored = next((op.removeprefix(f) for f in ("as_", "bits_", "from_bits_") if op.startswith(f)), None)
+    return stored is None or (stored in DTYPES and has_memory(DTYPES[stored]))
+
+
+def has_memory(dtype: DType) -> bool:
+    """Whether elements of a type can be read and written: all but floats of 8 bits and fewer."""
+    return not (dtype.is_narrow and dtype.is_float)
 
 
 def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> Reg:
@@ -235,8 +241,12 @@ def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> 
     """
     if op == "cast":
         return cast(ops, xs[0], dtype, result)
-    if op in ("as_f16", "as_bf16"):
+    if op.startswith("as_"):
         return decode(ops, encode(ops, xs[0], DTYPES[op[3:]]), DTYPES[op[3:]])
+    if op.startswith("bits_"):
+        return encode(ops, xs[0], DTYPES[op[5:]])
+    if op.startswith("from_bits_"):
+        return decode(ops, xs[0], DTYPES[op[10:]])
     if op in ("raw32", "raw64", "float32", "float64"):
         return ops.convert("bitcast", xs[0], register(result))
     if len(xs) > 2 and op in ("add", "mul"):
@@ -431,6 +441,11 @@ def decode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """An element as it lies in memory as a register."""
     if dtype is BOOL:
         return ops.compare("icmp ne", x, 0)
+    if dtype.is_narrow:  # of which only their own bits count
+        rest = 8 - dtype.bits
+        if dtype.kind == "u":
+            return ops.binary("and", x, dtype.range[1])
+        return ops.binary("ashr", ops.binary("shl", x, rest), rest)
     if dtype.name == "f16":
         return ops.convert("fpext", x, "float")
     if dtype.name == "bf16":
@@ -442,6 +457,8 @@ def encode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     """A register as it lies in memory."""
     if dtype is BOOL:
         return ops.convert("zext", x, "i8")
+    if dtype.is_narrow:
+        return ops.binary("and", x, 2**dtype.bits - 1)
     if dtype.name == "f16":
         return ops.convert("fptrunc", x, "half")
     if dtype.name == "bf16":
@@ -455,4 +472,4 @@ def encode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     return x
 
 
-__all__ = ["apply", "cast", "decode", "encode", "join", "memory", "supports"]
+__all__ = ["apply", "cast", "decode", "encode", "has_memory", "join", "memory", "supports"]
