@@ -16,6 +16,7 @@ from torshc.errors import ConfigError, ToolchainError
 from torshc.explain import explain, group_text, to_text
 from torshc.options import CompileOptions
 
+from .emulation.emulated import emulated_tools, missing
 from .support.cli_models import CHAIN, STATIC, model
 
 
@@ -103,6 +104,19 @@ def test_symbolic_sizes_and_devices(tmp_path: Path) -> None:
     (folder, *_) = eject(prepare(chain, CompileOptions()), 0, tmp_path / "c", {"batch": 3})
     assert "768" in (folder / "bench.c").read_text()  # bytes of f32[3,64]
     (there, *_) = eject(prepare(chain, CompileOptions(target="cuda", emit="source")), 0, tmp_path / "cuda")
-    assert {p.name for p in there.iterdir()} == {"contract.json", "kernel.cu", "original.cu"}
+    assert {p.name for p in there.iterdir()} == {"contract.json", "kernel.cu", "original.cu", "bench.cu", "Makefile"}
     done = torshc.compile(chain, tmp_path / "m.tsc", target="cuda", emit="source", kernels=tmp_path / "cuda")
     assert [*done.pinned] == [f"{there.name}.cu"]
+    (other, *_) = eject(prepare(chain, CompileOptions(target="llvm")), 0, tmp_path / "llvm")
+    assert {p.name for p in other.iterdir()} == {"contract.json", "kernel.ll", "original.ll"}
+    done = torshc.compile(chain, tmp_path / "n.tsc", target="llvm", kernels=tmp_path / "llvm")
+    assert [*done.pinned] == [f"{other.name}.ll"]
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_the_program_of_a_device(tmp_path: Path) -> None:
+    with emulated_tools():
+        made = prepare(model(CHAIN).SerializeToString(), CompileOptions(target="cuda"))
+        (folder, *_) = eject(made, 0, tmp_path, {"batch": 3})
+        done = subprocess.run(["make", "-s", "-C", str(folder), "check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "error 0.00e+00 ok" in done.stdout, done.stdout + done.stderr

@@ -9,10 +9,10 @@ from typing import Any
 
 from .compilation import Compilation, Unit, commented_sources, kernel_headers
 from .contract import EDITED, FILE, ORIGINAL, Contract, contracts_of, sizes_of_kernel
-from .errors import ConfigError, OutputError
+from .errors import ConfigError, OutputError, ToolchainError
 from .explain.sizes import Evaluator, bind
 from .kernels.base import Kernel
-from .targets import find_target
+from .targets import Target, find_target
 from .targets.base import environment
 
 INCLUDE = "include"  # what kernels include, beside their folders
@@ -32,7 +32,6 @@ def eject(compilation: Compilation, group: int, out: Path, dims: Mapping[str, in
 
     Raises:
         ConfigError: there is no such group, or a folder is there.
-        ToolchainError: there is no C compiler.
         OutputError: a file cannot be written.
     """
     if not 0 <= group < len(compilation.units):
@@ -68,13 +67,26 @@ def _files(
     }
     numbers = sizes_of_kernel(compilation, kernel, contract.symbol)
     known = {name: [sizes.integer(e) for e in found] for name, found in numbers.items()}
-    if contract.suffix != ".c" or any(n is None for found in known.values() for n in found):
-        return files  # a device's kernel has no program of its own, nor has one whose sizes only a run shows
-    templates = environment(("c",))
+    if any(n is None for found in known.values() for n in found):
+        return files  # sizes that only a run shows
     shown: dict[str, Any] = {"contract": contract, **known, "flops": sizes.total([kernel.flops]),
                              "moved": sizes.total([kernel.nbytes])}  # fmt: skip
-    tools = find_target("c").toolchain.find(compilation.options, compilation.isa)
-    flags, cc = (shlex.join(words) for words in (tools.flags, tools.compiler.command))
-    files["bench.c"] = templates.get_template("bench.c.j2").render(shown)
-    files["Makefile"] = templates.get_template("Makefile.j2").render(flags=flags, cc=cc, symbol=contract.symbol)
+    target = compilation.target if contract.suffix == compilation.target.suffix else find_target("c")
+    name = f"bench{contract.suffix}.j2"
+    templates = environment(target.search)
+    if name not in templates.list_templates():
+        return files  # there is no program for kernels of this language
+    bench, words = templates.get_template(name), _commands(target, compilation)
+    files["bench" + contract.suffix] = bench.render(shown)
+    files["Makefile"] = environment(("c",)).get_template("Makefile.j2").render(shown, **words)
     return files
+
+
+def _commands(target: type[Target] | Target, compilation: Compilation) -> dict[str, str]:
+    """The compiler and its flags: what would compile the model here, else what does elsewhere."""
+    try:
+        tools = target.toolchain.find(compilation.options, compilation.isa)
+        return {"cc": shlex.join(tools.compiler.command), "flags": shlex.join(tools.flags)}
+    except ToolchainError:
+        flags = target.toolchain.script(compilation.options, compilation.isa)["flags"]
+        return {"cc": target.toolchain.command, "flags": flags}

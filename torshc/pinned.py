@@ -11,6 +11,8 @@ from .contract import EDITED, FILE, Contract, contracts_of
 from .errors import ConfigError
 from .targets.base import environment
 
+_C_LIKE = (".c", ".cu")  # endings of sources that may begin with a declaration of C
+
 
 def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
     """The compilation with the kernels of a folder that ``torshc eject`` wrote, edited since.
@@ -55,6 +57,8 @@ def _why(contract: Contract, here: list[Contract]) -> str:
 
 def _declared(compilation: Compilation, contract: Contract) -> str:
     """The kernel's prototype, so that another type is an error of its compiler; lines are counted as in the file."""
+    if contract.suffix not in _C_LIKE:
+        return ""
     search = compilation.target.search if contract.suffix == compilation.target.suffix else ("c",)
     launch = environment(search).get_template("launch.j2").module
     prototype = str(launch.prototype(contract.symbol, compilation.target.host.launchers)).strip()  # type: ignore[attr-defined]

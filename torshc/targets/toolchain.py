@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import ConfigError, ToolchainError, resource_error
 from ..options import CompileOptions
@@ -226,7 +226,13 @@ def _tool(name: str) -> Tool:
 
 
 class Toolchain(ABC):
-    """What builds the libraries of a target."""
+    """What builds the libraries of a target.
+
+    Class attributes:
+        command: what starts its compiler where nothing else is known; empty where it builds no programs.
+    """
+
+    command: ClassVar[str] = ""
 
     @abstractmethod
     def find(self, options: CompileOptions, isa: Isa) -> Tools:

@@ -123,6 +123,7 @@ cudaError_t cudaDeviceReset(void);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 
 cudaError_t cudaMalloc(void **pointer, size_t bytes);
+cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flags = 1);
 cudaError_t cudaFree(void *pointer);
 cudaError_t cudaMallocHost(void **pointer, size_t bytes);
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags);

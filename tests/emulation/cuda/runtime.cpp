@@ -315,6 +315,10 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes) {
     Lock lock(api_lock);
     return give(allocate(pointer, bytes, cudaMemoryTypeDevice));
 }
+cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned) {
+    Lock lock(api_lock);
+    return give(allocate(pointer, bytes, cudaMemoryTypeHost));
+}
 cudaError_t cudaFree(void *pointer) {
     Lock lock(api_lock);
     return give(release(pointer, true));

@@ -198,6 +198,8 @@ def _writable_cache() -> Path:
 class CToolchain(Toolchain):
     """A C compiler that also links."""
 
+    command = "cc"
+
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
         compiler = find_compiler(options.cc or None)
         more = ("-Wno-psabi", *profile_flags(options))

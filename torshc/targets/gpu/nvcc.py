@@ -282,6 +282,8 @@ def _cards(program: str, visible: str | None) -> tuple[Card, ...]:
 class CudaToolchain(Toolchain):
     """nvcc, with the host compiler that it calls."""
 
+    command = "nvcc"
+
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
         nvcc = find_nvcc()
         archs = nvcc.gencode_flags(options.arch)
