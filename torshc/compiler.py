@@ -238,19 +238,19 @@ def compile_model(
         own, headers = host_sources(host, target.host, manifest)
         _describe(bundle, host, manifest, target, archiver is not None)
         headers = {**kernel_headers(compilation), **headers}
-        readable = {**commented_sources(compilation), **own, **headers}
         library = ""
-        if tools is None:
-            bundle.add_sources({**readable, **build_script(target, isa, options)})
-        else:
+        kept = options.keep_intermediates or options.emit in ("source", "objects")
+        if kept:
+            bundle.add_sources(
+                {**commented_sources(compilation), **own, **headers, **build_script(target, isa, options)}
+            )
+        if tools is not None:
             with clock.stage("compile"):
                 sources = {**compilation.sources, **own}
                 cache = Cache(cache_folder() if options.cache else None)
                 library, compiled = _build(bundle, sources, headers, tools, options, cache, archiver, observer)
             warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
             compilation = dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
-            if options.keep_intermediates or options.emit == "objects":
-                bundle.add_sources(readable)
         file = _weights_file(compilation, weights, embedded)
         used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tools.flags),)
         bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used))

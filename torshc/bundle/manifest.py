@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
 FILE = "manifest.json"
+COMPACT = "t_manifest.json"  # beside the sources: the same in the form that is hashed
 SCHEMA = Path(__file__).with_name("manifest.schema.json")
 
 INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")
@@ -188,4 +189,15 @@ class Manifest:
 
 def manifest_hash(body: dict[str, Any]) -> str:
     """SHA-256 over the manifest without its own "sha256", or over a part, written compactly with sorted keys."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(_compact(body).encode()).hexdigest()
+
+
+def hashed_form(text: str) -> str:
+    """What the "sha256" of a manifest's text is the hash of."""
+    body = json.loads(text)
+    del body["sha256"]
+    return _compact(body)
+
+
+def _compact(body: dict[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))

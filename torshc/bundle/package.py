@@ -36,7 +36,7 @@ from ..folders import claim, remove, sweep
 from ..options import is_prefix
 from ..targets.toolchain import soname
 from .build import LIBRARY, archive_name
-from .manifest import FILE, FORMAT, Manifest
+from .manifest import COMPACT, FILE, FORMAT, Manifest, hashed_form
 from .weights import WeightsInfo, write_weights
 
 HEADER = "model.h"
@@ -187,7 +187,7 @@ class BundleWriter:
             shutil.move(library, target)
             if name:
                 (self.folder / name).symlink_to(LIBRARY)
-            if embedded:
+            if embedded and not (self.folder / SOURCES).is_dir():  # whose script embeds them again
                 self.weights.unlink(missing_ok=True)
             return file_sha256(target)
 
@@ -226,7 +226,10 @@ class BundleWriter:
         Raises:
             OutputError: it cannot be written, or something else appeared there meanwhile.
         """
-        self.add_text(FILE, manifest if isinstance(manifest, str) else manifest.to_json())
+        text = manifest if isinstance(manifest, str) else manifest.to_json()
+        self.add_text(FILE, text)
+        if (self.folder / SOURCES).is_dir():
+            self.add_text(f"{SOURCES}/{COMPACT}", hashed_form(text))
         with _writing(self.place):
             for _ in range(100):  # others may write to the same place at the same time
                 try:

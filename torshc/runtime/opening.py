@@ -64,6 +64,8 @@ def load(
         raise RunError(
             f"{folder} is for the processor, which has no devices and streams", "leave out device and stream"
         )
+    if not manifest.library_sha256:
+        raise BundleError(f"{folder} holds sources that are not built yet", f"sh {folder / 'src' / 'build.sh'}")
     library, weights = folder / "libmodel.so", folder / "weights.bin" if manifest.weights_sha256 else None
     if verify:
         _check_file(library, manifest.library_sha256)

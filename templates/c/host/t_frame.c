@@ -1,4 +1,5 @@
 /* The frame of a script: slots with values, and the steps between the segments. */
+#define _GNU_SOURCE
 #include "t_frame.h"
 
 #include <stdlib.h>

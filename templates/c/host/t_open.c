@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { T_FOOTER = 64 };
@@ -94,6 +95,13 @@ int t_usable_processors(void)
 #endif
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 && count <= T_THREADS_MAX ? (int)count : 1;
+}
+
+uint64_t t_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 uint64_t t_fp_enter(void)

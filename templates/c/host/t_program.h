@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 #include "model.h"
 
@@ -25,7 +24,7 @@ enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_SYMBOLS_MAX = 4096, T_ALIGN = 64,
 #define T_BYTES_MAX (INT64_C(1) << 47)
 
 /* Sizes of symbolic models are first computed in 128 bits, so that an overflow is seen instead of happening. */
-typedef __int128 t_wide;
+__extension__ typedef __int128 t_wide;
 
 /* Integer functions of host expressions. Division rounds down and by zero gives 0, as when the model was compiled; it is
  * no part of its callers, of which models with many run-time sizes have thousands. */
@@ -187,12 +186,8 @@ void t_fp_leave(uint64_t was);
 
 static inline size_t t_round_up(int64_t bytes) { return ((size_t)bytes + T_ALIGN - 1) / T_ALIGN * T_ALIGN; }
 
-static inline uint64_t t_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+/* Nanoseconds of a clock that only goes forward. */
+uint64_t t_now(void);
 
 #ifdef __cplusplus
 }

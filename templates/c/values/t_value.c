@@ -1,4 +1,5 @@
 /* Memory of values: blocks that are counted, and reused once nothing uses them; characters. */
+#define _GNU_SOURCE
 #include "t_frame.h"
 
 #include <stdlib.h>
