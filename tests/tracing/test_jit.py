@@ -36,7 +36,7 @@ def test_a_function_is_traced_once_for_types_and_ranks() -> None:
 def test_a_dimension_of_one_is_broadcast_as_numpy_does() -> None:
     np.testing.assert_array_equal(blend(A, B[:1])["y"], A * B[:1] + 2)
     np.testing.assert_array_equal(blend(A, B[0])["y"], A * B[0] + 2)
-    with pytest.raises(RunError, match="do not fit"):
+    with pytest.raises(RunError, match="has the shape"):
         blend(A, B[:2])
 
 
@@ -93,6 +93,13 @@ def test_state_is_refused() -> None:
     torshc.jit(leaks)(A)
     with pytest.raises(UnsupportedError, match=r"another trace|has ended"):
         torshc.jit(lambda x: x + kept[0])(A)
+
+
+def test_what_meets_is_one_kernel() -> None:
+    """Dimensions that have to be equal are one, so that both operands are read in the same loop."""
+    traced = torshc.trace(lambda a, b: np.tanh(a) + np.exp(b), A, B)
+    assert traced.compile().stats().kernels == 1
+    assert traced.document()["inputs"]["a1"]["shape"] == ["a0_0", "a0_1"]
 
 
 def test_equal_functions_share_a_model() -> None:

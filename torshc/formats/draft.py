@@ -75,8 +75,21 @@ class Draft:
         return found
 
     def finish(self, outputs: Sequence[str]) -> None:
-        """Say what the outputs are."""
+        """Say what the outputs are. Dimensions of inputs that have to be equal get one name, so that loops are too."""
         self.source.outputs = [(name, TypeDecl()) for name in outputs]
+        names: dict[str, str] = {}
+
+        def last(name: str) -> str:
+            while name in names:
+                name = names[name]
+            return name
+
+        for a, b in self._importer.graph.constraints:
+            if a.op == b.op == "dim" and last(str(a.data)) != last(str(b.data)):
+                names[last(str(b.data))] = last(str(a.data))
+        for k, (name, t) in enumerate(self.source.inputs):
+            dims = tuple(last(d) if isinstance(d, str) else d for d in t.dims or ())
+            self.source.inputs[k] = name, TypeDecl(t.dtype, dims)
 
     def graph(self) -> Graph:
         """The graph, made anew at each call."""
