@@ -97,6 +97,11 @@ def test_verify_agrees(torshc: Torshc, chain: Path, bundle: Path) -> None:
     assert found["ok"] and found["dims"] == {"batch": 2} and max(o["error"] for o in found["outputs"]) < 1e-5
 
 
+def test_a_bundle_takes_no_options_of_a_compilation(torshc: Torshc, chain: Path, bundle: Path) -> None:
+    refused = torshc("verify", chain, "--bundle", bundle, "-O1", "--target", "cuda", code=2)
+    assert "leave out -O, --target" in refused.stderr
+
+
 def test_sizes_satisfy_the_models_equations(torshc: Torshc, tmp_path: Path) -> None:
     path = save(CACHED, tmp_path / "cached.onnx")
     assert "past=3 seq=5 total=8" in torshc("verify", path).stdout

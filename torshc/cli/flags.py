@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from ..options import CompileOptions
@@ -136,6 +137,13 @@ def add(*options: Option) -> Callable[[Command], Command]:
         return command
 
     return apply
+
+
+def given_here(names: Iterable[str]) -> list[str]:
+    """Those of some options that are on the command line, as it spells them."""
+    ctx = click.get_current_context()
+    parameters = [p for p in ctx.command.params if p.name in names]
+    return [p.opts[0] for p in parameters if ctx.get_parameter_source(str(p.name)) is ParameterSource.COMMANDLINE]
 
 
 def compile_options(given: dict[str, Any]) -> CompileOptions:

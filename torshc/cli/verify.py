@@ -49,6 +49,8 @@ def verify(
     """
     from ..verify import verify_bundle, verify_model
 
+    if bundle is not None and (idle := flags.given_here(given)):
+        raise click.UsageError(f"--bundle is compiled already; leave out {', '.join(idle)}")
     options = flags.compile_options(given)
     how: dict[str, Any] = {"dims": dims, "inputs": inputs, "seed": seed, "rtol": rtol, "threads": threads}
     with Progress(quiet=as_json) as progress:

@@ -257,6 +257,8 @@ function groupsPane(model, pane) {
   const rows = model.groups.map((g) => [() => showGroup(model, g), g.id, [g.kind, ...g.templates].join(" / "), clip(g.operators, 90),
     g.writes.length ? g.writes[0].type : "", short(g.flops / 1e6), short(g.bytes / 1e3), short(g.flops / g.bytes), ...(model.measured.length ? [short(at.get(g.id) * 1e6)] : [])]);
   pane.append(table(["", "kind / template", "operators", "result", "MFLOP", "kB", "flop/B", ...(model.measured.length ? ["us"] : [])], rows, [0, 4, 5, 6, 7]));
+  if (model.course.length) pane.append(el("h2", {}, "What the host does between the launches"),
+    el("pre", {}, model.course.map((line) => "  ".repeat(line.depth) + line.text).join("\n")));
 }
 
 function passesPane(model, pane) {
