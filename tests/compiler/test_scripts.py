@@ -133,6 +133,17 @@ def test_a_found_size_that_meets_a_known_one(tmp_path: Path) -> None:
     agree(tmp_path, model, {"x": np.eye(3, 5, 1, np.float32)[1:]})
 
 
+def test_parts_that_state_again_what_must_be_equal(tmp_path: Path) -> None:
+    """Gemm's columns meet a number found in the run; at -O0 its product is made when its kernel is lowered."""
+    nodes = [
+        node("NonZero", ["x"], ["places"]),
+        node("Cast", ["places"], ["found"], to=F),
+        node("Gemm", ["found", "w"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (F, ["a", 5])}, ["y"], {"w": floats(2, 3)})
+    agree(tmp_path, model, {"x": np.eye(3, 5, 1, np.float32)[1:]})
+
+
 def branches() -> tuple[GraphProto, GraphProto]:
     then = body_of([node("Mul", ["x", "x"], ["p"]), node("ReduceSum", ["p"], ["s"], keepdims=1)], [], ["s"])
     return then, body_of([node("Neg", ["x"], ["q"]), node("Exp", ["q"], ["e"])], [], ["e"])

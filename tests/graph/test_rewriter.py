@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from torshc.errors import InternalError
+from torshc.expr import const
 from torshc.graph import Graph, Mark, Rewriter, RuleName, copy_part, learn, relayout, rewire
 from torshc.passes import PASSES
 from torshc.passes.policy import Policy
@@ -84,6 +85,8 @@ def test_a_planned_graph_does_not_change() -> None:
     with pytest.raises(InternalError, match="already planned"):
         graph.constraints += []
     with pytest.raises(InternalError, match="already planned"):
+        graph.constraints.append((const(2), const(3)))
+    with pytest.raises(InternalError, match="already planned"):
         graph.demand(graph.outputs[0], "index")
     with pytest.raises(InternalError, match="already planned"):
         graph.new_dimension(graph.outputs[0], 0)
@@ -124,7 +127,7 @@ def test_what_is_not_bound_yet_is_unknown_in_a_part() -> None:
 
 
 # Sources of a model have fields of the same names, and no graph yet.
-SOURCES = ("formats/json_format.py", "formats/model.py", "formats/onnx_format.py")
+SOURCES = ("formats/json_format.py", "formats/model.py", "formats/onnx_format.py", "formats/draft.py")
 
 
 @pytest.mark.parametrize(

@@ -259,8 +259,19 @@ def _refuse(*_: object, **__: object) -> Any:
 class _FixedList(list[Any]):
     """A list of a frozen graph."""
 
-    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
+    extend = insert = remove = pop = clear = sort = reverse = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def append(self, item: Any, /) -> None:
+        _refuse()
+
+
+class _FixedFacts(_FixedList):
+    """The constraints of a frozen graph; the parts of a composite node may state again what it stated."""
+
+    def append(self, fact: Any, /) -> None:
+        if fact not in self:
+            _refuse()
 
 
 class _FixedTable(dict[Any, Any]):
@@ -306,8 +317,9 @@ class Graph:
         """
         for part in (*self.nodes, *(v for v in self.values() if v.const is None)):
             part.freeze()
-        for name in ("inputs", "nodes", "outputs", "output_names", "constraints", "demands"):
+        for name in ("inputs", "nodes", "outputs", "output_names", "demands"):
             setattr(self, name, _FixedList(getattr(self, name)))
+        self.constraints = _FixedFacts(self.constraints)
         for name in ("sources", "faults"):
             setattr(self, name, _FixedTable(getattr(self, name)))
         self.frozen = True

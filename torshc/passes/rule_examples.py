@@ -77,7 +77,7 @@ def instance(rule: Rewrite) -> Graph:
         raise example.error(f"the example of {rule.name!r} makes no graph: {why}") from error
     if out is None:
         raise example.error(f"the example of {rule.name!r} makes no graph", "the match holds what cannot be built")
-    graph.outputs, graph.output_names = [out], ["y"]
+    graph.declare_outputs([out], ["y"])
     return graph
 
 
@@ -98,7 +98,7 @@ def _input(graph: Graph, name: str, given: Any) -> Value:
     if dtype not in DTYPES:
         raise ConfigError(f"there is no element type {dtype!r}{did_you_mean(str(dtype), [*DTYPES])}")
     value = graph.new_value(TensorType(DTYPES[dtype], tuple(as_expr(int(d)) for d in shape)), name)
-    graph.inputs.append(value)
+    graph.declare_inputs([*graph.inputs, value])
     return value
 
 
