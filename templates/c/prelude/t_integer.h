@@ -21,6 +21,15 @@
     T_FN S##v t_sub_##S(S##v a, S##v b) { return (S##v)((U##v)a - (U##v)b); } \
     T_FN S##v t_mul_##S(S##v a, S##v b) { return (S##v)((U##v)a * (U##v)b); } \
     T_FN S##v t_fma_##S(S##v a, S##v b, S##v c) { return t_add_##S(t_mul_##S(a, b), c); } \
+    /* Of registers, not of lanes: clang 16 makes 0 of a product of integers of which some are known to be equal. */ \
+    T_FN T t_hprod_##S(S##v v) { \
+        for (int half = TORSHC_LANES / 2; half > 0; half /= 2) { \
+            S##v upper = v; \
+            __builtin_memcpy(&upper, (const char *)&v + half * sizeof(T), half * sizeof(T)); \
+            v = t_mul_##S(v, upper); \
+        } \
+        return v[0]; \
+    } \
     T_FN S##v t_neg_##S(S##v a) { return (S##v)((U##v){0} - (U##v)a); } \
     T_FN S##v t_and_##S(S##v a, S##v b) { return a & b; } \
     T_FN S##v t_or_##S(S##v a, S##v b) { return a | b; } \
