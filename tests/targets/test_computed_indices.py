@@ -29,6 +29,11 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Array], str]] = {
         {"x": floats(3, 5), "i": np.array([[0, 3], [1, 4], [2, 0]]), "u": floats(3, 2)},
         "y",
     ),
+    "joined": (
+        [node("Concat", "a b", "x", axis=0), node("Gather", "x i", "g"), node("Neg", "g", "y")],
+        {"a": floats(2), "b": floats(7), "i": np.array([8, 0, -9, 1, 2])},
+        "y",
+    ),
     "largest": (
         [node("ArgMax", "x", "m", axis=1, keepdims=1), node("GatherElements", "x m", "y", axis=1)],
         {"x": floats(3, 8)},

@@ -217,7 +217,7 @@ class Statements(StatementPrinter):
                 continue
             seen.add(x)
             yield x
-            if x.op == "select" and self.is_index(x.args[0]):
+            if x.op == "select" and self.guards(x):
                 continue
             pending.extend(x.args if x.op not in ("load", "axis") else ())
 
