@@ -36,7 +36,7 @@ LAYERS = (
     ("inprocess",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "loaded", "reweigh", "backend"),
-    ("bisect", "eject", "torch_dynamo", "tracing"),
+    ("trial", "bisect", "eject", "torch_dynamo", "tracing"),
     ("cli",),
     ("__main__",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,12 +203,14 @@ def compile_model(
     out: str | os.PathLike[str],
     options: CompileOptions,
     observer: Observer | None = None,
+    test: Callable[[Compilation], Mapping[str, bytes]] | None = None,
 ) -> Compilation:
     """Compile a model and write its bundle.
 
     Args:
         source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
         out: the bundle folder; replaced as a whole when it is a bundle already.
+        test: gives the files of the bundle's ``test/``.
 
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
@@ -237,6 +239,7 @@ def compile_model(
         )
         own, headers = host_sources(host, target.host, manifest)
         _describe(bundle, host, manifest, target, archiver is not None)
+        bundle.add_test(test(compilation) if test is not None else {})
         headers = {**kernel_headers(compilation), **headers}
         library = ""
         kept = options.keep_intermediates or options.emit in ("source", "objects")

@@ -11,6 +11,7 @@ out.tsc/
     manifest.json   what it is
     src/            the generated sources, on request
     obj/            the objects, on request
+    test/           a program that checks and times the model, on request
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ HEADER = "model.h"
 WEIGHTS = "weights.bin"
 SOURCES = "src"
 OBJECTS = "obj"
+TEST = "test"
 # A library addresses its data relative to its code, 31 bits far.
 EMBED_MAX = 1 << 30
-_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, FILE}
+_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, TEST, FILE}
 _MANIFEST_MAX = 256 << 20
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -211,6 +213,13 @@ class BundleWriter:
         with _writing(self.folder / SOURCES):
             (self.folder / SOURCES).mkdir()
         self.add_texts({f"{SOURCES}/{name}": text for name, text in texts.items()})
+
+    def add_test(self, files: Mapping[str, bytes]) -> None:
+        """Writes ``test/`` with these files, if there are any."""
+        for name, data in files.items():
+            with _writing(self.folder / TEST / name):
+                (self.folder / TEST).mkdir(exist_ok=True)
+                (self.folder / TEST / name).write_bytes(data)
 
     def add_objects(self, paths: Iterable[Path]) -> None:
         """Copies object files to ``obj/``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     help="With --MD: what OUT.d says is made; OUT when left out. Repeatable.",
 )
 @click.option("--MD", "depfile", is_flag=True, help="Write OUT.d for make: all files that were read.")
+@click.option(
+    "--with-test",
+    "tested",
+    is_flag=True,
+    help="Add a program that checks the model against the reference, and times it, where the bundle lands.",
+)
 @click.option("--time", "timed", is_flag=True, help="Print how long each stage and pass took.")
 @click.option("--verify", "verified", is_flag=True, help="Compare the bundle with the reference; exit 1 if it differs.")
 @flags.JSON
@@ -48,6 +55,7 @@ def compile(
     output: str | None,
     depfile: bool,
     targets: tuple[str, ...],
+    tested: bool,
     timed: bool,
     verified: bool,
     as_json: bool,
@@ -60,6 +68,7 @@ def compile(
     from ..compiler import compile_model
     from ..depfile import write_depfile
     from ..explain import printable
+    from ..trial import trial_files
 
     options = flags.compile_options(given)
     if targets and not depfile:
@@ -69,7 +78,7 @@ def compile(
     out = output or f"{model.stem}.tsc"
     began = time.perf_counter()
     with Progress(quiet=as_json) as progress:
-        done = compile_model(model, out, options, progress)
+        done = compile_model(model, out, options, progress, partial(trial_files, model) if tested else None)
     seconds = time.perf_counter() - began
     if depfile:
         write_depfile(out, model, options, targets)
