@@ -104,7 +104,7 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
         records = [r for part in parts for r in run_pipeline(part, pipeline, options)]
     with clock.stage("plan"):
         plans = [make_plan(part, policy) for part in parts]
-    isa = resolve(options.mcpu)
+    isa = resolve(options.mcpu, options.triple)
     machine = Machine(
         isa.lanes,
         compiler=kind.toolchain.c_compiler(options),
@@ -217,7 +217,7 @@ def compile_model(
     """
     target = target_of(options)
     options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
-    isa = resolve(options.mcpu)
+    isa = resolve(options.mcpu, options.triple)
     tools = None if options.emit == "source" else target.toolchain.find(options, isa)
     archiver = target.toolchain.archiver(options) if options.emit == "archive" else None
     compilation = prepare(source, options, observer)

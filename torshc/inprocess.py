@@ -45,6 +45,7 @@ from .targets.native import (
     llvm_version,
     machine_of,
     object_of,
+    require_this_machine,
     runner_text,
 )
 
@@ -489,6 +490,7 @@ def load_model(source: str | os.PathLike[str] | Graph, threads: int | None = Non
     """
     began = time.perf_counter()
     asked = CompileOptions.create(**{**options, "target": TARGET, "fallback": False})
+    require_this_machine(asked.mcpu, asked.triple)
     model = source if isinstance(source, Graph) else Path(source)
     compilation = prepare(model, asked)
     return InProcess(compilation, 1 if threads is None else threads, time.perf_counter() - began)

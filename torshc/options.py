@@ -34,6 +34,7 @@ class CompileOptions:
         target: name of the target: "c", "llvm", "cuda" or "metal".
         opt_level: 0 (each node a kernel of its own) to 3.
         mcpu: processor to compile for, a name that the compiler knows, or "native".
+        triple: machine to compile for where it is another than this, as in "aarch64-linux-gnu"; empty for this one.
         arch: architecture where a target has several (a GPU's), empty for the default.
         shapes: input name to its dimensions, which pin symbolic ones; a string gives a symbol another name, None leaves
             one as it is.
@@ -70,6 +71,7 @@ class CompileOptions:
     target: str = "c"
     opt_level: int = 3
     mcpu: str = "native"
+    triple: str = ""
     arch: str = ""
     shapes: Mapping[str, tuple[int | str | None, ...]] = field(default_factory=dict)
     fusion: str = ""
@@ -104,7 +106,7 @@ class CompileOptions:
             _between("max_fusion_size", self.max_fusion_size, 1, 4096)
         _between("jobs", self.jobs, 0, 1024)
         _between("threads", self.threads, 0, 1024)
-        for name in ("target", "mcpu", "arch"):
+        for name in ("target", "mcpu", "triple", "arch"):
             # These become words of a compiler's command line and parts of file names.
             value = getattr(self, name)
             if not isinstance(value, str) or value.startswith("-") or not _SAFE.issuperset(value):

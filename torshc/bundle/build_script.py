@@ -24,7 +24,7 @@ def build_script(target: type[Target], isa: Isa | None = None, options: CompileO
         options: those of the compilation.
     """
     options = options or CompileOptions()
-    words = target.toolchain.script(options, isa or resolve(options.mcpu))
+    words = target.toolchain.script(options, isa or resolve(options.mcpu, options.triple))
     suffixes = sorted({".c", target.suffix, *(Path(name).suffix for name in target.host.sources)})
     texts = {
         "build.sh": environment(target.search)

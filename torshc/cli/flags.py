@@ -72,6 +72,7 @@ MACHINE: list[Option] = [
     click.option("--target", default="c", show_default=True, help="Target; `torshc targets` lists them."),
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
+    click.option("--triple", default="", help="Machine to compile for, as aarch64-linux-gnu; by default this one."),
 ]  # fmt: skip
 
 PLAN: list[Option] = [

@@ -73,20 +73,36 @@ def lanes(mcpu: str | None = None) -> int:
     return resolve(mcpu).lanes
 
 
+# For another machine whose processor is not named: what all of its kind have.
+_BASELINE = {"x86_64": ("x86-64", 4), "aarch64": ("", 4)}
+
+
 @lru_cache
-def resolve(mcpu: str | None = None) -> Isa:
+def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     """The instruction set of a processor by LLVM's name ("znver4", "x86-64-v3", "cortex-a76"), the host when None.
 
+    Args:
+        triple: another machine than this; without a processor, what all of its kind have.
+
     Raises:
-        ConfigError: LLVM knows no such processor for this machine's architecture.
+        ConfigError: LLVM knows no such processor for the machine's architecture, or there is no such machine.
     """
-    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    here = _arch(platform.machine())
+    arch = _arch(triple.partition("-")[0]) if triple else here
+    if arch != here and arch not in _BASELINE:
+        raise ConfigError(
+            f"--triple {triple}: torshc has no such machine", f"one of {', '.join(_BASELINE)}, as in x86_64-linux-gnu"
+        )
     if mcpu in (None, "native", "host"):
-        return _host(arch)
+        return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch)
     assert mcpu is not None
     if not _NAME.match(mcpu):
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
     return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
+
+
+def _arch(name: str) -> str:
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name.lower(), name.lower())
 
 
 def llvm_binding() -> Any:

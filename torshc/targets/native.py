@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InternalError
+from ..errors import ConfigError, InternalError
 from ..resources import find_template
-from .isa import Isa, llvm_binding
+from .isa import Isa, llvm_binding, resolve
 
 _ARCH = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 
@@ -44,6 +44,17 @@ def machine_of(isa: Isa) -> Machine:
     if isa.lanes == 16:
         features.append("-prefer-256-bit")
     return Machine(triple, isa.mcpu or "generic", ",".join(features))
+
+
+def require_this_machine(mcpu: str, triple: str) -> None:
+    """Raises ConfigError unless code for a machine runs in this process."""
+    lacking = sorted({*resolve(mcpu, triple).cpu_features} - {*resolve().cpu_features})
+    if triple or lacking:
+        why = f": it has no {', '.join(lacking)}" if lacking else ""
+        raise ConfigError(
+            f"a model in the process runs on this machine, which is not {triple or mcpu}{why}",
+            "leave out the machine, or compile a bundle",
+        )
 
 
 @lru_cache(maxsize=8)

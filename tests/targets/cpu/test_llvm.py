@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from torshc.errors import RunError, UnsupportedError
+from torshc.errors import ConfigError, RunError, UnsupportedError
 from torshc.formats import load_graph
 from torshc.inprocess import InProcess, load_model
 
@@ -179,3 +179,8 @@ def test_running_sums(attributes: str) -> None:
     want = np.cumsum(turned, 0) - (turned if "exclusive" in attributes else 0)
     want = want[::-1] if attributes == "reverse = 1" else want
     np.testing.assert_allclose(one(x)[0], want, rtol=1e-5, atol=1e-5)
+
+
+def test_another_machine_is_refused_in_the_process() -> None:
+    with pytest.raises(ConfigError, match="runs on this machine"):
+        loaded("(float[N] a) => (float[N] y) { y = Cos(a) }", triple="aarch64-linux-gnu")

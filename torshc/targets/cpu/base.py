@@ -18,7 +18,7 @@ class CpuTarget(Target):
     """A target whose kernels run on the processor."""
 
     toolchain = CToolchain()
-    options = frozenset({"cc", "mcpu", "winograd"})
+    options = frozenset({"cc", "mcpu", "triple", "winograd"})
     host = HostFiles(
         search=("c",),
         sources=("t_host.c", "t_model.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),

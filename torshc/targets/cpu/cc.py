@@ -10,12 +10,12 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import ToolchainError
+from ...errors import ConfigError, ToolchainError
 from ...folders import private_folder, scratch_folder
 from ...options import CompileOptions
 from ...resources import cache_folder
@@ -201,12 +201,30 @@ class CToolchain(Toolchain):
     command = "cc"
 
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
-        compiler = find_compiler(options.cc or None)
+        compiler = self._compiler(options)
         more = ("-Wno-psabi", *profile_flags(options))
         return Tools(compiler, (*compiler.base_flags(), *compiler.isa_flags(isa), *more))
 
     def archiver(self, options: CompileOptions) -> Archiver:
-        return find_archiver(find_compiler(options.cc or None))
+        if options.triple:
+            raise ConfigError(
+                "a static library for another machine cannot be made", "leave out --emit archive, or --triple"
+            )
+        return find_archiver(self._compiler(options))
+
+    def _compiler(self, options: CompileOptions) -> CCompiler:
+        """The compiler for the machine that is asked for. Zig's comes first for another one, as it has C libraries."""
+        if not options.triple:
+            return find_compiler(options.cc or None)
+        own = options.cc or os.environ.get("TORSHC_CC") or ""
+        found = (None if own else _ziglang()) or find_compiler(own or None)
+        if found.kind == "gcc":
+            raise ToolchainError(
+                f"{found.name} compiles for one machine only, not for --triple {options.triple}",
+                "pip install 'torshc[toolchain]', or name a clang with --cc",
+            )
+        word = ("-target", options.triple) if found.kind == "zig" else (f"--target={options.triple}",)
+        return replace(found, command=(*found.command, *word))
 
     def c_compiler(self, options: CompileOptions) -> str:
         try:

@@ -11,7 +11,7 @@ from ...options import CompileOptions
 from ..isa import Isa
 from ..native import Machine, llvm_version, machine_of, object_of
 from ..toolchain import Survey, ToolFound, Tools
-from .cc import CCompiler, CToolchain, find_compiler
+from .cc import CCompiler, CToolchain
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class LlvmToolchain(CToolchain):
                 f"the bundle's host program is C: {error.message}",
                 "load the model in the process, torshc.load_model(path), which needs no C compiler; or install one",
             ) from error
-        c = find_compiler(options.cc or None)
+        c = found.compiler
+        assert isinstance(c, CCompiler)
         own = LlvmCompiler(c.name, c.command, c.version, c.env, c.kind, machine=machine_of(isa))
         return Tools(own, found.flags)
 

@@ -1,0 +1,25 @@
+"""Instruction sets of this machine and of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from torshc.errors import ConfigError
+from torshc.targets.isa import resolve
+
+
+def test_another_machine_has_what_all_of_its_kind_have() -> None:
+    arm, intel = resolve(None, "aarch64-linux-gnu"), resolve(None, "x86_64-linux-musl")
+    assert (arm.arch, arm.lanes, arm.flags("clang")) == ("aarch64", 4, ("-DTORSHC_LANES=4",))
+    assert (intel.arch, intel.lanes, intel.cpu_features) == ("x86_64", 4, ())
+
+
+def test_a_processor_of_another_machine() -> None:
+    assert resolve("cortex-a76", "aarch64-linux-gnu").flags("zig")[0] == "-mcpu=cortex_a76"
+    with pytest.raises(ConfigError, match="knows no such aarch64 processor"):
+        resolve("x86-64-v3", "aarch64-linux-gnu")
+
+
+def test_a_machine_that_there_is_no_code_for() -> None:
+    with pytest.raises(ConfigError, match="--triple riscv64-linux-gnu"):
+        resolve(None, "riscv64-linux-gnu")
