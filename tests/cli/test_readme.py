@@ -8,12 +8,15 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.support import compilers
 from torshc import errors
 from torshc.cli import cli
 
 from .conftest import Torshc
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "samples"
+README = (ROOT / "README.md").read_text()
 
 
 def options_of(command: click.Command) -> set[str]:
@@ -47,3 +50,16 @@ def test_its_graph_compiles(torshc: Torshc, tmp_path: Path) -> None:
     assert block
     (tmp_path / "g.json").write_text(block.group())
     assert "agrees" in torshc("verify", "g.json").output
+
+
+def test_its_c_compiles(torshc: Torshc, tmp_path: Path) -> None:
+    """The call by the model's own names, inside a function."""
+    block = re.search(r"^    #include <digits\.h>\n(.*?digits_close\(model\);)$", README, re.MULTILINE | re.DOTALL)
+    assert block
+    assert torshc("compile", SAMPLES / "digits.onnx", "--emit", "source", "-o", "digits.tsc").exit_code == 0
+    (tmp_path / "main.c").write_text(
+        "#include <digits.h>\n#include <stdio.h>\n"
+        f"int main(void)\n{{\n    static float pixels[640], scores[100];\n{block[1]}\n    return 0;\n}}\n"
+    )
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{Path('digits.tsc').absolute()}"]
+    compilers.build([compilers.needed().cc, *flags, tmp_path / "main.c"])

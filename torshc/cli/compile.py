@@ -63,7 +63,8 @@ def compile(
 ) -> None:
     """Compile MODEL (ONNX or JSON) to a bundle.
 
-    A bundle is a folder with libmodel.so, model.h, weights.bin and manifest.json.
+    A bundle is a folder with the library, its C headers, its weights and manifest.json, and a package for CMake and
+    pkg-config.
     """
     from ..compiler import compile_model
     from ..depfile import write_depfile
