@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "bits": (lambda i, j: (i & j, i | j, i ^ j, ~i), (K, J)),
     "choices": (lambda x, b: (np.where(b, x, 0), np.clip(x, -1, 1), np.maximum(x, 0), np.fmin(x, 1)), (F, B)),
     "sums": (lambda x: (x.sum(), x.sum(0), np.sum(x, axis=(0, 1), keepdims=True), x.prod(-1)), (F,)),
+    "reductions of ufuncs": (lambda x, b: (np.add.reduce(x), np.maximum.reduce(x, 1), np.logical_or.reduce(b)), (F, B)),
     "integer sums": (lambda i, b: (i.sum(1), b.sum(), b.any(0), b.all(), i.max(), b.max(1)), (K, B)),
     "statistics": (lambda x: (x.mean(), x.var(0), np.std(x, axis=1, ddof=1), np.mean(x > 0)), (F,)),
     "places": (lambda x: (x.argmax(), np.argmin(x, axis=1), np.argmax(x, 0, keepdims=True)), (F,)),
@@ -101,6 +102,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "argument": (lambda x: _in_place_of(x), "in place"),
     "elements": (lambda x: x.__setitem__(0, 1), "writes to elements"),
     "random": (lambda x: x * np.random.rand(), "random"),
+    "keyword": (lambda x: np.sum(x, where=x > 0), "numpy.sum"),
     "complex": (lambda x: x * 1j, "complex"),
 }
 

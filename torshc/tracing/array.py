@@ -45,7 +45,7 @@ def place_of() -> str:
         frame = frame.f_back
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line).strip()
-    return f"{file}:{line}{f': {text}' if text else ''}"
+    return f"{file}:{line}{f', {text!r}' if text else ''}"
 
 
 def refusal(what: str, remedy: str = "") -> UnsupportedError:
@@ -207,7 +207,7 @@ class Traced(NDArrayOperatorsMixin):
         if where is not True or (out is not None and not isinstance(out[0], Traced)):
             raise refusal(f"{ufunc.__name__} with out= or where= cannot be traced", "use numpy.where on its result")
         if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
-            return FUNCTIONS[_REDUCTIONS[ufunc.__name__]](self.trace, *inputs, dtype=dtype, **kwargs)
+            return self._called(_REDUCTIONS[ufunc.__name__], inputs, {"axis": 0, "dtype": dtype, **kwargs})
         if method != "__call__" or ufunc.__name__ not in UFUNCS or kwargs:
             named = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             raise refusal(f"numpy.{named} cannot be traced{f' with {sorted(kwargs)[0]}=' if kwargs else ''}")
@@ -219,6 +219,9 @@ class Traced(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function not in FUNCTIONS:
             raise refusal(f"numpy.{function.__name__} cannot be traced")
+        return self._called(function, args, kwargs)
+
+    def _called(self, function: Any, args: Any, kwargs: Any) -> Any:
         try:
             return FUNCTIONS[function](self.trace, *args, **kwargs)
         except TypeError as error:

@@ -71,6 +71,22 @@ def test_a_run_reads_sizes_from_elements_and_refuses_what_is_out_of_range() -> N
         look(np.arange(4, dtype=np.float32), np.array([4]))
 
 
+@pytest.mark.parametrize("count", [1, 5, 37])
+def test_a_part_that_data_chooses_is_read_within_it(joined: InProcess, count: int) -> None:
+    parts = [drawn(n) for n in (2, 9, 3)]
+    at = np.random.default_rng(count).integers(0, 14, count)
+    np.testing.assert_array_equal(joined(*parts, at)[0], -np.concatenate(parts)[at])
+
+
+@pytest.fixture(scope="module")
+def joined() -> InProcess:
+    """A gather of a concatenation, in one kernel."""
+    return loaded(
+        "(float[2] a, float[n] b, float[3] c, int64[k] at) => (float[k] y) {"
+        " joined = Concat<axis = 0>(a, b, c)  taken = Gather(joined, at)  y = Neg(taken) }"
+    )
+
+
 def test_wrong_inputs_are_refused(blend: InProcess) -> None:
     a = drawn(2, 3)
     with pytest.raises(RunError, match=r"do not fit together|has the shape"):

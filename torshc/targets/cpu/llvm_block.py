@@ -139,8 +139,9 @@ class Block(StatementPrinter, Ops):
 
     def under(self, e: Expr, variant: str, scope: Scope) -> Text:
         assert scope.condition is not None
-        if variant == INDEX or self._is_uniform(scope.condition):
-            test = _reg((yield scope.condition, INDEX))
+        alone = self.lane is None
+        if variant == INDEX or alone or self._is_uniform(scope.condition):
+            test = _reg((yield scope.condition, VALUE if alone and variant == VALUE else INDEX))
             with self.inside(Frame(scope, mask=self._mask)) as frame:
                 text = _reg((yield e, variant))
             return self._chosen(test, [(frame, text), (Frame(scope), _zero(text.type))])
