@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -149,11 +150,21 @@ class Team:
     def __init__(self, loaded: Loaded, threads: int) -> None:
         self.memory = np.zeros(16 + 8 * max(threads, 1), np.int64)
         start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(loaded.addresses["t_team"])
-        self.helpers = int(start(self.memory.ctypes.data, threads - 1)) if threads > 1 else 0
+        able = threads > 1 and sys.platform == "linux"  # elsewhere semaphores may need names
+        self.helpers = int(start(self.memory.ctypes.data, threads - 1)) if able else 0
 
 
 TEAMS: dict[int, Team] = {}
-os.register_at_fork(after_in_child=TEAMS.clear)  # the threads stay with the parent
+
+
+def _without_helpers() -> None:
+    """In a child process: the threads stayed with the parent, and the memory of teams is in use."""
+    for team in TEAMS.values():
+        team.memory[8:10] = 0
+        team.helpers = 0
+
+
+os.register_at_fork(after_in_child=_without_helpers)
 
 
 @lru_cache(maxsize=1)

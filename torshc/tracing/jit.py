@@ -171,7 +171,8 @@ def _shared(traced: TracedFunction, options: Mapping[str, Any]) -> Any:
 def _taken(value: Any, arrays: list[Array]) -> Any:
     """Arguments with a number for each array in them."""
     if isinstance(value, np.ndarray | np.generic):
-        arrays.append(np.asarray(value))
+        array = np.asarray(value)
+        arrays.append(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
         return _Leaf(len(arrays) - 1)
     if isinstance(value, list | tuple):
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,16 @@ def test_threads_change_nothing() -> None:
     a, b = drawn(300_001), drawn(300_001)[::-1].copy()
     one, two = loaded(text)(a, b)[0], loaded(text, threads=2)(a, b)[0]
     np.testing.assert_array_equal(one, two)
+
+
+def test_a_child_process_runs_without_the_threads_of_its_parent() -> None:
+    model = loaded("(float[N] a, float[N] b) => (float[N] y) { m = Mul(a, b) y = Exp(m) }", threads=2)
+    a = drawn(300_001)
+    want = model(a, a)[0]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(model(a, a)[0], want) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_run_reads_sizes_from_elements_and_refuses_what_is_out_of_range() -> None:
