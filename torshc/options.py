@@ -112,7 +112,7 @@ class CompileOptions:
             if not isinstance(value, str) or value.startswith("-") or not _SAFE.issuperset(value):
                 raise ConfigError(f"{name} {value!r} holds characters that are not allowed")
         if self.prefix and (not is_prefix(self.prefix) or self.prefix in PREFIX_WORDS):
-            why = "belongs to others" if self.prefix in PREFIX_WORDS else "cannot begin names in C"
+            why = "is a library's of the system, or torshc's" if is_prefix(self.prefix) else "cannot begin names in C"
             raise ConfigError(
                 f"prefix {self.prefix!r} {why}", "take a letter, then letters, digits and _, at most 64 of them"
             )
