@@ -29,12 +29,12 @@ def test_clean_under_sanitizers(name: str, tmp_path: Path, record_property: Call
 
 def test_gather_of_a_concatenation(tmp_path: Path) -> None:
     """The one kernel of both reads each part only where the index falls into it."""
-    made = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 20]>
+    made = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
         g (float[2] a, float[n] b, float[3] c, int64[k] at) => (float[k] y) {
             joined = Concat<axis = 0>(a, b, c)
             taken = Gather(joined, at)
             y = Neg(taken)
-        }''')
+        }""")
     a, b, c = (np.arange(n, dtype=np.float32) for n in (2, 9, 3))
     check(made, [{"a": a, "b": b, "c": c, "at": np.arange(-14, 14)[:k]} for k in (28, 3)], tmp_path)
 

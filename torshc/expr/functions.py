@@ -44,13 +44,23 @@ def _erf(x: Any) -> Any:
 
 
 def _div(a: Any, b: Any) -> Any:
-    """ONNX Div: integers truncate towards zero; an integer divided by 0 is 0."""
+    """ONNX Div: integers truncate towards zero and wrap; an integer divided by 0 is 0."""
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype.kind not in "iu":
         return a / b
-    safe = np.where(b == 0, 1, b)
-    quotient = np.abs(a) // np.abs(safe)
-    return np.where(b == 0, 0, np.where((a < 0) != (b < 0), -quotient, quotient)).astype(a.dtype)
+    with np.errstate(over="ignore"):  # the least integer by -1 is itself
+        floor, rest = np.divmod(a, np.where(b == 0, 1, b).astype(b.dtype))
+    quotient = floor + ((rest != 0) & (floor < 0)).astype(a.dtype)
+    return np.where(b == 0, 0, quotient).astype(a.dtype)
+
+
+def _pow(a: Any, b: Any) -> Any:
+    """ONNX Pow; an integer to a negative power is 1 / a^abs(b) without its fraction, and 0 where a is 0."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype.kind != "i":
+        return np.power(a, b)
+    sign = np.where(b % 2 == 0, 1, a)  # the power where abs(a) is 1
+    return np.where(b < 0, np.where(abs(a) == 1, sign, 0), np.power(a, np.maximum(b, 0))).astype(a.dtype)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -100,7 +110,7 @@ _ROWS = [
     Function("fmod", "same", np.fmod, 8, host=True),
     Function("mod", "same", np.mod, 8, host=True),
     Function("floordiv", "same", np.floor_divide, 8, host=True),
-    Function("pow", "same", np.power, 30),
+    Function("pow", "same", _pow, 30),
     Function("neg", "same", np.negative, host=True),
     Function("abs", "same", np.abs, host=True),
     Function("sign", "same", np.sign, 2, host=True),

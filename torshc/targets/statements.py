@@ -53,9 +53,7 @@ class StatementPrinter(ABC):
         self.uses: dict[Expr, int] = {}
         self.is_index: Derived[bool] = plain_index(dims)
         self.reads: Derived[bool] = Derived(lambda e, args: e.op == "load" or any(args))
-        self._indirect: Derived[bool] = Derived(
-            lambda e, args: (e.op == "load" and self.reads(e.args[0])) or any(args)
-        )
+        self._indirect: Derived[bool] = Derived(lambda e, args: (e.op == "load" and self.reads(e.args[0])) or any(args))
         self._guards: dict[Expr, bool] = {}
         self._homes: dict[Expr, Scope] = {}
         self._sides: dict[Expr, Sides] = {}

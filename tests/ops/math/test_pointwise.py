@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import Array, run
-from tests.support.nodes import BOOL, F32, F64, I64, check, model_of, numbers
+from tests.support.nodes import BOOL, F32, F64, I64, check, given, model_of, numbers
 from torshc.formats import import_model
 
 SHAPES: list[tuple[int, ...]] = [(), (0,), (1,), (7,), (3, 0, 2), (5, 1, 3)]
@@ -88,6 +88,30 @@ def test_integers(op: str, dtype: Any) -> None:
     if info.min < 0 and op not in ("Mod",):
         b[0] = -3
     check(op, a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int16, np.int8])
+def test_the_ends_of_integers(dtype: Any) -> None:
+    """The least of them has no absolute value; a negative power is 1 / x^n without its fraction."""
+    info = np.iinfo(dtype)
+    a = np.array([info.min, info.min, info.min, info.min, info.max, -7, 7, -7, 0], dtype)
+    b = np.array([2, 7, -2, info.min, info.min, 2, -2, -7, info.min], dtype)
+    (got,) = given("Div", a, b)
+    assert got.dtype == dtype
+    assert got.tolist() == [
+        -(-x // y) if (x < 0) != (y < 0) else x // y for x, y in zip(a.tolist(), b.tolist(), strict=True)
+    ]
+    if dtype in (np.int16, np.int8):
+        return  # Pow has no such integers
+    base, power = np.array([3, 1, -1, -1, 0, 2], dtype), np.array([-1, -4, -2, -3, -1, 3], dtype)
+    assert given("Pow", base, power)[0].tolist() == [0, 1, 1, -1, 0, 8]
+
+
+def test_integers_to_powers_that_are_floats() -> None:
+    for power in (0.5, 2.0, 1.5):
+        check("Pow", np.array([1, 4, 9, 100], np.int32), np.full(4, power, F32))
+    (got,) = given("Erf", np.array([-3, 0, 1, 2], np.int32), opset=9)
+    assert got.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("op", ["And", "Or", "Xor"])

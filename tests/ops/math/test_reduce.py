@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,16 @@ def test_logarithms_of_infinite_sums() -> None:
         check("ReduceLogSumExp", x, np.array([axis], I64))
     (got,) = given("ReduceLogSumExp", np.full((2, 3), -inf, F32), np.array([1], I64), keepdims=0)
     assert got.tolist() == [-inf, -inf]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
+def test_logarithms_of_integers(dtype: Any) -> None:
+    """They are computed in f32 and lose their fraction."""
+    x = np.array([[1, 2, 9], [20, 20, 21]], dtype)
+    (got,) = given("ReduceLogSum", x, np.array([1], I64), keepdims=0)
+    assert got.dtype == dtype and got.tolist() == [2, 4]
+    (got,) = given("ReduceLogSumExp", x, np.array([1], I64), keepdims=0)
+    assert got.dtype == dtype and got.tolist() == [9, 21]
 
 
 def test_reductions_of_nothing() -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ...expr import F8E8M0, F32, I32, STRING, DType, Expr, acc, call, cast, const, from_onnx, select
+from ...expr import F8E8M0, F32, F64, I32, STRING, DType, Expr, acc, call, cast, const, from_onnx, select
 from ...graph import Node, TensorType, Value, ints_of
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
 from ..core.source import SourceNode, Unsupported
@@ -65,6 +65,11 @@ def pointwise(name: str, body: Callable[..., Expr], domain: str = "") -> type[Op
     return operator(name, domain)(dataclass(frozen=True)(cls))
 
 
+def through_float(function: str, x: Expr) -> Expr:
+    """A function of floats; of an integer it is computed in f32, as ONNX's definitions do, and loses its fraction."""
+    return call(function, x) if x.dtype.is_float else cast(call(function, cast(x, F32)), x.dtype)
+
+
 def _relu(x: Expr) -> Expr:
     return call("max", x, const(0, x.dtype))
 
@@ -83,7 +88,7 @@ def _mish(x: Expr) -> Expr:
 
 
 _PLAIN = [
-    "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh", "Erf",
+    "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh",
     "Sigmoid", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "And", "Or",
     "Xor", "Not",
 ]  # fmt: skip
@@ -93,6 +98,7 @@ _RENAMED = {
 }  # fmt: skip
 for _name, _function in {**{n: n.lower() for n in _PLAIN}, **_RENAMED}.items():
     pointwise(_name, partial(call, _function))
+pointwise("Erf", partial(through_float, "erf"))
 pointwise("Relu", _relu)
 pointwise("Reciprocal", _reciprocal)
 pointwise("Softplus", _softplus)
@@ -130,10 +136,13 @@ def _clip(x: Expr, low: float, high: float) -> Expr:
 @operator()
 @dataclass(frozen=True)
 class Pow(Pointwise):
-    """x ** y; the exponent may have another type and is converted to x's."""
+    """x ** y of x's type, whatever the exponent's."""
 
     def body(self, *xs: Expr) -> Expr:
         x, y = xs
+        whole = y.op == "const" and isinstance(y.data, float) and y.data.is_integer()
+        if y.dtype.is_float and not x.dtype.is_float and not whole:
+            return cast(call("pow", cast(x, F64), cast(y, F64)), x.dtype)
         y = cast(y, x.dtype)
         if y.op == "const" and y.data in (2, 3):
             return call("mul", x, x) if y.data == 2 else call("mul", call("mul", x, x), x)

@@ -15,7 +15,7 @@ from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, ax
 from ..core.compose import apply
 from ..core.source import SourceNode
 from ..tensor.view import Reshape, Stretch
-from .pointwise import compute
+from .pointwise import compute, through_float
 
 Scalar = Callable[[Expr], Expr]
 
@@ -173,20 +173,15 @@ def _mean(total: Expr, count: Expr) -> Expr:
     return call("div", total, cast(count, compute(total.dtype)))
 
 
-def _root(total: Expr, count: Expr) -> Expr:
-    """The root of a sum of integers is computed in f32, as ONNX's own definition does, and loses its fraction."""
-    return call("sqrt", total) if total.dtype.is_float else cast(call("sqrt", cast(total, F32)), total.dtype)
-
-
 reduction("ReduceSum", "add")
 reduction("ReduceMean", "add", last=_mean)
 reduction("ReduceMax", "max")
 reduction("ReduceMin", "min")
 reduction("ReduceProd", "mul")
 reduction("ReduceL1", "add", lambda x: call("abs", x))
-reduction("ReduceL2", "add", lambda x: call("mul", x, x), _root)
+reduction("ReduceL2", "add", lambda x: call("mul", x, x), lambda t, _: through_float("sqrt", t))
 reduction("ReduceSumSquare", "add", lambda x: call("mul", x, x))
-reduction("ReduceLogSum", "add", last=lambda t, _: call("log", t))
+reduction("ReduceLogSum", "add", last=lambda t, _: through_float("log", t))
 
 
 @operator()
@@ -210,12 +205,14 @@ class ReduceLogSumExp(Reduce):
         return apply(b, "Add", apply(b, "Log", total), m)
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x = need(inputs[0], "input 0 of ReduceLogSumExp")
+        given = need(inputs[0], "input 0 of ReduceLogSumExp")
+        x = given if given.dtype.is_float else apply(b, "Cast", given, to=F32)
         m = _finite(b, apply(b, "ReduceMax", x, axes=self.axes, keepdims=True))
         e = apply(b, "Exp", apply(b, "Sub", x, m))
         total = apply(b, "Log", apply(b, "ReduceSum", e, axes=self.axes, keepdims=True))
         out = apply(b, "Add", total, m)
-        return [out if self.keepdims else apply(b, "ReduceSum", out, axes=self.axes, keepdims=False)]
+        out = out if self.keepdims else apply(b, "ReduceSum", out, axes=self.axes, keepdims=False)
+        return [out if given.dtype.is_float else apply(b, "Cast", out, to=given.dtype)]
 
 
 def _finite(b: Builder, m: Value) -> Value:
