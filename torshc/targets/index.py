@@ -101,9 +101,11 @@ def given_sizes(exprs: Iterable[Expr]) -> list[Expr]:
 def _is_given(e: Expr) -> bool:
     """Whether a kernel is given what depends on symbols alone: it is a size and long, or computed in other types too.
 
-    None is a sum or a product: what is made of them, such as a number of rows, multiplies these out.
+    None is a sum or a product that what is made of it, such as a number of rows, multiplies out.
     """
-    if not e.args or e.dtype is not I64 or e.op in ("add", "mul") or not on_host(e):
+    if not e.args or e.dtype is not I64 or not on_host(e):
+        return False
+    if e.op == "add" or (e.op == "mul" and all(a.op not in ("add", "mul") for a in e.args)):
         return False
     return length(e) > LONG or any(x.op == "cast" and x.args[0].dtype is not BOOL for x in walk(e))
 

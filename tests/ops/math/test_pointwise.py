@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.support.evaluate import Array, run
 from tests.support.nodes import BOOL, F32, F64, I64, check, given, model_of, numbers
 from torshc.formats import import_model
+from torshc.ops.math.pointwise import WIDE
 
 SHAPES: list[tuple[int, ...]] = [(), (0,), (1,), (7,), (3, 0, 2), (5, 1, 3)]
 
@@ -112,6 +113,17 @@ def test_integers_to_powers_that_are_floats() -> None:
         check("Pow", np.array([1, 4, 9, 100], np.int32), np.full(4, power, F32))
     (got,) = given("Erf", np.array([-3, 0, 1, 2], np.int32), opset=9)
     assert got.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("op", ["Sum", "Max", "Min", "Mean"])
+def test_many_operands(op: str) -> None:
+    """They become several nodes, so that no kernel grows with their number."""
+    operands = {f"x{k}": numbers(3, seed=k) for k in range(150)}
+    graph = import_model(model_of(op, operands, {}, list(operands), 20).SerializeToString())
+    assert max(len(n.operands) for n in graph.nodes) <= WIDE
+    (got,) = run(graph, operands)
+    wanted = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Mean": np.mean}[op](list(operands.values()), axis=0)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)  # 150 roundings of sums up to 30
 
 
 @pytest.mark.parametrize("op", ["And", "Or", "Xor"])

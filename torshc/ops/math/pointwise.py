@@ -6,7 +6,7 @@ Most are a line: a name and the scalar body. Those with attributes are classes w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -154,10 +154,25 @@ class Pow(Pointwise):
         return call("pow", x, y)
 
 
+WIDE = 64  # operands of a node; more are combined in nodes of so many, one after the other, which bounds a kernel
+
+
 class Variadic(Pointwise):
     """Base of Sum, Max, Min, Mean: any number of operands."""
 
     function: ClassVar[str] = "add"
+
+    @classmethod
+    def read(cls, source: SourceNode) -> list[Value]:
+        parts = source.inputs
+        return super().read(source) if len(parts) <= WIDE else cls().joined(source, parts)
+
+    def joined(self, source: SourceNode, parts: Sequence[Value | None]) -> list[Value]:
+        """Many operands, combined from the left."""
+        total, rest = parts[0], parts[1:]
+        for k in range(0, len(rest), WIDE - 1):
+            (total,) = source.emit(self, [total, *rest[k : k + WIDE - 1]])
+        return [need(total, f"an input of {self.name}")]
 
     def body(self, *xs: Expr) -> Expr:
         total = xs[0]
@@ -192,6 +207,10 @@ class Min(Variadic):
 @dataclass(frozen=True)
 class Mean(Variadic):
     """Elementwise mean of its operands."""
+
+    def joined(self, source: SourceNode, parts: Sequence[Value | None]) -> list[Value]:
+        (total,) = Sum().joined(source, parts)
+        return source.emit(REGISTRY["", "Mul"](), [total, source.builder.constant(1.0 / len(parts), total)])
 
     def body(self, *xs: Expr) -> Expr:
         return call("mul", super().body(*xs), 1.0 / len(xs)) if len(xs) > 1 else xs[0]
