@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import onnx
+import pytest
+
+import torshc
 from tests.support.nodes import F32, I64, check, numbers
+from torshc.errors import RunError
 
 
 def test_views() -> None:
@@ -29,3 +35,15 @@ def test_views() -> None:
     check("Split", numbers(7, 2), ints(3, 4), fixed=(1,), outputs=2)
     check("Split", numbers(7, 2), num_outputs=3, outputs=3)
     check("Split", numbers(2, 6), opset=11, axis=1, split=[1, 5], outputs=2)
+
+
+def test_squeeze_of_what_may_be_one(tmp_path: Path) -> None:
+    """The rank of a result is known, so a run in which another dimension could go is refused."""
+    made = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[n,1,m] x) => (float[n,m] y) { y = Squeeze(x) }""")
+    onnx.save(made, tmp_path / "m.onnx")
+    with torshc.compile(tmp_path / "m.onnx", threads=1) as model:
+        x = numbers(3, 1, 2)
+        np.testing.assert_array_equal(model.run({"x": x})["y"], x[:, 0])
+        with pytest.raises(RunError, match="n != 1"):
+            model.run({"x": x[:1]})

@@ -257,7 +257,12 @@ def _squeeze(source: SourceNode, x: Value) -> Shape:
     for k in chosen or ():
         if as_int(x.shape[k]) not in (1, None):
             raise ModelError(f"Squeeze of dimension {k}, which is {x.shape[k]!r}")
-    return tuple(d for k, d in enumerate(x.shape) if (k not in chosen if chosen is not None else as_int(d) != 1))
+    if chosen is None:  # a size that is 1 only in some runs would change the rank of the result
+        for d in x.shape:
+            if as_int(d) is None:
+                require(constraints_of(source), call("ne", d, 1), f"Squeeze without axes of {x.type!r}")
+        return tuple(d for d in x.shape if as_int(d) != 1)
+    return tuple(d for k, d in enumerate(x.shape) if k not in chosen)
 
 
 def _unsqueeze(source: SourceNode, x: Value) -> Shape:
