@@ -181,6 +181,16 @@ main()
     assert done.returncode == code and words in done.stderr and not any(tmp_path.iterdir()), done.stderr
 
 
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_changes_no_exit_code(closed: int, chain: Path) -> None:
+    def run(*arguments: str) -> int:
+        close = ["sh", "-c", f'exec "$@" {closed}{"<" if closed == 0 else ">"}&-', "sh"]
+        return subprocess.run([*close, *command(*arguments)], env=environment(), capture_output=True).returncode
+
+    assert run("check", str(chain)) == 0
+    assert run("check", "nothing.onnx") == errors.ModelError.exit_code
+
+
 def test_a_broken_pipe_is_quiet(chain: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

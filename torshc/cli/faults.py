@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -57,6 +58,7 @@ class GuardedGroup(click.Group):
 
 def guarded(action: Callable[[], Any]) -> int:
     """Runs an action and gives the exit code; says on stderr what went wrong."""
+    _open_streams()
     try:
         found = action()
         sys.stdout.flush()
@@ -75,6 +77,13 @@ def guarded(action: Callable[[], Any]) -> int:
         return INTERRUPTED
     except Exception as error:
         return _unexpected(error)
+
+
+def _open_streams() -> None:
+    """Standard streams that are closed lead nowhere, so that nothing else is opened in their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # for as long as the process runs
 
 
 def _refused(error: OSError | MemoryError | _PipeClosed) -> int:
