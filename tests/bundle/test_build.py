@@ -135,6 +135,16 @@ def test_a_work_folder_that_cannot_be(tmp_path: Path) -> None:
         pass
 
 
+def test_a_work_folder_with_files_of_somebody_else(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "manifest.json").write_text("precious")
+    with pytest.raises(OutputError, match="holds other files"), build.work_folder(tmp_path / "mine"):
+        pass
+    for _ in range(2):  # a folder that a build made may be used again
+        with build.work_folder(tmp_path / "own") as folder:
+            (folder / "manifest.json").write_text("")
+
+
 def test_work_folders_are_removed_unless_kept_after_a_failure_or_named(tmp_path: Path) -> None:
     with build.work_folder() as gone:
         (gone / "x").write_text("")

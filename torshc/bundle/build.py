@@ -40,6 +40,8 @@ class Object:
     cached: bool
 
 
+_MARK = ".torshc-work"  # in a folder of --workdir, which later builds may write to again
+
 # Called after each source, from the threads of the build but one at a time: sources done, sources in all, the object.
 Progress = Callable[[int, int, Object], None]
 
@@ -49,18 +51,26 @@ def work_folder(named: Path | None = None, keep: bool = False) -> Iterator[Path]
     """A folder to build in: ``named`` (made, and never deleted), or a temporary one, left when ``keep`` and it fails.
 
     Raises:
-        OutputError: it cannot be made.
+        OutputError: it cannot be made, or holds what no build left there.
     """
     with contextlib.ExitStack() as stack:
         try:
             if named is not None:
                 named.mkdir(parents=True, exist_ok=True)
+                _claim(named)
             folder = named.absolute() if named is not None else stack.enter_context(scratch_folder(keep))
         except OSError as error:
             raise OutputError(
                 f"cannot make the work folder: {error}", "name another with --workdir, or set TMPDIR"
             ) from error
         yield folder
+
+
+def _claim(folder: Path) -> None:
+    """Mark a folder as one to build in, where files are written over; one with files of somebody else is left alone."""
+    if not (folder / _MARK).exists() and any(folder.iterdir()):
+        raise OutputError(f"the work folder {folder} holds other files", "name a new folder, or an empty one")
+    (folder / _MARK).touch()
 
 
 def build_objects(

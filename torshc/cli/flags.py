@@ -106,7 +106,7 @@ BUILD: list[Option] = [
     click.option("--no-fallback", is_flag=True, help="Refuse what the target has no kernel for."),
     click.option("--no-cache", is_flag=True, help="Do not use the kernel cache."),
     click.option("--workdir", type=FILE, metavar="DIR", envvar="TORSHC_WORKDIR", show_envvar=True,
-                 help="Build in this folder, and keep the files."),
+                 help="Build in this folder, new or empty, and keep sources and objects."),
     click.option("--keep-intermediates", is_flag=True, envvar="TORSHC_KEEP_INTERMEDIATES", show_envvar=True,
                  help="Keep generated sources, in the bundle's src/; all files where a build failed."),
     click.option("--embed-weights", is_flag=True, help="Put the weights inside the library."),
