@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .arrays import load_archive, load_array
 from .errors import ConfigError, OutputError, RunError, did_you_mean
 from .runtime import ConditionSpec, TensorSpec
 
@@ -72,25 +73,25 @@ def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
         path, _, key = file.rpartition(".npz:")
         path += ".npz"
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
+        if not path.endswith(".npz") and not (Path(path).is_file() and zipfile.is_zipfile(path)):
             if name is None and len(names) != 1:
                 raise RunError(
                     f"{path} belongs to no input by name, and there are several",
                     f"write NAME={path}; the inputs are {names}",
                 )
-            return {name if name is not None else names[0]: loaded}
-        with loaded:
-            if name is None:
-                return {k: loaded[k] for k in loaded.files if k in names}
-            if key or len(loaded.files) == 1:
-                return {name: loaded[key or loaded.files[0]]}
-            return {name: loaded[name]}
-    except KeyError as error:
-        raise RunError(f"{path} holds no array {key or name!r}", f"write NAME={path}:KEY") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            return {name if name is not None else names[0]: load_array(Path(path))}
+        if name is None:
+            return load_archive(Path(path), {*names})
+        found = load_archive(Path(path), {key} if key else None)
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise RunError(f"{path} cannot be read as .npy or .npz: {reason}") from error
+        raise RunError(
+            f"{path} cannot be read as .npy or .npz: {reason}", "write it with numpy.save or savez"
+        ) from error
+    wanted = key or (next(iter(found)) if len(found) == 1 else name)
+    if wanted not in found:
+        raise RunError(f"{path} holds no array {wanted!r}", f"write NAME={path}:KEY")
+    return {name: found[wanted]}
 
 
 def symbols_of(specs: Sequence[TensorSpec]) -> list[str]:

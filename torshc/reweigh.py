@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from .arrays import load_archive
 from .bundle.layout import weights_layout
 from .bundle.manifest import FILE, manifest_hash
 from .bundle.package import WEIGHTS, BundleWriter
@@ -77,9 +77,8 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
 
 def _read(file: Path) -> dict[str, npt.NDArray[Any]]:
     try:
-        with np.load(file, allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError) as error:
+        return load_archive(file)
+    except (OSError, ValueError) as error:
         raise RunError(f"{file} cannot be read as .npz: {error}") from error
 
 

@@ -147,6 +147,7 @@ def test_nodes_that_are_wrong(node: dict[str, Any], error: type[Exception], word
         (b'{"torshc": 1, "torshc": 1}', "has 'torshc' twice"),
         (b'{"torshc": 1, "inputs": {"\xff": 1}}', "UTF-8"),
         (b'{"a": ' + b"[" * 100000 + b"]" * 100000 + b"}", "nested too deeply"),
+        (rb'{"torshc": 1, "inputs": {"\ud800": 1}}', "lone surrogate"),
         (b"{}", "lacks 'torshc'"),
         (b'{"torshc": ' + b"9" * 5000 + b"}", "digits"),
     ],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..arrays import load_array
 from ..errors import ModelError
 from ..expr import BOOL, DTYPES, from_numpy
 from ..graph import Graph
@@ -52,11 +54,17 @@ def parse(text: bytes) -> Any:
         Misfit: for a syntax error, with its line, or a name that an object has twice.
     """
     try:
-        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_unique)
+        plain = text.decode("utf-8-sig")
+        found = json.loads(plain, object_pairs_hook=_unique)
+        if re.search(r"\\u[dD][89a-fA-F]", plain):  # half of a character, which no name can be
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except json.JSONDecodeError as e:
         raise Misfit(f"line {e.lineno}, column {e.colno}: {e.msg}") from e
     except UnicodeDecodeError as e:
         raise Misfit(f"not UTF-8 text: {e.reason} at byte {e.start}") from e
+    except UnicodeEncodeError as e:
+        raise Misfit("a text holds half of a character, a lone surrogate") from e
     except RecursionError as e:
         raise Misfit("its values are nested too deeply") from e
     except ValueError as e:  # a number with thousands of digits
@@ -141,10 +149,7 @@ def _stored(name: str, folder: Path | None) -> Array:
     """A .npy file, mapped."""
     path = locate(folder, name)
     try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as e:
+        array = load_array(Path(path))
+    except (OSError, ValueError) as e:
         raise Misfit(f"{name!r} is not a usable .npy file: {e}") from e
-    if not isinstance(array, np.ndarray):
-        raise Misfit(f"{name!r} is not a .npy file")
-    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    return np.asarray(native).view(np.ndarray)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
