@@ -40,6 +40,8 @@ def parse_dims(words: Iterable[str]) -> dict[str, int]:
         name, equals, size = part.rpartition("=")
         if not equals or not name or not (size.isascii() and size.isdecimal()):
             raise ConfigError(f"{part!r} is not a dimension", "write --dims batch=2,seq=64")
+        if name in found:
+            raise ConfigError(f"the dimension {name!r} is given twice", "give each dimension one size")
         found[name] = int(size)
     return found
 

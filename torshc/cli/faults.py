@@ -61,7 +61,8 @@ def guarded(action: Callable[[], Any]) -> int:
     _open_streams()
     try:
         found = action()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()
         return found if isinstance(found, int) else 0
     except (OSError, MemoryError, _PipeClosed) as error:
         return _refused(error)
