@@ -188,6 +188,11 @@ def test_an_option_that_the_target_does_not_use_is_refused(torshc: Torshc, chain
     torshc("compile", chain, "--target", "cuda", "--arch", "sm_90", "--mcpu", "native", "--emit", "source")
 
 
+def test_verify_needs_a_library(torshc: Torshc, chain: Path, tmp_path: Path) -> None:
+    refused = torshc("compile", chain, "-o", tmp_path / "o.tsc", "--emit", "source", "--verify", code=2)
+    assert "--emit source does not make" in refused.stderr and not (tmp_path / "o.tsc").exists()
+
+
 def test_a_model_from_standard_input(chain: Path) -> None:
     ran = CliRunner().invoke(cli, ["compile", "-", "--emit", "source"], input=chain.read_bytes())
     assert ran.exit_code == 0 and ran.stdout.startswith("stdin.tsc: ")

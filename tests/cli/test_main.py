@@ -15,9 +15,7 @@ import pytest
 
 from torshc import errors
 from torshc.cli import cli
-from torshc.cli.console import on_terminal
 from torshc.cli.faults import BROKEN_PIPE, INTERRUPTED, guarded
-from torshc.errors import ConfigError
 from torshc.feeds import parse_dims
 
 from .conftest import Torshc
@@ -184,6 +182,11 @@ main()
     assert done.returncode == code and words in done.stderr and not any(tmp_path.iterdir()), done.stderr
 
 
+def test_a_dimension_given_twice() -> None:
+    with pytest.raises(errors.ConfigError, match="'batch' is given twice"):
+        parse_dims(["batch=2,batch=3"])
+
+
 @pytest.mark.parametrize("closed", [0, 1, 2])
 def test_a_closed_stream_changes_no_exit_code(closed: int, chain: Path) -> None:
     def run(*arguments: str) -> int:
@@ -230,15 +233,3 @@ def test_colour_and_a_rewritten_line_on_terminals_only(chain: Path) -> None:
     assert b"\x1b" not in terminal_output(arguments, TERM="dumb")
     piped = subprocess.run(command(*arguments), capture_output=True, env=environment(), check=True)
     assert b"\x1b" not in piped.stdout + piped.stderr and piped.stdout.count(b"\n") == 1
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_stream_that_the_caller_closed(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, stream, None)  # as Python has it then
-    assert not on_terminal(err=stream == "stderr")
-    assert guarded(lambda: None) == 0
-
-
-def test_a_dimension_given_twice() -> None:
-    with pytest.raises(ConfigError, match="'batch' is given twice"):
-        parse_dims(["batch=2,batch=3"])

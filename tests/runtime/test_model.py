@@ -267,6 +267,16 @@ def test_altered_bundles_are_refused(name: str, symbolic: Path, tmp_path: Path) 
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "weights.bin", "libmodel.so"])
+def test_a_pipe_in_a_bundle_is_not_waited_for(name: str, symbolic: Path, tmp_path: Path) -> None:
+    bundle = copied(symbolic, tmp_path)
+    (bundle / name).unlink()
+    os.mkfifo(bundle / name)
+    for verify in (True, False):
+        with pytest.raises(BundleError, match="not a plain file"):
+            load(bundle, threads=1, verify=verify)
+
+
 @pytest.mark.parametrize("name", ["weights short", "weights gone", "library gone"])
 def test_what_is_seen_without_verifying(name: str, symbolic: Path, tmp_path: Path) -> None:
     bundle = copied(symbolic, tmp_path)

@@ -76,6 +76,8 @@ def compile(
         raise click.UsageError("--MT goes with --MD")
     if depfile and flags.STDIN in click.get_current_context().meta:
         raise click.UsageError("--MD needs a model file; standard input has no name")
+    if verified and options.emit in ("source", "objects"):
+        raise click.UsageError(f"--verify needs a library, which --emit {options.emit} does not make")
     out = output or f"{model.stem}.tsc"
     began = time.perf_counter()
     with Progress(quiet=as_json) as progress:

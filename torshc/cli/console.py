@@ -19,9 +19,8 @@ _CLEAR = "\r\x1b[2K"
 
 
 def on_terminal(err: bool = False) -> bool:
-    """Whether the stream is a terminal that may be written to as one; a closed one (None) is not."""
-    stream = sys.stderr if err else sys.stdout
-    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    """Whether the stream is a terminal that may be written to as one."""
+    return (sys.stderr if err else sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
 
 
 def style(text: str, err: bool = False, **how: Any) -> str:

@@ -61,8 +61,7 @@ def guarded(action: Callable[[], Any]) -> int:
     _open_streams()
     try:
         found = action()
-        if sys.stdout is not None:  # closed by the caller
-            sys.stdout.flush()
+        sys.stdout.flush()
         return found if isinstance(found, int) else 0
     except (OSError, MemoryError, _PipeClosed) as error:
         return _refused(error)

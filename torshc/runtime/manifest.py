@@ -121,6 +121,16 @@ class Manifest:
     weights_embedded: bool
 
 
+def require_plain(path: Path) -> None:
+    """Refuse what is there and no plain file: reading a pipe or a device may never end.
+
+    Raises:
+        BundleError: it is one.
+    """
+    if path.exists() and not path.is_file():
+        raise BundleError(f"{path} is not a plain file", REMEDY)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Reads and checks ``manifest.json`` of a bundle.
 
@@ -128,6 +138,7 @@ def read_manifest(folder: Path) -> Manifest:
         BundleError: there is none, it was altered, or another version of torshc wrote it.
     """
     path = folder / "manifest.json"
+    require_plain(path)
     try:
         if path.stat().st_size > _SIZE_MAX:
             raise BundleError(f"{path} is too large to be a manifest", REMEDY)

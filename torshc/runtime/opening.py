@@ -11,7 +11,7 @@ from typing import Any
 from torshc.errors import BundleError, RunError
 
 from .device import Opened, stream_number
-from .manifest import REMEDY, Manifest, read_manifest
+from .manifest import REMEDY, Manifest, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
 
@@ -67,6 +67,8 @@ def load(
     if not manifest.library_sha256:
         raise BundleError(f"{folder} holds sources that are not built yet", f"sh {folder / 'src' / 'build.sh'}")
     library, weights = folder / "libmodel.so", folder / "weights.bin" if manifest.weights_sha256 else None
+    for file_of in (library, weights) if weights else (library,):
+        require_plain(file_of)
     if verify:
         _check_file(library, manifest.library_sha256)
         if weights:

@@ -55,7 +55,11 @@ int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right)
     return TORSHC_E_SHAPE;
 }
 
-void torshc_last_fault(torshc_fault *fault) { *fault = t_fault; }
+void torshc_last_fault(torshc_fault *fault)
+{
+    if (fault)
+        *fault = t_fault;
+}
 
 const char *torshc_last_error(void) { return t_message; }
 
