@@ -54,10 +54,8 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     if (!P->script)
         return P->symbols ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
     const t_model *head = &m->head;
-    m->with = (t_run){.weights = head->shared->weights.at,
-                      .pool = head->pool,
-                      .counters = head->counters,
-                      .threads = head->threads};
+    m->with = (t_run){
+        .weights = head->shared->weights.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};
     *with = &m->with;
     return TORSHC_OK;
 }

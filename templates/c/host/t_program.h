@@ -75,9 +75,9 @@ T_FLOATS(f64, double, )
 
 typedef struct t_port {
     torshc_dtype dtype;
-    int32_t ndim;               /* -1: any */
-    const int64_t *dims;        /* -1: symbolic */
-    const struct t_port *inner; /* what a sequence or an optional holds, or NULL; a map's keys, whose is its values */
+    int32_t ndim;                 /* -1: any */
+    const int64_t *dims;          /* -1: symbolic */
+    const struct t_port *inner;   /* what a sequence or an optional holds, or NULL; a map's keys, whose is its values */
     const char *name;             /* the model's; NULL inside a script and inside others */
     const char *const *dim_names; /* NULL for numbers; NULL where `name` is */
 } t_port;
