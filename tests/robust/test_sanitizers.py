@@ -27,13 +27,19 @@ def test_clean_under_sanitizers(name: str, tmp_path: Path, record_property: Call
     record_property("specimens", 1)
 
 
-def test_gather_of_a_concatenation(tmp_path: Path) -> None:
-    """The one kernel of both reads each part only where the index falls into it."""
+def test_gathers_of_joined_and_padded_tensors(tmp_path: Path) -> None:
+    """The one kernel of both reads an operand only within it, wherever the index falls."""
     made = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
-        g (float[2] a, float[n] b, float[3] c, int64[k] at) => (float[k] y) {
+        g (float[2] a, float[n] b, float[3] c, int64[k] at) => (float[k] y, float[k] z) {
             joined = Concat<axis = 0>(a, b, c)
             taken = Gather(joined, at)
             y = Neg(taken)
+            edges = Constant <value_ints = [2, 3]> ()
+            padded = Pad(c, edges)
+            eight = Constant <value_int = 8> ()
+            spot = Mod(at, eight)
+            z0 = Gather(padded, spot)
+            z = Exp(z0)
         }""")
     a, b, c = (np.arange(n, dtype=np.float32) for n in (2, 9, 3))
     check(made, [{"a": a, "b": b, "c": c, "at": np.arange(-14, 14)[:k]} for k in (28, 3)], tmp_path)

@@ -31,6 +31,12 @@ def range_of(e: Expr) -> Range:
     return _RANGES[e]
 
 
+def of_data(e: Expr) -> bool:
+    """Whether an expression depends on what kernels read."""
+    range_of(e)
+    return _DATA[e]
+
+
 def fits(e: Expr, dtype: DType) -> bool:
     """Whether an integer is surely a value of an integer type."""
     low, high = range_of(e)
@@ -39,8 +45,7 @@ def fits(e: Expr, dtype: DType) -> bool:
 
 def may_wrap(e: Expr) -> bool:
     """Whether a sum or a product is of data and may wrap, so that it says nothing about its terms; sizes are exact."""
-    range_of(e)
-    return e.op in ("add", "mul") and e.dtype.is_int and _DATA[e] and not exact(e)
+    return e.op in ("add", "mul") and e.dtype.is_int and of_data(e) and not exact(e)
 
 
 def exact(e: Expr) -> bool:

@@ -53,8 +53,6 @@ class StatementPrinter(ABC):
         self.uses: dict[Expr, int] = {}
         self.is_index: Derived[bool] = plain_index(dims)
         self.reads: Derived[bool] = Derived(lambda e, args: e.op == "load" or any(args))
-        self._indirect: Derived[bool] = Derived(lambda e, args: (e.op == "load" and self.reads(e.args[0])) or any(args))
-        self._guards: dict[Expr, bool] = {}
         self._homes: dict[Expr, Scope] = {}
         self._sides: dict[Expr, Sides] = {}
         self._next = 0
@@ -149,24 +147,8 @@ class StatementPrinter(ABC):
     # ---- for printers ----------------------------------------------------------------------------------------------
 
     def guards(self, choice: Expr) -> bool:
-        """Whether a select keeps loads from being made: its condition is one of places.
-
-        So is one of data that an offset is computed from, as where a gather reads a concatenation's parts.
-        """
-        known = self._guards.get(choice)
-        if known is None:
-            condition, *sides = choice.args
-            known = any(map(self.reads, sides)) and (self.is_index(condition) or self._places(condition, sides))
-            self._guards[choice] = known
-        return known
-
-    def _places(self, condition: Expr, sides: Sequence[Expr]) -> bool:
-        """Whether a condition reads what the offset of a load reads too."""
-        if not self.reads(condition) or not any(map(self._indirect, sides)):
-            return False
-        read = {e for e in walk(condition) if e.op == "load"}
-        offsets = [e.args[0] for e in walk(*sides) if e.op == "load" and self.reads(e.args[0])]
-        return any(e in read for e in walk(*offsets))
+        """Whether a select keeps loads from being made: its condition is one of places, not of data."""
+        return self.is_index(choice.args[0]) and any(self.reads(a) for a in choice.args[1:])
 
     def sides(self, choice: Expr) -> Sides:
         """The scopes of a select that guards."""

@@ -20,6 +20,7 @@ from ..core.axes import integer
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.compose import apply, as_type
+from ..core.reach import within
 from ..core.source import SourceNode, Unsupported
 from ..nn.attention import Attention
 from ..nn.norm import Softmax
@@ -343,9 +344,9 @@ class Appended(Op):
         def body(at: Index, _: Index, read: Read) -> Expr:
             place = at[2] - cast(read(2, at[:1]), I64)
             ahead = call("and", call("ge", place, 0), call("lt", place, new))
-            inside = call("max", call("min", place, new - 1), 0)
-            before = select(call("lt", at[2], old), read(0, at), const(0.0, read(0, at).dtype))
-            return select(ahead, read(1, (*at[:2], inside, at[3])), before)
+            past = within(read, 0, at, node.operands[0].shape, (2,))
+            before = select(call("lt", at[2], old), past, const(0.0, past.dtype))
+            return select(ahead, within(read, 1, (*at[:2], place, at[3]), node.operands[1].shape, (2,)), before)
 
         return Nest(body)
 

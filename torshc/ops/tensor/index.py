@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ModelError
-from ...expr import I64, Expr, as_int, call, cast, const, is_nonnegative, select
-from ...graph import Builder, Node, Shape, TensorType, Value
+from ...expr import I64, Expr, as_int, call, cast, const, select
+from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import axis_at, constraints_of, integer, pick
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.compose import apply
+from ..core.reach import clamped, guarded
 from ..core.source import SourceNode, Unsupported
 from .view import Reshape
 
@@ -24,17 +25,7 @@ def wrap(index: Expr, size: Expr) -> Expr:
     """An index as i64, counted from the end where negative, clamped into 0..size-1."""
     index = cast(index, I64)
     index = select(call("lt", index, 0), index + size, index)
-    return call("max", call("min", index, size - 1), 0)
-
-
-def guarded(read: Read, k: int, at: Index, sizes: Shape) -> Expr:
-    """read(k, at), or 0 where a symbolic dimension that an index was clamped into turns out empty."""
-    value = read(k, at)
-    ok = const(True)
-    for size in sizes:
-        if not is_nonnegative(size - 1):
-            ok = call("and", ok, call("gt", size, 0))
-    return select(ok, value, const(0, value.dtype))
+    return clamped(index, size)
 
 
 def indices_of(inputs: Inputs, name: str) -> tuple[Value, Value]:

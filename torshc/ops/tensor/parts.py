@@ -14,6 +14,7 @@ from ...expr import Expr, as_int, call, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from ..core.reach import within
 from ..core.source import SourceNode
 from .view import Reshape, View
 
@@ -187,7 +188,8 @@ class Pad(Op):
                 else:
                     inside = call("and", inside, call("and", call("ge", j, 0), call("lt", j, d)))
                 index.append(j)
-            value = read(0, tuple(index))
+            outside = range(len(shape)) if self.mode == "constant" else ()
+            value = within(read, 0, tuple(index), shape, outside)
             return select(inside, value, read(1, ()) if has_value else const(0, value.dtype))
 
         return Nest(body)

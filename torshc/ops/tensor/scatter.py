@@ -31,6 +31,7 @@ from ..core.base import (
     same_dim,
 )
 from ..core.bounds import demand_in_range
+from ..core.reach import clamped
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import inside
 from .index import indices_of
@@ -56,11 +57,6 @@ def identity(combine: str, dtype: DType) -> Expr:
     if dtype.is_float:
         return const(-math.inf if low else math.inf, dtype)
     return const(dtype.range[0 if low else 1], dtype)
-
-
-def safe(place: Expr, size: Expr) -> Expr:
-    """A place moved into 0..size-1; also where a select discards what is read, as the read may be made all the same."""
-    return call("max", call("min", place, size - 1), 0)
 
 
 def _place(index: Expr, size: Expr) -> Expr:
@@ -133,7 +129,7 @@ class ScatterElements(Scattering):
             for k, (i, d) in enumerate(zip(indices, data, strict=True)):
                 if k != axis and i is not d:
                     covered = call("and", covered, call("lt", at[k], i))
-                    there[k] = safe(at[k], i)
+                    there[k] = clamped(at[k], i)
             place = _place(cast(read(1, tuple(there)), I64), data[axis])
             hit = call("and", covered, call("eq", place, at[axis]))
             return self.pull(hit, inner[0], read(2, tuple(there)))
@@ -142,7 +138,7 @@ class ScatterElements(Scattering):
             there = (*at[:axis], total, *at[axis + 1 :])
             last = total
             if self.reduction == "none":
-                last = read(2, tuple(safe(i, d) for i, d in zip(there, indices, strict=True)))
+                last = read(2, tuple(clamped(i, d) for i, d in zip(there, indices, strict=True)))
             return self.settle(total, read(0, at), last)
 
         return Nest(body, (indices[axis],), _COMBINE[self.reduction], finish)
@@ -199,7 +195,7 @@ class ScatterND(Scattering):
             return self.pull(hit, inner[0], read(2, (inner[0], *at[depth:])))
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
-            last = read(2, (safe(total, indices[0]), *at[depth:])) if self.reduction == "none" else total
+            last = read(2, (clamped(total, indices[0]), *at[depth:])) if self.reduction == "none" else total
             return self.settle(total, read(0, at), last)
 
         return Nest(body, (indices[0],), _COMBINE[self.reduction], finish)
@@ -268,7 +264,7 @@ class TensorScatter(Op):
             away = at[axis] - start
             if self.mode == "circular":
                 away = call("mod", away, cache[axis])
-            new = read(1, (*at[:axis], safe(away, update[axis]), *at[axis + 1 :]))
+            new = read(1, (*at[:axis], clamped(away, update[axis]), *at[axis + 1 :]))
             return select(inside(away, update[axis]), new, read(0, at))
 
         return Nest(body)
@@ -324,7 +320,7 @@ class MaxUnpool(Op):
             return select(hit, linear(inner, x), const(-1))
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
-            value = read(0, delinear(safe(total, product(x)), x))
+            value = read(0, delinear(clamped(total, product(x)), x))
             return select(call("ge", total, 0), value, const(0, value.dtype))
 
         return Nest(body, x, "max", finish)

@@ -34,6 +34,7 @@ from ..core.base import (
     operator,
     same_dim,
 )
+from ..core.reach import within
 from ..core.source import SourceNode
 
 WIDEST = 32  # operands of run-time sizes that are joined at once
@@ -405,7 +406,7 @@ class Concat(Op):
                 inside = const(True) if k == len(sizes) - 1 else call("lt", here, sizes[k])
                 if inside.op == "const" and not inside.data:
                     return pick(k + 1)
-                value = read(k, (*at[:axis], here, *at[axis + 1 :]))
+                value = within(read, k, (*at[:axis], here, *at[axis + 1 :]), node.operands[k].shape, (axis,))
                 return value if inside.op == "const" else select(inside, value, pick(k + 1))
 
             return pick(0)

@@ -13,8 +13,8 @@ from ...graph import Node, Partial, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
 from ..core.compose import apply
 from ..core.host import emit
+from ..core.reach import clamped
 from ..core.source import SourceNode, Unsupported, text_of
-from ..tensor.scatter import safe
 from ..tensor.view import Reshape
 from .regex import compile_between, compile_pattern
 from .strings import Text, find, texts
@@ -47,7 +47,7 @@ class CountGrams(Op):
             for k in range(longest):
                 place = inner[0] + inner[1] * k + k
                 fits = call("lt", place, x[1])
-                same = call("eq", cast(read(0, (at[0], safe(place, x[1]))), I64), read(1, (at[1], const(k))))
+                same = call("eq", cast(read(0, (at[0], clamped(place, x[1]))), I64), read(1, (at[1], const(k))))
                 hit = call("and", hit, call("or", call("le", length, k), call("and", fits, same)))
             return select(hit, const(1.0, F32), const(0.0, F32))
 
