@@ -123,7 +123,7 @@ def main(folder: str = "build") -> None:
     print(f"""  {header:27}the C interface of what was just built
   samples/c/                 a C program that calls it, and its Makefile
   samples/mlp.json           a model written by hand
-  README.md                  every command, with examples
+  torshc/cli/README.md       every command and option
   torshc/README.md           how the compiler works, and where to add things
   make test                  the tests; `make` lists the rest""")
 

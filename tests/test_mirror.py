@@ -17,7 +17,7 @@ ACROSS = {
     "bundle/test_abi.py": "the C interface, from C and C++",
     "bundle/test_device.py": "libraries for devices, from C++",
     "cli/test_main.py": "the command as a whole",
-    "cli/test_readme.py": "what the README says of the command line",
+    "cli/test_readme.py": "what the READMEs show and say",
     "cli/test_verbs.py": "the short commands",
     "explain/test_explain.py": "the report in all its forms",
     "explain/test_forms.py": "numbers, tables and escapes of all renderings",

@@ -1,22 +1,26 @@
-"""The README tells the truth: its options, commands and exit codes exist, and its JSON graph compiles."""
+"""The READMEs tell the truth: options, commands and exit codes exist, programs run, commands print what they show."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import click
 import pytest
 
-from tests.support import compilers
+from tests.support import compilers, pages
 from torshc import errors
 from torshc.cli import cli
 
-from .conftest import Torshc
-
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = ROOT / "samples"
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "torshc" / "cli" / "README.md").read_text()
+PAGES = sorted(
+    p for p in ROOT.glob("**/README.md") if not any(part.startswith(".") for part in p.relative_to(ROOT).parts)
+)
+RUN = [p for p in PAGES if any(block.runs for block in pages.blocks(p.read_text()))]
 
 
 def options_of(command: click.Command) -> set[str]:
@@ -25,9 +29,22 @@ def options_of(command: click.Command) -> set[str]:
     return own.union(*(options_of(c) for c in inner))
 
 
-def test_every_option_in_it_exists() -> None:
-    mentioned = set(re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z-]*", README))
-    assert mentioned <= options_of(cli) | {"--version", "--help"}
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples, and the programs that a reader has: `cc`, `python` and `torshc`."""
+    shutil.copytree(ROOT / "samples", tmp_path / "samples")
+    found = {"cc": compilers.needed().cc, "python": sys.executable, "torshc": f"{sys.executable} -m torshc"}
+    (tmp_path / "bin").mkdir()
+    for name, command in found.items():
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def test_every_option_is_in_it() -> None:
@@ -45,21 +62,43 @@ def test_every_exit_code_is_in_it(error: type[errors.TorshcError]) -> None:
     assert re.search(rf"^\| {error.exit_code} \|", README, re.MULTILINE)
 
 
-def test_its_graph_compiles(torshc: Torshc, tmp_path: Path) -> None:
-    block = re.search(r'^    \{\n      "torshc": 1.*?^    \}\n', README, re.MULTILINE | re.DOTALL)
-    assert block
-    (tmp_path / "g.json").write_text(block.group())
-    assert "agrees" in torshc("verify", "g.json").output
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT).parent))
+def test_every_option_of_a_page_exists(page: Path) -> None:
+    mentioned = set(re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z-]*", pages.TOOLS.sub("", page.read_text())))
+    assert mentioned <= options_of(cli) | {"--version", "--help"}
 
 
-def test_its_c_compiles(torshc: Torshc, tmp_path: Path) -> None:
-    """The call by the model's own names, inside a function."""
-    block = re.search(r"^    #include <digits\.h>\n(.*?digits_close\(model\);)$", README, re.MULTILINE | re.DOTALL)
-    assert block
-    assert torshc("compile", SAMPLES / "digits.onnx", "--emit", "source", "-o", "digits.tsc").exit_code == 0
-    (tmp_path / "main.c").write_text(
-        "#include <digits.h>\n#include <stdio.h>\n"
-        f"int main(void)\n{{\n    static float pixels[640], scores[100];\n{block[1]}\n    return 0;\n}}\n"
-    )
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{Path('digits.tsc').absolute()}"]
-    compilers.build([compilers.needed().cc, *flags, tmp_path / "main.c"])
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT).parent))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Files exist, and a heading is there for each anchor."""
+    for target in re.findall(r"\]\(([^):]*)\)", re.sub(r"`[^`\n]*`(?!\])", "", page.read_text())):
+        file, _, anchor = target.partition("#")
+        other = page.parent / file if file else page
+        assert other.exists(), target
+        assert not anchor or anchor in {slug(h) for h in re.findall(r"^#+ (.*)", other.read_text(), re.MULTILINE)}, (
+            target
+        )
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda p: str(p.relative_to(ROOT).parent))
+def test_a_page_does_what_it_says(page: Path, tools: None) -> None:
+    """Its programs run, and its commands print what stands below them."""
+    assert pages.follow(page.read_text()) == []
+
+
+def test_few_blocks_are_not_run() -> None:
+    left = [block.text for page in PAGES for block in pages.blocks(page.read_text()) if not block.runs]
+    assert len(left) <= 3
+    assert all(re.search("cuda|cmake", text) for text in left)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT).parent))
+def test_transcripts_are_in_console_blocks(page: Path) -> None:
+    assert re.findall(r"^    \$ .*", page.read_text(), re.MULTILINE) == []
+    assert {block.language for block in pages.blocks(page.read_text())} <= {"console", "python", "c", "json"}
+
+
+def test_only_figures_may_differ() -> None:
+    assert pages.agree("a: 3 nodes,  1.25 s\n...\nend\n", "a: 3 nodes, 12.5 s\nb\nc\nend\n")
+    assert not pages.agree("a: 3 nodes, 1.25 s\n", "a: 4 nodes, 1.25 s\n")
+    assert not pages.agree("a\n", "a\nb\n")
