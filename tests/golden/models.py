@@ -40,9 +40,10 @@ class Case:
         inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in self.inputs.items()]
         outputs = [helper.make_empty_tensor_value_info("y")]
         graph = helper.make_graph(self.nodes, "golden", inputs, outputs, [*weights, *constants])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        return helper.make_model(graph, opset_imports=OPSETS, ir_version=10)
 
 
+OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
 INTEGERS = {"one": np.array(1), "three": np.array([3]), "zeroth": np.array([0])}
 
 
@@ -53,6 +54,12 @@ def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: s
 
 node = helper.make_node
 IMAGE: dict[str, Shape] = {"x": (1, 16, 7, 7)}
+STUMP: dict[str, Any] = {
+    "nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [2, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.5, 0.0, 0.0],
+    "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "nodes_missing_value_tracks_true": [1, 0, 0],
+    "target_treeids": [0] * 2, "target_nodeids": [1, 2], "target_ids": [0] * 2, "target_weights": [1.0, 2.0],
+}  # fmt: skip
 CASES = {
     "map": case([node("Sigmoid", ["x"], ["a"]), node("Mul", ["a", "w"], ["y"])], {"x": ("n", 13)}, "map", "map",
                 w=(13,)),
@@ -115,4 +122,8 @@ CASES = {
     ),
     "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),
     "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "topk"),
+    "trees": case(
+        [node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, **STUMP)], {"x": ("n", 4)},
+        "trees", "map row",
+    ),
 }  # fmt: skip

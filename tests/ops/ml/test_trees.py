@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from tests.support.evaluate import Array
 from tests.support.ml_nodes import check, forest, model_of, results
 from tests.support.nodes import F32, F64, numbers
-from torshc.errors import ModelError, UnsupportedError
+from torshc.errors import ModelError
 
 
 def descend(x: Array, aggregate: str) -> Array:
@@ -91,6 +92,21 @@ def test_large_ensembles() -> None:
     check("TreeEnsembleRegressor", x, n_targets=1, aggregate_function="AVERAGE", base_values=[0.5], **tables)
 
 
+def test_missing_values_of_one_comparison() -> None:
+    """TreeEnsemble compares NaN as it is: it differs from every value."""
+    modes = ["LEQ", "LT", "GTE", "GT", "EQ", "NEQ"]
+    tables = {
+        "nodes_featureids": [0] * 6, "nodes_truenodeids": [2 * k for k in range(6)],
+        "nodes_falsenodeids": [2 * k + 1 for k in range(6)], "nodes_trueleafs": [1] * 6, "nodes_falseleafs": [1] * 6,
+        "nodes_modes": numpy_helper.from_array(np.arange(6, dtype=np.uint8)),
+        "nodes_splits": numpy_helper.from_array(np.full(6, 0.5, F32)),
+        "leaf_targetids": [k // 2 for k in range(12)],
+        "leaf_weights": numpy_helper.from_array(np.arange(12, dtype=F32)),
+        "tree_roots": list(range(6)), "n_targets": len(modes),
+    }  # fmt: skip
+    check("TreeEnsemble", np.array([[np.nan], [0.5], [0.0], [1.0]], F32), version=5, **tables)
+
+
 def test_repeated_weights() -> None:
     """Exporters of decision paths write the weight of an only target once for each class."""
     x, tables = numbers(9, 3), forest("SUM") | {"target_ids": [0] * 6, "n_targets": 1}
@@ -103,7 +119,7 @@ def test_repeated_weights() -> None:
 
 def test_trees_that_are_no_trees() -> None:
     circle = forest("SUM") | {"nodes_truenodeids": [0, 0, 0, 1, 2, 0, 0, 0]}
-    with pytest.raises(UnsupportedError, match="deeper than"):
+    with pytest.raises(ModelError, match="lead to each other"):
         results("TreeEnsembleRegressor", numbers(2, 3), **circle)
     with pytest.raises(ModelError, match="reads feature 2"):
         results("TreeEnsembleRegressor", numbers(2, 2).astype(F64), **forest("SUM"))

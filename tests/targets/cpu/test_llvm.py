@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.ensembles import COMPARE, grown, rows
+from tests.support.kernels import Maker
 from torshc.errors import ConfigError, RunError, UnsupportedError
 from torshc.formats import load_graph
 from torshc.inprocess import InProcess, load_model
@@ -173,6 +175,21 @@ def test_the_first_of_a_row() -> None:
     first = loaded("(float[N, M] x) => (float[N, 4] y, int64[N, 4] i) <int64[1] k = {4}> { y, i = TopK(x, k) }")
     _, places = first(np.array([[1, np.nan, 3, 3, -1, 0], [-0.0, 0, -0.0, -1, -2, -3]], np.float32))
     assert places.tolist() == [[1, 2, 3, 0], [0, 1, 2, 3]]
+
+
+def test_trees() -> None:
+    """As loops that are written out."""
+    made, x = (
+        grown(np.random.default_rng(0), 19, list(COMPARE), targets=2, lost=True),
+        rows(np.random.default_rng(1), 9),
+    )
+    m = Maker()
+    scores = made.add(m, m.input("n", 5))
+    m.output(scores, m.add("Neg", scores))
+    got = load_model(m.graph)(x)
+    # Sums of 19 leaves in another order.
+    np.testing.assert_allclose(got[0], made.run(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(got[1], -got[0])
 
 
 @pytest.mark.parametrize(

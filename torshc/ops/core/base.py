@@ -6,7 +6,7 @@ An operator is a frozen dataclass whose fields are its attributes. It says what 
   everywhere, fuses, folds, and serves shape arithmetic, all from this one definition.
 * ``decompose``: as a graph of simpler operators.
 * ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent",
-  "scan", "topk").
+  "scan", "topk", "trees").
 """
 
 from __future__ import annotations

@@ -8,123 +8,27 @@ added, but of an only target the first counts, as in ONNX Runtime, on which expo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...errors import ModelError
-from ...expr import F32, F64, I32, I64, DType, Expr, as_int, call, cast, const, select
-from ...graph import Node, TensorType, Value
+from ...expr import F32, F64, DType, call
+from ...graph import Value
 from ..core.axes import constraints_of, require
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.base import Op, operator
 from ..core.compose import apply, as_type
-from ..core.source import SourceNode, Unsupported
+from ..core.source import SourceNode
 from ..tensor.view import Concat
+from .forest import MOST, NEUTRAL, Branch, Trees, tables
 from .labels import named
 from .linear import DOMAIN, floats, post_transform
 
-DEEPEST = 64
-LANES = 16  # f32 of the widest vectors
-_COMBINE = {"SUM": "add", "AVERAGE": "add", "MIN": "min", "MAX": "max"}
-_NEUTRAL = {"MIN": math.inf, "MAX": -math.inf}
 _COMPARE = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
-_FUNCTIONS = ("le", "lt", "ge", "gt", "eq", "ne")
 _MODES = (*_COMPARE, "MEMBER")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-
-
-@operator("Walk", "torshc")
-@dataclass(frozen=True)
-class Walk(Op):
-    """The number of the leaf that each row of x[N, C] reaches in each tree, [T, N], or [N, T] for many trees.
-
-    Operands: x, and for each node its feature, value, mode (a place in `modes`), whether NaN goes to the side "true",
-    and the nodes of the sides "false" and "true", which of a leaf are itself; the root of each tree. Nodes from
-    `branches` on are the leaves. All places are checked when the tables are made.
-
-    It is apart from what the leaves say, so that a walk serves all targets, and vectors run along what is last.
-
-    Attributes:
-        depth: most branches on a way to a leaf.
-        branches: their number.
-        modes: functions that compare, those that occur.
-        missing: how many nodes send NaN to "true": "none", "all" or "some".
-        many: whether there are enough trees for a vector, so that a single row is fast, too.
-    """
-
-    family: ClassVar[str] = "nest"
-    depth: int = 0
-    branches: int = 0
-    modes: tuple[str, ...] = ("le",)
-    missing: str = "none"
-    many: bool = False
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        x, roots = need(inputs[0], "the features of trees"), need(inputs[6], "the roots of trees")
-        shape = (x.shape[0], roots.shape[0]) if self.many else (roots.shape[0], x.shape[0])
-        return [TensorType(I32, shape)]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, inner: Index, read: Read) -> Expr:
-            row, tree = at if self.many else at[::-1]
-            place = read(6, (tree,))
-            for _ in range(self.depth):
-                place = read(5, (place, cast(self._holds(row, place, read), I64)))
-            return cast(place - self.branches, I32)
-
-        return Nest(body)
-
-    def _holds(self, row: Expr, place: Expr, read: Read) -> Expr:
-        """Whether the path continues at the branch "true" of a node."""
-        x, value = read(0, (row, read(1, (place,)))), read(2, (place,))
-        holds = call(self.modes[0], x, value)
-        if len(self.modes) > 1:
-            kind, holds = read(3, (place,)), const(False)
-            for k, mode in enumerate(self.modes):
-                holds = call("or", holds, call("and", call("eq", kind, k), call(mode, x, value)))
-        if self.missing == "none" and "ne" not in self.modes:
-            return holds
-        lost = call("isnan", x)
-        if self.missing == "all":
-            return call("or", holds, lost)
-        holds = call("and", holds, call("not", lost))
-        if self.missing == "none":
-            return holds
-        return call("or", holds, call("and", lost, call("ne", read(4, (place,)), 0)))
-
-
-@operator("Trees", "torshc")
-@dataclass(frozen=True)
-class Trees(Op):
-    """[N, targets]: the weights[leaves, targets] of the leaves[N, T] that rows reach, aggregated by target.
-
-    Attributes:
-        aggregate: "SUM", "AVERAGE" (over all trees), "MIN" or "MAX".
-    """
-
-    family: ClassVar[str] = "nest"
-    aggregate: str = "SUM"
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        leaves, weights = need(inputs[0], "the leaves of trees"), need(inputs[1], "the weights of trees")
-        return [TensorType(weights.dtype, (leaves.shape[0], weights.shape[1]))]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        trees = node.operands[0].shape[1]
-        neutral = _NEUTRAL.get(self.aggregate)
-
-        def body(at: Index, tree: Index, read: Read) -> Expr:
-            return read(1, (cast(read(0, (at[0], *tree)), I64), at[1]))
-
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            if neutral is not None:
-                return select(call("eq", total, neutral), const(0.0, total.dtype), total)
-            return call("div", total, float(as_int(trees) or 1)) if self.aggregate == "AVERAGE" else total
-
-        return Nest(body, (trees,), _COMBINE[self.aggregate], finish)
 
 
 @dataclass
@@ -138,65 +42,27 @@ class _Forest:
     """
 
     what: str
-    branches: list[tuple[int, str, float, bool, int, int]] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
     leaves: list[dict[int, float]] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
-
-    def depth(self) -> int:
-        """Most branches on a way from a root.
-
-        Raises:
-            ModelError: when a node does not exist.
-            Unsupported: past `DEEPEST`.
-        """
-        level, depth = set(self.roots), 0
-        while True:
-            for k in level:
-                if not -len(self.leaves) <= k < len(self.branches):
-                    raise ModelError(f"{self.what} has no {f'node {k}' if k >= 0 else f'leaf {-1 - k}'}")
-            inner = [k for k in level if k >= 0]
-            if not inner:
-                return depth
-            if depth == DEEPEST:
-                raise Unsupported(f"{self.what} deeper than {DEEPEST}, or with nodes that lead to each other")
-            level, depth = {side for k in inner for side in self.branches[k][4:]}, depth + 1
 
     def emit(self, source: SourceNode, x: Value, targets: int, aggregate: str, dtype: DType) -> Value:
         """The operator over its tables."""
         features = [b[0] for b in self.branches]
         what = f"{self.what} of {x.type!r} that reads feature {max(features, default=0)}"
-        if x.type.rank != 2 or any(f < 0 for f in features):
+        if x.type.rank != 2 or any(not 0 <= f < MOST for f in features):
             raise ModelError(what)
         require(constraints_of(source), call("gt", x.shape[1], max(features, default=-1)), what)
         if not self.roots or any(not 0 <= t < targets for leaf in self.leaves for t in leaf):
             raise ModelError(f"{self.what} with {len(self.roots)} trees and {targets} targets")
-        depth, count = self.depth(), len(self.branches)
-        names = list(dict.fromkeys(b[1] for b in self.branches)) or ["LEQ"]
         kind = F64 if x.dtype is F64 else F32
-        nodes: list[Any] = list(self.branches)
-        nodes += [(0, names[0], 0.0, False, -1 - k, -1 - k) for k in range(len(self.leaves))]
-        feature, mode, value, missing, yes, no = zip(*nodes, strict=True)
-        weights = np.full((len(self.leaves), targets), _NEUTRAL.get(aggregate, 0.0), kind.numpy)
+        compare, missing, nodes, roots = tables(self.what, self.branches, len(self.leaves), self.roots, kind)
+        weights = np.full((len(self.leaves), targets), NEUTRAL.get(aggregate, 0.0), kind.numpy)
         for k, leaf in enumerate(self.leaves):
             for target, weight in leaf.items():
                 weights[k, target] = weight
-
-        def places(sides: Iterable[int]) -> np.ndarray[Any, Any]:
-            return np.asarray([k if k >= 0 else count - 1 - k for k in sides], np.int64)
-
-        tables = [
-            np.asarray(feature, np.int64), np.asarray(value, kind.numpy),
-            np.asarray([names.index(m) for m in mode], np.int64), np.asarray(missing, np.int64),
-            np.stack([places(no), places(yes)], axis=1), places(self.roots),
-        ]  # fmt: skip
-        lost = sum(b[3] for b in self.branches)
-        flag = "none" if not lost else "all" if lost == count else "some"
-        functions = tuple(_FUNCTIONS[_COMPARE.index(n)] for n in names)
-        constants = [source.builder.constant(t) for t in tables]
-        many = len(self.roots) >= LANES
-        (reached,) = source.emit(Walk(depth, count, functions, flag, many), [x, *constants])
-        reached = reached if many else apply(source.builder, "Transpose", reached, perm=(1, 0))
-        (out,) = source.emit(Trees(aggregate), [reached, source.builder.constant(weights)])
+        constants = [source.builder.constant(t) for t in (nodes, roots, weights)]
+        (out,) = source.emit(Trees(aggregate, compare, missing), [as_type(source.builder, x, kind), *constants])
         return as_type(source.builder, out, dtype)
 
 
@@ -237,14 +103,15 @@ def _by_tables(source: SourceNode) -> _Forest:
         raise ModelError("TreeEnsemble has no nodes below 0")
     members = _members(_table(source, "membership_values"), [_MODES[m] for m in modes])
     forest = _Forest("TreeEnsemble")
-    more: list[tuple[int, str, float, bool, int, int]] = []
+    more: list[Branch] = []
     for k, (feature, split, mode, true, false, true_leaf, false_leaf, lost) in enumerate(zip(*columns, strict=True)):
         yes, no = (-1 - s if leaf else s for s, leaf in ((true, true_leaf), (false, false_leaf)))
         # A set is a chain of branches, one for each member.
         values = members.get(k, (split,)) or (math.nan,)
         name, first = "EQ" if k in members else _MODES[mode], len(modes) + len(more)
         nexts = [*range(first, first + len(values) - 1), no]
-        rows = [(feature, name, float(v), bool(lost), yes, n) for v, n in zip(values, nexts, strict=True)]
+        lost = bool(lost) or name == "NEQ"  # NaN differs from everything
+        rows = [(feature, name, float(v), lost, yes, n) for v, n in zip(values, nexts, strict=True)]
         forest.branches.append(rows[0])
         more += rows[1:]
     forest.branches += more

@@ -11,6 +11,8 @@ from ...graph import Value
 from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
 from ...kernels.machine import Machine
+from ...kernels.nest import lower_nest
+from ...kernels.trees import lower_by_nests
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, named, register
@@ -85,6 +87,12 @@ def lower_transposed(group: Group, storage: Mapping[Value, Storage], machine: Ma
 def lower_network(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of an LSTM, a GRU or an RNN."""
     return [_whole(k) for k in lower_recurrent(group, storage, machine)]
+
+
+@LlvmTarget.lowers("trees")
+def lower_trees(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of an ensemble of trees, as plain loops."""
+    return lower_by_nests(group, lambda g: lower_nest(g, storage))
 
 
 def _whole(k: Kernel) -> Kernel:
