@@ -39,7 +39,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench sample-c venv clean distclean
+.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +108,9 @@ bench: $(call stamp,test) ## MODEL=... THREADS=...: latency beside ONNX Runtime
 sample-c: $(call stamp,run) ## the program in C that uses a bundle
 	$(MAKE) -C samples/c run TORSHC='$(abspath $(VENV)/bin/torshc)' CC='$(or $(compiler),$(abspath $(py)) -m ziglang cc)'
 
+dist: $(call stamp,dist) ## what a release holds, in dist/: built from the commit, checked, installed apart and tried
+	$(py) -m tests.release
+
 venv: $(call stamp,test) $(call stamp,check) ## the whole environment, for work on torshc
 
 clean: ## remove what was built, keep the environment
@@ -144,6 +147,11 @@ $(call stamp,test): pyproject.toml | $(py)
 $(call stamp,zig): pyproject.toml | $(py)
 	@echo 'Installing torshc, what its tests need and a clang from PyPI ...'
 	@$(call install,'.[test$(comma)toolchain]')
+	@touch $@
+
+$(call stamp,dist): pyproject.toml | $(py)
+	@echo 'Installing what builds and checks a wheel ...'
+	@$(call install,'.[dist]')
 	@touch $@
 
 $(call stamp,exporters): $(call stamp,test)
