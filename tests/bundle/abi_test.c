@@ -257,6 +257,46 @@ static void contexts(const char *weights, int64_t rows)
     torshc_close(m);
 }
 
+/* Weights of zeros in a file beside the model's own; `bytes` of them are written. */
+static const char *zero_weights(const char *weights, size_t bytes)
+{
+    static char path[4096];
+    unsigned char all[128];
+    snprintf(path, sizeof path, "%s.zeros", weights);
+    FILE *from = fopen(weights, "rb"), *to = fopen(path, "wb");
+    CHECK(from && to && fread(all, 1, sizeof all, from) == sizeof all);
+    memset(all, 0, 64);
+    CHECK(fwrite(all, 1, bytes, to) == bytes);
+    fclose(from);
+    fclose(to);
+    return path;
+}
+
+static void other_weights(const char *weights, call *c, int64_t rows)
+{
+    torshc_model *m = NULL, *context = NULL;
+    torshc_options options = {.size = sizeof options, .threads = 1, .weights_path = weights};
+    CHECK(torshc_open(&options, &m) == TORSHC_OK);
+    CHECK(torshc_set_weights(NULL, weights) == TORSHC_E_ARGUMENT);
+    prepare(c, rows);
+    if (!weights) {
+        CHECK(torshc_set_weights(m, "/nowhere") == TORSHC_E_UNSUPPORTED);
+    } else {
+        CHECK(torshc_context_new(m, NULL, &context) == TORSHC_OK);
+        CHECK(torshc_set_weights(m, NULL) == TORSHC_E_WEIGHTS);
+        CHECK(torshc_set_weights(m, "/nowhere") == TORSHC_E_WEIGHTS);
+        CHECK(torshc_set_weights(m, zero_weights(weights, 127)) == TORSHC_E_WEIGHTS);
+        CHECK(run(m, c) == TORSHC_OK && right(c));
+        CHECK(torshc_set_weights(m, zero_weights(weights, 128)) == TORSHC_OK);
+        CHECK(run(m, c) == TORSHC_OK && c->y[0] == 0 && c->y[6] == 3);
+        CHECK(run(context, c) == TORSHC_OK && c->y[0] == 0 && c->y[6] == 3);
+        CHECK(torshc_set_weights(context, weights) == TORSHC_OK);
+        torshc_context_free(context);
+    }
+    CHECK(run(m, c) == TORSHC_OK && right(c));
+    torshc_close(m);
+}
+
 static void many_threads(int64_t rows)
 {
     pthread_t threads[8];
@@ -327,6 +367,7 @@ int main(int argc, char **argv)
     CHECK(!strcmp(torshc_status_text(999), "unknown status"));
     opening(weights);
     contexts(weights, rows);
+    other_weights(weights, c, rows);
     if (!getenv("ABI_TEST_VALGRIND")) /* which does not know all of the state */
         floating_point_state(weights, c, rows);
     for (int threads = 1; threads <= 2; threads++) {

@@ -172,6 +172,14 @@ TORSHC_API int torshc_context_new(const torshc_model *model, const torshc_option
 /* The same as torshc_close. */
 TORSHC_API void torshc_context_free(torshc_model *context);
 
+/* Gives an open model other weights: those of another weights.bin for this library, which `torshc weights` makes from a
+ * trained model without compiling. It checks the shapes of all weights and packs them as the library reads them; here the
+ * file's size and identity are checked, as torshc_open does. They are the weights of the model's contexts too; no other
+ * call on it or on them may be in progress. On failure the model keeps the weights that it had. TORSHC_E_UNSUPPORTED for
+ * a library with its weights inside, for one that has none or is for a GPU, and for a model with sizes or steps that are
+ * known only at run time. */
+TORSHC_API int torshc_set_weights(torshc_model *model, const char *weights_path);
+
 /* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
 TORSHC_API int32_t torshc_device_type(void);
 

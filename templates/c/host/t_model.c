@@ -141,6 +141,36 @@ void torshc_close(torshc_model *m)
     free(m);
 }
 
+static int check_exchangeable(void)
+{
+    const char *why = P->device != TORSHC_CPU ? "this library is for a GPU"
+                      : P->script             ? "the model's sizes or steps are known only at run time"
+                      : P->embedded           ? "the weights are inside this library"
+                      : !P->weights_bytes     ? "the model has no weights"
+                                              : NULL;
+    return why ? t_fail(TORSHC_E_UNSUPPORTED, "torshc_set_weights: %s; compile it with the new weights", why)
+               : TORSHC_OK;
+}
+
+int torshc_set_weights(torshc_model *m, const char *path)
+{
+    int status = t_check_alive(m, "torshc_set_weights");
+    if (status || (status = check_exchangeable()))
+        return status;
+    t_weights_file weights = {NULL, 0};
+    status = t_open_weights(&weights, path);
+    if (status) {
+        t_close_weights(&weights);
+        return status;
+    }
+    t_weights_file *had = &head_of(m)->shared->weights;
+    pthread_mutex_lock(&head_of(m)->lock);
+    t_close_weights(had);
+    *had = weights;
+    pthread_mutex_unlock(&head_of(m)->lock);
+    return TORSHC_OK;
+}
+
 /* ---- runs ---- */
 
 int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes)
