@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "torshc"
 
 # From the bottom up. Parts of one line stand side by side and see only each other's package, not what is inside.
 LAYERS = (
-    ("errors", "_version"),
+    ("errors", "_version", "webgpu"),
     ("options", "budget", "expr", "resources", "folders", "arrays"),
     ("graph",),
     ("ops",),
@@ -43,7 +43,7 @@ LAYERS = (
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 # Beside the layers: loading a bundle loads no compiler. Whoever is above the compiler may use it.
 RUNTIME = "runtime"
-RUNTIME_SEES = {"errors", RUNTIME}
+RUNTIME_SEES = {"errors", "webgpu", RUNTIME}
 ABOVE_COMPILER = {part for part, rank in RANK.items() if rank > RANK["compiler"]}
 # The package itself imports late, so that everything may import it.
 ROOT = "torshc"
@@ -263,4 +263,4 @@ def test_the_runtime_loads_no_compiler() -> None:
     loaded = loaded_after("import torshc.runtime")
     assert not loaded & {"onnx", "llvmlite", "jinja2", "yaml", "click"}
     inside = {name.split(".")[1] for name in loaded if name.startswith("torshc.")}
-    assert inside <= {"runtime", "errors", "_version"}
+    assert inside <= {"runtime", "errors", "webgpu", "_version"}

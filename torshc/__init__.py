@@ -66,7 +66,8 @@ def compile(
         model: the path of an ONNX or JSON model, the bytes of one, an onnx ModelProto, or a torshc Graph, which is
             changed.
         out: the bundle; replaced as a whole when it is one already. None loads the model, and leaves no file.
-        target: "c" (C for this processor), "llvm" (LLVM for it), "cuda" (NVIDIA GPUs) or "metal" (Apple GPUs);
+        target: "c" (C for this processor), "llvm" (LLVM for it), "cuda" (NVIDIA GPUs), "metal" (Apple GPUs) or
+            "webgpu" (WebGPU);
             `torshc targets` lists what each needs.
         opt_level: 0 to 3.
         shapes: input name to dimensions, which pins symbolic ones.

@@ -187,7 +187,7 @@ def _render(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], list[Pl
             sources[made.symbol + target.suffix] = made.source
             symbols.append(made.symbol)
             comment, threads = _comment(group, kernel), target.threads(kernel)
-            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away))
+            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, target.bound))
         units.append(Unit(group, tuple(kernels), tuple(symbols), target.suffix, refused, target.device))
     return units, placed, sources
 

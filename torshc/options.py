@@ -31,7 +31,7 @@ class CompileOptions:
     """Options of a compilation.
 
     Attributes:
-        target: name of the target: "c", "llvm", "cuda" or "metal".
+        target: name of the target: "c", "llvm", "cuda", "metal" or "webgpu".
         opt_level: 0 (each node a kernel of its own) to 3.
         mcpu: processor to compile for, a name that the compiler knows, or "native".
         triple: machine to compile for where it is another than this, as in "aarch64-linux-gnu"; empty for this one.

@@ -18,7 +18,7 @@ from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
 from torshc.errors import InternalError, OutputError, ResourceError, ToolchainError
-from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.cc import find_compiler
 
 from . import tiny
 

@@ -15,7 +15,7 @@ from tests.support import compilers
 from torshc.bundle.host_source import OWN
 from torshc.errors import BundleError
 from torshc.resources import find_template
-from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.cc import find_compiler
 from torshc.targets.isa import resolve
 
 from .test_interface import scaled

@@ -15,8 +15,8 @@ from torshc.bundle.host_source import host_sources, render_host
 from torshc.errors import InternalError
 from torshc.expr import call, const, dim, select
 from torshc.runtime.native import Library
+from torshc.targets.cc import find_compiler
 from torshc.targets.cpu.c import CTarget
-from torshc.targets.cpu.cc import find_compiler
 from torshc.targets.gpu.cuda import CudaTarget
 
 from . import tiny

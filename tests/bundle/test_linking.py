@@ -12,7 +12,7 @@ from tests.support import compilers
 from torshc.errors import ConfigError, ToolchainError
 from torshc.folders import scratch_folder
 from torshc.options import CompileOptions
-from torshc.targets.cpu.cc import CCompiler, find_compiler
+from torshc.targets.cc import CCompiler, find_compiler
 from torshc.targets.gpu.cuda import CudaTarget
 from torshc.targets.toolchain import find_archiver
 

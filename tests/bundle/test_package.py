@@ -249,13 +249,13 @@ def test_weights_file(tmp_path: Path) -> None:
     ]
     info = write_weights(tmp_path / "w", ([a[:1], a[1:]] if a.ndim else [a] for a in arrays))
     raw = (tmp_path / "w").read_bytes()
-    assert info.offsets == weight_offsets([a.nbytes for a in arrays]) == (0, 64, 128, 128, 192, 320)
+    assert info.offsets == weight_offsets([a.nbytes for a in arrays]) == (0, 256, 512, 512, 768, 1024)
     for array, offset in zip(arrays, info.offsets, strict=True):
         assert raw[offset : offset + array.nbytes] == array.tobytes()
-    assert info.bytes == 384 == len(raw) - 64 and info.sha256 == package.file_sha256(tmp_path / "w")
-    assert raw[384:400] == b"TORSHC WEIGHTS 1" and raw[400:416] == info.bytes.to_bytes(8, "little") + info.id.to_bytes(
+    assert info.bytes == 1088 == len(raw) - 64 and info.sha256 == package.file_sha256(tmp_path / "w")
+    assert raw[1088:1104] == b"TORSHC WEIGHTS 1" and raw[1104:1120] == info.bytes.to_bytes(
         8, "little"
-    )
+    ) + info.id.to_bytes(8, "little")
     assert write_weights(tmp_path / "none", []) == WeightsInfo(0, 0, "", ()) and not (tmp_path / "none").exists()
 
 

@@ -14,8 +14,8 @@ from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
 from torshc.targets import isa
+from torshc.targets.cc import find_compiler
 from torshc.targets.cpu.c import CTarget
-from torshc.targets.cpu.cc import find_compiler
 
 WIDTH = 16
 COMPILERS = [found.name for found in compilers.hosts()]

@@ -213,7 +213,7 @@ def test_targets(torshc: Torshc) -> None:
 
 def test_targets_without_a_compiler_names_both_ways_out(torshc: Torshc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr("torshc.targets.cpu.cc._ziglang", lambda: None)
+    monkeypatch.setattr("torshc.targets.cc._ziglang", lambda: None)
     text = " ".join(torshc("targets").output.split())
     assert "apt install clang" in text and "torshc[toolchain]" in text and "no xcrun" in text
 

@@ -20,10 +20,11 @@ from torshc.targets.base import find_target
 from .models import CASES, Case
 
 HERE = Path(__file__).parent
-ENDS = {"c": ".c", "cuda": ".cu", "metal": ".metal"}
+ENDS = {"c": ".c", "cuda": ".cu", "metal": ".metal", "webgpu": ".wgsl"}
+WGSL = ("map", "row")
 # Metal's kernels come from the templates of CUDA's: two show in what words they differ.
 FILES = [f"{target}/{name}{ENDS[target]}" for target in ("c", "cuda") for name in CASES]
-FILES += ["metal/row.metal", "metal/gemm.metal"]
+FILES += ["metal/row.metal", "metal/gemm.metal", *(f"webgpu/{name}.wgsl" for name in WGSL)]
 
 
 def generated(case: Case, target: str) -> tuple[str, str]:

@@ -245,7 +245,7 @@ def test_a_compiler_that_fails(torshc: Torshc, script: str) -> None:
 
 
 def test_no_compiler(torshc: Torshc, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torshc.targets.cpu import cc as toolchain
+    from torshc.targets import cc as toolchain
 
     save(GOOD)
     monkeypatch.setenv("PATH", "")

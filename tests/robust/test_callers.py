@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import torshc
-from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.cc import find_compiler
 
 from ..support import compilers, sanitize
 from ..support.slow import some

@@ -10,7 +10,7 @@ import pytest
 from torshc.compilation import commented_sources, kernel_headers
 from torshc.compiler import prepare
 from torshc.options import CompileOptions
-from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.cc import find_compiler
 from torshc.targets.isa import resolve
 from torshc.targets.toolchain import execute
 

@@ -21,7 +21,7 @@ from torshc.bundle.cache import content_key
 from torshc.errors import ToolchainError
 from torshc.folders import private_folder, scratch_folder
 from torshc.resources import cache_folder
-from torshc.targets.cpu.cc import CLANGS, GCCS, CCompiler, find_compiler
+from torshc.targets.cc import CLANGS, GCCS, CCompiler, find_compiler
 from torshc.targets.toolchain import clean_environment
 
 _CXX = {"clang": "clang++", "gcc": "g++", "cc": "c++"}

@@ -15,7 +15,7 @@ from torshc.bundle.build import build_objects, link_library
 from torshc.bundle.cache import Cache
 from torshc.errors import ToolchainError
 from torshc.resources import cache_folder
-from torshc.targets.cpu.cc import CCompiler, find_compiler
+from torshc.targets.cc import CCompiler, find_compiler
 from torshc.targets.isa import resolve
 from torshc.targets.toolchain import execute
 

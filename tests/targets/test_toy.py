@@ -21,7 +21,7 @@ from tests.support.zoo import zoo
 from torshc.cli import cli
 from torshc.errors import InternalError, UnsupportedError
 from torshc.targets import TARGETS
-from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.cc import find_compiler
 
 from .toy import ToyTarget
 

@@ -22,7 +22,7 @@ from torshc.options import CompileOptions
 from torshc.plan.group import Group
 from torshc.plan.storage import Storage
 from torshc.targets import NoKernel, register
-from torshc.targets.cpu.cc import CCompiler, find_compiler
+from torshc.targets.cc import CCompiler, find_compiler
 from torshc.targets.gpu.base import HOST, GridTarget, Words
 from torshc.targets.gpu.grid import GridMap, GridRow
 from torshc.targets.isa import Isa, resolve

@@ -122,6 +122,7 @@ class Launch:
         fallback: a kernel of the C target in a library for a device; its buffers are copied to the processor and back.
         bytes: of a fallback, the size of each buffer.
         written: of a fallback, which buffers it writes.
+        spans: where arguments are bound, the bytes of each; None for one that is the same as another before it.
         demands: flags among what it writes, each with what is out of range when it is set; the run ends then.
     """
 
@@ -136,6 +137,12 @@ class Launch:
     bytes: tuple[Size, ...] = ()
     written: tuple[bool, ...] = ()
     demands: tuple[tuple[Buffer, str], ...] = ()
+    spans: tuple[Size | None, ...] = ()
+
+    @property
+    def sized(self) -> bool:
+        """Whether a kernel whose arguments are bound gets its number of blocks and sizes as another of them."""
+        return bool(self.dims) or as_int(as_expr(self.tasks)) is None
 
     @property
     def host_scratch(self) -> tuple[Size, ...]:
@@ -333,3 +340,4 @@ def sizes_of(program: HostProgram) -> Iterator[Size]:
         yield step.tasks
         yield from step.host_scratch
         yield from step.bytes
+        yield from (s for s in step.spans if s is not None)

@@ -105,6 +105,7 @@ class ProgramView:
         found: list[Size] = []
         for step in self.p.steps:
             found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
+            found += [s for s in step.spans if s is not None]
         return found
 
 

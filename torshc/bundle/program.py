@@ -19,7 +19,7 @@ from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
 from ..plan.storage import Storage
-from .host import CPU, SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Symbol
+from .host import CPU, SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Size, Symbol
 from .weights import weight_offsets
 
 
@@ -34,6 +34,7 @@ class Placed:
         comment: a line for the reader of the host program.
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
+        bound: whether its arguments are ranges of known sizes that must not overlap.
     """
 
     kernel: Kernel
@@ -42,6 +43,7 @@ class Placed:
     comment: str
     threads: int = 0
     fallback: bool = False
+    bound: bool = False
 
 
 @dataclass
@@ -228,6 +230,7 @@ class Assembler:
             tuple(_whole(b) - _start(b) for b in known),
             tuple(b.written for b in known),
             demands,
+            _spans(p.kernel.buffers) if p.bound and not p.fallback else (),
         )
 
     def _items(self) -> list[Item]:
@@ -238,7 +241,7 @@ class Assembler:
                 if self._in_arena(b.operand):
                     life.setdefault(b.operand, []).append(k)
         for k, p in enumerate(self.placed):
-            for out, source in _elementwise_pairs(p.kernel):
+            for out, source in _elementwise_pairs(p.kernel) if not p.bound else ():
                 source = self.home.get(source, source)
                 if {out, source} <= life.keys() and min(life[out]) == k == max(life[source]):
                     self.home[out] = source
@@ -326,6 +329,12 @@ def _nbytes_known(o: Operand) -> Expr | None:
 def _whole(b: Part) -> Expr:
     """Bytes of the operand that an argument is of."""
     return const(b.operand.nbytes) if isinstance(b.operand, Packed) else _nbytes(b.operand)
+
+
+def _spans(buffers: Sequence[Part]) -> tuple[Size | None, ...]:
+    """Bytes of each argument; None where one is the same operand as another before it."""
+    first = [*map([b.operand for b in buffers].index, (b.operand for b in buffers))]
+    return tuple(_whole(b) - _start(b) if first[k] == k else None for k, b in enumerate(buffers))
 
 
 def _start(b: Part) -> Expr:

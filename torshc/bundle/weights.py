@@ -1,4 +1,4 @@
-"""The weights file: arrays one after the other, each at a multiple of 64 bytes, and a footer.
+"""The weights file: arrays one after the other, each at a multiple of 256 bytes, and a footer.
 
     payload   the arrays, zeros between them; its length is a multiple of 64
     footer    64 bytes: "TORSHC WEIGHTS 1", payload length, identity (both unsigned 64-bit little-endian), zeros
@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from torshc.errors import BundleError, OutputError
 
-ALIGN = 64
+ALIGN = 256  # what devices want of addresses, WebGPU the most
+FOOTER = 64  # bytes, of which a payload is a multiple
 MAGIC = b"TORSHC WEIGHTS 1"
 _CHUNK = 16 << 20
 
@@ -45,16 +46,16 @@ class WeightsInfo:
     offsets: tuple[int, ...]
 
 
-def align(size: int) -> int:
-    """``size`` rounded up to a multiple of 64."""
-    return -(-size // ALIGN) * ALIGN
+def align(size: int, to: int = ALIGN) -> int:
+    """``size`` rounded up to a multiple of 256, or of ``to``."""
+    return -(-size // to) * to
 
 
 def weight_offsets(sizes: Sequence[int]) -> tuple[int, ...]:
     """Where :func:`write_weights` puts arrays of these sizes in bytes.
 
     >>> weight_offsets([4, 65, 0, 8])
-    (0, 64, 192, 192)
+    (0, 256, 512, 512)
     """
     offsets, at = [], 0
     for size in sizes:
@@ -71,8 +72,8 @@ def read_identity(path: Path) -> int:
     """
     try:
         with path.open("rb") as file:
-            file.seek(-ALIGN, 2)
-            return int(struct.unpack("<16sQQ32x", file.read(ALIGN))[2])
+            file.seek(-FOOTER, 2)
+            return int(struct.unpack("<16sQQ32x", file.read(FOOTER))[2])
     except (OSError, struct.error) as error:
         raise BundleError(f"cannot read {path}: {error}", "compile the model again") from error
 
@@ -92,15 +93,16 @@ def write_weights(path: Path, arrays: Iterable[Iterable[npt.NDArray[Any]]], iden
     try:
         with path.open("xb", buffering=0) as file:
             for parts in arrays:
+                _write(file, memoryview(bytes(align(at) - at)), digest)
+                at = align(at)
                 offsets.append(at)
-                size = 0
                 for part in parts:
                     data = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
                     for start in range(0, data.size, _CHUNK):
                         _write(file, data[start : start + _CHUNK].data, digest)
-                    size += data.size
-                _write(file, memoryview(bytes(align(size) - size)), digest)
-                at += align(size)
+                    at += data.size
+            _write(file, memoryview(bytes(align(at, FOOTER) - at)), digest)
+            at = align(at, FOOTER)
             if identity is None:
                 identity = int.from_bytes(digest.digest()[:8], "little")
             _write(file, memoryview(struct.pack("<16sQQ32x", MAGIC, at, identity)), digest)

@@ -70,6 +70,11 @@ class Buffer:
     start: int = 0
 
     @property
+    def constant(self) -> bool:
+        """Whether it is one of the weights."""
+        return isinstance(self.operand, Packed) or (isinstance(self.operand, Value) and self.operand.const is not None)
+
+    @property
     def start_bytes(self) -> int:
         return self.start * self.dtype.size
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..expr import Expr, as_int, call, const
 
-ALIGN = 64
+ALIGN = 256  # what devices want of addresses, WebGPU the most
 
 
 @dataclass(frozen=True)

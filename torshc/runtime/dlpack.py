@@ -18,7 +18,7 @@ from torshc.errors import RunError
 
 from .native import CPU, Tensor
 
-DEVICE_NAMES = {CPU: "cpu", 2: "cuda", 3: "pinned memory", 8: "metal", 10: "rocm", 13: "managed memory"}
+DEVICE_NAMES = {CPU: "cpu", 2: "cuda", 3: "pinned memory", 8: "metal", 10: "rocm", 13: "managed memory", 15: "webgpu"}
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOATS = {
     10: "float8_e4m3fn", 11: "float8_e4m3fnuz", 12: "float8_e5m2", 13: "float8_e5m2fnuz", 14: "float8_e8m0fnu",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torshc.errors import BundleError, RunError
+from torshc.webgpu import name_library
 
 from .device import Opened, stream_number
 from .manifest import REMEDY, Manifest, read_manifest, require_plain
@@ -73,6 +74,7 @@ def load(
         _check_file(library, manifest.library_sha256)
         if weights:
             _check_file(weights, manifest.weights_sha256)
+    name_library(place)
     opened = Library(library, place != CPU, manifest.dynamic)
     try:
         _check_library(opened, manifest)

@@ -86,6 +86,7 @@ class Target(ABC):
         host: what its libraries have beside their kernels.
         in_process: whether models need no bundle, as they are compiled where they run.
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
+        bound: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
         options: fields of CompileOptions that it uses, of those that not all targets use.
 
     Args:
@@ -103,6 +104,7 @@ class Target(ABC):
     host: ClassVar[HostFiles]
     in_process: ClassVar[bool] = False
     alignment: ClassVar[int] = 1
+    bound: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
 
     def __init__(self, machine: Machine) -> None:

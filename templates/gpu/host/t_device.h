@@ -81,6 +81,10 @@ int t_device_download(t_device *d, unsigned char *to, const unsigned char *from,
 int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
 int t_device_launch(t_device *d, const t_step *step);
 
+/* Of the launch that comes next, on devices whose kernels' arguments are bound: the bytes of each, -1 for one that is the
+ * same as another before it; whether the kernel gets its number of blocks and sizes as one more. */
+void t_device_bind(const int64_t *spans, int sized);
+
 /* Waits for all work. TORSHC_E_LAUNCH when some of it failed; downloads that are not done are then dropped. */
 int t_device_finish(t_device *d);
 

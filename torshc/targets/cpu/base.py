@@ -11,7 +11,7 @@ from ...kernels.nest import lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import HostFiles, Target
-from .cc import CToolchain
+from ..cc import CToolchain
 
 
 class CpuTarget(Target):

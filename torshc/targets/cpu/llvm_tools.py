@@ -8,10 +8,10 @@ from typing import Any
 
 from ...errors import ToolchainError
 from ...options import CompileOptions
+from ..cc import CCompiler, CToolchain
 from ..isa import Isa
 from ..native import Machine, llvm_version, machine_of, object_of
 from ..toolchain import Survey, ToolFound, Tools
-from .cc import CCompiler, CToolchain
 
 
 @dataclass(frozen=True)

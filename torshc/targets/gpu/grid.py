@@ -193,8 +193,7 @@ def to_grid(kernel: Kernel, device: Device = DEVICE) -> Kernel:
 
     A kernel without axes (one element, such as what a uniform operand holds everywhere) gets one of extent 1.
     """
-    if isinstance(kernel, MapKernel) and not kernel.axes:
-        kernel = dataclasses.replace(kernel, axes=(axis("i0", 1),))
+    kernel = with_axis(kernel)
     if isinstance(kernel, MapKernel):
         if (tiles := _tiles(kernel)) is not None:
             return tiles
@@ -203,6 +202,13 @@ def to_grid(kernel: Kernel, device: Device = DEVICE) -> Kernel:
         return GridMap.of(kernel, tasks=_blocks(call("floordiv", points, packet), THREADS), packet=packet)
     if isinstance(kernel, RowKernel):
         return _columns(kernel, device) or to_row(kernel)
+    return kernel
+
+
+def with_axis(kernel: Kernel) -> Kernel:
+    """The kernel with an axis, of extent 1 where it has none."""
+    if isinstance(kernel, MapKernel) and not kernel.axes:
+        return dataclasses.replace(kernel, axes=(axis("i0", 1),))
     return kernel
 
 

@@ -17,9 +17,9 @@ from tests.support.compilers import needed
 from torshc.compiler import prepare
 from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
+from torshc.targets import cc as toolchain
 from torshc.targets import isa
-from torshc.targets.cpu import cc as toolchain
-from torshc.targets.cpu.cc import find_compiler
+from torshc.targets.cc import find_compiler
 from torshc.targets.toolchain import Tool
 
 from ...bundle import tiny

@@ -15,12 +15,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, ToolchainError
-from ...folders import private_folder, scratch_folder
-from ...options import CompileOptions
-from ...resources import cache_folder
-from ..isa import Isa
-from ..toolchain import (
+from ..errors import ConfigError, ToolchainError
+from ..folders import private_folder, scratch_folder
+from ..options import CompileOptions
+from ..resources import cache_folder
+from .isa import Isa
+from .toolchain import (
     BASE_FLAGS,
     Archiver,
     Compiler,

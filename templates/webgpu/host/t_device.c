@@ -1,0 +1,388 @@
+/* The device layer (t_device.h) over a library of webgpu.h: the stream of work, copies, steps and time. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "t_gpu.h"
+
+struct t_device {
+    w_encoder encoder; /* being filled, with the pass that is open in it */
+    w_pass pass;
+    uint32_t used; /* of g.sizes by what is in the encoder */
+    int32_t blocking;
+    char last[48];
+    const t_step *step;
+    uint64_t *mark;
+    int32_t marks;
+};
+
+int t_device_open(int32_t ordinal, void *stream, t_device **device)
+{
+    *device = NULL;
+    if (ordinal)
+        return t_fail(TORSHC_E_DEVICE, "there is no device %d of WebGPU, only device 0", (int)ordinal);
+    if (stream)
+        return t_fail(TORSHC_E_ARGUMENT, "WebGPU has no streams");
+    pthread_mutex_lock(&g.lock);
+    const int status = t_gpu_open();
+    pthread_mutex_unlock(&g.lock);
+    if (status)
+        return status;
+    t_device *d = calloc(1, sizeof *d);
+    if (!d)
+        return t_fail(TORSHC_E_MEMORY, "no memory for a device");
+    const char *blocking = getenv("TORSHC_WEBGPU_BLOCKING");
+    d->blocking = blocking && *blocking && *blocking != '0';
+    *device = d;
+    return TORSHC_OK;
+}
+
+/* ---- the stream of work ---- */
+
+static void end_pass(t_device *d)
+{
+    if (d->pass) {
+        w.ComputePassEncoderEnd(d->pass);
+        w.ComputePassEncoderRelease(d->pass);
+    }
+    d->pass = NULL;
+}
+
+void t_gpu_commit(t_device *d)
+{
+    end_pass(d);
+    if (d->encoder) {
+        w_commands commands = w.CommandEncoderFinish(d->encoder, NULL);
+        if (commands) {
+            w.QueueSubmit(g.queue, 1, &commands);
+            w.CommandBufferRelease(commands);
+        }
+        w.CommandEncoderRelease(d->encoder);
+    }
+    d->encoder = NULL;
+    d->used = 0;
+}
+
+static w_encoder encoder(t_device *d)
+{
+    if (!d->encoder)
+        d->encoder = w.DeviceCreateCommandEncoder(g.device, NULL);
+    return d->encoder;
+}
+
+int t_device_finish(t_device *d)
+{
+    t_gpu_commit(d);
+    w.DevicePoll(g.device, 1, NULL);
+    char what[80];
+    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
+    return t_gpu_told(TORSHC_E_LAUNCH, what);
+}
+
+void t_device_drop(t_device *d)
+{
+    end_pass(d);
+    if (d->encoder)
+        w.CommandEncoderRelease(d->encoder);
+    d->encoder = NULL;
+    d->used = 0;
+    w.DevicePoll(g.device, 1, NULL);
+    *g.error = 0;
+}
+
+void t_device_close(t_device *d)
+{
+    if (!d)
+        return;
+    t_device_drop(d);
+    free(d->mark);
+    free(d);
+}
+
+/* ---- copies ---- */
+
+static void on_mapped(uint32_t status, w_text message, void *user, void *more)
+{
+    (void)more;
+    *(int *)user = status == W_SUCCESS ? 1 : -1;
+    if (status != W_SUCCESS)
+        t_gpu_note(message);
+}
+
+static int in_memory(const t_block *block)
+{
+    return block->buffer ? TORSHC_OK : t_fail(TORSHC_E_DEVICE, "a copy of data that is not on WebGPU's device");
+}
+
+/* Reads `bytes` from a multiple of T_COPY on; waits. */
+static int read_back(t_device *d, unsigned char *to, const t_block *block, uint64_t offset, size_t bytes)
+{
+    const size_t first = offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
+    int done = 0;
+    w_buffer here = t_gpu_buffer(W_MAP_READ | W_COPY_TO, whole);
+    if (!here)
+        return t_fail(TORSHC_E_MEMORY, "no memory to read %zu bytes from the device", bytes);
+    end_pass(d);
+    w.CommandEncoderCopyBufferToBuffer(encoder(d), block->buffer, offset - first, here, 0, whole);
+    t_gpu_commit(d);
+    w.BufferMapAsync(here, W_READ, 0, whole, (w_mapped){NULL, W_SPONTANEOUS, on_mapped, &done, NULL});
+    while (!done)
+        w.DevicePoll(g.device, 1, NULL);
+    const unsigned char *from = done > 0 ? w.BufferGetConstMappedRange(here, 0, whole) : NULL;
+    if (from)
+        memcpy(to, from + first, bytes);
+    w.BufferUnmap(here);
+    w.BufferRelease(here);
+    char what[80];
+    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
+    const int status = t_gpu_told(TORSHC_E_LAUNCH, what);
+    return status || from ? status : t_fail(TORSHC_E_LAUNCH, "WebGPU cannot read memory of the device");
+}
+
+int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    const t_block block = t_gpu_find(to);
+    const uint64_t offset = (uintptr_t)to - block.at;
+    const size_t first = offset % T_COPY, body = (bytes + first) / T_COPY * T_COPY;
+    int status = in_memory(&block);
+    if (status || !bytes)
+        return status;
+    t_gpu_commit(d);
+    if (!first && body)
+        w.QueueWriteBuffer(g.queue, block.buffer, offset, from, body);
+    const size_t done = first ? 0 : body, left = bytes - done;
+    if (!left)
+        return TORSHC_OK;
+    /* What shares words with other data is read first. */
+    const size_t whole = (first + left + T_COPY - 1) / T_COPY * T_COPY;
+    unsigned char *words = malloc(whole);
+    if (!words)
+        return t_fail(TORSHC_E_MEMORY, "no memory to copy %zu bytes", left);
+    status = read_back(d, words, &block, offset + done - first, whole);
+    if (!status) {
+        memcpy(words + first, from + done, left);
+        w.QueueWriteBuffer(g.queue, block.buffer, offset + done - first, words, whole);
+    }
+    free(words);
+    return status;
+}
+
+int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    const t_block block = t_gpu_find(from);
+    const int status = in_memory(&block);
+    return status || !bytes ? status : read_back(d, to, &block, (uintptr_t)from - block.at, bytes);
+}
+
+int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    const t_block a = t_gpu_find(from), b = t_gpu_find(to);
+    const uint64_t at = (uintptr_t)from - a.at, there = (uintptr_t)to - b.at;
+    int status;
+    if (!bytes)
+        return TORSHC_OK;
+    if ((status = in_memory(&a)) || (status = in_memory(&b)))
+        return status;
+    if (a.buffer != b.buffer && !((at | there | bytes) % T_COPY)) {
+        end_pass(d);
+        w.CommandEncoderCopyBufferToBuffer(encoder(d), a.buffer, at, b.buffer, there, bytes);
+        return TORSHC_OK;
+    }
+    unsigned char *here = malloc(bytes);
+    if (!here)
+        return t_fail(TORSHC_E_MEMORY, "no memory to copy %zu bytes", bytes);
+    if (!(status = t_device_download(d, here, from, bytes)))
+        status = t_device_upload(d, to, here, bytes);
+    free(here);
+    return status;
+}
+
+int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
+{
+    const int there = t_gpu_find(to).buffer != NULL, away = t_gpu_find(from).buffer != NULL;
+    if (there && away) {
+        const int status = t_device_copy(d, to, from, bytes);
+        return status ? status : t_device_finish(d);
+    }
+    if (!there && !away)
+        return t_fail(TORSHC_E_DEVICE, "neither end of a copy is on WebGPU's device");
+    const int status = (there ? t_device_upload : t_device_download)(d, to, from, bytes);
+    return status ? status : t_device_finish(d);
+}
+
+/* ---- steps ---- */
+
+static _Thread_local const int64_t *bound;
+static _Thread_local int sized;
+
+void t_device_bind(const int64_t *spans, int has_sizes)
+{
+    bound = spans;
+    sized = has_sizes;
+}
+
+/* The pipeline of a kernel, by the address of its text; made once for all models. */
+static int prepare(const t_step *step, const char *text, size_t length, t_made *made)
+{
+    int status = TORSHC_OK;
+    pthread_mutex_lock(&g.lock);
+    for (int32_t i = 0; i < g.kernels; i++)
+        if (g.made[i].text == text) {
+            *made = g.made[i];
+            goto end;
+        }
+    if (g.kernels == g.kernel_room) {
+        const int32_t room = g.kernel_room ? 2 * g.kernel_room : 64;
+        t_made *more = realloc(g.made, (size_t)room * sizeof *more);
+        if (!more) {
+            status = t_fail(TORSHC_E_MEMORY, "no memory for %d kernels", (int)room);
+            goto end;
+        }
+        g.made = more;
+        g.kernel_room = room;
+    }
+    const w_code code = {{NULL, W_WGSL}, {text, length}};
+    w_module module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain});
+    const w_pipeline_options options = {.compute = {.module = module, .entry = {"main", 4}}};
+    *made = (t_made){text, *g.error ? NULL : w.DeviceCreateComputePipeline(g.device, &options), NULL};
+    if (module)
+        w.ShaderModuleRelease(module);
+    char what[80];
+    snprintf(what, sizeof what, "kernel %.40s cannot be prepared", step->name);
+    if (!(status = t_gpu_told(TORSHC_E_ARCH, what))) {
+        made->layout = w.ComputePipelineGetBindGroupLayout(made->pipeline, 0);
+        g.made[g.kernels++] = *made;
+    }
+end:
+    pthread_mutex_unlock(&g.lock);
+    return status;
+}
+
+/* The sizes that a kernel gets, after its number of blocks, in a place of their own. */
+static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
+{
+    int32_t words[(step->dims + 4) / 4 * 4];
+    memset(words, 0, sizeof words);
+    words[0] = (int32_t)step->blocks;
+    for (int32_t i = 0; i < step->dims; i++) {
+        if (step->dim[i] < INT32_MIN || step->dim[i] > INT32_MAX)
+            return t_fail(TORSHC_E_SIZE, "step %d (%.40s): size %d is %lld, which 32 bits do not hold", (int)step->step,
+                          step->name, (int)i, (long long)step->dim[i]);
+        words[i + 1] = (int32_t)step->dim[i];
+    }
+    const uint32_t whole = (uint32_t)((sizeof words + T_BIND - 1) / T_BIND * T_BIND);
+    if (whole > T_SIZES)
+        return t_fail(TORSHC_E_SIZE, "step %d (%.40s) has %d sizes", (int)step->step, step->name, (int)step->dims);
+    if (d->used + whole > T_SIZES)
+        t_gpu_commit(d);
+    w.QueueWriteBuffer(g.queue, g.sizes, d->used, words, sizeof words);
+    *entry = (w_entry){.binding = (uint32_t)step->buffers, .buffer = g.sizes, .offset = d->used, .size = sizeof words};
+    d->used += whole;
+    return TORSHC_OK;
+}
+
+/* Binds what kernels see from an address on: all of its buffer, as far as a binding may reach. */
+static int bind(const t_step *step, int32_t i, w_entry *entry)
+{
+    const t_block block = t_gpu_find(step->buf[i]);
+    const uint64_t offset = (uintptr_t)step->buf[i] - block.at, rest = block.bytes - offset;
+    const uint64_t most = g.limits.storage_bytes / T_COPY * T_COPY;
+    *entry =
+        (w_entry){.binding = (uint32_t)i, .buffer = g.empty, .offset = (uint64_t)T_BIND * (uint64_t)i, .size = T_BIND};
+    if (!block.buffer) /* an empty tensor, which is never read */
+        return TORSHC_OK;
+    if (offset % T_BIND)
+        return t_fail(TORSHC_E_DEVICE, "step %d (%.40s): argument %d begins at no multiple of %d bytes",
+                      (int)step->step, step->name, (int)i, T_BIND);
+    const uint64_t need = (uint64_t)bound[i];
+    if (need > most)
+        return t_fail(TORSHC_E_SIZE, "step %d (%.40s): argument %d has %llu bytes; this adapter binds %llu at most",
+                      (int)step->step, step->name, (int)i, (unsigned long long)need, (unsigned long long)most);
+    const uint64_t size = (need + T_COPY - 1) / T_COPY * T_COPY;
+    entry->buffer = block.buffer;
+    entry->offset = offset;
+    entry->size = size < T_COPY ? T_COPY : size > rest ? rest : size;
+    return TORSHC_OK;
+}
+
+int t_webgpu_launch(void *stream, const char *text, size_t length)
+{
+    t_device *d = stream;
+    const t_step *step = d->step;
+    w_entry entry[T_BINDINGS];
+    t_made made;
+    int status;
+    size_t count = 0;
+    if (step->buffers >= T_BINDINGS)
+        return t_fail(TORSHC_E_ARCH, "step %d (%.40s) has %d arguments", (int)step->step, step->name,
+                      (int)step->buffers);
+    if (step->blocks > (int64_t)T_BLOCKS * T_BLOCKS)
+        return t_fail(TORSHC_E_SIZE, "step %d (%.40s) has %lld blocks", (int)step->step, step->name,
+                      (long long)step->blocks);
+    if ((status = prepare(step, text, length, &made)))
+        return status;
+    for (int32_t i = 0; i < step->buffers; i++)
+        if (bound[i] >= 0 && (status = bind(step, i, &entry[count++])))
+            return status;
+    if (sized && (status = give_sizes(d, step, &entry[count++])))
+        return status;
+    w_group group =
+        w.DeviceCreateBindGroup(g.device, &(w_group_options){.layout = made.layout, .entries = count, .entry = entry});
+    if (!d->pass)
+        d->pass = w.CommandEncoderBeginComputePass(encoder(d), NULL);
+    if (!group || !d->pass)
+        return (status = t_gpu_told(TORSHC_E_LAUNCH, step->name)) ? status : TORSHC_E_LAUNCH;
+    const uint32_t x = (uint32_t)(step->blocks < T_BLOCKS ? step->blocks : T_BLOCKS);
+    w.ComputePassEncoderSetPipeline(d->pass, made.pipeline);
+    w.ComputePassEncoderSetBindGroup(d->pass, 0, group, 0, NULL);
+    w.ComputePassEncoderDispatchWorkgroups(d->pass, x, (uint32_t)((step->blocks + x - 1) / x), 1);
+    w.BindGroupRelease(group);
+    snprintf(d->last, sizeof d->last, "%.40s", step->name);
+    return d->blocking ? t_device_finish(d) : TORSHC_OK;
+}
+
+int t_device_launch(t_device *d, const t_step *step)
+{
+    d->step = step;
+    return step->launcher(step->buf, step->dim, step->blocks, d);
+}
+
+/* Encoding is cheap, so runs are not recorded. */
+int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
+{
+    (void)d, (void)key, (void)count;
+    *replayed = 0;
+    return TORSHC_OK;
+}
+
+int t_device_end(t_device *d, int status)
+{
+    if (status)
+        t_device_drop(d);
+    else
+        t_gpu_commit(d);
+    return status;
+}
+
+/* ---- time: a mark waits for what is before it ---- */
+
+int t_device_mark(t_device *d, int32_t index)
+{
+    const int status = t_device_finish(d);
+    if (index >= d->marks) {
+        uint64_t *more = realloc(d->mark, (size_t)(index + 64) * sizeof *more);
+        if (!more)
+            return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)index);
+        d->mark = more;
+        d->marks = index + 64;
+    }
+    d->mark[index] = t_now();
+    return status;
+}
+
+int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
+{
+    *ns = d->mark[index + 1] - d->mark[index];
+    return TORSHC_OK;
+}

@@ -1,0 +1,221 @@
+/* The library of webgpu.h, which is loaded when the first model is opened, the device of all models, and its memory.
+ *
+ * All models of a library have one device and one queue, so that they may share buffers. Addresses of the device are
+ * numbers of ours, ranges of which stand for buffers. What fails on the device is told at the next wait. */
+#define _GNU_SOURCE
+#include "t_gpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct t_functions w;
+struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .next = (uintptr_t)1 << 44};
+
+/* ---- the library and its device ---- */
+
+void t_gpu_note(w_text message)
+{
+    const size_t length = message.length == SIZE_MAX ? strlen(message.data) : message.length;
+    if (!*g.error)
+        snprintf(g.error, sizeof g.error, "%.*s", (int)(length < 360 ? length : 360), message.data ? message.data : "");
+    for (char *c = g.error; *c; c++)
+        *c = (unsigned char)*c < ' ' ? ' ' : *c;
+}
+
+static void on_failed(const w_device *device, uint32_t type, w_text message, void *user, void *more)
+{
+    (void)device, (void)type, (void)user, (void)more;
+    t_gpu_note(message);
+}
+
+static void on_lost(const w_device *device, uint32_t reason, w_text message, void *user, void *more)
+{
+    (void)device, (void)user, (void)more;
+    if (reason == 1) /* unknown: neither destroyed by us nor cancelled */
+        t_gpu_note(message);
+}
+
+static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
+{
+    *(void **)user = status == W_SUCCESS ? made : NULL;
+    *(int *)more = 1;
+    if (status != W_SUCCESS)
+        t_gpu_note(message);
+}
+
+/* Tells what went wrong since this was last asked. */
+int t_gpu_told(int status, const char *what)
+{
+    if (!*g.error)
+        return TORSHC_OK;
+    t_fail(status, "%s: %.320s", what, g.error);
+    *g.error = 0;
+    return status;
+}
+
+static int load_functions(void)
+{
+    static const char *const names[] = {"libwgpu_native.so", "libwgpu_native.dylib", NULL};
+    const char *named = getenv("TORSHC_WEBGPU");
+    void *library = NULL;
+    if (named && *named)
+        library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    for (int i = 0; !library && !(named && *named) && names[i]; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return t_fail(TORSHC_E_DRIVER, "no library of webgpu.h: %.200s; TORSHC_WEBGPU names one", dlerror());
+#define W_FIND(R, NAME, PARAMETERS)                                                                                    \
+    if (!(*(void **)&w.NAME = dlsym(library, "wgpu" #NAME)))                                                           \
+        return t_fail(TORSHC_E_DRIVER, "the library of webgpu.h has no wgpu" #NAME);
+    W_FUNCTIONS(W_FIND)
+    return TORSHC_OK;
+}
+
+w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes)
+{
+    return w.DeviceCreateBuffer(g.device, &(w_buffer_options){.usage = usage, .size = bytes});
+}
+
+static int open_adapter(void)
+{
+    int done = 0;
+    const w_adapter_options options = {.level = 2, .power = W_FAST};
+    g.instance = w.CreateInstance(NULL);
+    if (!g.instance)
+        return t_fail(TORSHC_E_DRIVER, "WebGPU gives no instance");
+    w.InstanceRequestAdapter(g.instance, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.adapter, &done});
+    while (!done)
+        w.InstanceProcessEvents(g.instance);
+    if (!g.adapter) {
+        *g.error = 0;
+        return t_fail(TORSHC_E_DRIVER, "WebGPU finds no adapter: no GPU with a driver (apt install mesa-vulkan-drivers "
+                                       "has one for processors)");
+    }
+    if (w.AdapterGetLimits(g.adapter, &g.limits) != W_SUCCESS)
+        return t_fail(TORSHC_E_DRIVER, "the adapter of WebGPU does not say its limits");
+    g.limits.next = NULL;
+    return TORSHC_OK;
+}
+
+int t_gpu_open(void)
+{
+    int status, done = 0;
+    if (g.device)
+        return TORSHC_OK;
+    if ((status = load_functions()) || (status = open_adapter()))
+        return status;
+    const w_device_options options = {.limits = &g.limits,
+                                      .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL},
+                                      .failed = {NULL, on_failed, NULL, NULL}};
+    w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, &done});
+    while (!done)
+        w.InstanceProcessEvents(g.instance);
+    if (!g.device) {
+        status = t_gpu_told(TORSHC_E_DRIVER, "WebGPU gives no device");
+        return status ? status : t_fail(TORSHC_E_DRIVER, "WebGPU gives no device");
+    }
+    g.queue = w.DeviceGetQueue(g.device);
+    g.sizes = t_gpu_buffer(W_UNIFORM | W_COPY_TO, T_SIZES);
+    g.empty = t_gpu_buffer(W_STORAGE, T_BIND * T_BINDINGS);
+    return t_gpu_told(TORSHC_E_DRIVER, "WebGPU");
+}
+
+/* ---- memory ---- */
+
+t_block t_gpu_find(const void *at)
+{
+    t_block found = {0, 0, NULL};
+    pthread_mutex_lock(&g.lock);
+    int32_t low = 0, high = g.blocks;
+    while (low < high) {
+        const int32_t mid = (low + high) / 2;
+        if (g.block[mid].at <= (uintptr_t)at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low && (uintptr_t)at - g.block[low - 1].at < g.block[low - 1].bytes)
+        found = g.block[low - 1];
+    pthread_mutex_unlock(&g.lock);
+    return found;
+}
+
+static int keep(w_buffer buffer, size_t bytes, unsigned char **at)
+{
+    if (g.blocks == g.room) {
+        const int32_t room = g.room ? 2 * g.room : 64;
+        t_block *more = realloc(g.block, (size_t)room * sizeof *more);
+        if (!more)
+            return t_fail(TORSHC_E_MEMORY, "no memory for %d buffers", (int)room);
+        g.block = more;
+        g.room = room;
+    }
+    g.block[g.blocks++] = (t_block){g.next, bytes, buffer};
+    *at = (unsigned char *)g.next;
+    g.next += (bytes + (1 << 20)) / (1 << 20) * (1 << 20);
+    return TORSHC_OK;
+}
+
+int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
+{
+    (void)d;
+    const size_t whole = bytes < T_BIND ? T_BIND : (bytes + T_BIND - 1) / T_BIND * T_BIND;
+    *at = NULL;
+    if (whole < bytes || whole > g.limits.buffer_bytes)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
+                      what, bytes, (unsigned long long)g.limits.buffer_bytes);
+    pthread_mutex_lock(&g.lock);
+    w_buffer buffer = t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole);
+    int status = t_gpu_told(TORSHC_E_MEMORY, what);
+    if (!status && !buffer)
+        status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes", what, bytes);
+    if (!status)
+        status = keep(buffer, whole, at);
+    pthread_mutex_unlock(&g.lock);
+    return status;
+}
+
+void t_device_free(t_device *d, unsigned char *at)
+{
+    if (!d || !at)
+        return;
+    t_gpu_commit(d);
+    pthread_mutex_lock(&g.lock);
+    for (int32_t i = 0; i < g.blocks; i++)
+        if (g.block[i].at == (uintptr_t)at) {
+            w.BufferRelease(g.block[i].buffer); /* work that is on its way holds it */
+            memmove(&g.block[i], &g.block[i + 1], (size_t)(g.blocks - i - 1) * sizeof *g.block);
+            g.blocks--;
+            break;
+        }
+    pthread_mutex_unlock(&g.lock);
+}
+
+int t_device_share(t_device *d, t_device *owner, unsigned char *at)
+{
+    (void)d, (void)owner, (void)at; /* one device has them all */
+    return TORSHC_OK;
+}
+
+void t_device_release(t_device *d, unsigned char *at, int last)
+{
+    if (last)
+        t_device_free(d, at);
+}
+
+int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
+{
+    (void)d;
+    span->at = (unsigned char *)x->data + x->byte_offset;
+    const t_block block = t_gpu_find(span->at);
+    const uintptr_t offset = (uintptr_t)span->at - block.at;
+    if (!block.buffer || span->bytes > block.bytes - offset || offset % T_BIND)
+        return t_fail(
+            TORSHC_E_DEVICE,
+            "%s %d says it is on WebGPU's device, but its data is not in memory of torshc_alloc, at a multiple "
+            "of %d bytes",
+            what, (int)i, T_BIND);
+    return TORSHC_OK;
+}

@@ -1,0 +1,62 @@
+/* The device that all models of a library share: the library of webgpu.h, one device and queue, and its memory. */
+#ifndef T_GPU_H
+#define T_GPU_H
+
+#include <pthread.h>
+
+#include "t_device.h"
+#include "t_webgpu.h"
+
+/* Alignment of bindings and of copies; bytes of all sizes of a batch; what a dispatch takes along one dimension. */
+enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64 };
+
+#define W_MEMBER(R, NAME, PARAMETERS) R(*NAME) PARAMETERS;
+struct t_functions {
+    W_FUNCTIONS(W_MEMBER)
+};
+extern struct t_functions w;
+
+typedef struct {
+    uintptr_t at; /* its address of ours */
+    size_t bytes;
+    w_buffer buffer;
+} t_block;
+
+typedef struct {
+    const char *text;
+    w_pipeline pipeline;
+    w_layout layout;
+} t_made;
+
+/* Opened by the first model and kept. */
+struct t_gpu {
+    pthread_mutex_t lock;
+    w_instance instance;
+    w_adapter adapter;
+    w_device device;
+    w_queue queue;
+    w_limits limits;
+    w_buffer sizes, empty; /* sizes that kernels get; what empty tensors are bound to */
+    t_block *block;
+    int32_t blocks, room;
+    uintptr_t next;
+    t_made *made;
+    int32_t kernels, kernel_room;
+    char error[400]; /* the first since it was last told */
+};
+extern struct t_gpu g;
+
+int t_gpu_open(void);
+w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes);
+
+/* Notes an error of WebGPU; tells what went wrong since this was last asked, by `status`. */
+void t_gpu_note(w_text message);
+int t_gpu_told(int status, const char *what);
+
+/* The block that an address is in, if any. */
+t_block t_gpu_find(const void *at);
+
+/* Gives the queue all that is encoded. */
+void t_gpu_commit(t_device *d);
+
+#endif

@@ -1,0 +1,104 @@
+"""WGSL kernels on an adapter, against ONNX Runtime; skipped where there is no adapter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import torshc
+from torshc.errors import BundleError, UnsupportedError
+from torshc.webgpu import find_library
+
+Array = npt.NDArray[Any]
+F32, I64, I8, U8, F16, BOOL, F64 = (
+    getattr(TensorProto, name) for name in ("FLOAT", "INT64", "INT8", "UINT8", "FLOAT16", "BOOL", "DOUBLE")
+)
+ODD = np.array([-7, -1, 0, 1, 3, 2**31, -(2**31), 2**40 + 1, -(2**40) + 5, 2**63 - 1, -(2**63)], np.int64)
+
+
+def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int]) -> bytes:
+    ports = [helper.make_tensor_value_info(name, *spec) for name, spec in inputs.items()]
+    made = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
+    graph = helper.make_graph(nodes, "g", ports, made)
+    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return built.SerializeToString()
+
+
+def opened(source: bytes, folder: Path) -> Any:
+    if not find_library():
+        pytest.skip("no library of webgpu.h is here")
+    torshc.compile(source, folder / "m.tsc", target="webgpu", fallback=False)
+    try:
+        return torshc.load(folder / "m.tsc")
+    except BundleError as error:
+        pytest.skip(f"no adapter: {error}")
+
+
+def check(source: bytes, feeds: dict[str, Array], folder: Path, atol: float = 0) -> None:
+    found = opened(source, folder).run(feeds)
+    wanted = ort.InferenceSession(source).run(None, feeds)
+    for name, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(found[name], want, rtol=1e-5 if atol else 0, atol=atol)
+
+
+def test_narrow_elements_share_words(tmp_path: Path) -> None:
+    """Neighbouring threads write bytes and halves of one word; odd sizes end in the middle of one."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=I8),
+        helper.make_node("Cast", ["x"], ["b"], to=U8),
+        helper.make_node("Cast", ["x"], ["c"], to=F16),
+        helper.make_node("Greater", ["x", "y"], ["d"]),
+    ]
+    source = model(nodes, {"x": (F32, ["n", 7]), "y": (F32, [7])}, {"a": I8, "b": U8, "c": F16, "d": BOOL})
+    rng = np.random.default_rng(0)
+    x = np.abs(rng.normal(size=(45, 7)) * 20).astype(np.float32)
+    check(source, {"x": x, "y": x[3]}, tmp_path)
+
+
+def test_integers_of_64_bits(tmp_path: Path) -> None:
+    names = ("Add", "Sub", "Mul", "Less")
+    nodes = [helper.make_node(name, ["x", "y"], [name]) for name in names]
+    nodes += [helper.make_node("Abs", ["x"], ["Abs"]), helper.make_node("Cast", ["x"], ["Cast"], to=F32)]
+    outputs = {name: BOOL if name == "Less" else F32 if name == "Cast" else I64 for name in (*names, "Abs", "Cast")}
+    source = model(nodes, {"x": (I64, ["n", 1]), "y": (I64, ["n"])}, outputs)
+    check(source, {"x": ODD[:, None], "y": ODD}, tmp_path)
+
+
+def test_division_of_64_bits(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Div", ["x", "y"], ["d"]), helper.make_node("Mod", ["x", "y"], ["m"])]
+    source = model(nodes, {"x": (I64, ["n", 1]), "y": (I64, ["m"])}, {"d": I64, "m": I64})
+    divisors = np.array([-7, 1, 3, 2**33 + 1, -(2**40)], np.int64)
+    check(source, {"x": ODD[:, None], "y": divisors}, tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 63), (5, 1030)])
+def test_rows(shape: tuple[int, int], tmp_path: Path) -> None:
+    """Rows of a thread each, and rows that the threads of a block share."""
+    nodes = [helper.make_node("Softmax", ["x"], ["s"]), helper.make_node("ReduceMax", ["x"], ["m"])]
+    source = model(nodes, {"x": (F32, list(shape))}, {"s": F32, "m": F32})
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    x[-1, -1] = np.inf if shape[0] == 1 else x[-1, -1]
+    if shape[0] == 1:
+        x[0, 0] = 3
+    check(source, {"x": x}, tmp_path, 1e-6)
+
+
+def test_floats_that_are_no_numbers(tmp_path: Path) -> None:
+    nodes = [helper.make_node(name, ["x"], [name]) for name in ("IsNaN", "IsInf", "Exp", "Log", "Sign")]
+    nodes.append(helper.make_node("Max", ["x", "y"], ["Max"]))
+    outputs = {n.output[0]: BOOL if n.op_type.startswith("Is") else F32 for n in nodes}
+    source = model(nodes, {"x": (F32, [8]), "y": (F32, [])}, outputs)
+    x = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e-42, 88.5, -104], np.float32)
+    check(source, {"x": x, "y": np.array(1, np.float32)}, tmp_path, 1e-30)
+
+
+def test_f64_is_refused_by_name(tmp_path: Path) -> None:
+    source = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F64, [3])}, {"y": F64})
+    with pytest.raises(UnsupportedError, match=r"Neg.*WGSL has no f64"):
+        torshc.compile(source, tmp_path / "m.tsc", target="webgpu", fallback=False)

@@ -1,0 +1,123 @@
+"""The WebGPU target: what differs from other devices of blocks of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...expr import as_int, walk
+from ...graph import Graph, Value
+from ...kernels.axes import ceil_div, product
+from ...kernels.base import Kernel
+from ...kernels.generic import lower_generic
+from ...kernels.lower import idle_when_empty
+from ...kernels.machine import Device, Machine
+from ...kernels.nest import MapKernel, RowKernel, lower_nest
+from ...plan.group import Group
+from ...plan.storage import Storage
+from ..base import NoKernel, Rendered, register, render_kernel
+from .base import HOST, GridTarget, Words
+from .grid import GridMap, GridRow, with_axis
+from .webgpu_text import WgslPrinter, register_type
+from .webgpu_tools import WebGpuToolchain
+
+BUFFERS = 8  # storage buffers of a kernel that every adapter allows
+SHARED = 16 << 10  # bytes of workgroup memory that every adapter has
+THREADS = 64  # of a block with a point each; every adapter runs 256
+LONG = 64  # elements of a row from which on threads share it
+FEW = 16384  # rows from which on each has a thread of its own, whatever its length
+
+
+@register
+class WebGpuTarget(GridTarget):
+    """WGSL kernels for WebGPU, in a browser or through a library of ``webgpu.h``."""
+
+    name = "webgpu"
+    title = "WGSL for WebGPU, in browsers and natively"
+    suffix = ".wgsl"
+    device = 15
+    toolchain = WebGpuToolchain()
+    search = ("webgpu", "gpu", "c")
+    preludes = ()
+    host = replace(
+        HOST,
+        search=search,
+        sources=(*HOST.sources, "t_device.c", "t_gpu.c"),
+        headers=(*HOST.headers, "t_gpu.h", "t_webgpu.h", "t_kernel.c"),
+    )
+    words = Words(shared="var<workgroup>", barrier="workgroupBarrier();")
+    alignment = 1 << 48  # bindings begin where operands do
+    bound = True  # no two bindings of a dispatch may overlap
+
+    @classmethod
+    def capabilities(cls, archs: object) -> Device:
+        return Device(units=16, shared=SHARED)
+
+    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        kernels = super().lower(graph, group, storage)
+        for kernel in kernels:
+            _check(kernel)
+        return kernels
+
+    def render(self, kernel: Kernel) -> Rendered:
+        printer = WgslPrinter(kernel, self.words)
+        made = self._wgsl(kernel, printer)
+        sizes = printer.dim_names.used
+        if len(sizes) == len(printer.dims):
+            return made
+        return self._wgsl(kernel, WgslPrinter(kernel, self.words, sizes))  # its head depends on its body
+
+    def _wgsl(self, kernel: Kernel, printer: WgslPrinter) -> Rendered:
+        threads = getattr(kernel, "threads", 0)
+        return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=threads)
+
+
+def _check(kernel: Kernel) -> None:
+    """Raises NoKernel for what not every adapter has."""
+    for dtype in {b.dtype: None for b in kernel.buffers} | {e.dtype: None for e in walk(*kernel.expressions())}:
+        register_type(dtype)
+        if dtype.is_narrow:
+            raise NoKernel(f"WGSL has no {dtype.name}")
+    operands = dict.fromkeys(b.operand for b in kernel.buffers)
+    if len(operands) > BUFFERS:
+        raise NoKernel(f"a kernel of {len(operands)} buffers; WebGPU allows {BUFFERS}")
+    if len({(b.operand, b.dtype) for b in kernel.buffers}) > len(operands):
+        raise NoKernel("an operand that is read as two types")
+    if kernel.shared > SHARED:
+        raise NoKernel(f"a kernel of {kernel.shared} bytes of workgroup memory; WebGPU allows {SHARED}")
+
+
+@WebGpuTarget.lowers("nest", "gemm", "conv", "conv_transpose")
+def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The group as loops, dealt out to threads."""
+    make = lower_nest if group.anchor is None else lower_generic
+    return [idle_when_empty(_dealt(k)) for k in make(group, storage, keep=None)]
+
+
+@WebGpuTarget.lowers("attention", "recurrent", "scan", "topk")
+def refuse(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """What has no kernel in WGSL yet."""
+    raise NoKernel(f"webgpu has no kernel of family {group.kind}")
+
+
+def _dealt(kernel: Kernel) -> Kernel:
+    """A map or row kernel with its work dealt out to blocks of threads."""
+    kernel = with_axis(kernel)
+    if isinstance(kernel, MapKernel):
+        points = product([a.args[0] for a in kernel.axes])
+        return GridMap.of(kernel, tasks=ceil_div(points, THREADS), threads=THREADS, packet=1)
+    assert isinstance(kernel, RowKernel)
+    points, share = product([a.args[0] for a in kernel.axes]), _share(kernel)
+    threads = THREADS if share == 1 else share
+    tasks = ceil_div(points, THREADS) if share == 1 else points
+    return GridRow.of(kernel, tasks=tasks, threads=threads, share=share, packet=1)
+
+
+def _share(kernel: RowKernel) -> int:
+    """Threads that share a row: a block where few rows are long, else each has one of its own."""
+    size, points = (as_int(product([a.args[0] for a in axes])) for axes in (kernel.reduce, kernel.axes))
+    if size is not None and (size < LONG or (points or 0) >= FEW):
+        return 1
+    if size is None and points is not None and points >= FEW:
+        return 1
+    return 256 if size is None or size >= 1024 else 64

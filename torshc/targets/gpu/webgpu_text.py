@@ -1,0 +1,493 @@
+"""Kernels as WGSL: the statements of one thread, and the printer that templates ask for them.
+
+WGSL has i32, u32, f32 and bool. Elements lie in memory as on other targets: those of fewer than 32 bits are packed in
+words, those of 64-bit integers are two words, low first, and functions of the prelude compute with them. Index
+arithmetic is i32; what bounds do not keep within it is computed in two words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...expr import BOOL, I32, I64, SYMBOLS, U32, DType, Expr, as_int
+from ...expr.bounds import fits
+from ...expr.derived import Derived
+from ...kernels.base import Kernel, NoKernel, Store
+from ...kernels.nest import Accumulator
+from ..base import indented
+from ..index import COMPARE, FORMS, OPERATORS, STORED, is_call, leaf
+from ..statements import INDEX, VALUE, Frame, Text
+from .base import GridPrinter, Words
+from .simt import Names, Statements
+
+TYPES = {
+    "f32": "f32", "i64": "vec2u", "u64": "vec2u", "i32": "i32", "i16": "i32", "i8": "i32", "u32": "u32", "u16": "u32",
+    "u8": "u32", "bool": "bool",
+}  # fmt: skip
+WORDS = {"i32": "i32", "u32": "u32", "f32": "f32", "i64": "vec2u", "u64": "vec2u"}  # in memory; others lie in u32
+_RING = ("add", "sub", "mul", "neg")
+_INFIX = {**OPERATORS, **COMPARE}
+_BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
+_LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
+_BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt")  # of f32, right in WGSL in every corner
+_CALLS = {"floordiv": "t_idiv", "mod": "t_imod", "div": "t_iquot"}
+
+
+class Needs(dict[str, None]):
+    """Functions of the prelude that a kernel calls, in order."""
+
+    def __call__(self, name: str, *args: str) -> str:
+        """The text of a call."""
+        self[name] = None
+        return f"{name}({', '.join(args)})"
+
+
+def register_type(dtype: DType) -> str:
+    """Type of a register.
+
+    Raises:
+        NoKernel: WGSL has none.
+    """
+    found = TYPES.get(dtype.compute)
+    if found is None:
+        raise NoKernel(f"WGSL has no {dtype.name}")
+    return found
+
+
+def constant(value: object, dtype: DType, needs: Needs) -> str:
+    """A literal; NaN and infinities are functions, since no constant expression may give them."""
+    if dtype is BOOL:
+        return "true" if value else "false"
+    if dtype.is_float:
+        number = float(value)  # type: ignore[arg-type]
+        if math.isnan(number):
+            return needs("t_nan")
+        if math.isinf(number) or abs(number) > 3.4028235e38:
+            return f"{'-' if number < 0 else ''}{needs('t_inf')}"
+        return f"{number!r}f"
+    number = int(value)  # type: ignore[call-overload]
+    if TYPES[dtype.compute] == "vec2u":
+        return f"vec2u({number & 0xFFFFFFFF}u, {number >> 32 & 0xFFFFFFFF}u)"
+    return f"{number}u" if TYPES[dtype.compute] == "u32" else f"i32({number})" if number < 0 else f"{number}"
+
+
+def spell_index(e: Expr, inner: Sequence[str], needs: Needs) -> str:
+    """An operator of index arithmetic, or of a condition on such, over the texts of its operands."""
+    if e.op == "cast":
+        return f"i32({inner[0]})" if e.args[0].dtype is BOOL else f"({inner[0]} != 0)"
+    if e.op in ("add", "mul"):
+        return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
+    if e.op in ("floordiv", "mod") and not is_call(e):
+        return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
+    if e.op in ("neg", "not"):
+        return f"({'-' if e.op == 'neg' else '!'}{inner[0]})"
+    if e.op in ("and", "or", "xor"):
+        return "(" + f" {_LOGIC[e.op]} ".join(inner) + ")"
+    if e.op == "select":
+        return f"select({inner[2]}, {inner[1]}, {inner[0]})"
+    if e.op in _INFIX and e.op != "div":
+        return f"({inner[0]} {_INFIX[e.op]} {inner[1]})"
+    if e.op in _CALLS:
+        return needs(_CALLS[e.op], *inner)
+    return f"{e.op}({', '.join(inner)})"  # min, max, abs, sign
+
+
+def operator(e: Expr, args: Sequence[str], needs: Needs) -> str:
+    """A scalar function of registers."""
+    dtype = e.args[0].dtype
+    if e.op == "cast":
+        return _cast(args[0], dtype, e.dtype, needs)
+    return apply(e.op, dtype, args, needs)
+
+
+def apply(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
+    """A scalar function by its name and the type of its operands."""
+    name, kind = dtype.compute, register_type(dtype)
+    if op == "not":
+        return f"!{args[0]}"
+    if dtype is BOOL:
+        return f" {_LOGIC[op]} ".join(args)
+    if op == "ne" and dtype.is_float:
+        return f"!({args[0]} == {args[1]})"  # NaN is not equal, also where != is an ordered comparison
+    if kind == "vec2u":
+        return _wide(op, dtype, args, needs)
+    if op in COMPARE:
+        return f"{args[0]} {COMPARE[op]} {args[1]}"
+    if op in _BITS:
+        return f" {_BITS[op]} ".join(args)
+    if op.startswith(STORED):
+        return needs(f"t_{op}", *args)
+    if op in ("raw32", "float32"):
+        return f"bitcast<{'u32' if op == 'raw32' else 'f32'}>({args[0]})"
+    if dtype.is_float:
+        return _float(op, args, needs)
+    return _wrap(_integer(op, kind, args, needs), name)
+
+
+def _float(op: str, args: Sequence[str], needs: Needs) -> str:
+    if op in OPERATORS:
+        return f" {OPERATORS[op]} ".join(args)
+    if op == "neg":
+        return f"-{args[0]}"
+    if op in _BUILT_IN:
+        return f"{op}({args[0]})"
+    return needs(f"t_{op}_f32", *args)
+
+
+def _integer(op: str, kind: str, args: Sequence[str], needs: Needs) -> str:
+    """Of 32 bits; narrower ones are wrapped behind it."""
+    if op in ("add", "sub", "mul"):
+        return f" {OPERATORS[op]} ".join(args)
+    if op in ("min", "max") or (op in ("abs", "sign") and kind == "i32"):
+        return f"{op}({', '.join(args)})"
+    if op == "abs":
+        return args[0]
+    if op == "sign":
+        return f"min({args[0]}, 1u)"
+    if op == "neg":
+        return f"-{args[0]}" if kind == "i32" else f"(0u - {args[0]})"
+    if op == "bitnot":
+        return f"~{args[0]}"
+    return needs(f"t_{op}_{kind}", *args)
+
+
+def _wide(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
+    """Of 64 bits; what does not ask for the sign is one function for both."""
+    a = args[0]
+    if op in _BITS:
+        return f" {_BITS[op]} ".join(args)
+    if op == "bitnot":
+        return f"~{a}"
+    if op in ("eq", "ne"):
+        return f"{'all' if op == 'eq' else 'any'}({a} {COMPARE[op]} {args[1]})"
+    if op in ("gt", "le"):  # by the operands the other way round
+        text = needs(f"t_lt_{dtype.name}", *reversed(args))
+        return text if op == "gt" else f"!{text}"
+    if op == "ge":
+        return "!" + needs(f"t_lt_{dtype.name}", *args)
+    if op == "abs" and dtype.kind == "u":
+        return a
+    if op in (*_RING, "shl"):
+        text = a
+        for b in args[1:]:
+            text = needs(f"t_{op}_64", text, b)
+        return text if len(args) > 1 else needs(f"t_{op}_64", a)
+    return needs(f"t_{op}_{dtype.name}", *args)
+
+
+def _wrap(text: str, name: str) -> str:
+    """The low bits of 32 as a narrow integer."""
+    if name in ("i8", "i16"):
+        return f"(({text}) << {24 if name == 'i8' else 16}u) >> {24 if name == 'i8' else 16}u"
+    return f"({text}) & {255 if name == 'u8' else 65535}u" if name in ("u8", "u16") else text
+
+
+def _cast(text: str, source: DType, dtype: DType, needs: Needs) -> str:
+    """A conversion: floats to integers truncate and saturate, integers keep their low bits."""
+    have, want = register_type(source), register_type(dtype)
+    if want == "bool":
+        if have == "vec2u":
+            return f"any({text} != vec2u())"
+        return text if have == "bool" else f"!({text} == {have}())"
+    if have == "vec2u":
+        if want == "f32":
+            return needs(f"t_cast_{source.name}_f32", text)
+        return text if want == "vec2u" else _cast(f"{text}.x", U32, dtype, needs)
+    if have == "f32":
+        return text if want == "f32" else needs(f"t_cast_f32_{dtype.compute}", text)
+    if want == "f32":
+        return f"f32({text})"
+    if want == "vec2u":
+        return needs("t_i64_i32", text) if have == "i32" else f"vec2u(u32({text}), 0u)"
+    as_want = text if have == want else f"{want}({text})" if have == "bool" else f"bitcast<{want}>({text})"
+    narrower = dtype.compute in ("i8", "u8", "i16", "u16") and source is not BOOL and source.compute != dtype.compute
+    return _wrap(as_want, dtype.compute) if narrower else as_want
+
+
+class WgslStatements(Statements):
+    """Statements of one thread in WGSL.
+
+    Args:
+        names: names of what the expressions hold.
+        needs: gets the functions of the prelude that they call.
+        shared: for each buffer, the one whose binding it is.
+    """
+
+    def __init__(self, names: Names, needs: Needs, shared: Sequence[int], prefix: str = "v") -> None:
+        super().__init__(names, prefix, None)
+        self.needs, self.shared = needs, shared
+        self._small: Derived[bool] = Derived(
+            lambda e, args: (e.dtype is not I64 or fits(e, I32)) and e.op != "load" and all(args)
+        )
+        self._loads: Derived[bool] = Derived(lambda e, args: e.op in ("load", "acc") or any(args))
+        self.trusted = False  # whether an offset is spelled, whose parts are as small as memory
+
+    # ---- words --------------------------------------------------------------------------------------------------
+
+    def type_of(self, dtype: DType) -> str:
+        return register_type(dtype)
+
+    def index_type(self, dtype: DType) -> str:
+        return "bool" if dtype is BOOL else "i32"
+
+    def declare(self, kind: str, text: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"let {name} = {text};")
+        return name
+
+    def choose(self, kind: str, test: str, sides: Sequence[tuple[Frame, str]]) -> str:
+        name = self.fresh()
+        (yes, x), (no, y) = sides
+        self.lines.extend([f"var {name}: {kind};", f"if ({test}) {{"])
+        self.lines.extend([*yes.lines, f"{name} = {x};", "} else {", *no.lines, f"{name} = {y};", "}"])
+        return name
+
+    # ---- indices ------------------------------------------------------------------------------------------------
+
+    def spell_index(self, e: Expr, inner: Sequence[str]) -> str:
+        return spell_index(e, inner, self.needs)
+
+    def in_index(self, e: Expr) -> bool:
+        if e.dtype not in (I64, BOOL) or e.op not in FORMS or any(a.dtype not in (I64, BOOL) for a in e.args):
+            return False
+        if e.op in _RING or (e.op == "select" and e.dtype is I64):
+            return True  # right in the low 32 bits, whatever the others are
+        return all(self._is_small(a) for a in e.args)
+
+    def _is_small(self, e: Expr) -> bool:
+        """Whether 32 bits hold an operand and what it is computed from."""
+        return e.dtype is not I64 or self._small(e) or (self.trusted and not self._loads(e))
+
+    def _index(self, e: Expr, variant: str) -> Text:
+        if e.op == "const":
+            number = e.data if e.dtype is BOOL else (int(e.data) + 2**31) % 2**32 - 2**31  # type: ignore[call-overload]
+            return constant(number, BOOL if e.dtype is BOOL else I32, self.needs)
+        known = leaf(e, self.axes(variant), self.dims)
+        if known is None and (e.op == "load" or not self.in_index(e)):
+            text = yield e, VALUE
+            return text if e.dtype is BOOL else f"bitcast<i32>({text}.x)"
+        return (yield from super()._index(e, variant))
+
+    def _index_choice(self, e: Expr, variant: str) -> Text:
+        test = yield e.args[0], variant
+        sides = []
+        for a, scope in zip(e.args[1:], self.sides(e), strict=True):
+            with self.inside(Frame(scope)) as frame:
+                sides.append((frame, (yield a, variant)))
+        return self.choose(self.index_type(e.dtype), test, sides)
+
+    def offset(self, e: Expr) -> str:
+        """An offset into memory as i32."""
+        was, self.trusted = self.trusted, True
+        text = self.emit(e, INDEX)
+        self.trusted = was
+        return text
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    def spell_value(self, e: Expr) -> Text:
+        if e in self.dims or e.op in SYMBOLS or e.op == "axis":
+            text = leaf(e, self.names.axes, self.dims)
+            assert text is not None
+            return self.needs("t_i64_i32", text)
+        if e.op == "const":
+            return constant(e.data, e.dtype, self.needs)
+        if e.op == "acc":
+            return self.names.accs[str(e.data)]
+        if e.op == "load":
+            return (yield from self._load(e))
+        if e.op == "select":
+            return (yield from self._select(e))
+        if self.is_index(e) and self.in_index(e) and self._small(e):
+            text = yield e, INDEX
+            return text if e.dtype is BOOL else self.needs("t_i64_i32", text)
+        args = []
+        for a in e.args:
+            args.append((yield a, VALUE))
+        return operator(e, args, self.needs)
+
+    def under(self, e: Expr, variant: str, scope: Any) -> Text:
+        test = yield scope.condition, INDEX
+        with self.inside(Frame(scope)) as frame:
+            text = yield e, variant
+        name, kind = self.fresh(), self.type_of(e.dtype) if variant == VALUE else self.index_type(e.dtype)
+        self.lines.extend([f"var {name}: {kind};", f"if ({test}) {{", *frame.lines, f"{name} = {text};", "}"])
+        return name
+
+    def _select(self, e: Expr) -> Text:
+        condition, a, b = e.args
+        test = yield condition, VALUE
+        if not self.guards(e):
+            x = yield a, VALUE
+            y = yield b, VALUE
+            return f"select({y}, {x}, {test})"
+        sides = []
+        for side, scope in zip((a, b), self.sides(e), strict=True):
+            with self.inside(Frame(scope)) as frame:
+                sides.append((frame, (yield side, VALUE)))
+        return self.choose(self.type_of(e.dtype), test, sides)
+
+    # ---- memory -------------------------------------------------------------------------------------------------
+
+    def _load(self, e: Expr) -> Text:
+        number = int(e.data)  # type: ignore[call-overload]
+        was, self.trusted = self.trusted, True
+        place = yield e.args[0], INDEX
+        self.trusted = was
+        buffer = self.names.buffers[number]
+        if buffer.dtype.name in WORDS:
+            return f"b{self.shared[number]}[{place}]"
+        if not place.isidentifier():
+            place = self.declare("i32", place)
+        each = 4 // buffer.dtype.size
+        word = f"b{self.shared[number]}[{place} / {each}]"
+        if any(b.written and self.shared[k] == self.shared[number] for k, b in enumerate(self.names.buffers)):
+            word = f"atomicLoad(&{word})"
+        return self._unpack(word, place, buffer.dtype)
+
+    def _unpack(self, word: str, place: str, dtype: DType) -> str:
+        """An element in a word of memory as a register."""
+        if dtype is BOOL:
+            return f"({self.needs('t_get_u8', word, place)} != 0u)"
+        if dtype.name in ("u8", "i8", "u16", "i16"):
+            return self.needs(f"t_get_{dtype.name}", word, place)
+        bits = self.needs("t_get_u8" if dtype.size == 1 else "t_get_u16", word, place)
+        return self.needs(f"t_decode_{dtype.name}", bits)
+
+    def store(self, s: Store, value: str) -> None:
+        dtype = self.names.buffers[s.buffer].dtype
+        place, name = self.offset(s.offset), f"b{self.shared[s.buffer]}"
+        if dtype.name in WORDS:
+            self.lines.append(f"{name}[{place}] = {value};")
+            return
+        if not place.isidentifier():
+            place = self.declare("i32", place)
+        if dtype.is_storage:
+            bits = self.needs(f"t_encode_{dtype.name}", value)
+        else:
+            bits = f"u32({value})" if dtype is BOOL else f"bitcast<u32>({value})" if dtype.kind == "i" else value
+        size = 8 * dtype.size
+        bits = self.declare("u32", f"({bits}) & {2**size - 1}u")
+        shift = self.declare("u32", f"(u32({place}) % {4 // dtype.size}u) * {size}u")
+        # Elements of one word have writers of their own, each of which changes its bits alone.
+        self.lines.append(f"atomicAnd(&{name}[{place} / {4 // dtype.size}], ~({2**size - 1}u << {shift}));")
+        self.lines.append(f"atomicOr(&{name}[{place} / {4 // dtype.size}], {bits} << {shift});")
+
+
+class WgslPrinter(GridPrinter):
+    """What templates ask for the text of a kernel in WGSL."""
+
+    def __init__(self, kernel: Kernel, words: Words, sizes: Sequence[str | Expr] | None = None) -> None:
+        super().__init__(kernel, words, False, sizes)
+        self.needs = Needs()
+        first: dict[object, int] = {}
+        self.shared = [first.setdefault(b.operand, k) for k, b in enumerate(kernel.buffers)]
+
+    @property
+    def bindings(self) -> list[tuple[int, str, str]]:
+        """Number, access and element type of each binding; what is only ever read is so in every dispatch."""
+        found = []
+        for k, b in enumerate(self.kernel.buffers):
+            if self.shared[k] != k:
+                continue
+            kind = WORDS.get(b.dtype.name, "u32")
+            together = [x for j, x in enumerate(self.kernel.buffers) if self.shared[j] == k]
+            if kind == "u32" and b.dtype.name != "u32" and any(x.written for x in together):
+                kind = "atomic<u32>"
+            found.append((k, "read" if b.constant else "read_write", kind))
+        return found
+
+    def functions(self) -> Iterator[str]:
+        """The functions that the kernel calls, and what these call, as they ask for it."""
+        done = 0
+        while done < len(self.needs):
+            yield [*self.needs][done]
+            done += 1
+
+    def also(self, *names: str) -> str:
+        """Notes that a function calls others; no text."""
+        self.needs.update(dict.fromkeys(names))
+        return ""
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether the kernel is given its number of blocks, and sizes."""
+        return bool(self.dims) or as_int(self.kernel.tasks) is None
+
+    @property
+    def blocks(self) -> int | None:
+        """Its number of blocks, where that is known."""
+        return as_int(self.kernel.tasks)
+
+    def type(self, dtype: DType) -> str:
+        return register_type(dtype)
+
+    def scalar(self, e: Expr | int) -> str:
+        """An index or size as text."""
+        if isinstance(e, int):
+            return str(e)
+        s = self._wgsl(None, "z")
+        s.trusted = True
+        text = s.emit(e, INDEX)
+        if s.lines:
+            raise NoKernel("a size that WGSL has no expression for")
+        return text
+
+    def factor(self, axis: Expr) -> str:
+        return self.scalar(axis.args[0])
+
+    def condition(self, e: Expr) -> str:
+        return self.scalar(e)
+
+    def join(self, a: Accumulator, left: str, right: str) -> str:
+        return apply(a.how, a.term.dtype, [left, right], self.needs)
+
+    def identity(self, a: Accumulator) -> str:
+        return constant(a.start, a.term.dtype, self.needs)
+
+    def block(
+        self,
+        stores: Iterable[Store],
+        accs: Mapping[str, str] | None = None,
+        packet: Expr | None = None,
+        size: int = 1,
+        indent: int = 4,
+        prefix: str = "v",
+    ) -> str:
+        s, stores = self._wgsl(accs, prefix), list(stores)
+        s.expect(*(x.value for x in stores), places=[x.offset for x in stores])
+        values = [s.hold(x.value) if len(stores) > 1 else s.emit(x.value) for x in stores]
+        for x, value in zip(stores, values, strict=True):
+            s.store(x, value)
+        return indented(s.lines, indent)
+
+    def accumulate(
+        self,
+        stage: Any,
+        accs: Mapping[str, str],
+        packet: Expr | None = None,
+        size: int = 1,
+        indent: int = 8,
+        each: str = "",
+    ) -> str:
+        s = self._wgsl(accs, "v")
+        s.expect(*(a.term for a in stage.accumulators))
+        for a in stage.accumulators:
+            term, total = s.emit(a.term), f"a{a.name}{each}"
+            s.lines.append(f"{total} = {self.join(a, total, term)};")
+        return indented(s.lines, indent)
+
+    def value(self, e: Expr, accs: Mapping[str, str], name: str, indent: int = 4) -> str:
+        s = self._wgsl(accs, f"{name}_")
+        s.expect(e)
+        text = s.emit(e)
+        return indented([*s.lines, f"let {name} = {text};"], indent)
+
+    def _wgsl(self, accs: Mapping[str, str] | None, prefix: str) -> WgslStatements:
+        names = Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, {})
+        return WgslStatements(names, self.needs, self.shared, prefix)
+
+
+__all__ = ["WgslPrinter", "WgslStatements"]
