@@ -10,6 +10,7 @@ VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
 MODEL ?= samples/digits.onnx
+MODELS ?= $(MODEL)
 THREADS ?= 1
 LEVEL ?= 3
 COUNT ?= 5000
@@ -39,13 +40,19 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench sample-c dist venv clean distclean
+.PHONY: help demo demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(call stamp,peer) ## compile the sample model, explain it, run it, measure it
 	@$(py) samples/demo.py
+
+demo-web: $(call stamp,run) ## draw a digit in the browser: compiles the sample model for WebGPU, serves it, prints the address
+	@$(py) samples/demo_web.py
+
+browser: $(call stamp,test) ## MODELS="a.onnx b.onnx": run in a headless Chromium against ONNX Runtime; ARGS=--peer FOLDER
+	$(py) -m tests.support.run_page $(MODELS) $(ARGS)
 
 test: $(call stamp,test) ## the tests
 	$(py) -m pytest -n $(JOBS) --dist worksteal $(ARGS)

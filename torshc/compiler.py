@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .budget import afford, spending
+from .bundle.browser import browser_files, require_device_only
 from .bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from .bundle.build_script import build_script
 from .bundle.cache import Cache
@@ -115,7 +116,7 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
     with clock.stage("lower"):
         here = script.for_host if script is not None else ()
         targets = [find_target("c")(machine) if k in here else target for k in range(len(plans))]
-        lowered = [_lower(p.graph, p, t, options.fallback) for p, t in zip(plans, targets, strict=True)]
+        lowered = [_lower(p.graph, p, t, options) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
         rendered = [_render(groups, t) for groups, t in zip(lowered, targets, strict=True)]
         sources = {name: text for _, _, found in rendered for name, text in found.items()}
@@ -151,7 +152,7 @@ def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tupl
 Lowered = tuple[Group, list[Kernel], Target, str]
 
 
-def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Lowered]:
+def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions) -> list[Lowered]:
     """Each group with its kernels, the target that they are for, and why that is not the one asked for.
 
     Raises:
@@ -163,7 +164,7 @@ def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Low
         try:
             lowered.append((group, target.lower(graph, group, plan.storage), target, ""))
         except NoKernel as reason:
-            if not fallback:
+            if not options.fallback or options.emit == "page":
                 problems.append(f"{', '.join(n.describe() for n in group.nodes)}: {reason}")
                 continue
             processor = find_target("c")(target.machine)
@@ -172,7 +173,12 @@ def _lower(graph: Graph, plan: Plan, target: Target, fallback: bool) -> list[Low
             named = ", ".join(n.describe() for n in group.nodes[:4])
             afford("steps", kernel.trips, f"{named}: loops of {kernel.trips} steps")
     if problems:
-        raise UnsupportedError(problems, "leave out --no-fallback to run them on the processor")
+        remedy = (
+            "a page has no other place to run them: compile a library"
+            if options.emit == "page"
+            else "leave out --no-fallback to run them on the processor"
+        )
+        raise UnsupportedError(problems, remedy)
     return lowered
 
 
@@ -218,7 +224,7 @@ def compile_model(
     target = target_of(options)
     options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
     isa = resolve(options.mcpu, options.triple)
-    tools = None if options.emit == "source" else target.toolchain.find(options, isa)
+    tools = None if options.emit in ("source", "page") else target.toolchain.find(options, isa)
     archiver = target.toolchain.archiver(options) if options.emit == "archive" else None
     compilation = prepare(source, options, observer)
     clock = Clock(observer)
@@ -237,27 +243,61 @@ def compile_model(
             cpu_features=compilation.isa.cpu_features,
             device=target.device,
         )
-        own, headers = host_sources(host, target.host, manifest)
-        _describe(bundle, host, manifest, target, archiver is not None)
-        bundle.add_test(test(compilation) if test is not None else {})
-        headers = {**kernel_headers(compilation), **headers}
         library = ""
-        kept = options.keep_intermediates or options.emit in ("source", "objects")
-        if kept:
-            bundle.add_sources(
-                {**commented_sources(compilation), **own, **headers, **build_script(target, isa, options)}
-            )
-        if tools is not None:
-            with clock.stage("compile"):
-                sources = {**compilation.sources, **own}
-                cache = Cache(cache_folder() if options.cache else None)
-                library, compiled = _build(bundle, sources, headers, tools, options, cache, archiver, observer)
-            warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
-            compilation = dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
+        if options.emit == "page":
+            _add_page(bundle, host, manifest, weights, compilation)
+        else:
+            bundle.add_test(test(compilation) if test is not None else {})
+            library, compilation = _add_library(bundle, host, manifest, tools, archiver, compilation, clock)
         file = _weights_file(compilation, weights, embedded)
         used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tools.flags),)
         bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used))
     return compilation
+
+
+def _add_library(
+    bundle: BundleWriter,
+    host: HostProgram,
+    manifest: Manifest,
+    tools: Tools | None,
+    archiver: Archiver | None,
+    compilation: Compilation,
+    clock: Clock,
+) -> tuple[str, Compilation]:
+    """The library with its headers, or their sources alone; the hash of its file, and the compilation."""
+    options, target = compilation.options, type(compilation.target)
+    own, headers = host_sources(host, target.host, manifest)
+    _describe(bundle, host, manifest, target, archiver is not None)
+    headers = {**kernel_headers(compilation), **headers}
+    if options.keep_intermediates or options.emit in ("source", "objects"):
+        script = build_script(target, compilation.isa, options)
+        bundle.add_sources({**commented_sources(compilation), **own, **headers, **script})
+    if tools is None:
+        return "", compilation
+    with clock.stage("compile"):
+        sources = {**compilation.sources, **own}
+        cache = Cache(cache_folder() if options.cache else None)
+        library, compiled = _build(bundle, sources, headers, tools, options, cache, archiver, clock.observer)
+    warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
+    return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
+
+
+def _add_page(
+    bundle: BundleWriter, host: HostProgram, manifest: Manifest, weights: WeightsInfo, compilation: Compilation
+) -> None:
+    """What a browser runs.
+
+    Raises:
+        UnsupportedError: naming all that it cannot.
+    """
+    operators = compilation.script.operators() if compilation.script is not None else ()
+    require_device_only(host, [node.describe() for node in operators])
+    kernels = {
+        symbol: compilation.sources[file]
+        for u in compilation.units
+        for symbol, file in zip(u.symbols, u.files, strict=True)
+    }
+    bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))
 
 
 def _weights_file(compilation: Compilation, weights: WeightsInfo, embedded: bool) -> WeightsFile | None:

@@ -15,7 +15,7 @@ from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "f16", "bf16")
-EMIT_KINDS = ("source", "objects", "bundle", "archive")
+EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
 _WORDS = """
     model torshc t anl c c_nonshared crypt crypto cuda cudart dl gcc gcc_s ld m mvec ncurses nsl omp pthread resolv rt
@@ -57,7 +57,8 @@ class CompileOptions:
             as it says, or "f16" or "bf16", which are summed in f32; all else stays f32.
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
-        emit: "source", "objects", "bundle", or "archive", a bundle with a static library too.
+        emit: "source", "objects", "bundle", "archive", a bundle with a static library too, or "page",
+            what a browser runs, without a library.
         fallback: allow a target to hand kernels that it lacks to the C target.
         threads: threads that the library uses unless its caller says otherwise; 0 means one a processor.
         prefix: what the names of the library's functions and its header begin with; made from the bundle's name when

@@ -8,15 +8,19 @@ import os
 import select
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-    "--remote-debugging-pipe",
-)  # fmt: skip
+FLAGS = ("--headless", "--no-sandbox", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe")
+NO_GPU = ("--disable-gpu",)
+WEBGPU = (
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
+    "--enable-unsafe-swiftshader",
+)  # no card is needed
 PATIENCE = 60  # seconds
 
 
@@ -31,9 +35,12 @@ class Browser:
     Args:
         program: from :func:`find`.
         profile: an empty folder for its files.
+        flags: more flags; with :data:`WEBGPU` pages have that, on the processor.
+        patience: seconds that it may take to answer.
     """
 
-    def __init__(self, program: str, profile: Path) -> None:
+    def __init__(self, program: str, profile: Path, flags: Sequence[str] = NO_GPU, patience: float = PATIENCE) -> None:
+        self.patience = patience
         there, self.out = os.pipe()
         self.inside, here = os.pipe()
 
@@ -43,7 +50,7 @@ class Browser:
             os.set_inheritable(3, True)
 
         self.process = subprocess.Popen(
-            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [program, *FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(3, 4), preexec_fn=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(there)
@@ -85,7 +92,7 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self.rest:
-            ready, _, _ = select.select([self.inside], [], [], PATIENCE)
+            ready, _, _ = select.select([self.inside], [], [], self.patience)
             got = os.read(self.inside, 1 << 20) if ready else b""
             assert got, "the browser has ended" if ready else "the browser does not answer"
             self.rest += got
@@ -99,9 +106,9 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def open(self, page: Path) -> None:
-        """Opens a page that says by ``data-ready`` of its body that it is done."""
-        self.call("Page.navigate", url=page.absolute().as_uri())
+    def open(self, page: Path | str) -> None:
+        """Opens a page, by its file or its address, that says by ``data-ready`` of its body that it is done."""
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
         self.run("""new Promise((done) => {
             const look = () => document.body?.dataset.ready ? done(true) : setTimeout(look, 10); look(); })""")
 

@@ -9,6 +9,7 @@ out.tsc/
     libNAME.a       the model as a static library, on request
     weights.bin     its weights, unless embedded or none
     manifest.json   what it is
+    model.js        the model for browsers, with its types (model.d.ts) and a page (index.html, page.js, page.css)
     src/            the generated sources, on request
     obj/            the objects, on request
     test/           a program that checks and times the model, on request
@@ -45,9 +46,10 @@ WEIGHTS = "weights.bin"
 SOURCES = "src"
 OBJECTS = "obj"
 TEST = "test"
+BROWSER = ("model.js", "model.d.ts", "index.html", "page.js", "page.css")
 # A library addresses its data relative to its code, 31 bits far.
 EMBED_MAX = 1 << 30
-_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, TEST, FILE}
+_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, TEST, FILE, *BROWSER}
 _MANIFEST_MAX = 256 << 20
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 

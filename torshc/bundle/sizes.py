@@ -6,7 +6,7 @@ that are long are named, ``z0``, ``z1``, ..., each over the symbols ``s0``, ``s1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,10 @@ class Part:
     ctype: str
 
 
+def _c(e: Expr, names: Mapping[Any, str]) -> str:
+    return scalar(e, {}, names)
+
+
 class Sizes:
     """Writes the sizes of a program.
 
@@ -35,14 +39,20 @@ class Sizes:
         names: what expressions call the symbols.
         spelled: how C spells symbol k.
         sizes: what will be asked for, so that parts are numbered in this order.
+        write: the text of an expression, with the names of symbols and of named parts; C unless told.
 
     Attributes:
         parts: the named parts.
     """
 
     def __init__(
-        self, names: Sequence[str], spelled: Callable[[int], str] = "s{}".format, sizes: Iterable[Size] = ()
+        self,
+        names: Sequence[str],
+        spelled: Callable[[int], str] = "s{}".format,
+        sizes: Iterable[Size] = (),
+        write: Callable[[Expr, Mapping[Any, str]], str] = _c,
     ) -> None:
+        self._text = write
         self.parts: list[Part] = []
         self._numbers = {n: k for k, n in enumerate(names)}
         self._names: dict[Any, str] = {n: spelled(k) for k, n in enumerate(names)}
@@ -69,11 +79,11 @@ class Sizes:
             most = LONG if x.op in ("add", "mul") else ATOM
             if self._written[x] > most:
                 self._name(x)
-        return scalar(e, {}, self._names)
+        return self._text(e, self._names)
 
     def _name(self, x: Expr) -> None:
         ctype = "" if x.dtype is I64 else CTYPES[x.dtype.compute]
-        part = Part(x, f"z{len(self.parts)}", scalar(x, {}, self._names), ctype)
+        part = Part(x, f"z{len(self.parts)}", self._text(x, self._names), ctype)
         self._part_of[x] = len(self.parts)
         self.parts.append(part)
         self._names[x], self._written[x] = part.name, 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS)
 @click.option(
     "--emit",
-    type=click.Choice(["source", "objects", "bundle", "archive"]),
+    type=click.Choice(["source", "objects", "bundle", "archive", "page"]),
     default="bundle",
     show_default=True,
     help="What to write.",
@@ -76,8 +76,9 @@ def compile(
         raise click.UsageError("--MT goes with --MD")
     if depfile and flags.STDIN in click.get_current_context().meta:
         raise click.UsageError("--MD needs a model file; standard input has no name")
-    if verified and options.emit in ("source", "objects"):
-        raise click.UsageError(f"--verify needs a library, which --emit {options.emit} does not make")
+    for flag, given_too in (("--verify", verified), ("--with-test", tested and options.emit == "page")):
+        if given_too and options.emit in ("source", "objects", "page"):
+            raise click.UsageError(f"{flag} needs a library, which --emit {options.emit} does not make")
     out = output or f"{model.stem}.tsc"
     began = time.perf_counter()
     with Progress(quiet=as_json) as progress:

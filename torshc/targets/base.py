@@ -87,6 +87,7 @@ class Target(ABC):
         in_process: whether models need no bundle, as they are compiled where they run.
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
         bound: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
+        browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
 
     Args:
@@ -105,6 +106,7 @@ class Target(ABC):
     in_process: ClassVar[bool] = False
     alignment: ClassVar[int] = 1
     bound: ClassVar[bool] = False
+    browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
 
     def __init__(self, machine: Machine) -> None:
@@ -201,7 +203,18 @@ def target_of(options: CompileOptions) -> type[Target]:
             f"the target {target.name} does not use {' and '.join(map(_flag, unused))}",
             f"leave it out, or choose a target that uses it ({'; '.join(uses)})",
         )
+    if options.emit == "page":
+        _require_page(target, options)
     return target
+
+
+def _require_page(target: type[Target], options: CompileOptions) -> None:
+    """Raises ConfigError for a page of what no browser runs, or with what a page cannot have."""
+    if not target.browser:
+        known = ", ".join(name for name, t in sorted(TARGETS.items()) if t.browser)
+        raise ConfigError(f"no browser runs what the target {target.name} makes", f"--emit page goes with {known}")
+    if options.embed_weights:
+        raise ConfigError("a page has no library to embed its weights in", "leave out --embed-weights")
 
 
 def _flag(field: str) -> str:

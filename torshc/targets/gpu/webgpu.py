@@ -47,6 +47,7 @@ class WebGpuTarget(GridTarget):
     )
     words = Words(shared="var<workgroup>", barrier="workgroupBarrier();")
     alignment = 1 << 48  # bindings begin where operands do
+    browser = True
     bound = True  # no two bindings of a dispatch may overlap
 
     @classmethod

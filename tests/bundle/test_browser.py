@@ -1,0 +1,272 @@
+"""Models in a browser: what a page runs is right, and says clearly what is wrong with what it is given."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+
+import torshc
+from torshc.bundle.browser import literal
+from torshc.bundle.browser_sizes import javascript
+from torshc.bundle.package import BROWSER, is_bundle
+from torshc.errors import ConfigError, UnsupportedError
+from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
+from torshc.resources import find_template
+
+from ..support.browser import WEBGPU, Browser, find
+from ..support.serve import serving
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+HOSTILE = '</script><img src=x onerror="bad=1">`${bad=1}\u2028*/'
+TWO = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, m] x, int64[n] rows, float16[m] scale) => (float[n, m] y, int64[n] more, bool[n] odd)
+<int64 one = {1}, int64 two = {2}> {
+    wide = Cast <to = 1> (scale)
+    twice = Add(x, x)
+    y = Mul(twice, wide)
+    more = Add(rows, one)
+    rest = Mod(rows, two)
+    odd = Cast <to = 9> (rest)
+}"""
+needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
+
+
+def hostile() -> onnx.ModelProto:
+    """A model of which every name is markup and script."""
+    names = [f"{kind}{HOSTILE}" for kind in ("x", "y")]
+    x, y = (onnx.helper.make_tensor_value_info(n, 1, [f"d{HOSTILE}", 3]) for n in names)
+    node = onnx.helper.make_node("Neg", [names[0]], [names[1]], name=HOSTILE)
+    graph = onnx.helper.make_graph([node], HOSTILE, [x], [y])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def page(model: Any, folder: Path, **options: Any) -> None:
+    torshc.compile(model, folder, target="webgpu", emit="page", **options)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of three models, and one of which the weights are cut off."""
+    folder = tmp_path_factory.mktemp("site")
+    page(SAMPLES / "digits.onnx", folder / "digits")
+    page(SAMPLES / "digits.onnx", folder / "short")
+    page(onnx.parser.parse_model(TWO).SerializeToString(), folder / "two")
+    page(hostile().SerializeToString(), folder / "hostile")
+    weights = folder / "short" / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = find()
+    assert program is not None
+    with serving(site) as address, Browser(program, tmp_path_factory.mktemp("profile"), WEBGPU) as found:
+        found.open(f"{address}/digits/index.html")
+        yield found
+
+
+def script(browser: Browser, body: str, folder: str = "digits") -> Any:
+    """What a script of a page returns, with ``m`` the module of a model, and ``fault(work)`` what some work says."""
+    return browser.run(f"""(async () => {{
+        const m = await import("/{folder}/model.js");
+        const fault = (work) => work().then(() => "", (e) => `${{e.name}} ${{e.code}}: ${{e.message}}`);
+        {body} }})()""")
+
+
+def images(count: int) -> np.ndarray:
+    return np.random.default_rng(1).random((count, 1, 8, 8), np.float32)
+
+
+@needs_browser
+def test_digits_as_onnx_runtime_says(browser: Browser) -> None:
+    session = onnxruntime.InferenceSession(SAMPLES / "digits.onnx", providers=["CPUExecutionProvider"])
+    given = [images(n) for n in (1, 3, 0)]
+    found = script(browser, f"""
+        const model = await m.load("/digits");
+        const all = [];
+        for (const list of {json.dumps([x.reshape(-1).tolist() for x in given])}) {{
+            const {{ probability }} = await model.run({{ image: new Float32Array(list) }});
+            all.push([Array.from(probability.data), probability.dims, probability.dtype]);
+        }}
+        return [all, model.stats()];""")  # fmt: skip
+    for x, (data, dims, dtype) in zip(given, found[0], strict=True):
+        expected = session.run(None, {"image": x})[0]
+        assert dims == [*expected.shape] and dtype == "f32"
+        # sums of at most 288 products, each rounded in f32: 288 / 2^24 of the sum of magnitudes
+        np.testing.assert_allclose(np.reshape(data, dims), expected, rtol=2e-5, atol=2e-5)
+    assert found[1]["runs"] == 3 and found[1]["weightsBytes"] > 60_000
+
+
+@needs_browser
+def test_other_types_and_buffers_of_the_device(browser: Browser) -> None:
+    found = script(browser, """
+        const adapter = await navigator.gpu.requestAdapter();
+        const device = await adapter.requestDevice();
+        const model = await m.load("/two/", { device });
+        const given = { x: { data: new Float32Array([1, 2, 3, 4, 5, 6]), dims: [2, 3] },
+            rows: new BigInt64Array([-7n, 2n ** 40n]), scale: new Uint16Array([0x3c00, 0x4000, 0xc000]) };
+        const first = await model.run(given);
+        const { y } = await model.run(given, { gpu: true });
+        const again = await model.run({ ...given, x: { data: y.data, dims: y.dims } });
+        const times = await model.profile(given, 2);
+        const plain = (t) => [Array.from(t.data, String), t.dims, t.dtype];
+        const positive = times.map((t) => t.milliseconds > 0);
+        return [Object.values(first).map(plain), plain(again.y), model.device === device, positive];
+        """, "two")  # fmt: skip
+    y, more, odd = found[0]
+    assert y == [["2", "8", "-12", "8", "20", "-24"], [2, 3], "f32"]
+    assert more == [["-6", str(2**40 + 1)], [2], "i64"] and odd == [["1", "0"], [2], "bool"]
+    assert found[1][0] == ["4", "32", "48", "16", "80", "96"] and found[2]
+    assert found[3] and all(found[3])
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ("{}", 'input "x" is missing; the inputs are "x", "rows", "scale"'),
+        ("{ ...good, z: 1 }", 'there is no input "z"'),
+        ("null", "give an object with the inputs"),
+        ("{ ...good, rows: new Float32Array(2) }", "is i64: give a BigInt64Array or a GPUBuffer, not Float32Array"),
+        ("{ ...good, rows: null }", "not nothing"),
+        ("{ ...good, x: new Float32Array(6) }", 'input "x" is [n, m]: give { data, dims }'),
+        ("{ ...good, x: { data: new Float32Array(6), dims: [2, 2] } }", "has 6 elements, and dimensions [2, 2]"),
+        ("{ ...good, x: { data: new Float32Array(6), dims: [6] } }", "has dimensions [6]; expected [n, m]"),
+        ("{ ...good, rows: new BigInt64Array(3) }", 'input "rows" has dimensions [3]; expected [2]'),
+        ("{ ...good, x: { data: new Float32Array(2), dims: [2, 1.5] } }", "has dimensions [2, 1.5]"),
+    ],
+)  # fmt: skip
+def test_wrong_inputs_are_named(browser: Browser, given: str, says: str) -> None:
+    found = script(browser, f"""
+        globalThis.two ??= m.load("/two/");
+        const model = await globalThis.two;
+        const good = {{ x: {{ data: new Float32Array(6), dims: [2, 3] }}, rows: new BigInt64Array(2),
+            scale: new Uint16Array(3) }};
+        return fault(() => model.run({given}));""", "two")  # fmt: skip
+    assert found.startswith("ModelError input: ") and says in found
+
+
+@needs_browser
+def test_weights_that_are_not_the_models(browser: Browser, site: Path) -> None:
+    found = script(browser, """
+        return Promise.all(["/short/", "/nowhere/", "/two/"].map((url) => fault(() => m.load(url))));
+        """)  # fmt: skip
+    size = (site / "digits" / "weights.bin").stat().st_size
+    assert found[0].startswith("ModelError weights: ") and f"is truncated: {size - 1000} of {size} bytes" in found[0]
+    assert "cannot fetch" in found[1] and "404" in found[1]
+    assert found[2].startswith("ModelError weights: ")
+
+
+@needs_browser
+def test_weights_are_fetched_once(browser: Browser) -> None:
+    found = script(browser, """
+        await caches.delete("torshc");
+        const steps = [];
+        await m.load("/digits/", { onProgress: (p) => p.stage === "weights" && steps.push([p.loaded, p.total]) });
+        const all = () => performance.getEntriesByType("resource");
+        const fetched = () => all().filter((e) => e.name.includes("digits/weights")).length;
+        const before = fetched();
+        await m.load("/digits/");
+        return [steps.at(-1), before === fetched(), before];""")  # fmt: skip
+    assert found[0][0] == found[0][1] and found[1] and found[2] > 0
+
+
+@needs_browser
+def test_what_the_browser_lacks_is_said(browser: Browser) -> None:
+    found = script(browser, """
+        const set = (gpu) => Object.defineProperty(navigator, "gpu", { value: gpu, configurable: true });
+        const real = navigator.gpu, said = [];
+        const adapter = await real.requestAdapter();
+        const small = { limits: { maxBufferSize: 1000, maxStorageBuffersPerShaderStage: 8 } };
+        for (const gpu of [undefined, { requestAdapter: async () => null }, { requestAdapter: async () => small }]) {
+            set(gpu);
+            said.push(await fault(() => m.load()));
+        }
+        set(real);
+        const device = await adapter.requestDevice();
+        const model = await m.load(undefined, { device });
+        device.destroy();
+        said.push(await fault(() => model.run({ image: new Float32Array(64) })));
+        return said;""")  # fmt: skip
+    none, adapter, limit, lost = found
+    assert none.startswith("ModelError no-webgpu: there is no WebGPU here")
+    assert adapter.startswith("ModelError no-adapter:")
+    assert re.match(
+        r"ModelError limit: the buffer of the weights, .* needs \d+, and this adapter has 1000 \(maxBuf", limit
+    )
+    assert lost.startswith("ModelError lost: the device was lost")
+
+
+@needs_browser
+def test_the_page_shows_names_as_text(browser: Browser, site: Path) -> None:
+    address = browser.run("location.origin")
+    browser.open(f"{address}/hostile/index.html")
+    assert browser.run("document.querySelectorAll('img').length + (globalThis.bad ?? 0)") == 0
+    assert browser.run("document.title").startswith("</script>")
+    assert browser.run("document.getElementById('status').textContent") == "Done."
+    assert browser.run("document.getElementById('outputs').textContent.includes('</script>')")
+    browser.open(f"{address}/digits/index.html")
+    assert browser.run("document.querySelectorAll('#outputs .tensor').length") == 1
+    browser.run("document.getElementById('times').click()")
+    browser.run("""new Promise((done) => {
+        const look = () => document.querySelector("#launches tr") ? done() : setTimeout(look, 10); look(); })""")
+    assert "conv" in browser.run("document.getElementById('launches').textContent")
+    assert not browser.errors
+
+
+SIZES: tuple[Expr, ...] = (
+    (dim("a") * 7 - dim("b")) // 3,
+    call("mod", dim("a") - dim("b") * 5, const(4)),
+    call("div", dim("b") - dim("a") * 9, const(2)),
+    call("max", dim("a"), call("min", dim("b") * 3, const(11))) + call("abs", dim("a") - dim("b")),
+    select(call("lt", dim("a"), dim("b")), dim("a"), call("neg", dim("b"))),
+    cast(cast(dim("a") * 2_000_000_000, I32), I64),
+    cast(call("floor", call("mul", cast(dim("a"), F32), const(1.7, F32))), I64),
+    cast(call("round", call("div", cast(dim("a"), F64), const(2.0, F64))), I64),
+    cast(call("mul", call("sqrt", cast(dim("b"), F32)), const(1000.0, F32)), I64),
+    cast(call("ceil", call("div", cast(dim("b"), F64), const(0.7, F64))), I64),
+    dim("a") * dim("a") * dim("b") * 123_456_789_012,
+)  # fmt: skip
+
+
+@needs_browser
+def test_sizes_are_computed_as_when_the_model_was_compiled(browser: Browser) -> None:
+    names = {"a": "s0", "b": "s1"}
+    texts = [javascript(e, names) for e in SIZES]
+    functions = find_template(("webgpu",), "t_sizes.js").read_text()
+    for a, b in ((0, 0), (1, 5), (7, 2), (5, 7), (1023, 63)):
+        found = browser.run(f"{{ {functions}; const s0 = {a}n, s1 = {b}n; [{', '.join(texts)}].map(String) }}")
+        wanted = [as_int(substitute(e, {dim("a"): const(a), dim("b"): const(b)})) for e in SIZES]
+        assert found == [str(w) for w in wanted], (a, b)
+
+
+def test_what_a_page_holds(site: Path) -> None:
+    folder = site / "digits"
+    assert {p.name for p in folder.iterdir()} == {*BROWSER, "weights.bin", "manifest.json"} and is_bundle(folder)
+    for file in (*BROWSER, "manifest.json"):
+        assert not re.search(r"https?://(?!127)", (folder / file).read_text()), file
+    text = (site / "hostile" / "model.js").read_text() + (site / "hostile" / "model.d.ts").read_text()
+    assert "<img" not in text and "</script" not in text and "\u2028" not in text
+    assert json.loads(literal(HOSTILE)) == HOSTILE
+
+
+def test_what_no_browser_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no browser runs what the target c makes"):
+        torshc.compile(SAMPLES / "digits.onnx", tmp_path / "a", emit="page")
+    with pytest.raises(ConfigError, match="no library to embed"):
+        page(SAMPLES / "digits.onnx", tmp_path / "a", embed_weights=True)
+    found = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n] x) => (int64[1, m] y) { places = NonZero(x) y = Neg(places) }""")
+    with pytest.raises(UnsupportedError, match=r"NonZero.*a page cannot do"):
+        page(found.SerializeToString(), tmp_path / "a")
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,196 @@
+"""What a browser runs: ``model.js``, its types, and a page that tries the model.
+
+``model.js.j2`` renders the host program that C has in ``host.c``, with sizes as JavaScript (:mod:`.browser_sizes`).
+What all models share is plain JavaScript beside it. Names of a model stand in it as JSON strings; the page holds none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..errors import UnsupportedError
+from ..expr import to_text
+from ..targets.base import HostFiles, environment
+from .browser_sizes import javascript
+from .host import Condition, HostProgram, Launch, Size, check_program, sizes_of
+from .host_source import EQUATION
+from .manifest import Manifest, TensorInfo
+from .package import BROWSER
+from .sizes import Part, Sizes
+from .weights import FOOTER, WeightsInfo
+
+MADE, PLAIN = BROWSER[:2], BROWSER[2:]
+ARRAYS = {
+    "f64": "Float64Array", "f32": "Float32Array", "f16": "Uint16Array", "bf16": "Uint16Array", "i64": "BigInt64Array",
+    "u64": "BigUint64Array", "i32": "Int32Array", "u32": "Uint32Array", "i16": "Int16Array", "u16": "Uint16Array",
+    "i8": "Int8Array", "u8": "Uint8Array", "bool": "Uint8Array",
+}  # fmt: skip
+_NO_MARKUP = {ord(c): f"\\u{ord(c):04x}" for c in "<>&'"}
+_NO_TEMPLATE = {ord("\\"): "\\\\", ord("`"): "\\`", ord("$"): "\\$"}
+
+
+def literal(value: Any) -> str:
+    r"""JSON that is JavaScript as well, and data wherever it stands in a page.
+
+    >>> print(literal("</script>\u2028"))
+    "\u003c/script\u003e\u2028"
+    """
+    return json.dumps(value, ensure_ascii=True, allow_nan=False).translate(_NO_MARKUP)
+
+
+@dataclass(frozen=True)
+class PortView:
+    """An input or output: its name and dimensions as JavaScript, and the array that holds its elements."""
+
+    name: str
+    dtype: str
+    dims: str
+    shown: str
+    array: str
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """A kernel: its text inside a template literal, and as JavaScript how its buffers are bound."""
+
+    symbol: str
+    text: str
+    access: str
+    sized: str
+
+
+@dataclass(frozen=True)
+class BrowserView:
+    """A host program as the templates render it.
+
+    Attributes:
+        p: the program.
+        manifest: what the model calls inputs and outputs.
+        texts_of_kernels: WGSL by the kernels' names.
+        weights: the weights file.
+    """
+
+    p: HostProgram
+    manifest: Manifest
+    texts_of_kernels: Mapping[str, str]
+    weights: WeightsInfo
+
+    @cached_property
+    def _writer(self) -> Sizes:
+        conditions = [e for c in self.p.conditions for e in (c.left, c.right)]
+        dims = [d for step in self.p.steps for d in step.dims]
+        return Sizes(self.p.names, sizes=[*sizes_of(self.p), *conditions, *dims], write=javascript)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The named parts of sizes, in order."""
+        return self._writer.parts
+
+    @property
+    def bound(self) -> str:
+        """The parameters for the symbols."""
+        return ", ".join(f"s{k}" for k in range(len(self.p.symbols)))
+
+    @property
+    def name(self) -> str:
+        return literal(self.manifest.model)
+
+    @property
+    def weights_file(self) -> int:
+        """Bytes of the weights file."""
+        return self.weights.bytes + FOOTER
+
+    @property
+    def inputs(self) -> list[PortView]:
+        return [_port(t) for t in self.manifest.inputs]
+
+    @property
+    def outputs(self) -> list[PortView]:
+        return [_port(t) for t in self.manifest.outputs]
+
+    @property
+    def kernels(self) -> list[KernelView]:
+        """The distinct kernels, in the order of their first launches."""
+        first: dict[str, Launch] = {}
+        for step in self.p.steps:
+            first.setdefault(step.symbol, step)
+        return [
+            KernelView(s, self.texts_of_kernels[s].translate(_NO_TEMPLATE), literal(_access(x)), literal(x.sized))
+            for s, x in first.items()
+        ]
+
+    def text(self, size: Size | None) -> str:
+        """A size as JavaScript; null for none."""
+        return "null" if size is None else self._writer.text(size)
+
+    def texts(self, sizes: Iterable[Size | None]) -> str:
+        """Sizes as JavaScript, with commas between."""
+        return ", ".join(map(self.text, sizes))
+
+    def equation(self, c: Condition) -> str:
+        """A condition for a message, in terms of the inputs."""
+        spelled = {n: n for n in self.p.names}
+        for name, s in zip(self.p.names, self.p.symbols, strict=False):
+            of = self.manifest.inputs[s.input].name
+            spelled[name] = f"{of}.dims[{s.dim}]" if s.kind == "dim" else f"{of}[{s.dim}]"
+        return literal(" == ".join(to_text(e, EQUATION, spelled) for e in (c.left, c.right)))
+
+
+def _port(t: TensorInfo) -> PortView:
+    shown = literal([*t.dims]).replace("/", "\\/")  # inside a comment
+    return PortView(literal(t.name), t.dtype, literal([*t.dims]), shown, ARRAYS[t.dtype])
+
+
+def _access(step: Launch) -> list[str | None]:
+    """How each buffer is bound; None for one that is another as well."""
+    spans = zip(step.buffers, step.spans, strict=True)
+    return [None if s is None else "read-only-storage" if b.space == "weights" else "storage" for b, s in spans]
+
+
+def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:
+    """Checks that a device runs all of a program.
+
+    Args:
+        nodes: what the host would do between kernels, a line each.
+
+    Raises:
+        UnsupportedError: naming all that a browser cannot do.
+    """
+    problems = [f"{node} runs between kernels, on the processor" for node in nodes]
+    ports = (
+        (kind, port) for kind, ports in (("an input", program.inputs), ("an output", program.outputs)) for port in ports
+    )
+    problems += [
+        f"{kind} holds {port.dtype}, for which JavaScript has no array"
+        for kind, port in ports
+        if port.dtype not in ARRAYS
+    ]
+    if program.script is not None and not problems:
+        problems = ["sizes or steps are known only at run time"]
+    if problems:
+        raise UnsupportedError(
+            [f"{p}, which a page cannot do" for p in problems],
+            "pin what it depends on with --shapes, or compile a library",
+        )
+
+
+def browser_files(
+    program: HostProgram, files: HostFiles, manifest: Manifest, kernels: Mapping[str, str], weights: WeightsInfo
+) -> dict[str, str]:
+    """The files of a page, by name.
+
+    Args:
+        files: of the target.
+        kernels: WGSL by the kernels' names.
+
+    Raises:
+        InternalError: the program contradicts itself.
+    """
+    check_program(program)
+    view, find = BrowserView(program, manifest, kernels, weights), environment(files.search).get_template
+    made = {name: find(f"{name}.j2").render(v=view) for name in MADE}
+    return {**made, **{name: files.text(name) for name in PLAIN}}
