@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -15,7 +16,9 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.browser import WEBGPU, Browser, find
 from tests.support.compilers import needed
+from tests.support.serve import serving
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
@@ -122,6 +125,25 @@ def test_depfile_rebuilds_exactly_when_the_model_changes(tmp_path: Path) -> None
     later = model.stat().st_mtime + 100
     os.utime(model, (later, later))
     assert "torshc compile" in run(*make)
+
+
+@pytest.mark.skipif(find() is None, reason="no Chromium here")
+def test_a_drawn_digit_is_read_in_the_browser(tmp_path: Path) -> None:
+    sys.path.insert(0, str(SAMPLES))
+    try:
+        importlib.import_module("demo_web").build(tmp_path / "site")
+    finally:
+        sys.path.remove(str(SAMPLES))
+    seven = [(80, 40), (200, 40), (190, 70), (160, 130), (130, 190), (110, 245)]
+    program = find()
+    assert program is not None
+    with serving(tmp_path / "site") as address, Browser(program, tmp_path / "profile", WEBGPU) as browser:
+        browser.open(f"{address}/index.html")
+        x, y = browser.run("[...Object.values(document.getElementById('pad').getBoundingClientRect().toJSON())]")[:2]
+        browser.drag([(x + a, y + b) for a, b in seven])
+        browser.run("""new Promise((done) => { const look = () =>
+            document.getElementById("answer").textContent === "7" ? done() : setTimeout(look, 20); look(); })""")
+        assert not browser.errors
 
 
 def test_demo_runs_and_reads_well_in_80_columns(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -116,6 +117,14 @@ class Browser:
         """A click with the mouse, in pixels of the page."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def drag(self, points: Sequence[tuple[float, float]], steps: int = 5) -> None:
+        """Moves the mouse along points of the page, its button held."""
+        ways = [(p, q, k / steps) for p, q in pairwise(points) for k in range(1, steps + 1)]
+        moves = [(p[0] + (q[0] - p[0]) * part, p[1] + (q[1] - p[1]) * part) for p, q, part in ways]
+        kinds = ["mousePressed", *["mouseMoved"] * len(moves), "mouseReleased"]
+        for kind, (x, y) in zip(kinds, [points[0], *moves, points[-1]], strict=True):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
     def picture(self, file: Path) -> None:
         """A screenshot."""

@@ -4,6 +4,7 @@ const SIZE_MAX = 2n ** 47n;
 const GROUPS_MAX = 65535;
 const PLANS = 4; // sets of input shapes whose buffers are kept
 const ALIGN = 256; // of what is bound
+const LONG = 20; // milliseconds of a launch that is timed once
 
 const ARRAYS = {
   f32: Float32Array, f64: Float64Array, f16: Uint16Array, bf16: Uint16Array, i64: BigInt64Array, u64: BigUint64Array,
@@ -105,6 +106,7 @@ async function fetchWeights(url, { file, sha256 }, progress) {
   }
   const bytes = await download(url, file, progress);
   await checkHash(bytes, sha256, url);
+  await cache?.delete(key, { ignoreSearch: true }).catch(() => null); // what lay there before
   await cache?.put(key, new Response(bytes)).catch(() => null); // no space left: it is fetched again
   return bytes;
 }
