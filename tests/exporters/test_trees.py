@@ -74,6 +74,24 @@ def test_as_onnx_runtime(library: str, task: str, size: str, tmp_path: Path) -> 
             np.testing.assert_allclose(got[name], np.asarray(wanted[name]), rtol=2e-6, atol=2e-6, err_msg=name)
 
 
+def test_isolation_forest(tmp_path: Path) -> None:
+    """Written as an ensemble for each tree, with a formula behind it: one launch."""
+    ensemble = pytest.importorskip("sklearn.ensemble", reason="the extra `exporters` is not installed")
+    skl2onnx = pytest.importorskip("skl2onnx", reason="the extra `exporters` is not installed")
+    fitted = ensemble.IsolationForest(n_estimators=5, max_samples=32, random_state=0).fit(X)
+    made = skl2onnx.to_onnx(fitted, X[:1], target_opset={"": 17, "ai.onnx.ml": 3})
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    onnx.save(made, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", profile=True)
+    with torshc.load(tmp_path / "m.tsc") as model:
+        got = model.run({"X": X})
+        assert [step.template for step in model.stats().steps] == ["trees.c.j2"]
+    label, scores = session.run(None, {"X": X})
+    np.testing.assert_array_equal(got["label"], label)
+    # A sum of depths, and a power of it: some units in the last place of f32, of scores below 1.
+    np.testing.assert_allclose(got["scores"], scores, atol=1e-6)
+
+
 def test_one_library_for_all_hash_seeds(tmp_path: Path) -> None:
     for k, case in enumerate(product(LIBRARIES, LABELS, SIZES)):
         onnx.save(converted(*case), tmp_path / f"{k}.onnx")

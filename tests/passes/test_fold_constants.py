@@ -6,6 +6,7 @@ import numpy as np
 
 from torshc.passes import PASSES
 
+from ..support.ensembles import grown, rows
 from ..support.pass_graphs import OPTIONS, Model, dims, names
 
 
@@ -23,3 +24,12 @@ def test_fold_constants_has_a_budget() -> None:
     x = m.const(np.ones((1, 1)))
     graph = m.done(m("Expand", x, shape=dims(1 << 21, 1 << 21)))
     assert not PASSES["fold_constants"](graph, OPTIONS)
+
+
+def test_trees_of_constants() -> None:
+    """What they are made of depends on the contents of their tables."""
+    m, rng = Model(), np.random.default_rng(0)
+    made, x = grown(rng, 3), rows(rng, 9)
+    graph = m.done(made.add(m.builder, m.const(x)))
+    PASSES["fold_constants"](graph, OPTIONS)
+    np.testing.assert_array_equal(graph.outputs[0].const, made.run(x))

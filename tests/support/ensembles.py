@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from torshc.expr import F32, F64, DType
-from torshc.graph import Value
+from torshc.graph import Builder, Value
 from torshc.ops.ml.forest import NEUTRAL, Branch, tables
 
-from .kernels import Maker, op
+from .kernels import op
 
 Array = np.ndarray[Any, Any]
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -56,12 +56,12 @@ class Ensemble:
             out[k] = total / x.dtype.type(len(self.roots)) if aggregate == "AVERAGE" else total
         return out
 
-    def add(self, m: Maker, x: Value, aggregate: str = "SUM") -> Value:
+    def add(self, b: Builder, x: Value, aggregate: str = "SUM") -> Value:
         """The operator in a graph."""
         compare, missing, nodes, roots = tables("trees", self.branches, len(self.weights), self.roots, x.dtype)
-        operands = [x, *(m.constant(t) for t in (nodes, roots, self.weights))]
+        operands = [x, *(b.constant(t) for t in (nodes, roots, self.weights))]
         chosen = {"aggregate": aggregate, "compare": compare, "missing": missing}
-        return m.builder.one(op("Trees", "torshc", **chosen), *operands)
+        return b.one(op("Trees", "torshc", **chosen), *operands)
 
 
 def grown(

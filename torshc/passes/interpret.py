@@ -76,7 +76,8 @@ def _run_nodes(nodes: Sequence[Node], outputs: Sequence[Value], known: dict[Valu
 def _run_parts(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     """A composite through what it is made of."""
     scratch = Graph()
-    stand_ins = [None if v is None else scratch.new_value(v.type, data=v.data) for v in node.inputs]
+    # Constants stay, since what some operators are made of depends on them.
+    stand_ins = [v if v is None or v.const is not None else scratch.new_value(v.type, data=v.data) for v in node.inputs]
     known: dict[Value, Array] = {}
     for stand_in, v, array in zip(stand_ins, node.inputs, arrays, strict=True):
         if stand_in is not None and v is not None and array is not None:

@@ -184,7 +184,7 @@ def test_trees() -> None:
         rows(np.random.default_rng(1), 9),
     )
     m = Maker()
-    scores = made.add(m, m.input("n", 5))
+    scores = made.add(m.builder, m.input("n", 5))
     m.output(scores, m.add("Neg", scores))
     got = load_model(m.graph)(x)
     # Sums of 19 leaves in another order.

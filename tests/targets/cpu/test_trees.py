@@ -29,7 +29,7 @@ def check(made: Ensemble, aggregate: str = "SUM", counts: tuple[int, ...] = COUN
     wanted = made.run(x, aggregate)
     for count in counts:
         m = Maker()
-        m.output(made.add(m, m.input("n", 5, dtype=dtype), aggregate))
+        m.output(made.add(m.builder, m.input("n", 5, dtype=dtype), aggregate))
         built = Program(m.graph, {"n": count}, **chosen)
         assert kinds(built) == ["trees"]
         np.testing.assert_array_equal(built.run(x[:count])[0], wanted[:count])
@@ -75,7 +75,7 @@ def test_what_follows_joins(targets: int) -> None:
     made, bias = grown(RNG, 9, targets=targets), np.arange(targets, dtype=np.float32)
     for other in (np.float32(2), bias):
         m = Maker()
-        scores = made.add(m, m.input("n", 5))
+        scores = made.add(m.builder, m.input("n", 5))
         m.output(m.add("Sigmoid", m.add("Add", scores, m.constant(np.asarray(other)))), scores)
         built, x = Program(m.graph, {"n": 37}), rows(RNG, 37)
         assert kinds(built) == ["trees"]
@@ -87,7 +87,7 @@ def test_what_follows_joins(targets: int) -> None:
 def test_features_that_do_not_lie_side_by_side() -> None:
     made, x = grown(RNG, 9), rows(RNG, 37)
     m = Maker()
-    m.output(made.add(m, m.add("Transpose", m.input(5, "n"), perm=(1, 0))))
+    m.output(made.add(m.builder, m.add("Transpose", m.input(5, "n"), perm=(1, 0))))
     built = Program(m.graph, {"n": 37})
     assert kinds(built) == ["map", "trees"]
     np.testing.assert_array_equal(built.run(x.T)[0], made.run(x))

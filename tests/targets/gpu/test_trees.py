@@ -20,7 +20,7 @@ def test_trees(trees: int, targets: int, count: int) -> None:
     for dtype, modes in ((F32, ["LEQ"]), (F64, list(COMPARE))):
         made = grown(RNG, trees, modes, targets=targets, depth=4, lost=dtype is F64, dtype=dtype)
         m = Maker()
-        scores = made.add(m, m.input("n", 5, dtype=dtype))
+        scores = made.add(m.builder, m.input("n", 5, dtype=dtype))
         m.output(m.add("Exp", scores), scores)
         x = rows(RNG, count, dtype=dtype)
         got = GridProgram(m.graph, {"n": count}).run(x)
@@ -32,6 +32,6 @@ def test_trees(trees: int, targets: int, count: int) -> None:
 def test_what_is_too_deep() -> None:
     branches = [(0, "LEQ", 0.0, False, -1, k + 1 if k < 99 else -2) for k in range(100)]
     m = Maker()
-    m.output(Ensemble(branches, [0], np.ones((2, 1), np.float32)).add(m, m.input("n", 5)))
+    m.output(Ensemble(branches, [0], np.ones((2, 1), np.float32)).add(m.builder, m.input("n", 5)))
     with pytest.raises(NoKernel, match="deeper than 64"):
         GridProgram(m.graph, {"n": 5})

@@ -147,7 +147,8 @@ class Trees(Op):
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
         x, nodes, roots, weights = (need(v, "an operand of trees") for v in inputs)
-        assert nodes.const is not None and roots.const is not None
+        if nodes.const is None or roots.const is None:
+            return None
         many, depth = len(roots.const) >= LANES, int(roots.const[:, 1].max())
         place = nodes.const.shape[1] - 3 - (x.dtype is F64)
         values = np.ascontiguousarray(nodes.const[:, :place]).view(x.dtype.numpy).reshape(-1)
@@ -244,3 +245,49 @@ class LeafSums(Op):
             return finished(total, self.aggregate, as_int(trees) or 1)
 
         return Nest(body, (trees,), COMBINE[self.aggregate], finish)
+
+
+Tables = tuple[str, bool, Array, Array]
+"""`compare`, `missing`, nodes and roots of a `Trees`."""
+
+
+def tables_of(node: Node) -> Tables:
+    """The tables of a node."""
+    op, nodes, roots = node.op, node.operands[1].const, node.operands[2].const
+    assert isinstance(op, Trees) and nodes is not None and roots is not None
+    return op.compare, op.missing, nodes, roots
+
+
+def joined(parts: Sequence[tuple[Tables, int]]) -> Tables:
+    """The tables of several ensembles, each with its number of leaves, over the same features: all trees in order."""
+    compares = dict.fromkeys(t[0] for t, _ in parts)
+    compare = next(iter(compares)) if len(compares) == 1 else "any"
+    nodes, roots = [], []
+    places = leaves = 0
+    for (own, _, rows, starts), count in parts:
+        _, nexts, what = _columns(rows)
+        leaf = rows[:, nexts] == np.arange(len(rows))
+        moved = rows.copy()
+        if own != compare:
+            moved[~leaf, what] |= _FLAGS[next(m for m, name in _NAMES.items() if name == own)]
+        moved[:, nexts] += places
+        moved[leaf, what] += leaves
+        nodes.append(moved)
+        roots.append(starts + np.asarray([places, 0], np.int32))
+        places, leaves = places + len(rows), leaves + count
+    return compare, any(t[1] for t, _ in parts), np.concatenate(nodes), np.concatenate(roots)
+
+
+def with_features(nodes: Array, features: Array) -> Array:
+    """Nodes that read the features at some places: their feature k is `features[k]`."""
+    place, nexts, _ = _columns(nodes)
+    made = nodes.copy()
+    branch = nodes[:, nexts] != np.arange(len(nodes))
+    made[branch, place] = features[nodes[branch, place]]
+    return made
+
+
+def _columns(nodes: Array) -> tuple[int, int, int]:
+    """Where the feature, the next place and the bits of nodes stand."""
+    place = 2 if nodes.shape[1] == 6 else 1
+    return place, place + 1, place + 2
