@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ._version import __version__
-from .bundle.host import CPU
+from .bundle.host import CPU, Condition
 from .bundle.manifest import (
     ConditionInfo,
     IsaInfo,
@@ -173,6 +173,14 @@ def _size(e: Expr) -> int | str:
     return to_text(e) if known is None else known
 
 
+def _condition(c: Condition) -> ConditionInfo:
+    """A condition in words; its right side is empty where it is no equation."""
+    names = tuple(dims_of(c.left, c.right))
+    if c.stated is not None:
+        return ConditionInfo(to_text(c.stated), "", names)
+    return ConditionInfo(to_text(c.left), to_text(c.right), names)
+
+
 def _tensor(name: str, v: Value) -> TensorInfo:
     return TensorInfo(name, v.dtype.name, tuple(_size(d) for d in v.shape), _inner(v.type.inner))
 
@@ -218,9 +226,7 @@ def manifest_of(c: Compilation) -> Manifest:
         inputs=tuple(_tensor(v.name, v) for v in c.graph.inputs),
         outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.results, strict=False)),
         symbols=symbols,
-        conditions=tuple(
-            ConditionInfo(to_text(c.left), to_text(c.right), tuple(dims_of(c.left, c.right))) for c in p.conditions
-        ),
+        conditions=tuple(map(_condition, p.conditions)),
         target=c.options.target,
         device=c.target.device,
         isa=IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes),

@@ -247,6 +247,8 @@ def write_outputs(target: str, arrays: Mapping[str, Any]) -> list[Path]:
         if target.endswith(".npz"):
             return [_replace(Path(target), lambda part: _write_npz(part, arrays))]
         folder = Path(target)
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"cannot write {target}: it is no folder", "name a folder, or a file that ends in .npz")
         folder.mkdir(parents=True, exist_ok=True)
         return [
             _replace(folder / f"{_file_name(name, k)}.npy", lambda part, a=array: _write_npy(part, a))

@@ -356,10 +356,8 @@ class InProcess:
             self._check_shape(k, port, shapes[k], size)
         for c in p.conditions:
             if size(c.left) != size(c.right):
-                raise RunError(
-                    f"the shapes do not fit together: {equation(c, spell(p))} does not hold, "
-                    f"{size(c.left)} is not {size(c.right)}"
-                )
+                sides = "" if c.stated is not None else f", {size(c.left)} is not {size(c.right)}"
+                raise RunError(f"the shapes do not fit together: {equation(c, spell(p))} does not hold{sides}")
         for e in p.extents:
             if size(e) < 0:
                 raise RunError(f"model {self.name!r}: a dimension that depends on the inputs' elements is negative")

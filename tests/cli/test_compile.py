@@ -198,6 +198,8 @@ def test_a_model_from_standard_input(chain: Path) -> None:
     assert ran.exit_code == 0 and ran.stdout.startswith("stdin.tsc: ")
     damaged = CliRunner().invoke(cli, ["check", "-"], input=b"\x08")
     assert damaged.exit_code == 2 and "stdin: " in damaged.stderr
+    empty = CliRunner().invoke(cli, ["check", "-"], input=b"")
+    assert empty.exit_code == 2 and "standard input is empty" in empty.stderr
 
 
 def test_the_environment_names_the_work_folder(torshc: Torshc, chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ def test_run_takes_sizes_from_the_files(torshc: Torshc, tmp_path: Path, bundle: 
         (["--dims", "bach=2"], 4, "did you mean 'batch'"),
         (["--dims", "batch"], 4, "--dims batch=2,seq=64"),
         (["--output", "bad.npy/deeper"], 8, "bad.npy"),
+        (["--output", "/dev/null"], 8, "it is no folder"),
     ],
 )
 def test_run_says_what_is_wrong(torshc: Torshc, bundle: Path, arguments: list[str], code: int, says: str) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+
 from torshc.expr import (
     F32,
+    F64,
     Expr,
     axis,
     call,
+    cast,
     const,
     dim,
     is_long,
@@ -70,3 +75,9 @@ def test_a_choice_inside_the_same_choice() -> None:
     assert select(c, select(c, m, n), n) is select(c, m, n) is select(c, m, select(c, n, n))
     assert select(c, m, select(c, m, n)) is select(c, m, n)
     assert select(call("eq", m, 1), select(c, m, n), n) is not select(c, m, n)
+
+
+def test_a_constant_beyond_its_type_is_infinite() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cast(const(-1e39, F64), F32) is const(-math.inf, F32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,15 @@ def test_all_mistakes_are_told_at_once() -> None:
     lost = [{"op": "Add", "inputs": ["p", "q"], "outputs": ["y"]}]
     with pytest.raises(ModelError, match=r"reads 'p', which nothing produces\n.*reads 'q', which nothing produces"):
         load(document(nodes=lost))
+
+
+@pytest.mark.parametrize("size", ["batch*", "n - ", "2 ** n", "n / 2", "n % 0", "(n", "f(n)", "n < 3"])
+def test_a_size_that_cannot_be_read_is_no_name(size: str) -> None:
+    with pytest.raises(ModelError, match=re.escape(f"inputs.x.shape[1]: {size!r} is no size")):
+        load(document(inputs={"x": {"dtype": "f32", "shape": ["n", size]}}))
+
+
+def test_sizes_are_names_or_expressions() -> None:
+    shape = ["n", "n % 2 + 3", "unk__12.3", "batch size", 3]
+    graph = load(document(inputs={"x": {"dtype": "f32", "shape": shape}}))
+    assert [repr(d) for d in graph.inputs[0].shape] == ["n", "n % 2 + 3", "unk__12.3", "batch size", "3"]

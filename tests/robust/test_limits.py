@@ -281,6 +281,11 @@ def test_functions_without_end(case: str, tmp_path: Path) -> None:
     assert time.perf_counter() - began < 3 * SECONDS
 
 
+def test_a_size_beyond_memory_is_told_of_the_models_own_operator(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"\(ConstantOfShape\): the result has shape .*more than memory"):
+        compiled(model([node("ConstantOfShape", "n")], {"n": np.array([1 << 62])}), tmp_path)
+
+
 @pytest.mark.parametrize(("rounds", "condition"), [(1 << 62, None), (None, None)])
 def test_loops_that_never_end(rounds: int | None, condition: bool | None, tmp_path: Path) -> None:
     state = [helper.make_tensor_value_info(n, t, []) for n, t in (("i", INT), ("c", B), ("s", F))]

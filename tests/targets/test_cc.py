@@ -54,6 +54,12 @@ def test_clang_comes_before_gcc_and_newer_before_older(tmp_path: Path, monkeypat
     assert find_compiler().kind == "gcc"
 
 
+def test_flags_of_a_compiler_are_no_part_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(fake(tmp_path, "clang", "echo 'clang version 17'").parent))
+    found = find_compiler("clang -m32 --sysroot=/a")
+    assert found.name == "clang" and found.command[1:] == ("-m32", "--sysroot=/a")
+
+
 def test_kernels_have_the_tiles_of_the_compiler_that_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sources alone are the same wherever they are written; a look at a model needs no compiler."""
     monkeypatch.setenv("PATH", str(tmp_path))

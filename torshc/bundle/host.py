@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import InternalError
-from ..expr import Expr, as_expr, as_int, dims_of
+from ..expr import Expr, as_expr, as_int, dims_of, stated
 from ..graph import Value
 from ..plan.script import Check, Script
 
@@ -162,6 +162,11 @@ class Condition:
     number: int
     left: Expr
     right: Expr
+
+    @property
+    def stated(self) -> Expr | None:
+        """A condition that is no equation: what has to hold."""
+        return stated(self.left, self.right)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..expr import Expr, as_int, const, dims_of, to_text
+from ..expr import Expr, as_int, condition_text, const, dims_of
 from ..graph import Value
 from ..ops.core.host import HostOp
 from ..plan.script import Check
@@ -119,7 +119,7 @@ def _symbolic(size: Size) -> bool:
 
 def equation(c: Condition, spelled: Mapping[str, str]) -> str:
     """A condition for a message: ``in0.shape[1] == in1.shape[0]``."""
-    return " == ".join(to_text(e, EQUATION, spelled) for e in (c.left, c.right))
+    return condition_text(c.left, c.right, EQUATION, spelled)
 
 
 def spell(program: HostProgram) -> dict[str, str]:

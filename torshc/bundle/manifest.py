@@ -56,7 +56,7 @@ class SymbolInfo:
 
 @dataclass(frozen=True)
 class ConditionInfo:
-    """Two sizes that have to be equal in a run, and the symbols in them, by name."""
+    """Two sizes that have to be equal in a run, or a condition and "", and the symbols in them, by name."""
 
     left: str
     right: str

@@ -34,7 +34,10 @@ class ModelFile(click.Path):
         from ..folders import scratch_folder
 
         file = ctx.meta[STDIN] = ctx.with_resource(scratch_folder()) / STDIN
-        file.write_bytes(sys.stdin.buffer.read())
+        data = sys.stdin.buffer.read()
+        if not data:
+            raise click.BadParameter("standard input is empty; it has to be the model", ctx, param)
+        file.write_bytes(data)
         return file
 
 

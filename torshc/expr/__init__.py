@@ -56,7 +56,7 @@ from .expr import (
 )
 from .functions import FUNCTIONS, Function, call, cast, cost, on_host, rebuild, select, substitute, without_wraps
 from .index import is_long, is_nonnegative, length, lower_bound, upper_bound
-from .text import parse_dim, to_text
+from .text import condition_text, parse_dim, parse_size, stated, to_text
 
 __all__ = [
     "BF16",
@@ -100,6 +100,7 @@ __all__ = [
     "axis",
     "call",
     "cast",
+    "condition_text",
     "const",
     "cost",
     "dim",
@@ -117,9 +118,11 @@ __all__ = [
     "make",
     "on_host",
     "parse_dim",
+    "parse_size",
     "rebuild",
     "runtime_dim",
     "select",
+    "stated",
     "substitute",
     "to_text",
     "upper_bound",

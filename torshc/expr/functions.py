@@ -337,7 +337,8 @@ def cast(x: Expr, dtype: DType) -> Expr:
         if dtype is BOOL:
             return const(bool(value))
         if dtype.is_float:
-            return const(float(np.asarray(float(value)).astype(dtype.numpy)), dtype)  # type: ignore[arg-type]
+            with np.errstate(over="ignore"):  # what is too large is an infinity, as in a run
+                return const(float(np.asarray(float(value)).astype(dtype.numpy)), dtype)  # type: ignore[arg-type]
         if isinstance(value, float):
             low, high = dtype.range
             value = 0 if math.isnan(value) else low if value < low else high if value > high else math.trunc(value)

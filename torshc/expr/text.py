@@ -58,19 +58,49 @@ def to_text(e: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None)
     return f"{e.op}({', '.join(parts)})"
 
 
-def parse_dim(text: str) -> Expr:
-    """A dimension from text: names, integers, ``+ - * //`` and brackets.
+def stated(left: Expr, right: Expr) -> Expr | None:
+    """What has to hold where two sizes are ``select(condition, 1, 0)`` and 1; None for sizes that have to be equal."""
+    if right is const(1) and left.op == "select" and left.args[1:] == (const(1), const(0)):
+        return left.args[0]
+    return None
 
-    Raises:
-        ValueError: for anything else.
+
+def condition_text(left: Expr, right: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None) -> str:
+    """A condition for a message: ``n != 1``, or ``past + seq == total``.
+
+    >>> condition_text(dim("past") + dim("seq"), dim("total"))
+    'past + seq == total'
+    """
+    condition = stated(left, right)
+    sides = (left, right) if condition is None else (condition,)
+    return " == ".join(to_text(e, limit, names) for e in sides)
+
+
+def parse_dim(text: str) -> Expr:
+    """A dimension from text, as :func:`parse_size`; any other text is a name, as exporters name dimensions freely.
 
     >>> parse_dim("2 * seq + 1")
     2*seq + 1
     """
     try:
+        return parse_size(text)
+    except ValueError:
+        return dim(text)
+
+
+def parse_size(text: str) -> Expr:
+    """A size from text: names, integers, ``+ - * // %`` and brackets.
+
+    Raises:
+        ValueError: for anything else.
+
+    >>> parse_size("(batch + 1) % 2")
+    (batch + 1) % 2
+    """
+    try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return dim(text)  # exporters name dimensions freely; such a name is a symbol of its own
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        raise ValueError(f"not a dimension: {text!r}") from e
 
     def build(node: ast.AST) -> Expr:
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
@@ -87,12 +117,11 @@ def parse_dim(text: str) -> Expr:
                 return left * right
             if isinstance(node.op, ast.FloorDiv) and not (right.op == "const" and right.data == 0):
                 return left // right
+            if isinstance(node.op, ast.Mod) and not (right.op == "const" and right.data == 0):
+                return left % right
         raise ValueError(f"not a dimension: {text!r}")
 
-    try:
-        return build(tree)
-    except ValueError:
-        return dim(text)
+    return build(tree)
 
 
 OPERATORS["text"] = to_text

@@ -84,7 +84,7 @@ def loop(op: SourceOp, operands: list[Value | None], importer: Importer, b: Buil
     if len(body.inputs) != len(states) + 2 or len(body.outputs) <= len(states):
         raise Misfit("the body of a Loop does not fit its operands")
     if limit is None and condition is None:
-        raise Unsupported("a Loop without a limit and a condition, which never ends")
+        raise Unsupported("a Loop without a condition and with no limit below 2^62 rounds, which never ends")
 
     def round_(number: Value, going: Value, current: list[Value]) -> list[Value | None]:
         return importer.body(body, [number, going, *current])
@@ -176,7 +176,7 @@ def _loop(
         if not _close(graph, made):
             return []
         if limit is None and _always(graph.outputs[0], going):
-            raise Unsupported("a Loop without a limit whose condition stays true, which never ends")
+            raise Unsupported("a Loop whose condition stays true and with no limit below 2^62 rounds, which never ends")
         salt(graph.nodes, number)
         found = [seen_outside(v, graph) for v in graph.results[1:]]
         wider = [_join(p, f, "the iterations of a loop") for p, f in zip(partials, found, strict=False)]

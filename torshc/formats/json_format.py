@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arrays import load_array
 from ..errors import ModelError
-from ..expr import BOOL, DTYPES, from_numpy
+from ..expr import BOOL, DTYPES, from_numpy, parse_size
 from ..graph import Graph
 from . import json_schema
 from .build import build
@@ -20,6 +20,8 @@ from .external import locate
 from .model import Array, Misfit, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
 from .onnx_tensor import checked_size
 from .schemas import NEWEST
+
+_OPERATOR = re.compile(r"[-+*/%()<>=!&|^~?]")
 
 Pins = Mapping[str, Sequence[int | str | None]]
 
@@ -89,6 +91,7 @@ def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
     json_schema.require(document, json_schema.schema("graph.schema.json"))
     graph = SourceGraph(document.get("name", ""))
     for name, spec in document["inputs"].items():
+        _check_dims(spec["shape"], f"inputs.{name}.shape")
         graph.inputs.append((name, TypeDecl(DTYPES[spec["dtype"]], tuple(spec["shape"]))))
     for name, spec in document.get("weights", {}).items():
         if name in document["inputs"]:
@@ -106,6 +109,21 @@ def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
         graph.nodes.append(SourceOp(spec["op"], domain, spec.get("name", ""), inputs, outputs, attributes, where))
     graph.outputs = [(name, TypeDecl()) for name in document["outputs"]]
     return SourceModel(file, graph, {"": NEWEST, "torshc": 1})
+
+
+def _check_dims(shape: Sequence[int | str], path: str) -> None:
+    """A dimension's text with an operator in it is an expression, and no name.
+
+    Raises:
+        Misfit: it is none that can be read.
+    """
+    for k, d in enumerate(shape):
+        if isinstance(d, str) and _OPERATOR.search(d):
+            try:
+                parse_size(d)
+            except ValueError as e:
+                remedy = "write a number, a name, or an expression of those with + - * // % and brackets"
+                raise Misfit(f"{path}[{k}]: {d!r} is no size", remedy) from e
 
 
 def _attribute(value: Any, path: str, folder: Path | None) -> Any:

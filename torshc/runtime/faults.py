@@ -25,6 +25,8 @@ def _unmet(condition: ConditionSpec, fault: Fault, manifest: Manifest) -> str:
     where = [_place(known[name], manifest) for name in condition.symbols if name in known]
     more = f", and {len(where) - SYMBOLS} more" if len(where) > SYMBOLS else ""
     places = f"; {', '.join(where[:SYMBOLS])}{more}" if where else ""
+    if not condition.right:
+        return f"the shapes do not fit together: {condition.left} does not hold{places}"
     equation = f"{condition.left} == {condition.right}"
     return f"the shapes do not fit together: {equation} does not hold, {fault.left} is not {fault.right}{places}"
 

@@ -82,7 +82,7 @@ class SymbolSpec:
 
 @dataclass(frozen=True)
 class ConditionSpec:
-    """Two sizes that have to be equal in a run, and the symbols in them, by name."""
+    """Two sizes that have to be equal in a run, or a condition and "", and the symbols in them, by name."""
 
     left: str
     right: str

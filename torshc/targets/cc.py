@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,8 @@ def _named(cc: str) -> CCompiler:
     program = shutil.which(words[0]) if words else None
     if not program:
         raise ToolchainError(f"--cc {cc!r}: no such program", REMEDY)
-    return _identify(Path(words[-1]).name, (str(Path(program).absolute()), *words[1:]))
+    programs = list(takewhile(lambda word: not word.startswith("-"), words))  # such as `ccache clang`; then flags
+    return _identify(Path(programs[-1]).name, (str(Path(program).absolute()), *words[1:]))
 
 
 def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> CCompiler:

@@ -55,6 +55,16 @@ int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right)
     return TORSHC_E_SHAPE;
 }
 
+int t_require(int32_t condition, const char *what, t_wide holds)
+{
+    if (holds)
+        return TORSHC_OK;
+    t_fail(TORSHC_E_SHAPE, "the shapes do not fit together: %s does not hold", what);
+    t_fault.condition = condition;
+    t_fault.right = 1;
+    return TORSHC_E_SHAPE;
+}
+
 void torshc_last_fault(torshc_fault *fault)
 {
     if (fault)

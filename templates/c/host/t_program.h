@@ -158,6 +158,7 @@ int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2,
 int t_at_step(int32_t step, int status); /* notes the launch that failed */
 int t_fail_in(int32_t node, int status); /* puts the number of the node before the message */
 int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right); /* are the two equal? */
+int t_require(int32_t condition, const char *what, t_wide holds);
 int t_size(t_wide size);
 int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype);
 int t_options(const torshc_options *given, torshc_options *options);

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import ModelError
 from ...expr import BOOL, F32, F64, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
-from ...graph import Node, Shape, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value, require_shape
 from ..core.axes import constraints_of, parts_of, require, whole
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
@@ -66,6 +66,7 @@ class ConstantOfShape(Op):
         if array.size != 1:
             raise ModelError(f"ConstantOfShape with a value of {array.size} elements")
         dims = source.dims(0, "the shape of ConstantOfShape") or ()
+        require_shape(dims, "the result")
         fill = source.builder.graph.constant(np.ascontiguousarray(array).reshape(()))
         return source.emit(Expand(dims), [fill])
 
