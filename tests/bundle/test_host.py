@@ -6,12 +6,14 @@ import ctypes
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.support.compiler_models import check, model, node
 from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
-from torshc.bundle.host_source import host_sources, render_host
+from torshc.bundle.host_source import STRETCH, host_sources, render_host
 from torshc.errors import InternalError
 from torshc.expr import call, const, dim, select
 from torshc.runtime.native import Library
@@ -191,3 +193,12 @@ def test_one_kernel_is_not_both() -> None:
     )
     with pytest.raises(InternalError, match="fallback too"):
         render_host(HostProgram((X,), (X,), (Symbol(0, 0),), NAMES, steps=both, device=CUDA), GPU_FILES)
+
+
+def test_many_steps_are_several_functions(tmp_path: Path) -> None:
+    """Compilers take a time that grows with the square of a function's length."""
+    names = [f"y{k}" for k in range(2 * STRETCH + 1)]
+    made = model([node("Identity", "x", n) for n in names], {"x": ("n", 2)}, names)
+    check(made, {"x": np.ones((3, 2), np.float32)}, tmp_path, keep_intermediates=True)
+    text = (tmp_path / "m.tsc" / "src" / "host.c").read_text()
+    assert text.count("static int run_part") == 3 and text.count("t_launch(r,") == len(names)

@@ -15,7 +15,7 @@ from ..graph import Value
 from ..ops.core.host import HostOp
 from ..plan.script import Check
 from ..targets.base import HostFiles, environment
-from .host import Condition, HostProgram, HostScript, Size, check_program, sizes_of
+from .host import Condition, HostProgram, HostScript, Launch, Size, check_program, sizes_of
 from .interface import Interface
 from .manifest import Manifest, TensorInfo
 from .names import c_text
@@ -23,7 +23,35 @@ from .script import script_files
 from .sizes import Part, Sizes
 
 OWN = "t_named.c"
+STRETCH = 128  # steps in a C function; compilers take a time that grows with the square of its length
 EQUATION = 40  # nodes of a condition that its message shows
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps that one C function makes.
+
+    Attributes:
+        steps: in order.
+        first: number of the first one.
+    """
+
+    steps: Sequence[Launch]
+    first: int
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step has work, whatever the symbols."""
+        return all(_int(step.tasks) == 0 for step in self.steps)
+
+    @property
+    def sizes(self) -> list[Size]:
+        """What the steps are written with."""
+        found: list[Size] = []
+        for step in self.steps:
+            found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
+            found += [s for s in step.spans if s is not None]
+        return found
 
 
 @dataclass(frozen=True)
@@ -95,18 +123,15 @@ class ProgramView:
         return max((_int(s) or 0 for s in scratches), default=0)
 
     @property
-    def idle(self) -> bool:
-        """Whether no step has work, whatever the symbols."""
-        return all(_int(step.tasks) == 0 for step in self.p.steps)
+    def stretches(self) -> list[Stretch]:
+        """All steps."""
+        ends = range(0, max(len(self.p.steps), 1), STRETCH)
+        return [Stretch(self.p.steps[k : k + STRETCH], self.first + k) for k in ends]
 
     @property
     def run_sizes(self) -> list[Size]:
         """What the steps are written with."""
-        found: list[Size] = []
-        for step in self.p.steps:
-            found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
-            found += [s for s in step.spans if s is not None]
-        return found
+        return [size for stretch in self.stretches for size in stretch.sizes]
 
 
 def _int(size: Size) -> int | None:
