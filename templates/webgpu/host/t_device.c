@@ -145,8 +145,10 @@ int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, s
     const t_block block = t_gpu_find(to);
     const uint64_t offset = (uintptr_t)to - block.at;
     const size_t first = offset % T_COPY, body = (bytes + first) / T_COPY * T_COPY;
-    int status = in_memory(&block);
-    if (status || !bytes)
+    int status;
+    if (!bytes)
+        return TORSHC_OK;
+    if ((status = in_memory(&block)))
         return status;
     t_gpu_commit(d);
     if (!first && body)
@@ -171,7 +173,7 @@ int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, s
 int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
 {
     const t_block block = t_gpu_find(from);
-    const int status = in_memory(&block);
+    const int status = bytes ? in_memory(&block) : TORSHC_OK;
     return status || !bytes ? status : read_back(d, to, &block, (uintptr_t)from - block.at, bytes);
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import torshc
 from torshc.errors import BundleError, UnsupportedError
@@ -30,10 +30,10 @@ def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int]) -> 
     return built.SerializeToString()
 
 
-def opened(source: bytes, folder: Path) -> Any:
+def opened(source: bytes, folder: Path, fallback: bool = False) -> Any:
     if not find_library():
         pytest.skip("no library of webgpu.h is here")
-    torshc.compile(source, folder / "m.tsc", target="webgpu", fallback=False)
+    torshc.compile(source, folder / "m.tsc", target="webgpu", fallback=fallback)
     try:
         return torshc.load(folder / "m.tsc")
     except BundleError as error:
@@ -102,3 +102,45 @@ def test_f64_is_refused_by_name(tmp_path: Path) -> None:
     source = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F64, [3])}, {"y": F64})
     with pytest.raises(UnsupportedError, match=r"Neg.*WGSL has no f64"):
         torshc.compile(source, tmp_path / "m.tsc", target="webgpu", fallback=False)
+
+
+def test_sizes_of_elements_do_not_wrap(tmp_path: Path) -> None:
+    """Scales that are inputs are ratios of large integers, whose products 32 bits do not hold."""
+    node = helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"], mode="linear", coordinate_transformation_mode="asymmetric"
+    )
+    source = model([node], {"x": (F32, [1, 1, 4, 6]), "scales": (F32, [4])}, {"y": F32})
+    x = np.arange(24, dtype=np.float32).reshape(1, 1, 4, 6)
+    found = opened(source, tmp_path, fallback=True).run({"x": x, "scales": np.array([1, 1, 0.6, 1.7], np.float32)})
+    wanted = ort.InferenceSession(source).run(None, {"x": x, "scales": np.array([1, 1, 0.6, 1.7], np.float32)})
+    np.testing.assert_allclose(found["y"], wanted[0], atol=1e-4)  # f32 of numbers up to 24
+
+
+@pytest.mark.parametrize("keys", [1, 65])
+def test_attention(keys: int, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["w"]),
+        helper.make_node("MatMul", ["w", "v"], ["y"]),
+    ]
+    shapes = {"q": (2, 3, 5), "k": (2, 5, keys), "v": (2, keys, 70)}
+    source = model(nodes, {name: (F32, list(shape)) for name, shape in shapes.items()}, {"y": F32})
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    check(source, feeds, tmp_path, 1e-5)
+
+
+def test_running_sums(tmp_path: Path) -> None:
+    node = helper.make_node("CumSum", ["x", "axis"], ["y"], reverse=1, exclusive=1)
+    source = model([node], {"x": (F32, ["n", 5]), "axis": (I64, [])}, {"y": F32})
+    source = onnx_with_constant(source, "axis", np.array(0, np.int64))
+    check(source, {"x": np.arange(15, dtype=np.float32).reshape(3, 5)}, tmp_path)
+
+
+def onnx_with_constant(source: bytes, name: str, value: Array) -> bytes:
+    """The model with a constant in place of an input."""
+    built = ModelProto.FromString(source)
+    (port,) = (i for i in built.graph.input if i.name == name)
+    built.graph.input.remove(port)
+    built.graph.initializer.append(numpy_helper.from_array(value, name))
+    return built.SerializeToString()

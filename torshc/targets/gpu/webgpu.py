@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from ...expr import as_int, walk
+from ...expr import as_int, axis, walk
 from ...graph import Graph, Value
+from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div, product
 from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
+from ...kernels.heavy import Strided, epilogue_flops, is_empty, traffic
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
-from ...kernels.nest import MapKernel, RowKernel, lower_nest
+from ...kernels.nest import Buffers, MapKernel, RowKernel, lower_nest
+from ...kernels.scan import read_scan
+from ...ops.core.base import Index
+from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, register, render_kernel
 from .base import HOST, GridTarget, Words
 from .grid import GridMap, GridRow, with_axis
+from .scan import GridScan
 from .webgpu_text import WgslPrinter, register_type
 from .webgpu_tools import WebGpuToolchain
 
@@ -95,7 +102,63 @@ def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine
     return [idle_when_empty(_dealt(k)) for k in make(group, storage, keep=None)]
 
 
-@WebGpuTarget.lowers("attention", "recurrent", "scan", "topk")
+@dataclass(frozen=True)
+class WgslAttention(AttentionBase):
+    """Online softmax of one query a block."""
+
+    template: ClassVar[str] = "attention_row.j2"
+
+    threads: int = THREADS
+
+    @property
+    def shared(self) -> int:
+        return 4 * (self.threads + self.depth)
+
+
+@WebGpuTarget.lowers("attention")
+def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernel of an attention group.
+
+    Raises:
+        UnsupportedError: as of :func:`attention_base`.
+    """
+    if any(is_empty(v) for v in group.outputs):
+        return []
+
+    def operand(value: Value, batch: Index, name: str, buffers: Buffers) -> Strided:
+        return walked_operand(group, value, batch, name, buffers)
+
+    base = attention_base(group, storage, operand)
+    return [idle_when_empty(WgslAttention.of(base, tasks=base.points * base.row.args[0]))]
+
+
+@WebGpuTarget.lowers("scan")
+def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """A running sum or product, a thread for each row."""
+    node = group.anchor
+    assert node is not None and isinstance(node.op, Cumulative)
+    if all(is_empty(v) for v in group.outputs):
+        return []
+    scan, size = read_scan(group, storage), node.output.type.size
+    axes = (*scan.before, *scan.after) or (axis("i0", 1),)
+    kernel = GridScan(
+        buffers=tuple(scan.buffers.list),
+        tasks=ceil_div(product([a.args[0] for a in axes]), THREADS),
+        flops=size + epilogue_flops(scan.stores, size),
+        nbytes=traffic(scan.buffers.list, group.outputs),
+        stores=scan.stores,
+        axes=axes,
+        time=scan.time,
+        total=scan.total,
+        exclusive=bool(node.op.exclusive),
+        reverse=bool(node.op.reverse),
+        across=False,
+        threads=THREADS,
+    )
+    return [idle_when_empty(kernel)]
+
+
+@WebGpuTarget.lowers("recurrent", "topk")
 def refuse(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """What has no kernel in WGSL yet."""
     raise NoKernel(f"webgpu has no kernel of family {group.kind}")

@@ -221,8 +221,11 @@ class WgslStatements(Statements):
         self._small: Derived[bool] = Derived(
             lambda e, args: (e.dtype is not I64 or fits(e, I32)) and e.op != "load" and all(args)
         )
-        self._loads: Derived[bool] = Derived(lambda e, args: e.op in ("load", "acc") or any(args))
-        self.trusted = False  # whether an offset is spelled, whose parts are as small as memory
+        self._of_shapes: Derived[bool] = Derived(
+            lambda e, args: e.op not in ("load", "acc") and (e.op == "dim" or e.op not in SYMBOLS) and all(args)
+        )
+        self.trusted = False  # whether a place in memory is spelled: what shapes alone decide of it fits 32 bits
+        self.inline = False  # whether a text is asked for that needs no statements
 
     # ---- words --------------------------------------------------------------------------------------------------
 
@@ -236,6 +239,9 @@ class WgslStatements(Statements):
         name = self.fresh()
         self.lines.append(f"let {name} = {text};")
         return name
+
+    def finish(self, e: Expr, text: str) -> str:
+        return f"({text})" if self.inline else super().finish(e, text)
 
     def choose(self, kind: str, test: str, sides: Sequence[tuple[Frame, str]]) -> str:
         name = self.fresh()
@@ -258,7 +264,7 @@ class WgslStatements(Statements):
 
     def _is_small(self, e: Expr) -> bool:
         """Whether 32 bits hold an operand and what it is computed from."""
-        return e.dtype is not I64 or self._small(e) or (self.trusted and not self._loads(e))
+        return e.dtype is not I64 or self._small(e) or (self.trusted and self._of_shapes(e))
 
     def _index(self, e: Expr, variant: str) -> Text:
         if e.op == "const":
@@ -336,11 +342,15 @@ class WgslStatements(Statements):
         was, self.trusted = self.trusted, True
         place = yield e.args[0], INDEX
         self.trusted = was
+        if self.names.buffers[number].dtype.name not in WORDS and not place.isidentifier():
+            place = self.declare("i32", place)
+        return self.element(number, place)
+
+    def element(self, number: int, place: str) -> str:
+        """An element of a buffer as a register."""
         buffer = self.names.buffers[number]
         if buffer.dtype.name in WORDS:
             return f"b{self.shared[number]}[{place}]"
-        if not place.isidentifier():
-            place = self.declare("i32", place)
         each = 4 // buffer.dtype.size
         word = f"b{self.shared[number]}[{place} / {each}]"
         if any(b.written and self.shared[k] == self.shared[number] for k, b in enumerate(self.names.buffers)):
@@ -429,11 +439,8 @@ class WgslPrinter(GridPrinter):
         if isinstance(e, int):
             return str(e)
         s = self._wgsl(None, "z")
-        s.trusted = True
-        text = s.emit(e, INDEX)
-        if s.lines:
-            raise NoKernel("a size that WGSL has no expression for")
-        return text
+        s.trusted = s.inline = True
+        return s.emit(e, INDEX)
 
     def factor(self, axis: Expr) -> str:
         return self.scalar(axis.args[0])
@@ -446,6 +453,20 @@ class WgslPrinter(GridPrinter):
 
     def identity(self, a: Accumulator) -> str:
         return constant(a.start, a.term.dtype, self.needs)
+
+    def call(self, name: str, *args: str) -> str:
+        """A call of a function of the prelude."""
+        return self.needs(name, *args)
+
+    def number(self, e: Expr) -> str:
+        """A constant."""
+        return constant(e.data, e.dtype, self.needs)
+
+    def element(self, buffer: int, start: Expr, steps: Sequence[tuple[str, Expr]]) -> str:
+        """An element of a buffer as a register, at a start and so many steps of these sizes from it."""
+        parts = [f"{place} * {self.scalar(step)}" for place, step in steps]
+        place = " + ".join([self.scalar(start), *parts])
+        return self._wgsl(None, "e").element(buffer, f"({place})")
 
     def block(
         self,
