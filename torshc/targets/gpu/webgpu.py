@@ -25,8 +25,10 @@ from ..base import NoKernel, Rendered, register, render_kernel
 from .base import HOST, GridTarget, Words
 from .grid import GridMap, GridRow, with_axis
 from .scan import GridScan
-from .webgpu_text import WgslPrinter, register_type
+from .webgpu_blocks import in_blocks
+from .webgpu_text import WgslPrinter
 from .webgpu_tools import WebGpuToolchain
+from .webgpu_words import register_type
 
 BUFFERS = 8  # storage buffers of a kernel that every adapter allows
 SHARED = 16 << 10  # bytes of workgroup memory that every adapter has
@@ -171,7 +173,10 @@ def _dealt(kernel: Kernel) -> Kernel:
         points = product([a.args[0] for a in kernel.axes])
         return GridMap.of(kernel, tasks=ceil_div(points, THREADS), threads=THREADS, packet=1)
     assert isinstance(kernel, RowKernel)
-    points, share = product([a.args[0] for a in kernel.axes]), _share(kernel)
+    share = _share(kernel)
+    if share == 1:
+        kernel = in_blocks(kernel)
+    points = product([a.args[0] for a in kernel.axes])
     threads = THREADS if share == 1 else share
     tasks = ceil_div(points, THREADS) if share == 1 else points
     return GridRow.of(kernel, tasks=tasks, threads=threads, share=share, packet=1)
