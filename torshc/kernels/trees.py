@@ -40,6 +40,7 @@ class TreesKernel(HeavyKernel):
         trees, targets: their number.
         count, features: number of rows, and of features of a row.
         rows: rows of a task.
+        ways: from roots to leaves, that are followed at a time.
         combine: scalar function that accumulates.
         start: what an accumulation starts from.
         compare, missing: as in the operator.
@@ -58,6 +59,7 @@ class TreesKernel(HeavyKernel):
     count: Expr
     features: Expr
     rows: Expr
+    ways: int
     combine: str
     start: Expr
     compare: str
@@ -92,11 +94,12 @@ def work_of(node: Node) -> int:
     return int(roots[:, 1].sum()) + len(roots)
 
 
-def lower_walks(group: Group, storage: Mapping[Value, Storage], rows: Expr) -> list[Kernel]:
+def lower_walks(group: Group, storage: Mapping[Value, Storage], rows: Expr, ways: int) -> list[Kernel]:
     """The kernel that walks the tables, behind a copy of the features where these do not lie side by side.
 
     Args:
         rows: rows of a task.
+        ways: that the kernel follows at a time.
     """
     node, op = trees_of(group)
     if all(is_empty(v) for v in group.outputs):
@@ -134,6 +137,7 @@ def lower_walks(group: Group, storage: Mapping[Value, Storage], rows: Expr) -> l
         count=x.shape[0],
         features=x.shape[1],
         rows=rows,
+        ways=ways,
         combine=COMBINE[op.aggregate],
         start=const(NEUTRAL.get(op.aggregate, 0.0), x.dtype),
         compare=op.compare,

@@ -16,7 +16,7 @@ from .tiles import TASK_FLOPS, clamp
 
 ROWS = 256  # rows of a task at the most: they stay in L1 while all trees pass by
 SUMS = 16384  # sums of a task at the most
-WAYS = 16  # that the kernel follows at a time; rows of a task are a multiple
+WAYS = 16  # that the kernel follows at a time, as measured; rows of a task are a multiple
 STEP_FLOPS = 8  # what a branch costs, in multiply-adds
 
 
@@ -28,4 +28,4 @@ def lower_trees(group: Group, storage: Mapping[Value, Storage], machine: Machine
     most = max(1, min(ROWS, SUMS // targets) // WAYS)
     least = min(most, -(-TASK_FLOPS // (STEP_FLOPS * work_of(node) * WAYS)))
     shared = call("floordiv", node.operands[0].shape[0], 4 * machine.threads * WAYS)
-    return lower_walks(group, storage, clamp(shared, least, most) * WAYS)
+    return lower_walks(group, storage, clamp(shared, least, most) * WAYS, WAYS)
