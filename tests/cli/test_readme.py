@@ -102,3 +102,4 @@ def test_only_figures_may_differ() -> None:
     assert pages.agree("a: 3 nodes,  1.25 s\n...\nend\n", "a: 3 nodes, 12.5 s\nb\nc\nend\n")
     assert not pages.agree("a: 3 nodes, 1.25 s\n", "a: 4 nodes, 1.25 s\n")
     assert not pages.agree("a\n", "a\nb\n")
+    assert pages.agree("a: 0 compiled\n", "torshc: compile 5/16 (2 s)\na: 16 compiled\n")

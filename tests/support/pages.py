@@ -29,8 +29,9 @@ UNTESTED = "Not run by the test"
 TOOLS = re.compile(r"`(?:make|pip|python) [^`]*`|^\$ cmake.*", re.MULTILINE)  # whose options are not torshc's
 
 # What differs from one run or machine to another: measurements, sizes that follow from the width of a vector, hashes of
-# kernels, and how much was found in the cache.
+# kernels, how much was found in the cache, and progress.
 VARIES = (
+    (re.compile(r"^torshc: .* \(\d+ s\)\n", re.MULTILINE), ""),  # progress, where a step takes seconds
     (re.compile(r"(target\s+c), \S+ \S+( \+\S+)*, \d+ f32 lanes"), r"\1, here"),
     (re.compile(r"\bk[0-9a-f]{12}\b"), "kernel"),
     (re.compile(r"<?\b\d+\.\d+(e[-+]\d+)?|\b\d+e[-+]\d+"), "#"),
