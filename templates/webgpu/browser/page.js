@@ -151,7 +151,8 @@ function showOutput(name, { data, dims, dtype }) {
   const first = Array.from(data.subarray(0, SHOWN), number).join(", ");
   const node = make("div", { className: "tensor" }, make("b", { text: name }), ` ${dtype} [${dims.join(", ")}]`);
   node.append(make("p", { className: "values", text: `${first}${data.length > SHOWN ? ", ..." : ""}` }));
-  if (dtype === "f32" && dims.length === 2 && dims[0] === 1 && dims[1] > TOP && dims[1] < 1e6) node.append(topTable(data));
+  const row = dims.filter((d) => d !== 1).length === 1 && data.length > TOP && data.length < 1e6;
+  if (dtype === "f32" && row) node.append(topTable(data));
   return node;
 }
 
