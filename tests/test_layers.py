@@ -56,7 +56,7 @@ OWNERS = {
     "jinja2": {"cli", "explain", "targets"},
     "yaml": {"passes"},
     "llvmlite": {"targets"},
-    "torch": {"torch_dynamo"},
+    "torch": {"torch_dynamo", "formats"},
     "ml_dtypes": {"expr", "runtime", "formats"},
 }
 

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from .compilation import Compilation
+    from .formats.torch_program import Program
     from .graph import Graph
     from .inprocess import InProcess
     from .runtime import Model
     from .tracing import TracedFunction
 
-    Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph
+    Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph | Program
 
 __all__ = ["TorshcError", "__version__", "compile", "jit", "load", "load_model", "trace"]
 
@@ -63,8 +64,8 @@ def compile(
     """Compile a model to a bundle folder, or to a loaded model.
 
     Args:
-        model: the path of an ONNX or JSON model, the bytes of one, an onnx ModelProto, or a torshc Graph, which is
-            changed.
+        model: the path of an ONNX or JSON model, the bytes of one, an onnx ModelProto, a torch.export.ExportedProgram,
+            or a torshc Graph, which is changed.
         out: the bundle; replaced as a whole when it is one already. None loads the model, and leaves no file.
         target: "c" (C for this processor), "llvm" (LLVM for it), "cuda" (NVIDIA GPUs), "metal" (Apple GPUs) or
             "webgpu" (WebGPU);

@@ -8,16 +8,19 @@ from typing import Any
 from .compiler import compile_model
 from .errors import ConfigError, ModelError
 from .folders import scratch_folder
+from .formats.torch_program import is_program, to_onnx
 from .graph import Graph
 from .options import CompileOptions
 from .runtime import Model, load
 
 
 def source_of(model: Any) -> str | bytes | Graph:
-    """What the compiler takes for a model as callers have it: a path, its bytes, an onnx ModelProto, or a graph.
+    """What the compiler takes for a model as callers have it: a path, its bytes, an onnx ModelProto, a graph, or
+    a program of ``torch.export``.
 
     Raises:
         ConfigError: it is none of these.
+        RunError: PyTorch cannot export the program to ONNX.
         ModelError: a ModelProto of 2 GiB or more, which protobuf cannot hold in one piece.
     """
     if isinstance(model, str | bytes | Graph):
@@ -26,9 +29,12 @@ def source_of(model: Any) -> str | bytes | Graph:
         return bytes(model)
     if isinstance(model, os.PathLike):
         return os.fsdecode(model)
+    if is_program(model):
+        model = to_onnx(model)
     if not hasattr(model, "SerializeToString"):
         raise ConfigError(
-            f"model is a {type(model).__name__}", "pass a path, the bytes of a file, an onnx.ModelProto or a Graph"
+            f"model is a {type(model).__name__}",
+            "pass a path, the bytes of a file, an onnx.ModelProto, a Graph or a torch.export.ExportedProgram",
         )
     try:
         return bytes(model.SerializeToString())

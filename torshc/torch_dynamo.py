@@ -7,14 +7,13 @@ its weights. What dynamo leaves out of its graphs runs in PyTorch as ever.
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout
 from typing import Any
 
 from .errors import ConfigError, RunError, TorshcError
+from .formats.torch_program import to_onnx
 from .loaded import compile_loaded
 from .options import CompileOptions
 from .runtime import Model
@@ -149,10 +148,4 @@ def _exported(graph: Any, values: list[Any], static: list[bool]) -> Any:
             return next(rest) if isinstance(value, torch.Tensor) else value
 
     given = tuple(v.detach() for v, s in zip(values, static, strict=True) if isinstance(v, torch.Tensor) and not s)
-    try:
-        with redirect_stdout(io.StringIO()), torch.no_grad():  # the exporter tells of its steps
-            program = torch.onnx.export(Frozen().eval(), given, dynamo=True, verbose=False)
-        return program.model_proto
-    except Exception as error:  # PyTorch raises what comes, for operators and for packages that are not there
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise RunError(f"torch.onnx.export failed: {reason}", "pip install onnxscript, if that is missing") from error
+    return to_onnx(Frozen().eval(), given)
