@@ -152,3 +152,10 @@ def test_demo_runs_and_reads_well_in_80_columns(tmp_path: Path) -> None:
     assert accuracy and int(accuracy[1]) / int(accuracy[2]) >= 0.97
     assert "us per image" in text
     assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_a_function_written_in_numpy() -> None:
+    """Prices of some 100, of a logarithm, two exponentials and a square root in f32."""
+    *rows, last = run(sys.executable, SAMPLES / "numpy_function.py").splitlines()[1:]
+    assert len(rows) == 3 and last.startswith("traces: 1;")
+    assert all(float(row.split()[-1]) < 1e-3 for row in rows)
