@@ -204,7 +204,7 @@ def test_targets(torshc: Torshc) -> None:
     everything = json.loads(torshc("targets", "--json").stdout)
     found = everything["targets"][0]
     assert found["name"] == "c" and everything["isa"]["lanes"] in (1, 4, 8, 16) and found["tools"]
-    assert [t["name"] for t in everything["targets"]] == ["c", "llvm", "cuda", "metal"]
+    assert [t["name"] for t in everything["targets"]] == ["c", "llvm", "cuda", "metal", "webgpu"]
     assert all(t["tools"] or t["missing"] for t in everything["targets"])
     if os.uname().machine == "x86_64":
         shown = json.loads(torshc("targets", "--mcpu", "x86-64-v4", "--json").stdout)

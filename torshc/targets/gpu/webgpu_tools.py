@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...errors import ToolchainError
 from ...options import CompileOptions
 from ...webgpu import NAMED, find_library
 from ..cc import CCompiler, find_compiler
@@ -51,4 +52,8 @@ class WebGpuToolchain(Toolchain):
     def survey(self, cc: str = "") -> Survey:
         library = find_library()
         missing = () if library else (f"no library of webgpu.h: pip install 'torshc[webgpu]', or name one in {NAMED}",)
-        return Survey((found(find_compiler(cc or None)),), (library,) if library else (), missing)
+        devices = (library,) if library else ()
+        try:
+            return Survey((found(find_compiler(cc or None)),), devices, missing)
+        except ToolchainError as error:
+            return Survey((), devices, (f"{error.message}; {error.remedy}", *missing))
