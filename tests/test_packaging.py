@@ -35,6 +35,14 @@ def tracked() -> list[str]:
     return [entry for entry in done.stdout.split("\0") if entry]
 
 
+def test_nothing_else_lies_in_the_root() -> None:
+    allowed = (
+        "pyproject.toml torshc templates rules tests samples Makefile README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT"
+    )
+    there = {entry.partition("\t")[2].split("/")[0] for entry in tracked()}
+    assert {name for name in there if not name.startswith(".")} <= set(allowed.split())
+
+
 def test_no_links() -> None:
     assert [entry for entry in tracked() if entry.startswith("120000")] == []
 
