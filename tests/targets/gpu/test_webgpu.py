@@ -137,6 +137,14 @@ def test_running_sums(tmp_path: Path) -> None:
     check(source, {"x": np.arange(15, dtype=np.float32).reshape(3, 5)}, tmp_path)
 
 
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_first_of_a_row(largest: int, tmp_path: Path) -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["y", "i"], largest=largest)
+    source = model([node], {"x": (F32, [3, 17]), "k": (I64, [1])}, {"y": F32, "i": I64})
+    source = onnx_with_constant(source, "k", np.array([5], np.int64))
+    check(source, {"x": np.random.default_rng(0).normal(size=(3, 17)).astype(np.float32)}, tmp_path)
+
+
 def onnx_with_constant(source: bytes, name: str, value: Array) -> bytes:
     """The model with a constant in place of an input."""
     built = ModelProto.FromString(source)

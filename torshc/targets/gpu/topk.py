@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from ...graph import Builder, Graph, Node, Value
 from ...kernels.axes import product
 from ...kernels.base import Kernel, NoKernel, Operand, Temporary
 from ...kernels.heavy import HeavyKernel, is_empty, traffic
-from ...kernels.machine import Device, Machine
+from ...kernels.machine import Machine
 from ...kernels.recurrent import apart, moved
 from ...kernels.topk import Ranking, read_ranking
 from ...ops.tensor.sort import TopK
@@ -70,7 +70,7 @@ def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Mac
     most = as_int(node.op.k) or as_int(length)
     if machine.device.counters and most is not None and most <= MOST and x.dtype.register.size <= 4:
         return [_by_digits(group, node, read_ranking(group, storage), most)]
-    return _by_counting(group, node, node.op, storage, machine.device)
+    return by_counting(group, node, storage, lambda g: lower_grid(g, storage, machine.device))
 
 
 def _by_digits(group: Group, node: Node, ranking: Ranking, most: int) -> Kernel:
@@ -92,7 +92,16 @@ def _by_digits(group: Group, node: Node, ranking: Ranking, most: int) -> Kernel:
     )
 
 
-def _by_counting(group: Group, node: Node, op: TopK, storage: Mapping[Value, Storage], device: Device) -> list[Kernel]:
+def by_counting(
+    group: Group, node: Node, storage: Mapping[Value, Storage], lower: Callable[[Group], list[Kernel]]
+) -> list[Kernel]:
+    """The kernels that count for each element how many come before it; `lower` makes those of a group of nests.
+
+    Raises:
+        NoKernel: along an axis that is symbolic or long.
+    """
+    op = node.op
+    assert isinstance(op, TopK)
     x, length = node.operands[0], node.operands[0].shape[op.axis]
     if (as_int(length) or 0) > NEST or as_int(length) is None:
         raise NoKernel(f"{node.op.name} along {length!r} elements; devices support up to {NEST}")
@@ -100,8 +109,8 @@ def _by_counting(group: Group, node: Node, op: TopK, storage: Mapping[Value, Sto
     values, places = op.ranked(b, x)
     kernels: list[Kernel] = []
     for part in b.nodes:
-        kernels += lower_grid(Group(group.id, "nest", [part], outputs=list(part.outputs)), storage, device)
+        kernels += lower(Group(group.id, "nest", [part], outputs=list(part.outputs)))
     homes: dict[object, Operand] = {values: node.outputs[0], places: node.outputs[1]}
     for k, v in enumerate(n.output for n in b.nodes):
         homes.setdefault(v, Temporary(f"part {k}", group.id, v.type.nbytes))
-    return apart(group, node, lambda _: moved(kernels, homes), lambda g: lower_grid(g, storage, device))
+    return apart(group, node, lambda _: moved(kernels, homes), lower)

@@ -25,6 +25,7 @@ from ..base import NoKernel, Rendered, register, render_kernel
 from .base import HOST, GridTarget, Words
 from .grid import GridMap, GridRow, with_axis
 from .scan import GridScan
+from .topk import by_counting
 from .webgpu_blocks import in_blocks
 from .webgpu_text import WgslPrinter
 from .webgpu_tools import WebGpuToolchain
@@ -160,7 +161,21 @@ def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     return [idle_when_empty(kernel)]
 
 
-@WebGpuTarget.lowers("recurrent", "topk")
+@WebGpuTarget.lowers("topk")
+def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """TopK by counting.
+
+    Raises:
+        NoKernel: as of :func:`by_counting`.
+    """
+    node = group.anchor
+    assert node is not None
+    if all(is_empty(v) for v in group.outputs):
+        return []
+    return by_counting(group, node, storage, lambda g: lower_loops(g, storage, machine))
+
+
+@WebGpuTarget.lowers("recurrent")
 def refuse(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """What has no kernel in WGSL yet."""
     raise NoKernel(f"webgpu has no kernel of family {group.kind}")
