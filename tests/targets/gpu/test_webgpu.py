@@ -152,3 +152,16 @@ def onnx_with_constant(source: bytes, name: str, value: Array) -> bytes:
     built.graph.input.remove(port)
     built.graph.initializer.append(numpy_helper.from_array(value, name))
     return built.SerializeToString()
+
+
+def test_integers_of_4_bits(tmp_path: Path) -> None:
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT4)
+    source = model([node, helper.make_node("Cast", ["y"], ["z"], to=F32)], {"x": (F32, [5])}, {"z": F32})
+    source = with_opset(source, 21)
+    check(source, {"x": np.array([-8, -1, 0, 3, 7], np.float32)}, tmp_path)
+
+
+def with_opset(source: bytes, version: int) -> bytes:
+    built = ModelProto.FromString(source)
+    built.opset_import[0].version, built.ir_version = version, 10
+    return built.SerializeToString()
