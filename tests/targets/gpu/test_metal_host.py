@@ -77,6 +77,12 @@ def test_runs(layer: dict[str, Path], tmp_path: Path) -> None:
             wanted = reference.run(some)
             for key, a in loaded.run(some).items():
                 np.testing.assert_allclose(a, wanted[key], rtol=3e-6, atol=3e-6, err_msg=key)
+        contexts = [loaded.context(), loaded.context()]
+        found = loaded.run(feeds)
+    for context in contexts:  # the model is closed, its weights are not
+        for key, a in context.run(feeds).items():
+            np.testing.assert_array_equal(a, found[key], err_msg=key)
+        context.close()
 
 
 def mixed() -> tuple[onnx.ModelProto, dict[str, Array]]:
