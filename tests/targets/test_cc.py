@@ -22,9 +22,9 @@ from torshc.targets import isa
 from torshc.targets.cc import find_compiler
 from torshc.targets.toolchain import Tool
 
-from ...bundle import tiny
-from ...support.compiler_models import model, node
-from ...support.slow import SLOW
+from ..bundle import tiny
+from ..support.compiler_models import model, node
+from ..support.slow import SLOW
 
 
 @pytest.fixture(autouse=True)
