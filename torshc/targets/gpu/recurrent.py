@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -44,22 +44,14 @@ ARRAYS = 4  # arrays of the state in shared memory, at most
 
 
 @dataclass(frozen=True)
-class GridRecurrent(RecurrentBase):
-    """All steps of a direction for some rows of the batch, by one block, or by several that share the hidden units.
-
-    Each warp computes hidden units, one after the other: its threads share the sums over the state, and then thread r
-    computes the cell of row r.
+class Steps(RecurrentBase):
+    """All steps of a direction, as far as devices of blocks of threads agree.
 
     Attributes:
         phases: what is computed in a step.
         weights: recurrent weights [G * H, H], stepping along rows and columns.
         biases: for each gate what is added to its sum over the state.
-        rows: rows of the batch a block.
         threads: threads of a block.
-        packed: whether weights are read four at a time.
-        blocks: blocks that share the hidden units of a direction; several are `kept`.
-        kept: hidden units of a warp whose weights stay in registers, or 0.
-        ring: buffer through which several blocks pass on their states, 64 bits each, or None.
     """
 
     template: ClassVar[str] = "recurrent.j2"
@@ -67,8 +59,35 @@ class GridRecurrent(RecurrentBase):
     phases: tuple[Phase, ...]
     weights: Strided
     biases: tuple[Expr, ...]
-    rows: int
     threads: int
+
+    @property
+    def operands(self) -> list[str]:
+        """Arrays of the state that weights multiply, besides ``h``."""
+        return [p.operand for p in self.phases if p.operand != "h"]
+
+    @property
+    def own(self) -> list[str]:
+        """Arrays of the state that are read only where their unit is computed."""
+        return [s for s in self.states if s not in ("h", "next", *self.operands)]
+
+
+@dataclass(frozen=True)
+class GridRecurrent(Steps):
+    """All steps of a direction for some rows of the batch, by one block, or by several that share the hidden units.
+
+    Each warp computes hidden units, one after the other: its threads share the sums over the state, and then thread r
+    computes the cell of row r.
+
+    Attributes:
+        rows: rows of the batch a block.
+        packed: whether weights are read four at a time.
+        blocks: blocks that share the hidden units of a direction; several are `kept`.
+        kept: hidden units of a warp whose weights stay in registers, or 0.
+        ring: buffer through which several blocks pass on their states, 64 bits each, or None.
+    """
+
+    rows: int
     packed: bool
     blocks: int
     kept: int
@@ -97,15 +116,83 @@ class GridRecurrent(RecurrentBase):
     def shared(self) -> int:
         return self.rows * self.row_bytes
 
-    @property
-    def operands(self) -> list[str]:
-        """Arrays of the state that weights multiply, besides ``h``."""
-        return [p.operand for p in self.phases if p.operand != "h"]
 
-    @property
-    def own(self) -> list[str]:
-        """Arrays of the state that only the warp of a unit reads."""
-        return [s for s in self.states if s not in ("h", "next", *self.operands)]
+class StepsLowering(RecurrentLowering):
+    """What lowerings for devices of blocks of threads share.
+
+    Args:
+        group: the group.
+        node, op: its network.
+        storage: where values lie.
+        products: lowers the product of the input and its weights.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        node: Node,
+        op: Recurrent,
+        storage: Mapping[Value, Storage],
+        products: Callable[[Group], list[Kernel]],
+    ) -> None:
+        super().__init__(group, node, op, storage)
+        self.products = products
+
+    def phases(self) -> tuple[Phase, ...]:
+        """What is computed in a step."""
+        return cell_phases(self.op, self.index(self.direction), Weights(self._peephole()))
+
+    # -- what the gates get from the input ---------------------------------------------------------------------
+
+    def inputs(self) -> list[Kernel]:
+        """gates[.., D * G * H] = x w' + bias, as the graph would say it: rows as x has them."""
+        op, b = self.op, Builder(Graph())
+        count = op.directions * op.gates * op.hidden_size
+        flat = b.one(Reshape((const(count), self.w.shape[2])), self.w)
+        made = b.one(MatMul(), self.x, b.one(Transpose((1, 0)), flat))
+        nodes = [b.graph.nodes[-1]]
+        if (bias := self.operand(3)) is not None:
+            half = const(op.gates * op.hidden_size)
+            own, _ = b.add(Split(1, (half, half)), [bias])
+            made = apply(b, "Add", made, b.one(Reshape((const(count),)), own))
+            nodes.append(b.graph.nodes[-1])
+        self.gates = Temporary("gates", self.group.id, made.type.nbytes)
+        views = [n for n in b.graph.nodes if n not in nodes]
+        group = Group(self.group.id, "gemm", nodes, nodes[0], views, [made])
+        return moved(self.products(group), {made: self.gates})
+
+    # -- weights -----------------------------------------------------------------------------------------------
+
+    def recurrent_weights(self) -> Strided:
+        row, k = axis("gate_unit", self.r.shape[1]), axis("k", self.r.shape[2])
+        element = self.buffers.resolve(load(self.r, (self.index(self.direction), row, k), F32))
+        found = strided_operand(element, (row, k))
+        assert found is not None  # values in memory have strides
+        return found
+
+    def part(self, source: Value, part: int) -> Expr:
+        place = self.index(self.unit) + part * self.op.hidden_size
+        return self.buffers.resolve(load(source, (self.index(self.direction), place), F32))
+
+    def biases(self) -> tuple[Expr, ...]:
+        """What each gate's sum over the state starts with."""
+        bias, gates = self.operand(3), self.op.gates
+        return () if bias is None else tuple(self.part(bias, gates + g) for g in range(gates))
+
+    def _peephole(self) -> _Peephole | None:
+        source = self.operand(7) if isinstance(self.op, LSTM) else None
+        return None if source is None else _Peephole(self, source)
+
+
+@dataclass(frozen=True)
+class _Peephole:
+    """Part k of LSTM's peepholes at the unit."""
+
+    lowering: StepsLowering
+    source: Value
+
+    def __call__(self, part: int) -> Expr:
+        return self.lowering.part(self.source, part)
 
 
 @GridTarget.lowers("recurrent")
@@ -129,7 +216,7 @@ def lower_grid_recurrent(group: Group, storage: Mapping[Value, Storage], machine
     return _Lowering(group, node, op, storage, machine).run()
 
 
-class _Lowering(RecurrentLowering):
+class _Lowering(StepsLowering):
     def __init__(
         self,
         group: Group,
@@ -138,14 +225,14 @@ class _Lowering(RecurrentLowering):
         storage: Mapping[Value, Storage],
         machine: Machine,
     ) -> None:
-        super().__init__(group, node, op, storage)
+        super().__init__(group, node, op, storage, lambda g: lower_contraction(g, storage, machine))
         self.machine, self.together = machine, machine.device.together
 
     def run(self) -> list[Kernel]:
         op, batch = self.op, self.row.args[0]
-        inputs = self._inputs()
-        phases = cell_phases(op, self.index(self.direction), Weights(self._peephole()))
-        weights, biases = self._weights(), self._biases()
+        inputs = self.inputs()
+        phases = self.phases()
+        weights, biases = self.recurrent_weights(), self.biases()
         count = as_int(batch)
         kept = self._kept(count)
         rows = (count or 1) if kept else min(ROWS, max(count or ROWS, 1))
@@ -192,58 +279,6 @@ class _Lowering(RecurrentLowering):
             if op.directions * -(-op.hidden_size // (units * warps)) <= self.together:
                 return units if batch * op.hidden_size * ARRAYS * 4 <= SHARED else 0
         return 0
-
-    # -- what the gates get from the input ---------------------------------------------------------------------
-
-    def _inputs(self) -> list[Kernel]:
-        """gates[.., D * G * H] = x w' + bias, as the graph would say it: rows as x has them."""
-        op, b = self.op, Builder(Graph())
-        count = op.directions * op.gates * op.hidden_size
-        flat = b.one(Reshape((const(count), self.w.shape[2])), self.w)
-        made = b.one(MatMul(), self.x, b.one(Transpose((1, 0)), flat))
-        nodes = [b.graph.nodes[-1]]
-        if (bias := self.operand(3)) is not None:
-            half = const(op.gates * op.hidden_size)
-            own, _ = b.add(Split(1, (half, half)), [bias])
-            made = apply(b, "Add", made, b.one(Reshape((const(count),)), own))
-            nodes.append(b.graph.nodes[-1])
-        self.gates = Temporary("gates", self.group.id, made.type.nbytes)
-        views = [n for n in b.graph.nodes if n not in nodes]
-        group = Group(self.group.id, "gemm", nodes, nodes[0], views, [made])
-        return moved(lower_contraction(group, self.storage, self.machine), {made: self.gates})
-
-    # -- weights -----------------------------------------------------------------------------------------------
-
-    def _weights(self) -> Strided:
-        row, k = axis("gate_unit", self.r.shape[1]), axis("k", self.r.shape[2])
-        element = self.buffers.resolve(load(self.r, (self.index(self.direction), row, k), F32))
-        found = strided_operand(element, (row, k))
-        assert found is not None  # values in memory have strides
-        return found
-
-    def _part(self, source: Value, part: int) -> Expr:
-        place = self.index(self.unit) + part * self.op.hidden_size
-        return self.buffers.resolve(load(source, (self.index(self.direction), place), F32))
-
-    def _biases(self) -> tuple[Expr, ...]:
-        """What each gate's sum over the state starts with."""
-        bias, gates = self.operand(3), self.op.gates
-        return () if bias is None else tuple(self._part(bias, gates + g) for g in range(gates))
-
-    def _peephole(self) -> _Peephole | None:
-        source = self.operand(7) if isinstance(self.op, LSTM) else None
-        return None if source is None else _Peephole(self, source)
-
-
-@dataclass(frozen=True)
-class _Peephole:
-    """Part k of LSTM's peepholes at the unit."""
-
-    lowering: _Lowering
-    source: Value
-
-    def __call__(self, part: int) -> Expr:
-        return self.lowering._part(self.source, part)
 
 
 def _whole(weights: Strided, hidden: int) -> bool:

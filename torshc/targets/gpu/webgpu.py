@@ -16,6 +16,7 @@ from ...kernels.heavy import Strided, epilogue_flops, is_empty, traffic
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Buffers, MapKernel, RowKernel, lower_nest
+from ...kernels.recurrent import apart, needs_all_states, recurrent_node
 from ...kernels.scan import read_scan
 from ...ops.core.base import Index
 from ...ops.tensor.index import Cumulative
@@ -24,6 +25,7 @@ from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, register, render_kernel
 from .base import HOST, GridTarget, Words
 from .grid import GridMap, GridRow, with_axis
+from .recurrent import Steps, StepsLowering
 from .scan import GridScan
 from .topk import by_counting
 from .webgpu_blocks import in_blocks
@@ -175,10 +177,39 @@ def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     return by_counting(group, node, storage, lambda g: lower_loops(g, storage, machine))
 
 
+@dataclass(frozen=True)
+class WgslRecurrent(Steps):
+    """All steps of a direction for a row of the batch, by one block."""
+
+    @property
+    def shared(self) -> int:
+        return 4 * self.hidden * (2 + len(self.operands) + len(self.own))
+
+
 @WebGpuTarget.lowers("recurrent")
-def refuse(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """What has no kernel in WGSL yet."""
-    raise NoKernel(f"webgpu has no kernel of family {group.kind}")
+def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a recurrent network: a product for all steps, then one for the steps.
+
+    Raises:
+        UnsupportedError: for elements that are not f32.
+    """
+    node, op = recurrent_node(group)
+    if all(is_empty(v) for v in group.outputs):
+        return []
+
+    def loops(g: Group) -> list[Kernel]:
+        return lower_loops(g, storage, machine)
+
+    if needs_all_states(group, node):
+        return apart(group, node, lambda g: lower_recurrent(g, storage, machine), loops)
+    lowering = StepsLowering(group, node, op, storage, loops)
+    inputs, phases = lowering.inputs(), lowering.phases()
+    weights, biases = lowering.recurrent_weights(), lowering.biases()
+    tasks = lowering.row.args[0] * op.directions
+    threads = min(256, -(-op.hidden_size // 32) * 32)
+    base = lowering.base(lowering.gates, phases, tasks)
+    kernel = WgslRecurrent.of(base, phases=phases, weights=weights, biases=biases, threads=threads)
+    return [*inputs, idle_when_empty(kernel)]
 
 
 def _dealt(kernel: Kernel) -> Kernel:
