@@ -107,7 +107,7 @@ CASES = {
             node("Transpose", ["kk"], ["t"], perm=[0, 2, 1]), node("MatMul", ["qq", "t"], ["s"]),
             node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "vv"], ["y"]),
         ],
-        {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "map map map map map map attention",
+        {"q": (2, 9, 16), "k": (2, 33, 16), "v": (2, 33, 8)}, "map map map attention",
         "map map map attention_mma",
     ),
     "recurrent": case(
@@ -117,7 +117,7 @@ CASES = {
     ),
     "halves": case(
         [node("Cast", ["x"], ["a"], to=TensorProto.FLOAT16), node("Cast", ["z"], ["b"], to=TensorProto.FLOAT16),
-         node("MatMul", ["a", "b"], ["y"])], {"x": (40, 48), "z": (48, 32)}, "map map row",
+         node("MatMul", ["a", "b"], ["y"])], {"x": (40, 48), "z": (48, 32)}, "map map pack gemm",
         "map map contraction_mma",
     ),
     "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),

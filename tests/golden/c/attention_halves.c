@@ -1,167 +1,65 @@
 #include "t_kernel.h"
 
-void k4c8670c5ac48(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void keb295dbd5a3d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
-    uint16_t *b1 = buf[1];
+    float *b1 = buf[1];
     const int64_t size = 288;
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task * 16384, high = t_imin(low + 16384, size);
         int64_t i0 = low;
         for (; i0 + 16 <= high; i0 += 16) {
             const f32v v0 = t_as_f16(t_load_f32(b0 + i0));
-            t_store_f16(b1 + i0, v0);
+            t_store_f32(b1 + i0, v0);
         }
         const int64_t left = high - i0;
         if (left > 0) {
             const f32v v0 = t_as_f16(t_loadn_f32(b0 + i0, left));
-            t_storen_f16(b1 + i0, v0, left);
+            t_storen_f32(b1 + i0, v0, left);
         }
     }
 }
 
 #include "t_kernel.h"
 
-void k67a53c6e49b5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k767191cfb484(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
-    uint16_t *b1 = buf[1];
+    float *b1 = buf[1];
     const int64_t size = 1056;
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task * 16384, high = t_imin(low + 16384, size);
         int64_t i0 = low;
         for (; i0 + 16 <= high; i0 += 16) {
             const f32v v0 = t_as_f16(t_load_f32(b0 + i0));
-            t_store_f16(b1 + i0, v0);
+            t_store_f32(b1 + i0, v0);
         }
         const int64_t left = high - i0;
         if (left > 0) {
             const f32v v0 = t_as_f16(t_loadn_f32(b0 + i0, left));
-            t_storen_f16(b1 + i0, v0, left);
+            t_storen_f32(b1 + i0, v0, left);
         }
     }
 }
 
 #include "t_kernel.h"
 
-void k6bc378b637dc(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k6eff75033197(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
-    uint16_t *b1 = buf[1];
+    float *b1 = buf[1];
     const int64_t size = 528;
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task * 16384, high = t_imin(low + 16384, size);
         int64_t i0 = low;
         for (; i0 + 16 <= high; i0 += 16) {
             const f32v v0 = t_as_f16(t_load_f32(b0 + i0));
-            t_store_f16(b1 + i0, v0);
+            t_store_f32(b1 + i0, v0);
         }
         const int64_t left = high - i0;
         if (left > 0) {
             const f32v v0 = t_as_f16(t_loadn_f32(b0 + i0, left));
-            t_storen_f16(b1 + i0, v0, left);
-        }
-    }
-}
-
-#include "t_kernel.h"
-
-void k74d753c83a8f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    (void)dim, (void)scratch;
-    const uint16_t *b0 = buf[0];
-    float *b1 = buf[1];
-    const int64_t size = 16;
-    const int64_t rows = 18;
-    const int64_t chunks = (size + 16383) / 16384;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
-        const int64_t first = task / chunks * 1024, last = t_imin(first + 1024, rows);
-        for (int64_t row = first; row < last; row++) {
-            const int64_t i1 = row % 9;
-            int64_t rest = row / 9;
-            (void)i1;
-            const int64_t i0 = rest;
-            (void)i0;
-            int64_t i2 = low;
-            for (; i2 + 16 <= high; i2 += 16) {
-                const int64_t v0 = 144 * i0 + 16 * i1 + i2;
-                const f32v v1 = t_load_f16(b0 + v0);
-                t_store_f32(b1 + v0, v1);
-            }
-            const int64_t left = high - i2;
-            if (left > 0) {
-                const int64_t v0 = 144 * i0 + 16 * i1 + i2;
-                const f32v v1 = t_loadn_f16(b0 + v0, left);
-                t_storen_f32(b1 + v0, v1, left);
-            }
-        }
-    }
-}
-
-#include "t_kernel.h"
-
-void k3de48a928f3a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    (void)dim, (void)scratch;
-    const uint16_t *b0 = buf[0];
-    float *b1 = buf[1];
-    const int64_t size = 16;
-    const int64_t rows = 66;
-    const int64_t chunks = (size + 16383) / 16384;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
-        const int64_t first = task / chunks * 1024, last = t_imin(first + 1024, rows);
-        for (int64_t row = first; row < last; row++) {
-            const int64_t i1 = row % 33;
-            int64_t rest = row / 33;
-            (void)i1;
-            const int64_t i0 = rest;
-            (void)i0;
-            int64_t i2 = low;
-            for (; i2 + 16 <= high; i2 += 16) {
-                const int64_t v0 = 528 * i0 + 16 * i1 + i2;
-                const f32v v1 = t_load_f16(b0 + v0);
-                t_store_f32(b1 + v0, v1);
-            }
-            const int64_t left = high - i2;
-            if (left > 0) {
-                const int64_t v0 = 528 * i0 + 16 * i1 + i2;
-                const f32v v1 = t_loadn_f16(b0 + v0, left);
-                t_storen_f32(b1 + v0, v1, left);
-            }
-        }
-    }
-}
-
-#include "t_kernel.h"
-
-void k5102930818ab(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    (void)dim, (void)scratch;
-    const uint16_t *b0 = buf[0];
-    float *b1 = buf[1];
-    const int64_t size = 8;
-    const int64_t rows = 66;
-    const int64_t chunks = (size + 16383) / 16384;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
-        const int64_t first = task / chunks * 2048, last = t_imin(first + 2048, rows);
-        for (int64_t row = first; row < last; row++) {
-            const int64_t i1 = row % 33;
-            int64_t rest = row / 33;
-            (void)i1;
-            const int64_t i0 = rest;
-            (void)i0;
-            int64_t i2 = low;
-            for (; i2 + 16 <= high; i2 += 16) {
-                const int64_t v0 = 264 * i0 + 8 * i1 + i2;
-                const f32v v1 = t_load_f16(b0 + v0);
-                t_store_f32(b1 + v0, v1);
-            }
-            const int64_t left = high - i2;
-            if (left > 0) {
-                const int64_t v0 = 264 * i0 + 8 * i1 + i2;
-                const f32v v1 = t_loadn_f16(b0 + v0, left);
-                t_storen_f32(b1 + v0, v1, left);
-            }
+            t_storen_f32(b1 + i0, v0, left);
         }
     }
 }
@@ -225,9 +123,11 @@ T_FN void finish(const struct call *c, int64_t row, int64_t col, f32v acc, int64
     uint16_t *b3 = c->buf[3];
     (void)c, (void)count;
     if (count >= 16) {
-        t_store_f16(b3 + col + 72 * c->i0 + 8 * row, acc);
+        const f32v v0 = t_as_f16(acc);
+        t_store_f16(b3 + col + 72 * c->i0 + 8 * row, v0);
     } else {
-        t_storen_f16(b3 + col + 72 * c->i0 + 8 * row, acc, count);
+        const f32v v0 = t_as_f16(acc);
+        t_storen_f16(b3 + col + 72 * c->i0 + 8 * row, v0, count);
     }
 }
 
@@ -510,7 +410,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
 }
 
-void k3923efb948fd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k66ee1d2998e9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;

@@ -1,0 +1,99 @@
+"""Products of halves on targets without kernels for them: where casts stand, and the numbers that come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.compiler_models import model, node, run
+from torshc.expr import DTYPES
+from torshc.graph.verify import verify
+from torshc.options import CompileOptions
+from torshc.passes import PASSES
+from torshc.passes.manager import read_pipeline
+from torshc.resources import rules
+
+from ..support.pass_graphs import Model, dims, lines, names, text
+
+RNG = np.random.default_rng(6)
+
+
+def widened(m: Model, *outputs: Any, **options: Any) -> Any:
+    graph = m.done(*outputs)
+    PASSES["widen_products"](graph, CompileOptions(**options))
+    verify(graph, "widen_products")
+    return graph
+
+
+def test_operands_are_cast_once_and_constants_here() -> None:
+    m = Model()
+    x, w = m.input(4, 16, dtype="f16"), m.const(np.ones((16, 9)), "f16")
+    assert text(widened(m, m("MatMul", x, w), m("MatMul", x, w))) == lines("""
+        in   %0 f16[4, 16]
+        %1 = Cast(%0) : f32[4, 16]
+        %3 = MatMul(%1, @2:f32[16, 9]) : f32[4, 9]
+        %4 = Cast[to=f16](%3) : f16[4, 9]
+        %5 = MatMul(%1, @2:f32[16, 9]) : f32[4, 9]
+        %6 = Cast[to=f16](%5) : f16[4, 9]
+        out  %4
+        out  %6
+    """)
+
+
+def test_a_result_of_f32_is_not_rounded() -> None:
+    m = Model()
+    product = m("MatMul", m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16"), out="f32")
+    assert names(widened(m, product)) == ["Cast", "MatMul"]
+
+
+def test_the_bias_is_widened_too() -> None:
+    m = Model()
+    x, w, bias = m.input(1, 8, 4, 4, dtype="f16"), m.const(np.ones((6, 8, 1, 1)), "f16"), m.input(6, dtype="f16")
+    pads = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(0, 0, 0, 0)}
+    graph = widened(m, m("Conv", x, w, bias, **pads))
+    (conv,) = [n for n in graph.nodes if n.op.name == "Conv"]
+    assert {v.dtype.name for v in (*conv.operands, conv.output)} == {"f32"}
+
+
+def test_targets_with_kernels_for_halves_keep_them() -> None:
+    m = Model()
+    product = m("MatMul", m.input(4, 16, dtype="f16"), m.const(np.ones((16, 9)), "f16"))
+    assert names(widened(m, product, target="cuda")) == ["MatMul"]
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_every_pipeline_has_it(level: int) -> None:
+    assert "widen_products" in read_pipeline(rules("pipelines") / f"O{level}.yaml").names()
+
+
+def test_products_of_halves_use_the_kernel_of_floats(tmp_path: Path) -> None:
+    """The sum of 40 products is exact to 2^-24 of it; what is left is the result's own rounding, 2^-11."""
+    x, w = (RNG.standard_normal(s).astype(np.float16) for s in ((7, 40), (40, 33)))
+    made = model([node("MatMul", "x w", "y")], {"x": [7, 40]}, ["y"], {"w": w}, {"x": "float16", "y": "float16"})
+    found = run(made, {"x": x}, tmp_path)["y"]
+    np.testing.assert_allclose(found.astype(float), x.astype(float) @ w.astype(float), rtol=2**-11, atol=1e-5)
+    assert found.dtype == np.float16
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_recurrent_cells_of_halves_run(level: int, tmp_path: Path) -> None:
+    """States stay f32 between the steps, so only operands and results are rounded, to 2^-11."""
+    steps, hidden = 5, 3
+    w, r, x = (0.5 * RNG.standard_normal(s) for s in ((1, hidden, 4), (1, hidden, hidden), (steps, 2, 4)))
+    w, r, x = (a.astype(np.float16) for a in (w, r, x))
+    made = model(
+        [node("RNN", "x w r", "y last", hidden_size=hidden)],
+        {"x": [steps, 2, 4]},
+        ["y", "last"],
+        {"w": w, "r": r},
+        dict.fromkeys(("x", "y", "last"), "float16"),
+    )
+    found = run(made, {"x": x}, tmp_path, opt_level=level)
+    state = np.zeros((2, hidden))
+    for k in range(steps):
+        state = np.tanh(x[k].astype(float) @ w[0].astype(float).T + state @ r[0].astype(float).T)
+        np.testing.assert_allclose(found["y"][k, 0], state, atol=2**-11)
+    assert found["last"].dtype == DTYPES["f16"].numpy

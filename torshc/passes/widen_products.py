@@ -1,0 +1,68 @@
+"""Let heavy operators of halves compute with f32 where a target has no kernels for halves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..expr import BF16, F16, F32
+from ..graph import Graph, Patch, Value
+from ..ops.math.pointwise import Cast
+from ..options import CompileOptions
+from .manager import graph_pass
+from .walk import Site, walk
+
+_HALVES = (F16, BF16)
+_PRODUCTS = ("gemm", "conv", "conv_transpose", "attention")
+_EVERYWHERE = ("recurrent",)  # no target has kernels of halves for these
+
+
+@graph_pass("widen_products")
+def widen_products(graph: Graph, options: CompileOptions, *, targets: str = "c,llvm") -> bool:
+    """Products, convolutions and attention of f16 or bf16 read f32, and their results are rounded to halves.
+
+    A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
+    Constants are widened here, so they take twice the memory. Recurrent cells of halves, for which no target has
+    kernels, are widened everywhere; what they carry from step to step stays f32.
+
+    Args:
+        targets: targets without kernels for products of halves, with commas between; "none" leaves recurrent cells.
+
+    Before::
+
+        %2 = MatMul(%0, @1:f16[16, 9]) : f16[4, 9]
+
+    After::
+
+        %3 = Cast(%0) : f32[4, 16]
+        %5 = MatMul(%3, @4:f32[16, 9]) : f32[4, 9]
+        %6 = Cast[to=f16](%5) : f16[4, 9]
+    """
+    families = _EVERYWHERE + (_PRODUCTS if options.target in targets.split(",") else ())
+    made: dict[Value, Value] = {}
+
+    def rule(site: Site) -> Patch | None:
+        node, op = site.node, site.node.op
+        if op.family not in families or not any(v.dtype in _HALVES for v in node.operands):
+            return None
+        if getattr(op, "out", ""):
+            op = dataclasses.replace(op, out="")  # type: ignore[call-arg]  # those with the field
+        inputs = [v if v is None or v.dtype not in _HALVES else _widened(v, site, made) for v in node.inputs]
+        results = site.builder.add(op, inputs)
+        return site.replace(
+            *(
+                new if new.dtype is old.dtype else site.builder.one(Cast(to=old.dtype), new)
+                for old, new in zip(node.outputs, results, strict=True)
+            )
+        )
+
+    return walk(graph, rule, "widen_products")
+
+
+def _widened(v: Value, site: Site, made: dict[Value, Value]) -> Value:
+    """A value as f32; one copy for all nodes that read it."""
+    if v not in made:
+        if v.const is not None:
+            made[v] = site.graph.constant(v.const.astype(F32.numpy), v.name)
+        else:
+            made[v] = site.builder.one(Cast(to=F32), v)
+    return made[v]
