@@ -25,10 +25,19 @@ from torshc.targets.cc import CLANGS, GCCS, CCompiler, find_compiler
 from torshc.targets.toolchain import clean_environment
 
 _CXX = {"clang": "clang++", "gcc": "g++", "cc": "c++"}
-# Zig switches sanitizers and debug information on by itself.
-_WRAPPER = """#!/bin/sh
-{environment} exec '{program}' {mode} -fno-sanitize=undefined -g0 "$@"
-"""
+# Zig switches sanitizers and debug information on by itself. It compiles its runtime libraries for each set of flags
+# that it links with, seconds each, so C is linked without them first.
+_PLAIN = "-fno-sanitize=undefined -g0"
+_WRAPPERS = {
+    "cc": """#!/bin/sh
+{environment}
+'{program}' cc {plain} -nostdlib "$@" -Wl,-z,defs -lc 2>/dev/null || exec '{program}' cc {plain} "$@"
+""",
+    "c++": """#!/bin/sh
+{environment}
+exec '{program}' c++ {plain} "$@"
+""",
+}
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,9 @@ def _host(compiler: CCompiler) -> Host:
 
 def _wrapped(compiler: CCompiler, mode: str, name: str) -> str:
     """A script that runs Zig as a compiler: written once, and shared by all processes of a test run."""
-    environment = " ".join(f"{key}='{value}'" for key, value in compiler.env)
+    environment = "\n".join(f"export {key}='{value}'" for key, value in compiler.env)
     place = cache_folder() / "tests" / "zig" / name
-    text = _WRAPPER.format(environment=environment, program=compiler.path, mode=mode)
+    text = _WRAPPERS[mode].format(environment=environment, program=compiler.path, plain=_PLAIN)
     if not (place.exists() and place.read_text() == text):
         private_folder(place.parent)
         part = place.with_suffix(f".{os.getpid()}")
@@ -117,7 +126,12 @@ def build(command: Sequence[str | Path], cwd: Path | None = None) -> None:
 
 @lru_cache
 def links(cc: str, *flags: str) -> bool:
-    """Whether a compiler makes a program with these flags: a sanitizer's runtime may be missing."""
+    """Whether a compiler makes a program with these flags: a sanitizer's runtime may be missing.
+
+    Zig's count as missing. It would compile one for each set of flags, a minute each.
+    """
+    if "-fsanitize=" in " ".join(flags) and next((h.kind for h in hosts() if cc == h.cc), "") == "zig":
+        return False
     with scratch_folder() as folder:
         (folder / "probe.c").write_text("int main(void) { return 0; }\n")
         command = [cc, *flags, "probe.c", "-o", "probe"]

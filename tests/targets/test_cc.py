@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import sys
@@ -19,7 +20,7 @@ from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
 from torshc.targets import cc as toolchain
 from torshc.targets import isa
-from torshc.targets.cc import find_compiler
+from torshc.targets.cc import CCompiler, find_compiler
 from torshc.targets.toolchain import Tool
 
 from ..bundle import tiny
@@ -161,6 +162,26 @@ def test_isa_flags_are_taken(cc: str | None, tmp_path: Path) -> None:
     compiler = find_compiler(cc)
     (tmp_path / "a.c").write_text("int lanes = TORSHC_LANES;\n")
     compiler.compile("a.c", "a.o", (*compiler.base_flags(), *compiler.isa_flags(isa.resolve()), "-Werror"), tmp_path)
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_zig_links_its_runtime_where_something_calls_it(needed: bool, tmp_path: Path) -> None:
+    refuses = "case $* in *-nostdlib*) exit 1;; esac" if needed else ""
+    compiler = CCompiler("zig", (str(fake(tmp_path, "zig", f'echo "$@" >> calls; {refuses}')),), "", kind="zig")
+    compiler.link(["a.o"], "a.so", tmp_path)
+    first, *second = (tmp_path / "calls").read_text().splitlines()
+    assert "-z,defs" in first and "-nostdlib" in first and first.endswith("-lc")
+    assert len(second) == needed and all("-fno-sanitize=undefined" in s and "-nostdlib" not in s for s in second)
+
+
+@SLOW  # it compiles Zig's runtime first
+@pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the ziglang package")
+def test_zig_brings_division_of_128_bits(tmp_path: Path) -> None:
+    compiler = find_compiler("zig")
+    (tmp_path / "a.c").write_text("__int128 ratio(__int128 a, __int128 b) { return a / b; }\n")
+    compiler.compile("a.c", "a.o", compiler.base_flags(), tmp_path)
+    compiler.link(["a.o"], "a.so", tmp_path)
+    assert ctypes.CDLL(str(tmp_path / "a.so"))
 
 
 @SLOW  # `make test-ziglang` builds with it by default
