@@ -110,8 +110,8 @@ class CCompiler(Compiler):
         (cwd / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
         rest = ("-o", target, "@objects.rsp", "-lm", "-lpthread")
         if self.kind == "zig" and not sanitize:
-            # Zig compiles its runtime libraries for the first link, which takes 17 s. Generated code calls none of them,
-            # but where a processor lacks an instruction; then a symbol is missing here.
+            # Zig compiles its runtime libraries for the first link, 17 s of it. Generated code calls none of them, or
+            # only where a processor lacks an instruction; then a symbol is missing here.
             with contextlib.suppress(ToolchainError):
                 self.run([*flags, "-nostdlib", *rest, "-lc"], cwd, timeout)
                 return
