@@ -34,7 +34,7 @@ REDUCE = ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceProd", "Re
 
 FUSIONS = ("none", "conservative", "default", "aggressive")
 WAYS: dict[str, list[dict[str, Any]]] = {
-    "levels": [{"opt_level": 0}, {"opt_level": 3}],
+    "levels": [{"opt_level": 0}, {"opt_level": 3}, {"target": "llvm"}],
     "fusions": [{"fusion": fusion} for fusion in FUSIONS],
     "cuda": [{"opt_level": 0, "target": "cuda"}, *({"target": "cuda", "fusion": fusion} for fusion in FUSIONS)],
     "metal": [{"opt_level": 0, "target": "metal"}, *({"target": "metal", "fusion": fusion} for fusion in FUSIONS)],
@@ -46,12 +46,15 @@ Compare = Callable[[onnx.ModelProto, dict[str, np.ndarray]], None]
 def compare(
     request: pytest.FixtureRequest, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> Iterator[Compare]:
-    """Each way against the reference evaluator; signs of zeros too, where ONNX says which: not in max and min."""
+    """Each way against the reference evaluator; signs of zeros too, where ONNX says which: not in max and min.
+
+    All ways agree on these as well, whether they fold constants or compute.
+    """
     done = 0
 
     def run(made: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> None:
         nonlocal done
-        free = {o for n in made.graph.node if n.op_type in ("Relu", "Max", "Min", "Clip") for o in n.output}
+        free = {o for n in made.graph.node if n.op_type in ("Relu", "Max", "Min", "Clip", "MaxPool") for o in n.output}
         free |= {o for n in made.graph.node if n.op_type in ("ReduceMax", "ReduceMin") for o in n.output}
         signs: dict[str, list[np.ndarray]] = {}
         with np.errstate(all="ignore"):
@@ -164,3 +167,27 @@ def test_weights_that_are_no_numbers_meet_the_margin(weight: float, compare: Com
     w[3, 5, 0, 1] = weight
     made = model([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], {"x": list(x.shape)}, ["y"], {"w": w})
     compare(made, {"x": x})
+
+
+@pytest.mark.parametrize("weight", [np.inf, np.nan])
+def test_weights_that_are_no_numbers_reach_where_an_element_does(weight: float, compare: Compare) -> None:
+    """A tap of a transposed convolution that meets no element of the operand adds nothing, whatever its weight."""
+    x = np.ones((1, 16, 4, 4), np.float32)
+    w = np.ones((16, 32, 3, 3), np.float32)
+    w[5, 3, 0, 1] = weight
+    whole = node("ConvTranspose", "x w", "y", pads=[0, 1, 1, 0])
+    nodes = [whole, node("ConvTranspose", "x w", "z", strides=[2, 2])]
+    compare(model(nodes, {"x": list(x.shape)}, ["y", "z"], {"w": w}), {"x": x})
+
+
+def test_which_of_two_zeros_is_the_largest(compare: Compare) -> None:
+    """Of +0 and -0, which are equal, the first, whether it is computed or folded: -O0 folds nothing."""
+    zeros = np.array([0.0, -0.0, -0.0, 0.0] * 4, np.float32)
+    nodes = [
+        node("Max", "a b", "max"), node("Min", "a b", "min"), node("Relu", "a", "relu"), node("Clip", "a zero", "clip"),
+        node("MaxPool", "image", "pool", kernel_shape=[2]), node("Neg", "x", "neg"),
+        node("MaxPool", "image", "half", kernel_shape=[2], strides=[2]),
+    ]  # fmt: skip
+    weights = {"a": zeros, "b": np.roll(zeros, 1), "zero": np.zeros((), np.float32), "image": zeros.reshape(1, 1, 16)}
+    outputs = ["max", "min", "relu", "clip", "pool", "half", "neg"]
+    compare(model(nodes, {"x": [1]}, outputs, weights), {"x": zeros[:1]})

@@ -43,6 +43,18 @@ def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.asarray(x).dtype])(x)
 
 
+def _max(a: Any, b: Any) -> Any:
+    """NaN if either is NaN. Of equals the first, as kernels have it: zeros of both signs are equal."""
+    a, b = np.asarray(a), np.asarray(b)
+    return np.where((a >= b) | (a != a), a, b) if a.dtype.kind == "f" else np.maximum(a, b)
+
+
+def _min(a: Any, b: Any) -> Any:
+    """As :func:`_max`."""
+    a, b = np.asarray(a), np.asarray(b)
+    return np.where((a <= b) | (a != a), a, b) if a.dtype.kind == "f" else np.minimum(a, b)
+
+
 def _div(a: Any, b: Any) -> Any:
     """ONNX Div: integers truncate towards zero and wrap; an integer divided by 0 is 0."""
     a, b = np.asarray(a), np.asarray(b)
@@ -105,8 +117,8 @@ _ROWS = [
     Function("sub", "same", np.subtract, host=True),
     Function("mul", "same", np.multiply, host=True),
     Function("div", "same", _div, 4, host=True),
-    Function("min", "same", np.minimum, host=True),
-    Function("max", "same", np.maximum, host=True),
+    Function("min", "same", _min, host=True),
+    Function("max", "same", _max, host=True),
     Function("fmod", "same", np.fmod, 8, host=True),
     Function("mod", "same", np.mod, 8, host=True),
     Function("floordiv", "same", np.floor_divide, 8, host=True),

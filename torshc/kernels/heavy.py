@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from ..expr import F32, DType, Expr, acc, as_int, const, cost, load, walk
 from ..expr.affine import strides_along
 from ..graph import Node, Value
@@ -138,6 +140,11 @@ def join_stores(axes: list[Expr], stores: Sequence[Store]) -> tuple[list[Expr], 
 def is_empty(value: Value) -> bool:
     """Whether a tensor surely has no element."""
     return any(as_int(d) == 0 for d in value.shape)
+
+
+def is_finite(weights: Value) -> bool:
+    """Whether a tensor surely holds no infinity and no NaN, so that 0 times any element is 0."""
+    return weights.const is not None and bool(np.isfinite(weights.const).all())
 
 
 def copy_kernel(

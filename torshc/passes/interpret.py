@@ -7,6 +7,7 @@ decomposition can be evaluated, from its one definition.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -129,16 +130,23 @@ def _compute(dtype: DType) -> DType:
 
 def _reduce(terms: Array, combine: str, rank: int) -> Array:
     inner = tuple(range(rank, terms.ndim))
-    function = FUNCTIONS[combine].numpy
     if combine == "add":
         return np.asarray(np.add.reduce(terms, axis=inner, dtype=terms.dtype))
     if combine == "mul":
         return np.asarray(np.multiply.reduce(terms, axis=inner, dtype=terms.dtype))
-    info: Any = None if terms.dtype.kind in "fb" else np.iinfo(terms.dtype)
-    low, high = (
-        (-np.inf, np.inf) if terms.dtype.kind == "f" else (False, True) if info is None else (info.min, info.max)
-    )
-    return np.asarray(function.reduce(terms, axis=inner, initial=low if combine == "max" else high))  # type: ignore[attr-defined]
+    shape = terms.shape[:rank]
+    if terms.dtype.kind == "f":
+        count = math.prod(terms.shape[rank:])
+        if not count:
+            return np.full(shape, -np.inf if combine == "max" else np.inf, terms.dtype)
+        # The first of equals, as kernels have it, which tells which of two zeros; the first NaN, if there is one.
+        rows = terms.reshape(*shape, count)
+        places = rows.argmax(-1) if combine == "max" else rows.argmin(-1)
+        return np.asarray(np.take_along_axis(rows, places[..., None], -1)[..., 0])
+    info: Any = None if terms.dtype.kind == "b" else np.iinfo(terms.dtype)
+    low, high = (False, True) if info is None else (info.min, info.max)
+    function = np.maximum if combine == "max" else np.minimum
+    return np.asarray(function.reduce(terms, axis=inner, initial=low if combine == "max" else high))
 
 
 class _Evaluator:

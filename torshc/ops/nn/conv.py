@@ -279,8 +279,8 @@ class ConvTranspose(Op):
                 index.append(position)
             channel = call("floordiv", at[1], w[1]) * per_group + inner[0] if self.group > 1 else inner[0]
             column = call("mod", at[1], w[1]) if self.group > 1 else at[1]
-            value = read(0, (at[0], channel, *index))
-            return call("mul", select(ok, value, const(0, value.dtype)), read(1, (channel, column, *inner[1:])))
+            term = call("mul", read(0, (at[0], channel, *index)), read(1, (channel, column, *inner[1:])))
+            return select(ok, term, const(0, term.dtype))  # a tap that reaches no element adds nothing, be it NaN
 
         def finish(total: Expr, at: Index, read: Read) -> Expr:
             return call("add", total, read(2, (at[1],))) if has_bias else total

@@ -22,6 +22,7 @@ from ...kernels.heavy import (
     epilogue_flops,
     finish,
     is_empty,
+    is_finite,
     join_stores,
     strided_operand,
     traffic,
@@ -311,9 +312,8 @@ def lower_direct(
 
 def _skips_padding(node: Node) -> bool:
     """Whether taps in the padding are left out, which add zeros as long as all weights are finite."""
-    weights = node.operands[1].const
     padded = any(as_int(p) != 0 for p in padding(node))
-    return padded and not is_bytes(node) and weights is not None and bool(np.isfinite(weights).all())
+    return padded and not is_bytes(node) and is_finite(node.operands[1])
 
 
 def _cut_k(ic: int, taps: int) -> tuple[int, int]:

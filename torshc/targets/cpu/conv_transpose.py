@@ -9,7 +9,7 @@ from ...expr import F32, as_int
 from ...graph import Value
 from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
-from ...kernels.heavy import is_empty
+from ...kernels.heavy import is_empty, is_finite
 from ...kernels.machine import Machine
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -31,7 +31,8 @@ def lower_conv_transpose(group: Group, storage: Mapping[Value, Storage], machine
     plain = size is not None and all(as_int(e) is not None for e in padding(node))
     if size is None or not plain or x.dtype is not F32 or w.const is None or w.const.size == 0 or is_empty(x):
         return lower_generic(group, storage)
-    if size.stride[0] * size.stride[1] > budget().unrolled:
+    # The kernel multiplies weights with zeros where a tap reaches no element.
+    if size.stride[0] * size.stride[1] > budget().unrolled or not is_finite(w):
         return lower_generic(group, storage)
     element, before = channels_last(x, size, group, storage)
     return [*before, lower_direct(group, node, size, element, phases(size), storage, machine, transposed=True)]
