@@ -81,9 +81,11 @@ def test_its_device_and_its_toolchain_are_its_own(tmp_path: Path) -> None:
 
 
 def test_its_sources_build_elsewhere(tmp_path: Path) -> None:
-    torshc.compile(chain(tmp_path), tmp_path / "m.tsc", target="toy", emit="source", embed_weights=True)
     cc = find_compiler()
-    env = {**os.environ, **dict(cc.env), "CC": shlex.join(cc.command)}
+    if cc.kind == "zig":
+        pytest.skip("the script is for clang and gcc")
+    torshc.compile(chain(tmp_path), tmp_path / "m.tsc", target="toy", emit="source", embed_weights=True)
+    env = {**os.environ, "CC": shlex.join(cc.command)}
     subprocess.run(["sh", "src/build.sh"], cwd=tmp_path / "m.tsc", env=env, check=True)
     with torshc.load(tmp_path / "m.tsc", verify=False) as loaded:
         np.testing.assert_array_equal(loaded.run({"x": X})["y"], np.maximum(X + W, 0))
