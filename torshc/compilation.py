@@ -23,7 +23,7 @@ from .bundle.program import Program
 from .expr import Expr, as_int, dims_of, to_text
 from .graph import Graph, Partial, Value
 from .kernels.base import Kernel
-from .options import CompileOptions
+from .options import HALVES, CompileOptions
 from .passes import PassRecord
 from .plan.group import Group
 from .plan.place import Plan
@@ -123,7 +123,7 @@ class Compilation:
         """What trades accuracy for speed, by method, with the number of launches."""
         methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)
         found = [f"{name} in {_count(n, 'launch', 'es')}" for name, n in sorted(methods.items()) if name]
-        if self.options.precision != "f32":
+        if self.options.precision in HALVES:
             halves = Counter(n.operands[0].dtype.name for n in self.graph.nodes if getattr(n.op, "out", ""))
             found += [f"{name} operands in {_count(n, 'node', 's')}" for name, n in sorted(halves.items())]
         return tuple(found)

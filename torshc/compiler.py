@@ -110,6 +110,7 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
         isa.lanes,
         compiler=kind.toolchain.c_compiler(options),
         winograd=options.winograd,
+        tf32=options.precision == "tf32",
         archs=kind.toolchain.archs(options),
     )
     target = kind(machine)

@@ -14,7 +14,8 @@ from .budget import check_limits
 from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
-PRECISIONS = ("f32", "f16", "bf16")
+PRECISIONS = ("f32", "tf32", "f16", "bf16")
+HALVES = ("f16", "bf16")  # those that operands are stored in
 EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
 _WORDS = """
@@ -54,7 +55,9 @@ class CompileOptions:
         winograd: let 3x3 convolutions take Winograd's method: a third of the arithmetic, errors of about 1e-5 of the
             largest output instead of 1e-6.
         precision: element type of the operands of products, convolutions and attention where the model has f32: "f32"
-            as it says, or "f16" or "bf16", which are summed in f32; all else stays f32.
+            as it says, or "f16" or "bf16", which are summed in f32; all else stays f32. "tf32" leaves f32 in memory,
+            and lets tensor cores round factors of products and convolutions to 2^-11 of each (CUDA, sm_80 and newer;
+            what has no such units computes in f32).
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
         emit: "source", "objects", "bundle", "archive", a bundle with a static library too, or "page",

@@ -172,6 +172,8 @@ def test_hostile_names_do_not_steer_the_terminal(torshc: Torshc, tmp_path: Path,
 def test_an_option_that_the_target_does_not_use_is_refused(torshc: Torshc, chain: Path) -> None:
     refused = torshc("compile", chain, "--arch", "sm_90", "--emit", "source", code=ConfigError.exit_code)
     assert "the target c does not use --arch" in refused.stderr and "(--arch: cuda)" in refused.stderr
+    refused = torshc("compile", chain, "--precision", "tf32", code=ConfigError.exit_code)
+    assert "the target c has no --precision tf32" in refused.stderr and "--target cuda" in refused.stderr
     refused = torshc(
         "compile",
         chain,

@@ -23,6 +23,7 @@ class Case:
         weights: shapes of constants by name.
         c, device: the templates of its kernels, in order.
         winograd: whether that is allowed.
+        archs: of the devices that are compiled for.
     """
 
     nodes: Sequence[NodeProto]
@@ -31,6 +32,7 @@ class Case:
     device: str
     weights: dict[str, Sequence[int]]
     winograd: bool = False
+    archs: tuple[str, ...] = ()
 
     def model(self) -> onnx.ModelProto:
         rng = np.random.default_rng(0)
@@ -48,8 +50,8 @@ INTEGERS = {"one": np.array(1), "three": np.array([3]), "zeroth": np.array([0])}
 
 
 def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str, **more: Any) -> Case:
-    winograd = more.pop("winograd", False)
-    return Case(nodes, inputs, c, device, more, winograd)
+    winograd, archs = more.pop("winograd", False), more.pop("archs", ())
+    return Case(nodes, inputs, c, device, more, winograd, archs)
 
 
 node = helper.make_node
@@ -71,6 +73,10 @@ CASES = {
     "gemm": case(
         [node("Gemm", ["x", "w", "b"], ["a"]), node("Relu", ["a"], ["y"])], {"x": ("n", 29)}, "gemm", "contraction",
         w=(29, 37), b=(37,),
+    ),
+    "tf32": case(
+        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "map conv map",
+        "map contraction_mma map", archs=("sm_80",), w=(48, 32, 3, 3),
     ),
     "pack": case([node("MatMul", ["x", "z"], ["y"])], {"x": (65, 70), "z": (70, 90)}, "pack gemm", "contraction"),
     "conv": case(

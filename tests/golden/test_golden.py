@@ -34,7 +34,7 @@ def generated(case: Case, target: str) -> tuple[str, str]:
     graph = import_model(case.model().SerializeToString())
     run_pipeline(graph, pipeline, options)
     plan = make_plan(graph, policy_of(options, pipeline))
-    made = find_target(target)(Machine(lanes=16, winograd=case.winograd))
+    made = find_target(target)(Machine(lanes=16, winograd=case.winograd, archs=case.archs))
     kernels = [k for group in plan.groups for k in made.lower(graph, group, plan.storage)]
     return " ".join(k.template.split(".")[0] for k in kernels), "\n".join(made.render(k).source for k in kernels)
 

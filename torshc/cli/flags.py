@@ -93,7 +93,7 @@ PLAN: list[Option] = [
     click.option("--max-fusion-size", type=click.IntRange(1, 4096),
                  help="Most nodes in one kernel; by default 64, or as rules say."),
     click.option("--winograd", is_flag=True, help="3x3 convolutions by Winograd's method: faster, less exact (1e-5)."),
-    click.option("--precision", type=click.Choice(["f32", "f16", "bf16"]), default="f32", show_default=True,
+    click.option("--precision", type=click.Choice(["f32", "tf32", "f16", "bf16"]), default="f32", show_default=True,
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--budget", multiple=True, callback=_budget, metavar="NAME=NUMBER",
                  help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable."),

@@ -13,6 +13,7 @@ class Device:
         units: multiprocessors.
         shared: bytes of shared memory of a block.
         tensor: whether there are tensor cores for f16 and bf16, and asynchronous copies to feed them.
+        tensor_f32: whether three products of tf32 on tensor cores take less time than one of f32 elsewhere.
         groups: whether groups of four warps multiply what lies in shared memory (wgmma).
         counters: whether threads of a block may add to a number in shared memory at the same time.
         together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
@@ -21,6 +22,7 @@ class Device:
     units: int = 32
     shared: int = 32 * 1024
     tensor: bool = False
+    tensor_f32: bool = False
     groups: bool = False
     counters: bool = False
     together: int = 0
@@ -35,6 +37,7 @@ class Machine:
         compiler: "clang" or "gcc": they allocate registers differently, so tiles differ.
         threads: threads to spread tasks over at the least.
         winograd: whether 3x3 convolutions may be computed by Winograd's method, with errors of about 1e-5.
+        tf32: whether devices may round factors of f32 products to tf32, to 2^-11 of each.
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
         device: what these devices have in common.
     """
@@ -43,5 +46,6 @@ class Machine:
     compiler: str = "clang"
     threads: int = 8
     winograd: bool = False
+    tf32: bool = False
     archs: tuple[str, ...] = ()
     device: Device = Device()

@@ -12,7 +12,7 @@ from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
 from ..ops.nn.pool import MaxPool
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
-from ..options import CompileOptions
+from ..options import HALVES, CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 
@@ -41,7 +41,7 @@ def half_products(graph: Graph, options: CompileOptions) -> bool:
         %1 = Transpose[perm=(1, 0)](%4) : f16[4, 16]
         %3 = MatMul[out='f32'](%1, @5:f16[16, 9]) : f32[4, 9]
     """
-    if options.precision == "f32":
+    if options.precision not in HALVES:
         return False
     changed = walk(graph, _open, "half_products")
     rewriter = Rewriter(graph, "half_products")

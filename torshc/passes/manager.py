@@ -15,7 +15,7 @@ from ..errors import ConfigError, OutputError, TorshcError, did_you_mean
 from ..graph import Graph, sort
 from ..graph.text import graph_text
 from ..graph.verify import Verifier
-from ..options import FUSION_MODES, CompileOptions
+from ..options import FUSION_MODES, HALVES, CompileOptions
 from .config import Item, Problems, read_yaml
 from .fusion_rules import Limit, Recompute, parse_limit, parse_recompute, parse_word
 
@@ -197,7 +197,7 @@ def pipeline_of(options: CompileOptions) -> Pipeline:
                 f"--pass: {name!r} is not in the pipeline {pipeline.name}",
                 "write a pipeline with it and pass --pipeline FILE",
             )
-    if options.precision != "f32" and "half_products" not in known:
+    if options.precision in HALVES and "half_products" not in known:
         raise ConfigError(
             f"--precision {options.precision}: the pass half_products is not in the pipeline {pipeline.name}",
             "add it before choose_layout",

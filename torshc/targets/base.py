@@ -22,7 +22,7 @@ from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Machine
 from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
-from ..options import CompileOptions
+from ..options import PRECISIONS, CompileOptions
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
@@ -89,6 +89,7 @@ class Target(ABC):
         bound: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
+        precisions: values of CompileOptions.precision that it has.
 
     Args:
         machine: the processor that is compiled for.
@@ -108,6 +109,7 @@ class Target(ABC):
     bound: ClassVar[bool] = False
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
+    precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -202,6 +204,11 @@ def target_of(options: CompileOptions) -> type[Target]:
         raise ConfigError(
             f"the target {target.name} does not use {' and '.join(map(_flag, unused))}",
             f"leave it out, or choose a target that uses it ({'; '.join(uses)})",
+        )
+    if options.precision not in target.precisions:
+        known = ", ".join(name for name, t in sorted(TARGETS.items()) if options.precision in t.precisions)
+        raise ConfigError(
+            f"the target {target.name} has no --precision {options.precision}", f"it goes with --target {known}"
         )
     if options.emit == "page":
         _require_page(target, options)

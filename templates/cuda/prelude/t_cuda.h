@@ -100,6 +100,21 @@ T_FN uint32_t t_tf32(float x) {
 #endif
 }
 
+/* The float whose bits x holds as two tf32: the nearest in x, and in rest what it leaves, of which 11 bits are read.  Of
+ * what is infinite or NaN, or rounds to infinity, one of them is infinite or NaN.  t_tf32 would take two instructions more. */
+T_FN void t_split_tf32(uint32_t &x, uint32_t &rest) {
+    const float whole = T_FLOAT_U32(x);
+    x = (x + 0x1000u) & ~0x1fffu;
+    rest = T_BITS_F32(whole - T_FLOAT_U32(x));
+}
+
+/* Whether a sum of products of floats as two tf32 may be another than that of the floats: infinite or NaN, or so small
+ * that factors had too few bits (below 2^-80). */
+T_FN bool t_tf32_is_doubtful(float sum) {
+    const uint32_t size = T_BITS_F32(sum) << 1;
+    return size != 0 && size - (47u << 24) >= (255u - 47u) << 24;
+}
+
 /* Two floats as f16 (bf16) in one word, the first in the low half. */
 #if !defined(T_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define T_DEF_PACK(NAME) \

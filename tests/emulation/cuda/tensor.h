@@ -1,5 +1,5 @@
 // What PTX does for a whole warp: products on tensor cores, ldmatrix, asynchronous copies. Fragments lie as in the PTX
-// ISA, "Matrix fragments for mma". Sums are taken in double and rounded once; the hardware truncates more.
+// ISA, "Matrix fragments for mma". Sums are taken in double and rounded toward zero, as on the cards, where terms lose bits too.
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -18,6 +18,12 @@ struct Tf32 {  // the low 13 bits are not read
     static constexpr int per_word = 1;
     static float value(uint32_t word, int) { return __uint_as_float(word & ~0x1fffu); }
 };
+
+// The float next to x, no larger in size.
+inline float toward_zero(double x) {
+    const float near = (float)x;
+    return isfinite(x) && fabs((double)near) > fabs(x) ? nextafterf(near, 0.0f) : near;
+}
 
 struct Mma {
     float *d;
@@ -48,7 +54,7 @@ template <class Type> void mma_all(void *const lanes[warp_threads]) {
             float &d = ((Mma *)lanes[lane])->d[e];
             double sum = d;
             for (int k = 0; k < depth; ++k) sum += (double)a[row][k] * b[k][column];
-            d = (float)sum;
+            d = toward_zero(sum);
         }
     }
 }
@@ -133,7 +139,7 @@ template <class Type, bool b_across, int H> void add_row(float (&d)[H][4], int i
         for (int j = 0; j < 2; ++j) {
             double sum = d[h][2 * i + j];
             for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * (lane() % 4) + j, k);
-            d[h][2 * i + j] = (float)sum;
+            d[h][2 * i + j] = toward_zero(sum);
         }
 }
 

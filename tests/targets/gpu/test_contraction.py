@@ -10,13 +10,16 @@ import pytest
 from torshc.expr import BF16, F16, F32, F64, I32, DType, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
+from torshc.targets.gpu.contraction import EXACT
 from torshc.targets.gpu.contraction_kernels import ContractionKernel, GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import (
     GROUP_TILES,
     MMA_TILES,
+    TF32_TILES,
     TILES,
     AnyTile,
     GridTile,
+    Tf32Tile,
     choose_mma_tile,
     choose_tile,
 )
@@ -130,8 +133,8 @@ def test_convolution_on_tensor_cores(case: Case, dtype: DType) -> None:
 
 def forced(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
     """From now on products have this tile."""
-    chooser = "choose_tile" if isinstance(tile, GridTile) else "choose_mma_tile"
-    monkeypatch.setattr(contraction, chooser, lambda *_: (tile, splits))
+    chooser = "choose_tile" if isinstance(tile, (GridTile, Tf32Tile)) else "choose_mma_tile"
+    monkeypatch.setattr(contraction, chooser, lambda *_, **__: (tile, splits))
 
 
 @pytest.mark.parametrize("splits", [1, 3])
@@ -151,6 +154,100 @@ def test_every_tile(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int)
 
 
 HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
+
+
+AMPERE = CudaTarget(Machine(archs=("sm_80",)))
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("tile", TF32_TILES, ids=str)
+def test_floats_as_two_tf32(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
+    """Odd sizes and whole packets, factors along the sum and across it, with an epilogue."""
+    forced(monkeypatch, tile, splits)
+    for m, k, n, right in ((tile.m + 5, 7 * tile.k - 3, tile.n + 3, True), (tile.m, 4 * tile.k, tile.n + 8, False)):
+        maker = Maker()
+        left, other, bias = (random(RNG, s) for s in ((m, k), (k, n), (n,)))
+        x, y = maker.input(m, k), maker.input(*((n, k) if right else (k, n)))
+        product = maker.add("MatMul", x, maker.add("Transpose", y, perm=(1, 0)) if right else y)
+        out = maker.add("Relu", maker.add("Add", product, maker.constant(bias)))
+        program = GridProgram(maker.output(out), target=AMPERE)
+        assert templates(program)[0] == "contraction_mma"
+        (found,) = program.run(left, other.T if right else other)
+        # A term has an error of 2^-22, and the sums of at most 221 terms are rounded 28 times.
+        close(found, np.maximum(left.astype(np.float64) @ other.astype(np.float64) + bias, 0), 1e-6)
+
+
+@pytest.mark.parametrize("signs", ["both", "positive"])
+def test_sums_of_tf32_are_as_exact_as_of_f32(monkeypatch: pytest.MonkeyPatch, signs: str) -> None:
+    """Against f64, with tensor cores that round toward zero; one product of tf32 alone is far from it."""
+    m, k, n = 64, EXACT, 64
+    left, right = (x if signs == "both" else abs(x) for x in (random(RNG, (m, k)), random(RNG, (k, n))))
+    expected = left.astype(np.float64) @ right.astype(np.float64)
+
+    def error(target: CudaTarget, tile: AnyTile) -> float:
+        forced(monkeypatch, tile, 1)
+        maker = Maker()
+        product = maker.add("MatMul", maker.input(m, k), maker.input(k, n))
+        (found,) = GridProgram(maker.output(product), target=target).run(left, right)
+        return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+    plain, exact, rounded = (error(AMPERE, t) for t in (TILES[4], TF32_TILES[3], replace(TF32_TILES[3], products=1)))
+    assert exact <= plain < 2e-7 < 2e-5 < rounded < 2**-10
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_what_tf32_cannot_hold(monkeypatch: pytest.MonkeyPatch, splits: int) -> None:
+    """Infinite, NaN, large and tiny elements give what f32 gives, and nothing else of the result changes."""
+    forced(monkeypatch, TF32_TILES[-2], splits)
+    most = np.finfo(np.float32).max
+    left, right = random(RNG, (40, 80)), random(RNG, (80, 40))
+    left[0, 3], left[1, 5], left[2, 79], left[3, 0] = np.inf, -np.inf, np.nan, most
+    left[4, 70:72] = np.inf, -np.inf
+    right[3, 7] = 0.0
+    left[5], left[6] = left[5] * np.float32(2.0**-120), left[6] * np.float32(2.0**-100)
+    left[7], left[7, 9], right[9, 11] = 0.0, most, 1.0
+    right[:, 12] *= np.float32(2.0**-90)
+    maker = Maker()
+    program = GridProgram(maker.output(maker.add("MatMul", maker.input(40, 80), maker.input(80, 40))), target=AMPERE)
+    assert templates(program)[0] == "contraction_mma"
+    with np.errstate(all="ignore"):
+        (found,), expected = program.run(left, right), left.astype(np.float64) @ right.astype(np.float64)
+        same = expected.astype(np.float32)
+        error, size = abs(found - expected), abs(left.astype(np.float64)) @ abs(right.astype(np.float64))
+    finite = np.isfinite(same)
+    assert (found[~finite] == same[~finite])[~np.isnan(same[~finite])].all()
+    assert (np.isnan(found) == np.isnan(same)).all()
+    # 80 roundings of a sum that is at most the terms' sizes; below 2^-126 numbers have fewer bits.
+    assert (error[finite] <= 80 * 2.0**-24 * size[finite] + 80 * 2.0**-149).all()
+    assert found[7, 11] == most
+
+
+@pytest.mark.parametrize("case", [
+    Case((1, 64, 9, 7), (40, 64, 3, 3), "", pads=(1, 1, 1, 1), residual=True),
+    Case((2, 16, 9, 7), (20, 16, 3, 3), "", (2, 2), (1, 1, 1, 1)),
+    Case((1, 3, 15, 13), (16, 3, 7, 7), "", (2, 2), (3, 3, 3, 3), layout=None),
+    Case((1, 64, 5, 5), (64, 24, 4, 4), "", (2, 2), (1, 1, 1, 1), extra=(0, 0)),
+], ids=str)  # fmt: skip
+def test_convolution_of_tf32(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    forced(monkeypatch, TF32_TILES[-2], 1)
+    assert {x for x in convolve(case, F32, AMPERE) if x != "map"} == {"contraction_mma"}
+
+
+@pytest.mark.parametrize(
+    ("archs", "tf32", "k", "products"),
+    [
+        (("sm_80",), False, 512, 3), (("sm_80", "sm_90a"), False, 512, 3), (("sm_90a",), False, EXACT - 1, 0),
+        (("sm_86",), False, 512, 0), ((), False, 512, 0), (("sm_86",), True, 48, 1), (("sm_75",), True, 512, 0),
+    ],
+)  # fmt: skip
+def test_which_products_are_of_tf32(archs: tuple[str, ...], tf32: bool, k: int, products: int) -> None:
+    """Those of cards whose tensor cores are fast enough for three, or what the options allow to be rounded."""
+    maker = Maker()
+    product = maker.add("MatMul", maker.input(1024, k), maker.input(k, 1024))
+    target = CudaTarget(Machine(archs=archs, tf32=tf32))
+    (kernel,) = GridProgram(maker.output(product), target=target).kernels
+    assert isinstance(kernel, ContractionKernel)
+    assert (kernel.tile.products if isinstance(kernel.tile, Tf32Tile) else 0) == products
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)

@@ -9,7 +9,7 @@ stride, and a product of a single row or column a reduction whose threads share 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product as cartesian
 from typing import ClassVar
@@ -21,22 +21,24 @@ from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, product
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.heavy import epilogue_flops, finish, is_empty, is_finite, row_major, traffic
-from ...kernels.machine import Device, Machine
+from ...kernels.machine import Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, Nest
 from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import GridTarget
-from .contraction_factor import PACKET, WIDE, Term, add_operand, bring, make_factor, unguard
-from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel
-from .contraction_tiles import UNKNOWN, AnyTile, GroupTile, MmaTile, choose_mma_tile, choose_tile
+from .contraction_factor import Term, add_operand, bring, make_factor, unguard
+from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
+from .contraction_tiles import UNKNOWN, AnyTile, GroupTile, MmaTile, Tf32Tile, choose_mma_tile, choose_tile
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
 THIN = 8  # rows or columns below which tiles would be nearly empty
 MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that one thread may as well add up
+EXACT = 64  # terms from which on sums of tf32 are as exact as those of f32, whose own rounding grows
+PACKET_BYTES = 16  # of neighbours that a thread reads at once; f64 are read four at a time all the same
 PARTS = "parts"  # axis of the pieces of sums
 
 
@@ -98,7 +100,7 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
     for number, space in enumerate(spaces):
         assert nest is not None
         problem = _problem(group, node, nest, space, storage)
-        made = None if problem is None else _lower(group, node, problem, storage, machine.device, number)
+        made = None if problem is None else _lower(group, node, problem, storage, machine, number)
         if made is None:
             return lower_grid_generic(group, storage, machine.device)
         kernels += made
@@ -249,7 +251,7 @@ def _turn(p: Problem, innermost: Expr | None) -> Problem:
 
 
 def _lower(
-    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], device: Device, number: int
+    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], machine: Machine, number: int
 ) -> list[Kernel] | None:
     """The kernels of a product; None when a plain nest serves it better."""
     sizes = [as_int(s) for s in p.sizes]
@@ -258,7 +260,7 @@ def _lower(
     across = 1 in sizes[1:3] and all(_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)) if p.k else False
     if across or not p.k or _suits_threads(sizes):
         return _lower_row(group, node, p, storage, number, across)
-    return _lower_tiles(group, node, p, storage, device, number)
+    return _lower_tiles(group, node, p, storage, machine, number)
 
 
 def _suits_threads(sizes: Sequence[int | None]) -> bool:
@@ -336,7 +338,7 @@ def _element(term: Term, dtype: DType) -> Expr:
 
 
 def _lower_tiles(
-    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], device: Device, number: int
+    group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], machine: Machine, number: int
 ) -> list[Kernel] | None:
     """The tiled kernel, and where sums are cut into pieces one that joins them."""
     buffers = Buffers(storage)
@@ -347,9 +349,8 @@ def _lower_tiles(
         terms.append(term)
         before += made
     kinds = {buffers.list[t.buffer].dtype for t in terms}
-    tensor = device.tensor and (kinds == {F16} or kinds == {BF16})
     sizes = [as_int(s) for s in p.sizes]
-    tile, splits = choose_mma_tile(device, sizes) if tensor else choose_tile(device, sizes, p.dtype)
+    tile, splits = _choose(machine, kinds, sizes, p.dtype)
     part = axis(PARTS, splits)
     to = None
     if splits > 1:
@@ -362,10 +363,22 @@ def _lower_tiles(
     if kernel is None:
         return None
     if isinstance(kernel, GroupMmaKernel) and not kernel.is_served:
-        return _lower_tiles(group, node, p, storage, replace(device, groups=False), number)
+        single = replace(machine, device=replace(machine.device, groups=False))
+        return _lower_tiles(group, node, p, storage, single, number)
     kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
     after = [] if to is None else [_sums(group, node, p, to, splits, storage)]
     return [*before, kernel, *after]
+
+
+def _choose(machine: Machine, kinds: Set[DType], sizes: Sequence[int | None], dtype: DType) -> tuple[AnyTile, int]:
+    """The tile of factors of some types, and the pieces of their sums; see :func:`choose_tile`."""
+    device, terms = machine.device, sizes[3]
+    if device.tensor and (kinds == {F16} or kinds == {BF16}):
+        return choose_mma_tile(device, sizes)
+    if kinds == {F32} and device.tensor and machine.tf32:
+        return choose_tile(device, sizes, dtype, tf32=1)
+    exact = kinds == {F32} and device.tensor_f32 and terms is not None and terms >= EXACT
+    return choose_tile(device, sizes, dtype, tf32=3 if exact else 0)
 
 
 def _tiled(
@@ -382,14 +395,10 @@ def _tiled(
     batch, m, n, k = joined
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
-    kind = {GroupTile: GroupMmaKernel, MmaTile: MmaKernel}.get(type(tile), ContractionKernel)
+    kinds = {GroupTile: GroupMmaKernel, MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
+    kind = kinds.get(type(tile), ContractionKernel)
     factors = [
-        make_factor(
-            Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded),
-            axes,
-            k,
-            WIDE if issubclass(kind, MmaKernel) else PACKET,
-        )
+        make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k, PACKET_BYTES // tile.element)
         for i, (t, axes) in enumerate(((a, m), (b, n)))
     ]
     if None in factors:

@@ -9,7 +9,7 @@ from ...expr import DType, Expr
 from ...kernels.axes import ceil_div, product
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import WIDE, Factor, Matrices, as_matrices
-from .contraction_tiles import AnyTile, GroupTile
+from .contraction_tiles import AnyTile, GroupTile, Tf32Tile
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,23 @@ class MmaKernel(ContractionKernel):
     def operand(self) -> str:
         """Element type of the factors."""
         return self.buffers[self.a.buffer].dtype.name
+
+
+@dataclass(frozen=True)
+class Tf32Kernel(MmaKernel):
+    """The same of f32 factors: of tf32, which they are rounded to, or whose sums they are.
+
+    With a = a_high + a_low and b alike, a_high b_high + a_high b_low + a_low b_high leaves 2^-22 of a product. Tensor
+    cores round sums toward zero, so they add up 8 terms at a time, which the plain units add to the rest. The error is
+    that of f32's own sums from 64 terms on. Results that two tf32 cannot make are computed again in f32: those with
+    infinite or NaN factors, factors that round to infinity, and results below 2^-80, whose factors may have lost bits
+    (what is below 2^-137 counts as 0).
+    """
+
+    @property
+    def approximation(self) -> str:
+        assert isinstance(self.tile, Tf32Tile)
+        return "tf32 factors" if self.tile.products == 1 else ""
 
 
 @dataclass(frozen=True)

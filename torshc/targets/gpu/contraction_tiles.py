@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar, TypeVar
 
@@ -24,6 +24,7 @@ CACHE_BYTES = (
 )
 LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
 TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
+TF32_SM = TENSOR_SM / 2  # and of tf32
 UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
 MAX_STAGES = 4
 GROUP_SHARED, MOST_STAGES = 227 * 1024, 6  # bytes of shared memory of a block that has a multiprocessor to itself
@@ -160,14 +161,19 @@ class MmaTile:
         limit = min(BLOCK_SHARED, UNIT_SHARED // self.resident)
         return max(2, min(MAX_STAGES, limit // self._stage))
 
+    @property
+    def gap(self) -> int:
+        """Elements between lines along the sum, which spread them over the banks; across it there are 8."""
+        return 8
+
     def shared(self, size: int) -> int:
-        """Bytes of shared memory, at most, for elements of `size` bytes: these tiles are of 16-bit floats only."""
+        """Bytes of shared memory, at most; a tile has one type of elements, of whatever `size` sums are."""
         return self.stages * self._stage
 
     @property
     def _stage(self) -> int:
-        a, b = (max(size * (self.k + 8), self.k * (size + 8)) for size in (self.m, self.n))
-        return 2 * (a + b)
+        a, b = (max(size * (self.k + self.gap), self.k * (size + 8)) for size in (self.m, self.n))
+        return self.element * (a + b)
 
 
 MMA_TILES = (
@@ -181,6 +187,50 @@ MMA_TILES = (
     MmaTile(32, 64, 64, 16, 32, 0.25),
     MmaTile(32, 32, 64, 16, 16, 0.2),
     MmaTile(16, 64, 64, 16, 16, 0.2),
+)
+
+
+@dataclass(frozen=True)
+class Tf32Tile(MmaTile):
+    """The same for f32, whose factors are rounded to tf32, or are taken as sums of two tf32.
+
+    Attributes:
+        products: of tf32 for each of f32: 1, or 3 for the accuracy of f32.
+    """
+
+    products: int = 3
+    element: ClassVar[int] = 4
+
+    @property
+    def fits(self) -> int:
+        return self.resident
+
+    @property
+    def rate(self) -> float:
+        return TF32_SM / self.products * self.worth
+
+    @property
+    def resident(self) -> int:
+        return max(1, RESIDENT_THREADS // self.threads) if self.wm * self.wn <= 32 * WARP else 1
+
+    @property
+    def gap(self) -> int:
+        return 4
+
+
+# What a tile is worth follows from counts, for Hopper, and is not measured. For 8 terms, a warp of 64 x 32 issues 48
+# mma of m16n8k8, 64 additions and 72 instructions that split 24 elements: 246 with loads and all else, one a clock. Its
+# mma take 192 clocks at the peak and about 310 as mma.sync, so 0.5 with what waits. A smaller warp splits more for each
+# product.
+TF32_TILES = (
+    Tf32Tile(128, 128, 16, 64, 32, 0.5),
+    Tf32Tile(128, 64, 32, 32, 32, 0.45),
+    Tf32Tile(64, 128, 32, 32, 32, 0.45),
+    Tf32Tile(64, 64, 32, 32, 32, 0.42),
+    Tf32Tile(64, 32, 32, 32, 16, 0.38),
+    Tf32Tile(32, 64, 32, 16, 32, 0.38),
+    Tf32Tile(32, 32, 32, 16, 16, 0.33),
+    Tf32Tile(16, 64, 32, 16, 16, 0.33),
 )
 
 
@@ -261,16 +311,20 @@ def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTil
     return _choose(device, sizes, tiles)
 
 
-def choose_tile(device: Device, sizes: Sequence[int | None], dtype: DType) -> tuple[GridTile, int]:
+def choose_tile(
+    device: Device, sizes: Sequence[int | None], dtype: DType, tf32: int = 0
+) -> tuple[GridTile | Tf32Tile, int]:
     """The tile, and into how many pieces sums are cut.
 
     Args:
         sizes: number of products, rows, columns and length of the sums, None where known only at run time.
         dtype: element type in shared memory.
+        tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
     """
     size = dtype.size
+    tensor = [replace(t, products=tf32) for t in TF32_TILES if tf32]
     fit = [t for t in TILES if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
-    return _choose(device, sizes, fit)
+    return _choose(device, sizes, [*tensor, *fit])
 
 
 def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T]) -> tuple[T, int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.machine import Device
+from ...options import PRECISIONS
 from ..base import register
 from .base import HOST, GridTarget, Words
 from .nvcc import CudaToolchain
@@ -15,6 +16,9 @@ from .nvcc import CudaToolchain
 # have that many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
 TOGETHER, TOGETHER_LARGE = 16, 32
 LARGE = frozenset({"sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f"})
+# Tensor cores that multiply tf32 at 8 times the rate of f32's plain units. Those of other cards, on which PTX may run
+# too, do so at that rate or twice it.
+FAST_TF32 = frozenset({"sm_80", "sm_90", "sm_90a"})
 # Their smallest have fewer: 14 (GeForce GTX 1650), and 8 (Jetson Orin Nano).
 SMALL = frozenset({"75", "87"})
 
@@ -58,6 +62,7 @@ class CudaTarget(GridTarget):
     device = 2
     toolchain = CudaToolchain()
     options = frozenset({"arch", "mcpu"})
+    precisions = frozenset(PRECISIONS)
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(
@@ -74,6 +79,7 @@ class CudaTarget(GridTarget):
             units=132,
             shared=48 * 1024,
             tensor=has_tensor_cores(archs),
+            tensor_f32=bool(archs) and FAST_TF32.issuperset(archs),
             groups=has_group_products(archs),
             counters=True,
             together=blocks_together(archs),

@@ -1,0 +1,200 @@
+#include "t_kernel.h"
+
+void k12d987153437(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    const float *b0 = buf[0];
+    float *b1 = buf[1];
+    const int64_t size = 32;
+    const int64_t rows = 784;
+    const int64_t chunks = (size + 16383) / 16384;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
+        const int64_t first = task / chunks * 512, last = t_imin(first + 512, rows);
+        for (int64_t row = first; row < last; row++) {
+            const int64_t i0 = row;
+            (void)i0;
+            int64_t i1 = low;
+            for (; i1 + 16 <= high; i1 += 16) {
+                const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 784 * i1) + 784 * t_lanes_i64()));
+                t_store_f32(b1 + 32 * i0 + i1, v0);
+            }
+            const int64_t left = high - i1;
+            if (left > 0) {
+                const f32v v0 = t_gathern_f32(b0, (t_splat_i64(i0 + 784 * i1) + 784 * t_lanes_i64()), left);
+                t_storen_f32(b1 + 32 * i0 + i1, v0, left);
+            }
+        }
+    }
+}
+
+/* Channels-last convolution without a copy of the image: output pixels are the rows of a product, and a
+ * table of pointers (tap by pixel), made once for a block of pixels, says where each tap of each pixel reads.  Taps in
+ * the margin read zeros, and are left out where a whole tile is there.
+ * Weights: [panel of T_NR channels][tap][DEPTH][T_NR].
+ * Task: a block of pixels by a block of panels. */
+#define T_MR 7
+#define T_NV 3
+#include "t_tile.h"
+
+#include <string.h>
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+    const int64_t *dim;
+};
+
+#define OH 28
+#define OW 28
+#define IH 28
+#define IW 28
+#define OC 48
+#define IC 32
+#define DEPTH 32
+#define X_IMAGE 25088
+#define X_ROW 896
+#define X_PIXEL 32
+#define PANELS 1
+#define ROWS OH
+#define COLUMNS OW
+#define PIXELS (1 * ROWS * COLUMNS)
+#define TILES ((PIXELS + T_MR - 1) / T_MR)
+
+/* Stores one vector of the pixel in row m, from channel n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const int64_t w0 = m;
+    (void)w0;
+    float *b2 = c->buf[2];
+    (void)c, (void)count;
+    t_store_f32(b2 + n + 48 * w0, acc);
+}
+
+/* Where a tap reads: input rows and columns from that of a pixel. */
+struct tap {
+    int h, w;
+};
+static const struct tap taps[] = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {2, 0}, {2, 1}, {2, 2}};
+
+/* table[tap][pixel] for the pixels from m0 up to m1, a stretch of an output row after the other. */
+static void fill_table(const struct call *c, const float **table, int64_t apart, const float *x,
+    const float *zero, const struct tap *tap, int taps, int64_t m0, int64_t m1) {
+    int64_t w = m0 % COLUMNS, h = m0 / COLUMNS % ROWS;
+    const float *image = x + m0 / (COLUMNS * ROWS) * X_IMAGE;
+    (void)c;
+    for (int64_t m = m0, count; m < m1; m += count, table += count) {
+        count = t_imin(COLUMNS - w, m1 - m);
+        for (int t = 0; t < taps; t++) {
+            const int64_t ih = h * 1 - 1 + tap[t].h, iw = w * 1 - 1 + tap[t].w;
+            const int64_t width = ih >= 0 && ih < IH ? IW : 0;
+            const int64_t first = ih * X_ROW + iw * X_PIXEL;
+            const float **to = table + t * apart;
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t at = iw + i * 1;
+                to[i] = at >= 0 && at < width ? image + (first + i * (1 * X_PIXEL)) : zero;
+            }
+        }
+        w = 0;
+        if (++h < ROWS) continue;
+        h = 0;
+        image += X_IMAGE;
+    }
+}
+
+struct step {
+    const float *const *row; /* table at the tile's first pixel and tap */
+    int64_t apart;           /* from a tap to the next there */
+    const float *zero; /* what taps in the margin read */
+    const float *b; /* panel at the first tap and channel */
+    int64_t channel0;        /* the first input channel */
+    int taps, channels;
+};
+
+T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, struct step s) {
+    f32v acc[T_MR][T_NV];
+    t_tile_open(rows, vecs, NULL, acc);
+    for (int t = 0; t < s.taps; t++) {
+        const float *row[T_MR];
+        int inside = 0;
+        T_UNROLL for (int r = 0; r < rows; r++) inside |= s.row[t * s.apart + r] != s.zero;
+        if (!inside) continue;
+        T_UNROLL for (int r = 0; r < rows; r++) row[r] = s.row[t * s.apart + r] + s.channel0;
+        t_tile_fma(rows, vecs, s.channels, row, s.b + t * (DEPTH * T_NR), acc);
+    }
+    T_UNROLL for (int r = 0; r < rows; r++) {
+        T_UNROLL for (int v = 0; v < vecs; v++) {
+            const int64_t channel = n + v * 16;
+            if (channel < OC) finish(c, m + r, channel, acc[r][v], OC - channel);
+        }
+    }
+}
+
+/* Pixels of the tiles from t0 up to t1, by panel p of a group. */
+static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, struct step s) {
+    const int64_t few = PIXELS / TILES, longer = PIXELS % TILES;
+    for (int64_t t = t0; t < t1; t++) {
+        const int64_t m = t * few + t_imin(t, longer), rows = few + (t < longer);
+        tile(c, 7, 3, m, p * T_NR, s);
+        s.row += rows;
+    }
+}
+
+/* Pixels of the tiles from t0 up to t1, by the panels from q0 up to q1. */
+static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1, int taps,
+    const float *const *table, int64_t apart, const float *zero, const float *weights) {
+    for (int64_t q = q0; q < q1; q++) {
+        struct step s = {.row = table, .apart = apart, .b = weights + q * taps * (DEPTH * T_NR), .taps = taps, .channels = IC};
+        s.channel0 = 0;
+        s.zero = zero;
+        panel(c, q % PANELS, t0, t1, s);
+    }
+}
+
+void kaafe03ed7e79(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+    const int64_t m_blocks = 8, n_blocks = 1;
+    float *zero = scratch;
+    const float **table = (const float **)(zero + 64);
+    memset(zero, 0, sizeof *zero * 64);
+    const int64_t apart = 98;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t nb = task % n_blocks, mb = task / n_blocks % m_blocks;
+        const float *x = (const float *)buf[0];
+        const float *weights = buf[1];
+        const struct tap *tap = taps;
+        const int count = 9;
+        const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
+        const int64_t q0 = t_cut(1, n_blocks, nb), q1 = t_cut(1, n_blocks, nb + 1);
+        fill_table(c, table, apart, x, zero, tap, count, t_cut(PIXELS, TILES, t0), t_cut(PIXELS, TILES, t1));
+        block(c, t0, t1, q0, q1, count, table, apart, zero, weights);
+    }
+}
+
+#include "t_kernel.h"
+
+void kf749a2301031(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    const float *b0 = buf[0];
+    float *b1 = buf[1];
+    const int64_t size = 784;
+    const int64_t rows = 48;
+    const int64_t chunks = (size + 16383) / 16384;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
+        const int64_t first = task / chunks * 20, last = t_imin(first + 20, rows);
+        for (int64_t row = first; row < last; row++) {
+            const int64_t i0 = row;
+            (void)i0;
+            int64_t i1 = low;
+            for (; i1 + 16 <= high; i1 += 16) {
+                const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 48 * i1) + 48 * t_lanes_i64()));
+                t_store_f32(b1 + 784 * i0 + i1, v0);
+            }
+            const int64_t left = high - i1;
+            if (left > 0) {
+                const f32v v0 = t_gathern_f32(b0, (t_splat_i64(i0 + 48 * i1) + 48 * t_lanes_i64()), left);
+                t_storen_f32(b1 + 784 * i0 + i1, v0, left);
+            }
+        }
+    }
+}
