@@ -40,6 +40,15 @@ def test_what_sizes_cannot_decide_is_left_to_the_run() -> None:
     assert fit_sizes(sizes, ["a", "b"], [equation("a", "b", "a", "b")]) == sizes
 
 
+def test_conditions_that_are_no_equations() -> None:
+    """A Squeeze of whatever is 1 needs the rest to be something else."""
+    conditions = [equation("n != 1", "", "n"), equation("(n == m) or (m < 3)", "", "n", "m")]
+    assert fit_sizes({"n": 1, "m": 1}, [], conditions) == {"n": 2, "m": 1}
+    assert fit_sizes({"n": 1, "m": 7}, ["m"], conditions) == {"n": 7, "m": 7}
+    with pytest.raises(ConfigError, match="no sizes were found that satisfy n != 1"):
+        fit_sizes({"n": 1}, [], [*conditions[:1], equation("n < 2", "", "n")])
+
+
 def test_without_a_solution_the_equations_are_named() -> None:
     with pytest.raises(ConfigError, match=r"satisfy past \+ seq == total") as caught:
         fit_sizes({"past": 1, "seq": 1, "total": 1}, ["total"], [CACHE])

@@ -1,7 +1,8 @@
 """Sizes of symbolic dimensions that satisfy a model's equations, so that it can run on inputs that nobody gave.
 
-A cache of keys and values, say, has ``past + seq == total``. Sizes are changed one at a time: a symbol that stands
-alone on a side takes the other side's value, any other is tried in order. What was tried is not tried again.
+A cache of keys and values, say, has ``past + seq == total``, and a Squeeze without axes ``n != 1``. Sizes are changed
+one at a time: a symbol that stands alone on a side takes the other side's value, any other is tried in order. What was
+tried is not tried again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import ConfigError
-from .expr import Expr, as_int, const, dim, dims_of, parse_dim, substitute
+from .expr import Expr, as_int, const, dim, dims_of, parse_condition, substitute
 from .runtime import ConditionSpec
 
 LARGEST = 64  # size that is tried
@@ -19,7 +20,7 @@ TRIED = 500  # assignments of sizes
 
 @dataclass(frozen=True)
 class _Equation:
-    """Two sizes that have to be equal."""
+    """Two sizes that have to be equal, or a condition and 1."""
 
     left: Expr
     right: Expr
@@ -81,14 +82,19 @@ def fit_sizes(sizes: Mapping[str, int], fixed: Sequence[str], conditions: Sequen
 
 def _equation(condition: ConditionSpec, sizes: Mapping[str, int], fixed: Sequence[str]) -> _Equation | None:
     """A condition on sizes alone that can still be met; None for others."""
-    try:
-        left, right = parse_dim(condition.left), parse_dim(condition.right)
-    except ValueError:  # a function that names of dimensions do not have
-        return None
+    left, right = _side(condition.left), _side(condition.right) if condition.right else const(1)
     names = set(dims_of(left, right))
     if names != set(condition.symbols) or not names <= set(sizes) or names <= set(fixed):
         return None
-    return _Equation(left, right, f"{condition.left} == {condition.right}")
+    return _Equation(left, right, f"{condition.left} == {condition.right}" if condition.right else condition.left)
+
+
+def _side(text: str) -> Expr:
+    """A side of a condition; what cannot be read is a name, as that of a dimension may be any text."""
+    try:
+        return parse_condition(text)
+    except ValueError:
+        return dim(text)
 
 
 def _value(size: Expr, sizes: Mapping[str, int]) -> int | None:

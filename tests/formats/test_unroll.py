@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -130,3 +131,16 @@ def test_scans_that_are_not_known() -> None:
     model = model_of(scan(scan_input_axes=[0, 1]), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
     with pytest.raises(ModelError, match="scan_input_axes"):
         import_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize("rounds", [3, 5000])
+def test_more_outputs_than_the_body_gives(rounds: int) -> None:
+    """Unrolled or not, and with all types stated, which lets the import go on after other mistakes."""
+    text = """<ir_version: 9, opset_import: ["" : 20]>
+        g (float s) => (float[k] y) <int64 n = {ROUNDS}, bool go = {1}> {
+            v, y = Loop(n, go, s) <body = b (int64 i, bool on, float p) => (bool o, float r) {
+                o = Identity(on)  r = Identity(p) }>
+        }"""
+    made = onnx.parser.parse_model(text.replace("ROUNDS", str(rounds)))
+    with pytest.raises(ModelError, match="its body gives 1 results, and 2 outputs are named"):
+        import_model(made.SerializeToString())

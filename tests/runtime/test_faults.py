@@ -37,6 +37,19 @@ def test_shapes_that_do_not_fit_are_named(tmp_path: Path) -> None:
     assert "frames is dimension 0 of input 'a', batch is dimension 0 of input 'b'" in text
 
 
+def test_a_one_that_numpy_would_broadcast_has_to_be_declared(tmp_path: Path) -> None:
+    """The remedy names the input and the dimension, and holds."""
+    inputs: dict[str, list[str | int]] = {"a": ["m", "n", 2], "b": ["k", 2]}
+    feeds = {"a": np.ones((3, 1, 2), np.float32), "b": np.ones((4, 2), np.float32)}
+    bundle = compiled(tmp_path, [NODE("Add", ["a", "b"], ["y"])], inputs, ["m", "n", 2])
+    with torshc.load(bundle) as model, pytest.raises(RunError) as caught:
+        model.run(feeds)
+    assert caught.value.remedy.endswith("to broadcast n as 1, compile with --shapes a:?x1x2")
+    torshc.compile(tmp_path / "m.onnx", bundle, shapes={"a": (None, 1, 2)})
+    with torshc.load(bundle) as model:
+        np.testing.assert_array_equal(model.run(feeds)["y"], feeds["a"] + feeds["b"])
+
+
 def test_run_time_dependent_sizes_that_do_not_fit(tmp_path: Path) -> None:
     nodes = [
         NODE("NonZero", ["a"], ["places"]),

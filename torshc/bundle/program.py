@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..budget import budget, remedy
 from ..errors import UnsupportedError
-from ..expr import BOOL, STRING, Expr, as_int, call, const, is_nonnegative, walk
+from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, walk
 from ..graph import Graph, Value
 from ..kernels.base import Buffer as Part
 from ..kernels.base import Kernel, Operand, Packed, Temporary
@@ -368,9 +368,17 @@ def bind_symbols(graph: Graph, names: Iterable[str]) -> tuple[Symbol, ...]:
     found = {name: dims.get(name) or contents.get(name) for name in names}
     lost = [name for name, symbol in found.items() if symbol is None]
     if lost:
-        why = "of the inputs appears only in expressions, so its value cannot be determined"
-        raise UnsupportedError([f"dimension {name!r} {why}" for name in lost], "pin the inputs' shapes with --shapes")
+        problems = [f"dimension {name!r} of the inputs appears only in {_expressions(graph, name)}" for name in lost]
+        remedy = "name each such dimension by one word instead, such as 'n', or pin the inputs' shapes with --shapes"
+        raise UnsupportedError(problems, remedy)
     if len(found) > SYMBOLS_MAX:
         problem = f"the inputs have {len(found)} symbolic dimensions and elements that are sizes; at most {SYMBOLS_MAX}"
         raise UnsupportedError([problem], "pin the inputs' shapes with --shapes")
     return tuple(symbol for symbol in found.values() if symbol is not None)
+
+
+def _expressions(graph: Graph, name: str) -> str:
+    """Where a symbol stands in the inputs' shapes, for a message."""
+    places = [(v, k) for v in graph.inputs for k, d in enumerate(v.shape) if name in dims_of(d)]
+    shown = [f"{v.shape[k]!r}, dimension {k} of input {v.name!r}" for v, k in places[:3]]
+    return "; ".join(shown) or "expressions"

@@ -56,7 +56,7 @@ from .expr import (
 )
 from .functions import FUNCTIONS, Function, call, cast, cost, on_host, rebuild, select, substitute, without_wraps
 from .index import is_long, is_nonnegative, length, lower_bound, upper_bound
-from .text import condition_text, parse_dim, parse_size, stated, to_text
+from .text import condition_text, parse_condition, parse_dim, parse_size, stated, to_text
 
 __all__ = [
     "BF16",
@@ -117,6 +117,7 @@ __all__ = [
     "lower_bound",
     "make",
     "on_host",
+    "parse_condition",
     "parse_dim",
     "parse_size",
     "rebuild",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .expr import OPERATORS, SYMBOLS, Expr, const, dim
+from .functions import call
 from .index import length
 
 _INFIX = {
@@ -19,7 +20,13 @@ _INFIX = {
     "ge": ">=",
     "eq": "==",
     "ne": "!=",
+    "and": "and",
+    "or": "or",
 }
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+_CALLS = {"select": 3, "min": 2, "max": 2, "abs": 1}  # functions of sizes that conditions are written with
 
 
 LIMIT = 1 << 10  # nodes that are written down
@@ -88,6 +95,34 @@ def parse_dim(text: str) -> Expr:
         return dim(text)
 
 
+def parse_condition(text: str) -> Expr:
+    """A condition on sizes from text, as :func:`condition_text` writes it.
+
+    Raises:
+        ValueError: it cannot be read, such as one with parts left out.
+
+    >>> parse_condition("(n != 1) or (2*m < n)")
+    (n != 1) or (2*m < n)
+    """
+    return _parse(text, _condition)
+
+
+def _condition(node: ast.AST, build: Callable[[ast.AST], Expr]) -> Expr | None:
+    """What only conditions have; None for the rest."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARE:
+        return call(_COMPARE[type(node.ops[0])], build(node.left), build(node.comparators[0]))
+    if isinstance(node, ast.BoolOp):
+        whole = build(node.values[0])
+        for value in node.values[1:]:
+            whole = call("and" if isinstance(node.op, ast.And) else "or", whole, build(value))
+        return whole
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return call("not", build(node.operand))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        return call(node.func.id, *map(build, node.args)) if _CALLS.get(node.func.id) == len(node.args) else None
+    return None
+
+
 def parse_size(text: str) -> Expr:
     """A size from text: names, integers, ``+ - * // %`` and brackets.
 
@@ -97,6 +132,11 @@ def parse_size(text: str) -> Expr:
     >>> parse_size("(batch + 1) % 2")
     (batch + 1) % 2
     """
+    return _parse(text, lambda node, build: None)
+
+
+def _parse(text: str, more: Callable[[ast.AST, Callable[[ast.AST], Expr]], Expr | None]) -> Expr:
+    """An expression of sizes, and of what else `more` reads."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
@@ -119,9 +159,15 @@ def parse_size(text: str) -> Expr:
                 return left // right
             if isinstance(node.op, ast.Mod) and not (right.op == "const" and right.data == 0):
                 return left % right
-        raise ValueError(f"not a dimension: {text!r}")
+        found = more(node, build)
+        if found is None:
+            raise ValueError(f"not a dimension: {text!r}")
+        return found
 
-    return build(tree)
+    try:
+        return build(tree)
+    except TypeError as e:  # a condition where a size should be
+        raise ValueError(f"not a dimension: {text!r}") from e
 
 
 OPERATORS["text"] = to_text

@@ -410,6 +410,11 @@ class _Importer:
             raise Misfit("loops are nested too deeply")
         if op.op_type == "Scan" and any(v is not None and v.dtype is STRING for v in operands):
             raise Unsupported("Scan over strings")
+        body = op.attributes.get("body")
+        if isinstance(body, SourceGraph):
+            results = max(0, len(body.outputs) - (op.op_type == "Loop"))  # a Loop's first is its condition
+            if any(op.outputs[results:]):
+                raise Misfit(f"its body gives {results} results, and {len(op.outputs)} outputs are named")
         builder = Builder(self.graph, name=scope.prefix + op.name)
         if unroll.is_short(op, version, operands):
 

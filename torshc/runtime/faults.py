@@ -20,6 +20,20 @@ def explain_fault(message: str, fault: Fault, manifest: Manifest) -> str:
     return message
 
 
+def remedy_for(fault: Fault, manifest: Manifest) -> str:
+    """What to do where a size of 1 met another one, which NumPy would broadcast; empty elsewhere."""
+    if not 0 <= fault.condition < len(manifest.conditions) or 1 not in (fault.left, fault.right):
+        return ""
+    condition = manifest.conditions[fault.condition]
+    name = condition.left if fault.left == 1 else condition.right
+    symbol = next((s for s in manifest.symbols if s.name == name and s.kind == "dim"), None)
+    if symbol is None or not condition.right:
+        return ""
+    one = manifest.inputs[symbol.input]
+    shape = "x".join(str(d) if isinstance(d, int) else "1" if d == name else "?" for d in one.shape)
+    return f"symbolic sizes that meet are equal; to broadcast {name} as 1, compile with --shapes {one.name}:{shape}"
+
+
 def _unmet(condition: ConditionSpec, fault: Fault, manifest: Manifest) -> str:
     known = {s.name: s for s in manifest.symbols}
     where = [_place(known[name], manifest) for name in condition.symbols if name in known]

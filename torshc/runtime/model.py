@@ -18,7 +18,7 @@ from torshc.errors import RunError
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
-from .faults import explain_fault
+from .faults import explain_fault, remedy_for
 from .manifest import Manifest, TensorSpec
 from .native import CPU, Library, Tensor
 from .stats import Stats, StepStats
@@ -247,8 +247,10 @@ class Model:
             self._opened.check(self._library.torshc_copy(self._opened.handle, at, address_of(result), result.nbytes))
 
     def _failure(self, status: int) -> RunError:
-        message = explain_fault(self._library.last_error(), self._library.last_fault(), self._manifest)
-        return RunError(f"model {self.name!r}: {message}", REMEDIES.get(status, self._expects()))
+        fault = self._library.last_fault()
+        message = explain_fault(self._library.last_error(), fault, self._manifest)
+        remedy = REMEDIES.get(status) or remedy_for(fault, self._manifest) or self._expects()
+        return RunError(f"model {self.name!r}: {message}", remedy)
 
     def _borrow(self, value: Any, what: str, spec: TensorSpec, writable: bool = False) -> OnDevice | None:
         """A tensor on the model's device; None for what is not a tensor on a device.

@@ -147,7 +147,9 @@ def need(value: Value | None, what: str) -> Value:
 def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
     """NumPy's broadcasting of shapes; two different symbols are taken to be equal, which a run then checks.
 
-    Dimensions that are computed during a run may also be 1.
+    Exporters give different symbols to sizes that are always equal. If either could be 1, every size behind it would be
+    a condition, which nothing downstream can prove equal to another: a transformer ran 9 % slower. A 1 that is to be
+    broadcast has to be declared. Dimensions that are computed during a run may also be 1.
 
     Raises:
         ModelError: when two static dimensions differ and neither is 1.
