@@ -16,6 +16,7 @@ class Device:
         tensor_f32: whether three products of tf32 on tensor cores take less time than one of f32 elsewhere.
         groups: whether groups of four warps multiply what lies in shared memory (wgmma).
         counters: whether threads of a block may add to a number in shared memory at the same time.
+        stages: tiles of a product in shared memory at a time: with two, one is read while the other is multiplied.
         together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
     """
 
@@ -25,6 +26,7 @@ class Device:
     tensor_f32: bool = False
     groups: bool = False
     counters: bool = False
+    stages: int = 2
     together: int = 0
 
 

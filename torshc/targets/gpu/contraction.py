@@ -90,6 +90,18 @@ class Problem:
 @GridTarget.lowers("gemm", "conv", "conv_transpose")
 def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a MatMul, Conv or ConvTranspose with its epilogue."""
+    kernels = contract(group, storage, machine)
+    if kernels is None:
+        return lower_grid_generic(group, storage, machine.device)
+    return [ProductRow.of(to_row(k)) if isinstance(k, RowKernel) else to_grid(k) for k in kernels]
+
+
+def contract(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel] | None:
+    """The kernels of a product: tiles, and maps and rows that are not dealt out to threads yet.
+
+    Returns:
+        None when a plain nest serves it better.
+    """
     node = group.anchor
     assert node is not None
     if any(is_empty(v) for v in group.outputs):
@@ -102,9 +114,9 @@ def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: M
         problem = _problem(group, node, nest, space, storage)
         made = None if problem is None else _lower(group, node, problem, storage, machine, number)
         if made is None:
-            return lower_grid_generic(group, storage, machine.device)
+            return None
         kernels += made
-    return kernels or lower_grid_generic(group, storage, machine.device)
+    return kernels or None
 
 
 # ---- the space of a product ----------------------------------------------------------------------------------------
@@ -314,7 +326,7 @@ def _lower_row(
         rows=1,
         chunk=1,
     )
-    return [*before, ProductRow.of(to_row(kernel))]
+    return [*before, kernel]
 
 
 def _is_load(element: Expr, storage: Mapping[Value, Storage]) -> bool:
@@ -445,7 +457,7 @@ def _sums(
     flat = [e for s in stores for e in (s.offset, s.value)]
     axes, flat = join_axes(list(p.space.axes), flat)
     points = product([a.args[0] for a in axes])
-    kernel = MapKernel(
+    return MapKernel(
         buffers=tuple(buffers.list),
         tasks=points,
         flops=epilogue_flops(stores, points) + points * splits,
@@ -455,4 +467,3 @@ def _sums(
         rows=1,
         chunk=1,
     )
-    return to_grid(kernel)

@@ -18,7 +18,6 @@ from ...kernels.heavy import row_major
 from ...kernels.nest import Buffers, MapKernel
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .grid import to_grid
 
 Array = np.ndarray[Any, Any]
 PACKET = 4  # elements that a thread reads at once
@@ -249,7 +248,7 @@ def _copy(
         rows=1,
         chunk=1,
     )
-    return to, to_grid(kernel)
+    return to, kernel
 
 
 def make_factor(term: Term, outer: Sequence[Expr], k: Sequence[Expr], packet: int) -> Factor | None:

@@ -43,6 +43,7 @@ class GridTile:
         k: terms of the sums in shared memory at a time.
         tm, tn: rows and columns of a thread, multiples of 4.
         worth: part of a multiprocessor's peak that it reaches with enough warps.
+        stages: tiles in shared memory at a time.
     """
 
     m: int
@@ -51,6 +52,7 @@ class GridTile:
     tm: int
     tn: int
     worth: float
+    stages: int = 2
     element: ClassVar[int] = 4
     cache: ClassVar[float] = CACHE_BYTES
     results: ClassVar[float] = 0.0
@@ -79,18 +81,13 @@ class GridTile:
         return LANES_SM * self.worth
 
     @property
-    def stages(self) -> int:
-        """Tiles in shared memory at a time."""
-        return 2
-
-    @property
     def resident(self) -> int:
         """Blocks that should fit on a multiprocessor, which bounds the registers of a thread."""
         return max(1, RESIDENT_THREADS // self.threads)
 
     def shared(self, size: int) -> int:
         """Bytes of shared memory for elements of `size` bytes."""
-        return 2 * self.k * (self.m + self.n + 8) * size
+        return self.stages * self.k * (self.m + self.n + 8) * size
 
 
 TILES = (
@@ -105,6 +102,16 @@ TILES = (
     GridTile(32, 32, 32, 4, 4, 0.5),
     GridTile(16, 64, 32, 4, 4, 0.5),
     GridTile(16, 32, 32, 4, 4, 0.45),
+)
+# Of devices that hold one at a time, in little memory, brought in whole vectors of four. They are flat: browsers clear
+# that memory first, and where they have no card a second goes by until 8 KiB of it are compiled.
+SINGLE_TILES = (
+    GridTile(128, 128, 8, 8, 8, 0.7, 1),
+    GridTile(64, 64, 8, 8, 4, 0.6, 1),
+    GridTile(64, 32, 8, 8, 4, 0.55, 1),
+    GridTile(32, 64, 8, 8, 4, 0.55, 1),
+    GridTile(32, 32, 8, 4, 4, 0.5, 1),
+    GridTile(16, 32, 16, 4, 4, 0.45, 1),
 )
 
 
@@ -323,7 +330,8 @@ def choose_tile(
     """
     size = dtype.size
     tensor = [replace(t, products=tf32) for t in TF32_TILES if tf32]
-    fit = [t for t in TILES if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
+    tiles = TILES if device.stages > 1 else SINGLE_TILES
+    fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
     return _choose(device, sizes, [*tensor, *fit])
 
 
@@ -351,6 +359,6 @@ def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, 
     last = here * tile.results
     rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
     reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / tile.cache
-    waits = ceil(here / resident) * (steps / (tile.stages - 1) + 2) * LATENCY
+    waits = ceil(here / resident) * (steps / max(tile.stages - 1, 1) + 2) * LATENCY
     extra = 0.0 if splits == 1 else LAUNCH + splits * batch * m * n * 8 / SUM_BYTES
     return max(work / rate, reads, waits) + last + extra

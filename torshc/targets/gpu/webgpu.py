@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -24,6 +25,8 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, register, render_kernel
 from .base import HOST, GridTarget, Words
+from .contraction import contract
+from .contraction_kernels import ContractionKernel
 from .grid import GridMap, GridRow, with_axis
 from .recurrent import Steps, StepsLowering
 from .scan import GridScan
@@ -37,6 +40,7 @@ BUFFERS = 8  # storage buffers of a kernel that every adapter allows
 SHARED = 16 << 10  # bytes of workgroup memory that every adapter has
 THREADS = 64  # of a block with a point each; every adapter runs 256
 LONG = 64  # elements of a row from which on threads share it
+WIDER = 8  # times as many rows as elements of one from which on each row has a thread of its own
 FEW = 16384  # rows from which on each has a thread of its own, whatever its length
 
 
@@ -64,7 +68,7 @@ class WebGpuTarget(GridTarget):
 
     @classmethod
     def capabilities(cls, archs: object) -> Device:
-        return Device(units=16, shared=SHARED)
+        return Device(units=16, shared=SHARED, stages=1)
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels = super().lower(graph, group, storage)
@@ -100,11 +104,20 @@ def _check(kernel: Kernel) -> None:
         raise NoKernel(f"a kernel of {kernel.shared} bytes of workgroup memory; WebGPU allows {SHARED}")
 
 
-@WebGpuTarget.lowers("nest", "gemm", "conv", "conv_transpose")
+@WebGpuTarget.lowers("nest")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The group as loops, dealt out to threads."""
     make = lower_nest if group.anchor is None else lower_generic
     return [idle_when_empty(_dealt(k)) for k in make(group, storage, keep=None)]
+
+
+@WebGpuTarget.lowers("gemm", "conv", "conv_transpose")
+def lower_products(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """Products and convolutions, tile by tile through workgroup memory where they are large enough."""
+    kernels = contract(group, storage, machine)
+    if kernels is None:
+        return lower_loops(group, storage, machine)
+    return [idle_when_empty(k if isinstance(k, ContractionKernel) else _dealt(k)) for k in kernels]
 
 
 @dataclass(frozen=True)
@@ -197,12 +210,11 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
     if all(is_empty(v) for v in group.outputs):
         return []
 
-    def loops(g: Group) -> list[Kernel]:
-        return lower_loops(g, storage, machine)
-
     if needs_all_states(group, node):
-        return apart(group, node, lambda g: lower_recurrent(g, storage, machine), loops)
-    lowering = StepsLowering(group, node, op, storage, loops)
+        return apart(
+            group, node, lambda g: lower_recurrent(g, storage, machine), lambda g: lower_loops(g, storage, machine)
+        )
+    lowering = StepsLowering(group, node, op, storage, lambda g: lower_products(g, storage, machine))
     inputs, phases = lowering.inputs(), lowering.phases()
     weights, biases = lowering.recurrent_weights(), lowering.biases()
     tasks = lowering.row.args[0] * op.directions
@@ -230,9 +242,8 @@ def _dealt(kernel: Kernel) -> Kernel:
 
 def _share(kernel: RowKernel) -> int:
     """Threads that share a row: a block where few rows are long, else each has one of its own."""
-    size, points = (as_int(product([a.args[0] for a in axes])) for axes in (kernel.reduce, kernel.axes))
-    if size is not None and (size < LONG or (points or 0) >= FEW):
-        return 1
-    if size is None and points is not None and points >= FEW:
+    size = as_int(product([r.args[0] for r in kernel.reduce]))
+    points = math.prod(as_int(a.args[0]) or 1 for a in kernel.axes)  # at least: a batch of any size may be 1
+    if points >= FEW or (size is not None and (size < LONG or points >= WIDER * size)):
         return 1
     return 256 if size is None or size >= 1024 else 64

@@ -283,7 +283,11 @@ class WgslPrinter(GridPrinter):
         """An element of a buffer as a register, at a start and so many steps of these sizes from it."""
         parts = [f"{place} * {self.scalar(step)}" for place, step in steps]
         place = " + ".join([self.scalar(start), *parts])
-        return self._wgsl(None, "e").element(buffer, f"({place})")
+        return self.read(buffer, f"({place})")
+
+    def read(self, buffer: int, place: str) -> str:
+        """An element of a buffer as a register, by its place."""
+        return self._wgsl(None, "e").element(buffer, place)
 
     def block(
         self,
