@@ -18,6 +18,7 @@ from .bundle.manifest import (
     StepInfo,
     SymbolInfo,
     TensorInfo,
+    VersionInfo,
 )
 from .bundle.program import Program
 from .expr import Expr, as_int, dims_of, to_text
@@ -193,8 +194,8 @@ def _inner(p: Partial | None) -> TensorInfo | None:
     return TensorInfo("", p.dtype.name, dims, _inner(p.inner))
 
 
-def manifest_of(c: Compilation) -> Manifest:
-    """The manifest, without what is known only once the library is built: its hash, weights and tools."""
+def _kernels_of(c: Compilation) -> tuple[tuple[KernelInfo, ...], tuple[StepInfo, ...]]:
+    """The distinct kernels, and the steps that launch them."""
     kernels: dict[str, KernelInfo] = {}
     steps = []
     for unit in c.units:
@@ -215,6 +216,20 @@ def manifest_of(c: Compilation) -> Manifest:
                 file in c.pinned,
             )
             steps.append(StepInfo(kernels[symbol].id, names, unit.device))
+    return tuple(kernels.values()), tuple(steps)
+
+
+def _isa(c: Compilation) -> IsaInfo:
+    return IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes)
+
+
+def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
+    """The manifest, without what is known only once the library is built: its hash, weights and tools.
+
+    Args:
+        others: of the same model for lesser processors.
+    """
+    kernels, steps = _kernels_of(c)
     p = c.program
     symbols = tuple(
         SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.names, p.symbols, strict=False)
@@ -229,13 +244,13 @@ def manifest_of(c: Compilation) -> Manifest:
         conditions=tuple(map(_condition, p.conditions)),
         target=c.options.target,
         device=c.target.device,
-        isa=IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes),
+        isa=_isa(c),
         opt_level=c.options.opt_level,
         profile=c.options.profile,
         threads=c.options.threads,
         passes=tuple(r.name for r in c.records),
-        kernels=tuple(kernels.values()),
-        steps=tuple(steps),
+        kernels=kernels,
+        steps=steps,
         operators=tuple(OperatorInfo(n.id, n.op.name, n.name) for n in c.script.operators()) if c.script else (),
         fallbacks=c.fallbacks,
         approximations=c.approximations,
@@ -244,4 +259,5 @@ def manifest_of(c: Compilation) -> Manifest:
         weights=None,
         library_sha256="",
         tools=(),
+        other_versions=tuple(VersionInfo(_isa(o), *_kernels_of(o), _size(o.arena_bytes)) for o in others),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,10 @@ from .bundle.names import prefix_of
 from .bundle.package import HEADER, BundleWriter
 from .bundle.program import Placed, assemble
 from .bundle.script import assemble_script
+from .bundle.shared_weights import share_weights
 from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
-from .errors import UnsupportedError
+from .errors import ConfigError, InternalError, UnsupportedError
 from .formats import load_graph
 from .graph import Graph
 from .kernels.base import Kernel
@@ -45,8 +46,8 @@ from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
 from .resources import cache_folder
 from .targets import NoKernel, Target, find_target, target_of
-from .targets.isa import resolve
-from .targets.toolchain import Archiver, Tools, soname
+from .targets.isa import resolve, version_mark, versions_of
+from .targets.toolchain import Archiver, Compiler, Tools, soname
 
 Observer = Callable[[str, float], None]
 
@@ -84,8 +85,28 @@ def prepare(
         return _prepared(source, options, observer)
 
 
+def prepare_versions(
+    source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None = None
+) -> list[Compilation]:
+    """As :func:`prepare`, for each instruction set of ``options.isa``, the best first, with one weights file for all.
+
+    Raises:
+        ConfigError: several versions of a graph, which the first would change.
+    """
+    names = versions_of(options.isa, options.mcpu, options.triple)
+    if len(names) > 1 and isinstance(source, Graph):
+        raise ConfigError("a Graph is compiled once, and changed by that", "give isa one version, or a model's file")
+    done = [prepare(source, dataclasses.replace(options, mcpu=name), observer) for name in names]
+    if len({manifest_of(c).interface_id for c in done}) > 1:
+        raise InternalError("versions of a model have other inputs, outputs or conditions")
+    programs = share_weights([c.program for c in done])
+    return [dataclasses.replace(c, program=p) for c, p in zip(done, programs, strict=True)]
+
+
 def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
     clock = Clock(observer)
+    if options.isa and options.mcpu == "native":
+        options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
     kind = target_of(options)
     pipeline = pipeline_of(options)
     policy = policy_of(options, pipeline)
@@ -112,6 +133,7 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
         winograd=options.winograd,
         tf32=options.precision == "tf32",
         archs=kind.toolchain.archs(options),
+        version=version_mark(options.isa, isa.mcpu),
     )
     target = kind(machine)
     with clock.stage("lower"):
@@ -224,61 +246,78 @@ def compile_model(
     """
     target = target_of(options)
     options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
-    isa = resolve(options.mcpu, options.triple)
-    tools = None if options.emit in ("source", "page") else target.toolchain.find(options, isa)
+    isas = [resolve(name, options.triple) for name in versions_of(options.isa, options.mcpu, options.triple)]
+    built = options.emit not in ("source", "page")
+    tools = [target.toolchain.find(options, isa) for isa in isas] if built else []
     archiver = target.toolchain.archiver(options) if options.emit == "archive" else None
-    compilation = prepare(source, options, observer)
+    versions = prepare_versions(source, options, observer)
+    compilation = versions[0]
     clock = Clock(observer)
     clock.seconds = compilation.seconds
     with BundleWriter(Path(out)) as bundle:
         with clock.stage("weights"):
-            arrays = (w.parts() for w in compilation.program.weights)
+            arrays = (w.parts() for w in compilation.program.weights)  # those of all versions
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
-        manifest = manifest_of(compilation)
-        host = compilation.program.host(
-            interface_id=manifest.interface_id,
-            weights_bytes=weights.bytes,
-            weights_id=weights.id,
-            embed_weights=embedded,
-            cpu_features=compilation.isa.cpu_features,
-            device=target.device,
-        )
+        manifest = manifest_of(*versions)
+        hosts = [_host(c, manifest, weights, embedded) for c in versions]
         library = ""
         if options.emit == "page":
-            _add_page(bundle, host, manifest, weights, compilation)
+            _add_page(bundle, hosts[0], manifest, weights, compilation)
         else:
             bundle.add_test(test(compilation) if test is not None else {})
-            library, compilation = _add_library(bundle, host, manifest, tools, archiver, compilation, clock)
-        file = _weights_file(compilation, weights, embedded)
-        used = () if tools is None else (ToolInfo(tools.compiler.name, tools.compiler.version, tools.flags),)
+            library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, clock)
+        file = _weights_file(versions, weights, embedded)
+        used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used))
     return compilation
 
 
+def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:
+    return c.program.host(
+        interface_id=manifest.interface_id,
+        weights_bytes=weights.bytes,
+        weights_id=weights.id,
+        embed_weights=embedded,
+        cpu_features=c.isa.cpu_features,
+        isa=c.isa.name,
+        version=c.target.machine.version,
+        device=c.target.device,
+    )
+
+
 def _add_library(
     bundle: BundleWriter,
-    host: HostProgram,
+    hosts: Sequence[HostProgram],
     manifest: Manifest,
-    tools: Tools | None,
+    tools: Sequence[Tools],
     archiver: Archiver | None,
-    compilation: Compilation,
+    versions: Sequence[Compilation],
     clock: Clock,
 ) -> tuple[str, Compilation]:
-    """The library with its headers, or their sources alone; the hash of its file, and the compilation."""
+    """The library with its headers, or their sources alone; the hash of its file, and the first compilation.
+
+    Args:
+        tools: of each version; none where only sources are written.
+    """
+    compilation = versions[0]
     options, target = compilation.options, type(compilation.target)
-    own, headers = host_sources(host, target.host, manifest)
-    _describe(bundle, host, manifest, target, archiver is not None)
+    own, headers = host_sources(hosts[0], target.host, manifest, hosts[1:])
+    _describe(bundle, hosts[0], manifest, target, archiver is not None)
     headers = {**kernel_headers(compilation), **headers}
     if options.keep_intermediates or options.emit in ("source", "objects"):
         script = build_script(target, compilation.isa, options)
-        bundle.add_sources({**commented_sources(compilation), **own, **headers, **script})
-    if tools is None:
+        kernels = {name: text for c in versions for name, text in commented_sources(c).items()}
+        bundle.add_sources({**kernels, **own, **headers, **script})
+    if not tools:
         return "", compilation
     with clock.stage("compile"):
-        sources = {**compilation.sources, **own}
+        sources = {name: text for c in versions for name, text in c.sources.items()}
+        flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for name in c.sources}
+        flags |= dict.fromkeys(own, tools[0].host or tools[0].flags)
         cache = Cache(cache_folder() if options.cache else None)
-        library, compiled = _build(bundle, sources, headers, tools, options, cache, archiver, clock.observer)
+        made = Made({**sources, **own}, headers, tools[0].compiler, flags)
+        library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
     warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
     return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
 
@@ -301,8 +340,8 @@ def _add_page(
     bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))
 
 
-def _weights_file(compilation: Compilation, weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
-    layout = weights_layout(compilation.program)
+def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
+    layout = weights_layout(*(c.program for c in versions))
     return WeightsFile(weights.bytes, weights.sha256, embedded, layout) if weights.bytes else None
 
 
@@ -316,11 +355,19 @@ def _describe(
     bundle.add_texts(link_files(prefix, files.search, archived, apart))
 
 
+@dataclass(frozen=True)
+class Made:
+    """All sources of a library with what compiles them: headers by file name, and flags by the source's."""
+
+    sources: Mapping[str, str]
+    headers: Mapping[str, str]
+    compiler: Compiler
+    flags: Mapping[str, Sequence[str]]
+
+
 def _build(
     bundle: BundleWriter,
-    sources: dict[str, str],
-    headers: dict[str, str],
-    tools: Tools,
+    made: Made,
     options: CompileOptions,
     cache: Cache,
     archiver: Archiver | None,
@@ -333,14 +380,15 @@ def _build(
             observer(f"compile {done}/{total}", 0.0)
 
     with work_folder(options.workdir, options.keep_intermediates) as folder:
-        objects = build_objects(sources, headers, tools.compiler, tools.flags, cache, options.workers, folder, tell)
+        flags = made.flags.__getitem__
+        objects = build_objects(made.sources, made.headers, made.compiler, flags, cache, options.workers, folder, tell)
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])
         name = soname(options.prefix)
         inside = bundle.weights if options.embed_weights and bundle.weights.exists() else None
         if archiver is not None:
-            bundle.add_archive(make_archive(archiver, tools.compiler, objects, folder, inside, options.prefix))
-        built = link_library(tools.compiler, objects, folder, inside, name=name)
+            bundle.add_archive(make_archive(archiver, made.compiler, objects, folder, inside, options.prefix))
+        built = link_library(made.compiler, objects, folder, inside, name=name)
         return bundle.add_library(built, inside is not None, name), sum(not o.cached for o in objects)
 
 

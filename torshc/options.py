@@ -36,6 +36,8 @@ class CompileOptions:
         opt_level: 0 (each node a kernel of its own) to 3.
         mcpu: processor to compile for, a name that the compiler knows, or "native".
         triple: machine to compile for where it is another than this, as in "aarch64-linux-gnu"; empty for this one.
+        isa: levels of x86-64 ("x86-64-v2", "x86-64-v3", "x86-64-v4"), for each of which the library has a version,
+            chosen when it is opened; empty for ``mcpu`` alone.
         arch: architecture where a target has several (a GPU's), empty for the default.
         shapes: input name to its dimensions, which pin symbolic ones; a string gives a symbol another name, None leaves
             one as it is.
@@ -76,6 +78,7 @@ class CompileOptions:
     opt_level: int = 3
     mcpu: str = "native"
     triple: str = ""
+    isa: tuple[str, ...] = ()
     arch: str = ""
     shapes: Mapping[str, tuple[int | str | None, ...]] = field(default_factory=dict)
     fusion: str = ""
@@ -143,6 +146,9 @@ class CompileOptions:
         if "rules" in fields:
             given = fields["rules"]
             fields["rules"] = tuple(Path(p) for p in ([given] if isinstance(given, str | Path) else given or ()))
+        if "isa" in fields:
+            given = fields["isa"]
+            fields["isa"] = tuple(given.split(",") if isinstance(given, str) and given else given or ())
         if "shapes" in fields:
             given = fields["shapes"] or {}
             if not isinstance(given, Mapping) or not all(isinstance(s, Sequence) for s in given.values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from .bundle.manifest import FILE, manifest_hash
 from .bundle.package import WEIGHTS, BundleWriter
 from .bundle.weights import read_identity
 from .compilation import Compilation, manifest_of
-from .compiler import prepare
+from .compiler import prepare_versions
 from .errors import BundleError, ConfigError, RunError
 from .formats.files import with_weights
 from .options import CompileOptions
@@ -53,11 +53,13 @@ def set_weights(
         where = "has no weights" if body["weights"] is None else "has its weights inside the library"
         raise BundleError(f"{bundle} {where}", REMEDY)
     options = _as_compiled(options, body)
-    done = prepare(with_weights(model, _read(new)) if new is not None else model, options)
+    done = prepare_versions(with_weights(model, _read(new)) if new is not None else model, options)
     _check(done, body, bundle)
     with BundleWriter(out or bundle) as writer:
         writer.copy(bundle)
-        info = writer.write_weights((w.parts() for w in done.program.weights), identity=read_identity(bundle / WEIGHTS))
+        info = writer.write_weights(
+            (w.parts() for w in done[0].program.weights), identity=read_identity(bundle / WEIGHTS)
+        )
         body["weights"]["sha256"] = info.sha256
         del body["sha256"]
         body["sha256"] = manifest_hash(body)
@@ -70,6 +72,8 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
         "target": body["target"], "opt_level": body["opt_level"], "mcpu": body["isa"]["mcpu"],
         "profile": body["profile"], "threads": body["threads"],
     }  # fmt: skip
+    if others := body.get("other_versions"):
+        known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}
     if "cc" in find_target(body["target"]).options and body["tools"]:
         known["cc"] = body["tools"][0]["name"]
     return dataclasses.replace(options, **known)
@@ -82,22 +86,27 @@ def _read(file: Path) -> dict[str, npt.NDArray[Any]]:
         raise RunError(f"{file} cannot be read as .npz: {error}") from error
 
 
-def _check(done: Compilation, body: Mapping[str, Any], bundle: Path) -> None:
+def _steps(body: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    """The steps of all versions: the kernel's name, and the nodes."""
+    versions = (body, *body.get("other_versions", ()))
+    return [(v["kernels"][s["kernel"]]["symbol"], tuple(s["nodes"])) for v in versions for s in v["steps"]]
+
+
+def _check(done: Sequence[Compilation], body: Mapping[str, Any], bundle: Path) -> None:
     """Whether the library of the bundle reads these weights as it read the old ones.
 
     Raises:
         ConfigError: it would not; says where it differs.
     """
-    made = json.loads(manifest_of(done).to_json())
-    symbols = [made["kernels"][s["kernel"]]["symbol"] for s in made["steps"]]
-    had = [body["kernels"][s["kernel"]]["symbol"] for s in body["steps"]]
-    first = next((k for k, (a, b) in enumerate(zip(symbols, had, strict=False)) if a != b), None)
+    made = json.loads(manifest_of(*done).to_json())
+    symbols, had = _steps(made), _steps(body)
+    first = next((k for k, (a, b) in enumerate(zip(symbols, had, strict=False)) if a[0] != b[0]), None)
     if first is not None:
-        names = ", ".join(map(repr, filter(None, made["steps"][first]["nodes"])))
+        names = ", ".join(map(repr, filter(None, symbols[first][1])))
         why = f"the kernel of {names} is another: a weight is part of its source, or the options are others"
     elif len(symbols) != len(had) or made["inputs"] != body["inputs"] or made["outputs"] != body["outputs"]:
         why = "it has other steps, inputs or outputs"
-    elif weights_layout(done.program) != body["weights"].get("layout"):
+    elif weights_layout(*(c.program for c in done)) != body["weights"].get("layout"):
         why = "its weights lie otherwise (equal weights are stored once)"
     else:
         return

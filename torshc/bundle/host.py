@@ -36,7 +36,8 @@ _DLPACK = {
 
 _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
-_CPU_FEATURE = re.compile(r"[a-z0-9.\-]+\Z")
+_CPU_FEATURE = re.compile(r"[A-Za-z0-9._+\-]*\Z")
+_VERSION = re.compile(r"[a-z0-9]*\Z")
 
 CPU = 1  # DLPack's code of the processor
 _KINDS = ("dim", "element", "clamped")
@@ -100,11 +101,13 @@ class Buffer:
         space: where it lies.
         index: which input or output; 0 for weights and arena.
         offset: bytes from the start of that.
+        base: of weights, where the weight begins that this is a part of.
     """
 
     space: Literal["input", "output", "weights", "arena"]
     index: int = 0
     offset: Size = 0
+    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,8 @@ class HostProgram:
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
         cpu_features: what the processor must have (:attr:`torshc.targets.isa.Isa.cpu_features`).
+        isa: the processor's name, as :attr:`torshc.targets.isa.Isa.name`.
+        version: what tells its own names from those of the library's other versions; empty for the only one.
         device: where it runs, by DLPack's code; a segment of a script for a device may run on the processor.
         script: what the host does between segments, or None where `steps` are all.
         kernels: symbols of the kernels for that device; filled in.
@@ -233,6 +238,8 @@ class HostProgram:
     weights_id: int = 0
     embed_weights: bool = False
     cpu_features: tuple[str, ...] = ()
+    isa: str = ""
+    version: str = ""
     device: int = CPU
     script: HostScript | None = None
     kernels: tuple[str, ...] = field(init=False, default=())
@@ -241,6 +248,11 @@ class HostProgram:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(dict.fromkeys(x.symbol for x in self.steps if not x.fallback)))
         object.__setattr__(self, "fallbacks", tuple(dict.fromkeys(x.symbol for x in self.steps if x.fallback)))
+
+    @property
+    def table(self) -> str:
+        """The name of its table in C."""
+        return f"t_table{self.version}"
 
     @property
     def fallback_steps(self) -> int:
@@ -317,7 +329,9 @@ def check_program(program: HostProgram) -> None:
         _check_launch(step, program)
         for buffer in step.buffers:
             _check_buffer(buffer, program)
-    for feature in program.cpu_features:
+    if not _VERSION.match(program.version):
+        raise _bad(f"version {program.version[:200]!r}")
+    for feature in (*program.cpu_features, program.isa):
         if not _CPU_FEATURE.match(feature):
             raise _bad(f"processor feature {feature[:200]!r}")
 

@@ -23,6 +23,7 @@ from .script import script_files
 from .sizes import Part, Sizes
 
 OWN = "t_named.c"
+VERSIONS = "t_versions.c"
 STRETCH = 128  # steps in a C function; compilers take a time that grows with the square of its length
 EQUATION = 40  # nodes of a condition that its message shows
 
@@ -229,17 +230,22 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
 
 
 def host_sources(
-    program: HostProgram, files: HostFiles, manifest: Manifest | None = None
+    program: HostProgram, files: HostFiles, manifest: Manifest | None = None, others: Sequence[HostProgram] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The sources that a library has beside its kernels, and the headers that they include, by file name.
 
-    With the manifest, the library has the model's names, and its own functions if there is a prefix.
+    With the manifest, the library has the model's names, and its own functions if there is a prefix. `others` are the
+    programs for lesser processors, the best first.
     """
-    if program.script is not None:
-        files = script_files(files, program.script.script)
+    for version in (program, *others):
+        if version.script is not None:
+            files = script_files(files, version.script.script)
     sources = {name: files.text(name) for name in files.sources}
     headers = {name: files.text(name) for name in files.headers}
-    sources["host.c"] = render_host(program, files, manifest)
+    for version in (program, *others):
+        sources[f"host{version.version}.c"] = render_host(version, files, manifest)
+    versions = environment(files.search).get_template("versions.c.j2")
+    sources[VERSIONS] = versions.render(versions=(program, *others))
     if manifest is not None and manifest.prefix:
         own = Interface(manifest.prefix, program, manifest.inputs, manifest.outputs)
         sources[OWN] = own.source(files)

@@ -11,9 +11,9 @@ from .program import Program
 _LIMIT = 1 << 16  # nodes of an offset; it is written whole
 
 
-def weights_layout(program: Program) -> str:
-    """A hash over the sizes of all weights, and over each launch with what it is given."""
-    parts = program.segments or (program,)
+def weights_layout(*programs: Program) -> str:
+    """A hash over the sizes of all weights, and over each launch with what it is given, in all versions of a model."""
+    program, parts = programs[0], [q for p in programs for q in p.segments or (p,)]
     steps = [
         [step.symbol, *((b.space, b.index, _text(b.offset)) for b in step.buffers)] for p in parts for step in p.steps
     ]

@@ -143,8 +143,19 @@ class ToolInfo:
 
 
 @dataclass(frozen=True)
+class VersionInfo:
+    """What is different in a version for a lesser processor; all fields are as the manifest's of these names."""
+
+    isa: IsaInfo
+    kernels: tuple[KernelInfo, ...]
+    steps: tuple[StepInfo, ...]
+    arena_bytes: int | str
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """All of it. ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
+    """All of it, for the best processor; ``other_versions``, the better first, says what the library has for others.
+    ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
     ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
     ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
     run shows the outputs' sizes."""
@@ -173,6 +184,7 @@ class Manifest:
     weights: WeightsFile | None
     library_sha256: str
     tools: tuple[ToolInfo, ...]
+    other_versions: tuple[VersionInfo, ...] = ()
 
     @property
     def interface_id(self) -> int:

@@ -270,17 +270,16 @@ class Assembler:
 
     def add_weight(self, o: Operand) -> None:
         if isinstance(o, Packed) or (isinstance(o, Value) and o.const is not None):
-            key = (o.source, o.how) if isinstance(o, Packed) else (o, "")
+            key = _weight_key(o)
             if key not in self.weights:
                 self.weights[key] = len(self.list)
                 self.list.append(Weight(o))
 
     def _buffer(self, o: Operand, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Buffer:
-        if isinstance(o, Packed):
-            return Buffer("weights", 0, starts[self.weights[o.source, o.how]])
+        if isinstance(o, Packed) or (isinstance(o, Value) and o.const is not None):
+            start = starts[self.weights[_weight_key(o)]]
+            return Buffer("weights", 0, start, start)
         if isinstance(o, Value):
-            if o.const is not None:
-                return Buffer("weights", 0, starts[self.weights[o, ""]])
             if o in self.inputs:
                 return Buffer("input", self.inputs[o])
             if o in self.outputs:
@@ -297,6 +296,10 @@ class Assembler:
     def _conditions(self, first: int) -> tuple[Condition, ...]:
         pairs = dict.fromkeys((a, b) for a, b in self.graph.constraints if a is not b)
         return tuple(Condition(first + k, a, b) for k, (a, b) in enumerate(pairs))
+
+
+def _weight_key(o: Value | Packed) -> tuple[object, str]:
+    return (o.source, o.how) if isinstance(o, Packed) else (o, "")
 
 
 def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:

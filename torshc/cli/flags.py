@@ -51,6 +51,10 @@ def _shapes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ..
     return dict(map(parse_shape, words))
 
 
+def _levels(ctx: click.Context, parameter: click.Parameter, words: str) -> tuple[str, ...]:
+    return tuple(words.split(",")) if words else ()
+
+
 def _switches(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, bool]:
     from ..options import parse_switch
 
@@ -75,6 +79,8 @@ MACHINE: list[Option] = [
     click.option("--target", default="c", show_default=True, help="Target; `torshc targets` lists them."),
     click.option("--mcpu", default="native", show_default=True,
                  help="Processor to compile for, or of the host of a GPU, by LLVM's name."),
+    click.option("--isa", default="", callback=_levels, metavar="LEVEL,...",
+                 help="Processors of x86-64 to have a version for each, as x86-64-v3,x86-64-v4; the library chooses."),
     click.option("--triple", default="", help="Machine to compile for, as aarch64-linux-gnu; by default this one."),
 ]  # fmt: skip
 

@@ -45,11 +45,14 @@ def run(
             began = time.perf_counter()
             outputs = model.run(feeds.arrays)
             times.append(time.perf_counter() - began)
+        isa, versions = model.stats().isa, list(model.versions)
     files = [str(path) for path in write_outputs(output, outputs)] if output else []
     found: dict[str, Any] = {
         "inputs": [dataclasses.asdict(r) for r in ranges(feeds.arrays)],
         "outputs": [dataclasses.asdict(r) for r in ranges(outputs)],
         "random": list(feeds.random),
+        "isa": isa,
+        "versions": versions,
         "median_ms": statistics.median(times) * 1e3,
         "files": files,
     }
@@ -70,6 +73,8 @@ def _show(found: dict[str, Any], repeat: int) -> None:
             click.echo(f"{r['nans']} NaN in the outputs")
     if repeat > 1:
         click.echo(f"median of {repeat} runs: {found['median_ms']:.3f} ms")
+    if len(found["versions"]) > 1:
+        click.echo(f"the library's version for {found['isa']} ran; it has {', '.join(found['versions'])}")
     for path in found["files"]:
         click.echo(f"written: {path}")
 

@@ -42,6 +42,7 @@ class Machine:
         tf32: whether devices may round factors of f32 products to tf32, to 2^-11 of each.
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
         device: what these devices have in common.
+        version: what tells kernels for this processor from those for others in one library.
     """
 
     lanes: int = 8
@@ -51,3 +52,4 @@ class Machine:
     tf32: bool = False
     archs: tuple[str, ...] = ()
     device: Device = Device()
+    version: str = ""

@@ -20,6 +20,7 @@ from .native import CPU, Library, Options, Status, Tensor
 LEGACY_STREAM = 1  # CUDA's name for the default stream that all ordinary streams are ordered with
 # Remedies by status; other failures are about the inputs.
 REMEDIES: dict[int, str] = {
+    Status.CPU: "compile the model for this processor too: --isa names several, --mcpu one; TORSHC_ISA chooses",
     Status.MEMORY: "free memory on the device, or run smaller shapes",
     Status.DRIVER: "install the card's driver or a newer one (nvidia-smi shows its version), or use --target c",
     Status.ARCH: "compile the model again with --arch for this card",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ class Manifest:
     target: str
     device: int
     arch: str
+    isa: str  # the processor's name
     profile: bool
     threads: int
     inputs: tuple[TensorSpec, ...]
@@ -119,6 +121,8 @@ class Manifest:
     library_sha256: str
     weights_sha256: str
     weights_embedded: bool
+    other_versions: Mapping[str, tuple[StepSpec, ...]]  # steps of the library's other versions, by the processor's name
+    versions: tuple[str, ...]  # all of them, the best first
 
 
 def require_plain(path: Path) -> None:
@@ -169,12 +173,7 @@ def _hash(body: dict[str, Any]) -> str:
 
 
 def _read(body: dict[str, Any]) -> Manifest:
-    kernels = body["kernels"]
-    steps = tuple(
-        StepSpec(kernels[step["kernel"]]["symbol"], kernels[step["kernel"]]["template"], tuple(step["nodes"]))
-        for step in body["steps"]
-    )
-    weights = body["weights"]
+    weights, others = body["weights"], body.get("other_versions", ())
     if type(body["device"]) is not int or body["device"] < 1:
         raise TypeError(f"device {body['device']!r}")
     return Manifest(
@@ -182,19 +181,34 @@ def _read(body: dict[str, Any]) -> Manifest:
         target=str(body["target"]),
         device=int(body["device"]),
         arch=str(body["isa"]["arch"]),
+        isa=_isa(body),
         profile=bool(body["profile"]),
         threads=int(body["threads"]),
         inputs=tuple(_tensor(item) for item in body["inputs"]),
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),
         conditions=tuple(ConditionSpec(c["left"], c["right"], tuple(c["symbols"])) for c in body["conditions"]),
-        steps=steps,
+        steps=_steps(body),
         operators={int(o["node"]): str(o["name"]) for o in body["operators"]},
         dynamic=bool(body["dynamic"]),
         interface_id=int(_hash({name: body[name] for name in _INTERFACE})[:16], 16),
         library_sha256=str(body["library_sha256"]),
         weights_sha256=weights["sha256"] if weights and not weights["embedded"] else "",
         weights_embedded=bool(weights and weights["embedded"]),
+        other_versions={_isa(version): _steps(version) for version in others},
+        versions=tuple(_isa(version) for version in (body, *others)),
+    )
+
+
+def _isa(version: dict[str, Any]) -> str:
+    return str(version["isa"]["mcpu"] or version["isa"]["arch"])
+
+
+def _steps(version: dict[str, Any]) -> tuple[StepSpec, ...]:
+    kernels = version["kernels"]
+    return tuple(
+        StepSpec(kernels[step["kernel"]]["symbol"], kernels[step["kernel"]]["template"], tuple(step["nodes"]))
+        for step in version["steps"]
     )
 
 

@@ -396,11 +396,16 @@ class Model:
             raise RunError(f"model {self.name!r} is closed", "load it again")
         return Model(self._manifest, opened.context(threads, stream_number(stream)))
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The processors that the library has a version for, the best first; :meth:`stats` says which one runs."""
+        return self._manifest.versions
+
     def stats(self) -> Stats:
         """What has run since the model was loaded."""
         with self._lock:
             steps = self._step_stats() if self._manifest.profile and self._opened else ()
-            return Stats(self._runs, self._seconds, steps)
+            return Stats(self._runs, self._seconds, self._manifest.isa, steps)
 
     def _step_stats(self) -> tuple[StepStats, ...]:
         found, calls, ns = [], c_uint64(), c_uint64()

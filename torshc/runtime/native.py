@@ -23,6 +23,7 @@ class Status(enum.IntEnum):
 
     DEVICE = 10
     MEMORY = 12
+    CPU = 15
     FORKED = 16
     DRIVER = 18
     ARCH = 19
@@ -105,6 +106,7 @@ _DYNAMIC_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 # What older libraries do not have.
 _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_context_new": (c_int, (_MODEL, POINTER(Options), POINTER(_MODEL))),
+    "torshc_isa": (c_char_p, ()),
 }
 # What only libraries for devices are asked for; older ones for processors do not have them.
 _DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -206,6 +208,11 @@ class Library:
     def has_contexts(self) -> bool:
         """Whether models of the library have contexts."""
         return hasattr(self._library, "torshc_context_new")
+
+    @property
+    def isa(self) -> str:
+        """The version of the library that runs here; "" where none can, or a library does not say."""
+        return bytes(self.torshc_isa()).decode() if hasattr(self._library, "torshc_isa") else ""
 
     def last_error(self) -> str:
         """The message of this thread's last failed call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def load(
     name_library(place)
     opened = Library(library, place != CPU, manifest.dynamic)
     try:
+        manifest = _version(opened, manifest)
         _check_library(opened, manifest)
         file = os.fsencode(weights) if weights else None
         count = manifest.threads if threads is None else threads
@@ -85,6 +87,17 @@ def load(
         opened.unload()
         raise
     return Model(manifest, found)
+
+
+def _version(library: Library, manifest: Manifest) -> Manifest:
+    """The manifest with the steps of the version that the library runs; of the last where it can run none."""
+    if not manifest.other_versions:
+        return manifest
+    isa = library.isa or [*manifest.other_versions][-1]
+    steps = {manifest.isa: manifest.steps, **manifest.other_versions}.get(isa)
+    if steps is None:
+        raise BundleError(f"the library has a version {isa!r} that the manifest does not name", REMEDY)
+    return replace(manifest, isa=isa, steps=steps)
 
 
 def _check_library(library: Library, manifest: Manifest) -> None:

@@ -23,9 +23,11 @@ class Stats:
     Attributes:
         runs: runs that succeeded.
         seconds: seconds inside the library in all; of runs that a stream goes on with, those until they are enqueued.
+        isa: the instruction set that the kernels on the processor are for ("x86-64-v3"); of several, the one chosen.
         steps: each step; empty unless the model was compiled with profiling.
     """
 
     runs: int
     seconds: float
+    isa: str
     steps: tuple[StepStats, ...]

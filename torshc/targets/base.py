@@ -26,6 +26,7 @@ from ..options import PRECISIONS, CompileOptions
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
+from .isa import kernel_prefix
 from .tidy import tidy
 from .toolchain import Toolchain
 
@@ -241,15 +242,21 @@ def environment(search: tuple[str, ...]) -> jinja2.Environment:
     )
 
 
-def render_kernel(search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, **more: Any) -> Rendered:
-    """Render a kernel's template; `key` distinguishes what the text does not show."""
+def render_kernel(
+    search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, version: str = "", **more: Any
+) -> Rendered:
+    """Render a kernel's template; `key` and `version` as in :func:`named`."""
     text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
-    return named(text, printer, key)
+    return named(text, printer, key, version)
 
 
-def named(text: str, printer: IndexPrinter, key: str) -> Rendered:
-    """A kernel's text with the name that follows from it; `key` distinguishes what the text does not show."""
-    name = "k" + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
+def named(text: str, printer: IndexPrinter, key: str, version: str = "") -> Rendered:
+    """A kernel's text with the name that follows from it; `key` distinguishes what the text does not show.
+
+    Args:
+        version: of the library's versions, the one that it is for; part of its name.
+    """
+    name = kernel_prefix(version) + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
     return Rendered(
         name,
         text.replace(PLACEHOLDER, name),

@@ -20,7 +20,7 @@ from ..errors import ConfigError, ToolchainError
 from ..folders import private_folder, scratch_folder
 from ..options import CompileOptions
 from ..resources import cache_folder
-from .isa import Isa
+from .isa import Isa, kernel_prefix, resolve, version_mark, versions_of
 from .toolchain import (
     BASE_FLAGS,
     Archiver,
@@ -212,8 +212,9 @@ class CToolchain(Toolchain):
 
     def find(self, options: CompileOptions, isa: Isa) -> Tools:
         compiler = self._compiler(options)
-        more = ("-Wno-psabi", *profile_flags(options))
-        return Tools(compiler, (*compiler.base_flags(), *compiler.isa_flags(isa), *more))
+        base, more = compiler.base_flags(), ("-Wno-psabi", *profile_flags(options))
+        host = (*base, *compiler.isa_flags(isa.baseline), *more)
+        return Tools(compiler, (*base, *compiler.isa_flags(isa), *more), host)
 
     def archiver(self, options: CompileOptions) -> Archiver:
         if options.triple:
@@ -244,8 +245,20 @@ class CToolchain(Toolchain):
 
     def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
         cc = CCompiler("cc", ("cc",), "")
-        flags = [*cc.base_flags(), *isa.flags("clang"), "-Wno-psabi", *profile_flags(options)]
-        return {"flags": shlex.join(flags), "link": shlex.join([*link_flags(soname(options.prefix)), "-Wl,-z,defs"])}
+        names = versions_of(options.isa, options.mcpu, options.triple)
+        versions = (
+            {version_mark(options.isa, n): resolve(n, options.triple) for n in names} if options.isa else {"": isa}
+        )
+
+        def flags(of: Isa) -> str:
+            return shlex.join([*cc.base_flags(), *of.flags("clang"), "-Wno-psabi", *profile_flags(options)])
+
+        return {
+            "flags": flags(isa),
+            "kernels": {kernel_prefix(mark): flags(of) for mark, of in versions.items()},
+            "host": flags(isa.baseline),
+            "link": shlex.join([*link_flags(soname(options.prefix)), "-Wl,-z,defs"]),
+        }
 
     def survey(self, cc: str = "") -> Survey:
         """All compilers that answer, the one that compile would take first, each program once."""

@@ -10,11 +10,12 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from torshc.errors import ConfigError, ToolchainError
+from torshc.errors import ConfigError, ToolchainError, did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-]{0,63}\Z")
 
@@ -24,6 +25,8 @@ _LEVELS = (
     ("x86-64-v3", ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")),
     ("x86-64-v4", ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
 )
+# What a library may hold versions for, the best first.
+VERSIONS = (*(name for name, _ in reversed(_LEVELS)), "x86-64")
 # Beyond the levels: what compilers use for dot products of narrow types.
 _EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
 
@@ -47,12 +50,22 @@ class Isa:
     lanes: int
 
     @property
+    def name(self) -> str:
+        """What it is called in short."""
+        return self.mcpu or self.arch
+
+    @property
     def cpu_features(self) -> tuple[str, ...]:
         """What the library asks the processor for when it is opened; the names are those of ``t_cpu.c``."""
         if self.arch != "x86_64":
             return ()
         levels = {16: 3, 8: 2}.get(self.lanes, 1 if self.mcpu == "x86-64-v2" else 0)
         return (*(name for _, needs in _LEVELS[:levels] for name in needs if name != "cx16"), *self.extras)
+
+    @property
+    def baseline(self) -> Isa:
+        """What all processors of its kind have."""
+        return Isa("x86_64", "x86-64", "", (), 4) if self.arch == "x86_64" else self
 
     def flags(self, kind: str) -> tuple[str, ...]:
         """Flags for a compiler of ``kind`` "clang", "gcc" or "zig", without the tuning.
@@ -99,6 +112,37 @@ def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     if not _NAME.match(mcpu):
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
     return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
+
+
+def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, ...]:
+    """The processors that a library has a version for, the best first; just ``mcpu`` where no versions are named.
+
+    Raises:
+        ConfigError: these are no versions, or a processor is named too, or the machine is no x86-64.
+    """
+    if not isa:
+        return (mcpu,)
+    for name in isa:
+        if name not in VERSIONS:
+            raise ConfigError(
+                f"--isa cannot hold {name[:80]!r}{did_you_mean(name, VERSIONS)}", f"take some of {', '.join(VERSIONS)}"
+            )
+    if mcpu not in ("native", *isa):
+        raise ConfigError(f"--mcpu {mcpu} goes with one version, and --isa names them", "leave one of the two out")
+    if (arch := resolve(None, triple).arch) != "x86_64":
+        raise ConfigError(f"--isa names versions for x86-64; this library is for {arch}", "leave it out")
+    return tuple(name for name in VERSIONS if name in isa)
+
+
+def version_mark(isa: Sequence[str], mcpu: str) -> str:
+    """What tells the names of a version from those of others in one library: "v3"; empty for the only one."""
+    level = mcpu.removeprefix("x86-64").lstrip("-")
+    return (level or "v1") if len(isa) > 1 else ""
+
+
+def kernel_prefix(version: str) -> str:
+    """What the names of kernels begin with."""
+    return f"k{version}_" if version else "k"
 
 
 def _arch(name: str) -> str:

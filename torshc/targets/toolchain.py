@@ -147,10 +147,16 @@ class Compiler(Tool, ABC):
 
 @dataclass(frozen=True)
 class Tools:
-    """A compiler with the flags of every source."""
+    """A compiler with its flags.
+
+    Attributes:
+        flags: of the kernels, and of all other sources unless `host` says otherwise.
+        host: of what runs before it is known whether this processor is one that the library is for.
+    """
 
     compiler: Compiler
     flags: tuple[str, ...]
+    host: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

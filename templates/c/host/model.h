@@ -183,6 +183,11 @@ TORSHC_API int torshc_set_weights(torshc_model *model, const char *weights_path)
 /* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
 TORSHC_API int32_t torshc_device_type(void);
 
+/* Which of its versions a library runs here ("x86-64-v3"), or what its only one was compiled for; "" where it can run
+ * none. A library of several takes the best one, or the one that the environment variable TORSHC_ISA names when the
+ * library is first asked anything; torshc_open refuses with TORSHC_E_CPU one that is not there or cannot run. */
+TORSHC_API const char *torshc_isa(void);
+
 /* A number made of the names, types and dimensions in the manifest.json that belongs to the library; torshc.load()
  * compares it, so that an edited manifest is not taken for this library's. */
 TORSHC_API uint64_t torshc_interface_id(void);

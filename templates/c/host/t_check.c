@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 /* ---- messages ---- */
 

@@ -1,6 +1,10 @@
-/* Which instructions this processor and its system have, asked of the processor itself: what compilers offer for it
- * (__builtin_cpu_supports) needs a support library that not every toolchain brings. */
+/* Which version of the model runs here, by the instructions that this processor and its system have. The processor
+ * itself is asked: what compilers offer for it (__builtin_cpu_supports) needs a support library that not every toolchain
+ * brings. */
 #include "t_program.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -35,7 +39,7 @@ static unsigned saved_state(void)
     return low;
 }
 
-int t_cpu_has(const char *name)
+static int has(const char *name)
 {
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const feature *f = &features[i];
@@ -49,9 +53,75 @@ int t_cpu_has(const char *name)
     return 0;
 }
 #else
-int t_cpu_has(const char *name)
+static int has(const char *name)
 {
     (void)name; /* what torshc compiles for elsewhere, every processor of the architecture has */
     return 1;
 }
 #endif
+
+static const char *lacking(const t_version *v)
+{
+    const char *const *name = v->needs;
+    while (*name && has(*name))
+        name++;
+    return *name;
+}
+
+/* What TORSHC_ISA names, or NULL; a library of one version has no choice. */
+static const char *wanted(void)
+{
+    const char *name = t_version_count > 1 ? getenv("TORSHC_ISA") : NULL;
+    return name && *name ? name : NULL;
+}
+
+/* The number of the best version that runs here, or -1. */
+static int32_t choose(void)
+{
+    const char *name = wanted();
+    for (int32_t i = 0; i < t_version_count; i++)
+        if ((!name || strcmp(name, t_versions[i].isa) == 0) && !lacking(&t_versions[i]))
+            return i;
+    return -1;
+}
+
+/* Chosen once: steps and weights of a model are of one version as long as the library is loaded. */
+static const t_version *chosen(void)
+{
+    enum { NOT_YET = -2 };
+    static atomic_int number = NOT_YET;
+    int now = atomic_load(&number);
+    if (now == NOT_YET) {
+        const int found = choose();
+        now = atomic_compare_exchange_strong(&number, &now, found) ? found : now;
+    }
+    return now < 0 ? NULL : &t_versions[now];
+}
+
+const t_program *t_the_program(void)
+{
+    const t_version *v = chosen();
+    return (v ? v : &t_versions[t_version_count - 1])->program;
+}
+
+const char *torshc_isa(void)
+{
+    const t_version *v = chosen();
+    return v ? v->isa : "";
+}
+
+int t_check_processor(void)
+{
+    const t_version *last = &t_versions[t_version_count - 1];
+    const char *name = wanted();
+    if (chosen())
+        return TORSHC_OK;
+    if (!name)
+        return t_fail(TORSHC_E_CPU, "this processor lacks %s, which the library was compiled for (%s)", lacking(last),
+                      last->isa);
+    for (int32_t i = 0; i < t_version_count; i++)
+        if (strcmp(name, t_versions[i].isa) == 0)
+            return t_fail(TORSHC_E_CPU, "TORSHC_ISA is %s, but this processor lacks %s", name, lacking(&t_versions[i]));
+    return t_fail(TORSHC_E_CPU, "TORSHC_ISA is %.40s, which this library has no version for; its lowest is %s", name,
+                  last->isa);
+}

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 enum { T_ROUNDS = 8, T_OMITTED = 8 };
 

@@ -8,7 +8,7 @@
 
 enum { T_HUGE = 2 << 20 };
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 struct torshc_model {
     t_model head;

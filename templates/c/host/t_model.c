@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 static t_model *head_of(torshc_model *m) { return (t_model *)m; }
 
@@ -92,9 +92,8 @@ int torshc_open(const torshc_options *given, torshc_model **model)
     if (P->device == TORSHC_CPU && (options.device || options.stream))
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: a library for processors has no device %d and no streams",
                       (int)options.device);
-    if (!P->cpu())
-        return t_fail(TORSHC_E_CPU, "this processor lacks instructions that the library was compiled for");
-    return make(NULL, &options, model);
+    status = t_check_processor();
+    return status ? status : make(NULL, &options, model);
 }
 
 int torshc_context_new(const torshc_model *model, const torshc_options *given, torshc_model **context)

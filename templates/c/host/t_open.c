@@ -12,7 +12,7 @@
 
 enum { T_FOOTER = 64 };
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 /* ---- weights ---- */
 

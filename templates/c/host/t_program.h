@@ -131,7 +131,6 @@ typedef struct {
     uint64_t interface_id;              /* of the manifest's names, types and dimensions */
     uint64_t weights_bytes, weights_id; /* payload, without the footer */
     const unsigned char *embedded;      /* weights inside the library, or NULL */
-    int (*cpu)(void);                   /* does this processor have the instructions? */
     int (*fits)(const int64_t *s);      /* status: is every size of a run in 0 .. T_BYTES_MAX? */
     int (*holds)(const int64_t *s);     /* status: are the sizes equal that have to be? */
     void (*input_dims)(int32_t index, const int64_t *s, int64_t *d);
@@ -142,7 +141,17 @@ typedef struct {
     const t_script *script;                       /* or NULL, when `run` is all */
 } t_program;
 
-extern const t_program t_the_program;
+/* The model as it was compiled for processors with some instructions. Versions have the same inputs and outputs, and
+ * each its own steps. */
+typedef struct {
+    const char *isa;
+    const t_program *program;
+    const char *const *needs; /* what the processor must have, by LLVM's names; ends with NULL */
+} t_version;
+
+/* Those of the library, the best first. */
+extern const t_version t_versions[];
+extern const int32_t t_version_count;
 
 /* Where a tensor's data lies. */
 typedef struct {
@@ -150,8 +159,11 @@ typedef struct {
     uint64_t bytes;
 } t_span;
 
-/* t_cpu.c: whether this processor has a feature, by LLVM's name. */
-int t_cpu_has(const char *name);
+/* t_cpu.c: the program of the version that runs here; of the last one where none can. */
+const t_program *t_the_program(void);
+
+/* TORSHC_E_CPU where this processor can run no version, or not the one that TORSHC_ISA names. */
+int t_check_processor(void);
 
 /* t_check.c. All return a status and leave a message when it is not TORSHC_OK. */
 int t_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

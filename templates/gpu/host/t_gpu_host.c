@@ -5,7 +5,7 @@
 
 enum { T_ALIGN_STAGED = 256 };
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 const size_t t_model_bytes = sizeof(torshc_model);
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 static void mark(torshc_model *m, int32_t step)
 {

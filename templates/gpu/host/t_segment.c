@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#define P (&t_the_program)
+#define P (t_the_program())
 
 static size_t bytes_of(const t_value *v) { return (size_t)(t_count(v) * t_element_bytes(v->dtype)); }
 

@@ -145,7 +145,8 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
+    options = CpuTarget.options | {"isa"}
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes
-        return render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), L=lanes)
+        return render_kernel(("c",), kernel.template, Printer(kernel, lanes), str(lanes), self.machine.version, L=lanes)

@@ -44,7 +44,7 @@ class LlvmToolchain(CToolchain):
         c = found.compiler
         assert isinstance(c, CCompiler)
         own = LlvmCompiler(c.name, c.command, c.version, c.env, c.kind, machine=machine_of(isa))
-        return Tools(own, found.flags)
+        return Tools(own, found.flags, found.host)
 
     def c_compiler(self, options: CompileOptions) -> str:
         return "clang"

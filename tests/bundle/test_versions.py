@@ -1,0 +1,190 @@
+"""Libraries with versions for several processors: the one that runs, its weights, and refusals."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import torshc
+from tests.support import compilers
+from torshc.bundle.manifest import SCHEMA
+from torshc.errors import BundleError, ConfigError
+from torshc.formats import load_graph
+from torshc.options import CompileOptions
+from torshc.reweigh import set_weights
+from torshc.targets.isa import resolve
+
+from .test_build_script import build
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="versions are levels of x86-64")
+
+VERSIONS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+W = np.arange(-24, 24, dtype=np.float32).reshape(4, 12)
+TABLE = np.arange(12, dtype=np.float32) + 0.5
+X = np.array([[1, 2, 3, 4], [-1, 0, 0.5, 7]], np.float32)
+MAIN = """
+#include "both.h"
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    const float x[] = {1, 2, 3, 4};
+    float y[12];
+    torshc_options options = {sizeof options, 0, 1, argv[argc - 1], 0, NULL};
+    both_model *model;
+    both_tensors t = {0};
+    if (both_open(&options, &model)) {
+        puts(both_last_error());
+        return 3;
+    }
+    t.n = 1;
+    t.x = x;
+    t.y = y;
+    if (both_call(model, &t)) {
+        puts(both_last_error());
+        return 4;
+    }
+    printf("%s %g\\n", both_isa(), y[11]);
+    both_close(model);
+    return 0;
+}
+"""
+
+
+def source(scale: float = 1) -> bytes:
+    """A product, whose weights are packed for a width, and a sum, whose are not."""
+    text = """<ir_version: 8, opset_import: ["" : 18]> both (float[n,4] x) => (float[n,12] y)
+        { p = MatMul(x, w) y = Add(p, t) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend([numpy_helper.from_array(W * scale, "w"), numpy_helper.from_array(TABLE, "t")])
+    return model.SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("versions") / "both.tsc"
+    emit = "bundle" if compilers.needed().kind == "zig" else "archive"
+    torshc.compile(source(), place, isa=VERSIONS[::-1], emit=emit, profile=True, cc=compilers.needed().cc)
+    return place
+
+
+def runnable() -> list[str]:
+    here = {*resolve().cpu_features}
+    return [v for v in VERSIONS if here.issuperset(resolve(v).cpu_features)]
+
+
+def loaded(bundle: Path, place: Path) -> torshc.runtime.Model:
+    """The bundle from another folder: a library chooses once."""
+    shutil.copytree(bundle, place, symlinks=True)
+    return torshc.load(place)
+
+
+def test_the_best_version_runs(bundle: Path) -> None:
+    with torshc.load(bundle) as model:
+        assert model.versions == VERSIONS
+        np.testing.assert_array_equal(model(X)[0], X @ W + TABLE)  # integers, and halves
+        stats = model.stats()
+    assert stats.isa == runnable()[0]
+    assert {step.calls for step in stats.steps} == {1}
+
+
+def test_another_one_on_request(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in runnable():
+        monkeypatch.setenv("TORSHC_ISA", version)
+        with loaded(bundle, tmp_path / version) as model:
+            np.testing.assert_array_equal(model(X)[0], X @ W + TABLE)
+            stats = model.stats()
+        mark = version.rpartition("-")[2]
+        assert stats.isa == version and all(step.kernel.startswith(f"k{mark}_") for step in stats.steps)
+    monkeypatch.setenv("TORSHC_ISA", "znver9")
+    with pytest.raises(BundleError, match="TORSHC_ISA is znver9, which this library has no version for"):
+        loaded(bundle, tmp_path / "none")
+
+
+def test_the_manifest_names_the_versions(bundle: Path) -> None:
+    body = json.loads((bundle / "manifest.json").read_bytes())
+    jsonschema.validate(body, json.loads(SCHEMA.read_bytes()))
+    assert [v["isa"]["mcpu"] for v in (body, *body["other_versions"])] == [*VERSIONS]
+    # Each at a multiple of 256 bytes: the sum's weights once, the product's for each width at most.
+    assert body["weights"]["bytes"] <= 4 * 256
+
+
+def test_other_weights_for_all_versions(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m.onnx").write_bytes(source(2))
+    set_weights(bundle, tmp_path / "m.onnx", CompileOptions(prefix="both"), out=tmp_path / "new.tsc")
+    for version in runnable():
+        monkeypatch.setenv("TORSHC_ISA", version)
+        with loaded(tmp_path / "new.tsc", tmp_path / version) as model:
+            np.testing.assert_array_equal(model(X)[0], X @ (2 * W) + TABLE)
+
+
+def test_a_script_built_from_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants of a script move in the common weights file too; the host's build uses each version's flags."""
+    text = """<ir_version: 8, opset_import: ["" : 18]> s (float[n] x) => (float[k,1] y, int64[1,m] z)
+        <int64[4] big = {40, 30, 20, 10}> { z = NonZero(x) t = Transpose(z) y = Gather(table, t) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(TABLE, "table"))
+    torshc.compile(model, tmp_path / "s.tsc", isa=VERSIONS[1:], emit="source")
+    build(tmp_path / "s.tsc", tmp_path / "bin", compilers.needed().cc)
+    x = np.array([0, 1, 0, 2], np.float32)
+    for version in [v for v in runnable() if v in VERSIONS[1:]]:
+        monkeypatch.setenv("TORSHC_ISA", version)
+        with loaded(tmp_path / "s.tsc", tmp_path / version) as model_:
+            found = model_.run({"x": x})
+            assert model_.stats().isa == version
+        assert found["y"].tolist() == [[1.5], [3.5]] and found["z"].tolist() == [[1, 3]]
+
+
+@pytest.fixture(scope="module")
+def program(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A program that is linked with the static library, and its weights."""
+    if compilers.needed().kind == "zig":
+        pytest.skip("a static library needs objcopy's form of objects")
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "main.c").write_text(MAIN)
+    made = [compilers.needed().cc, "main.c", "-o", "main", f"-I{bundle}", str(bundle / "libboth.a"), "-lm", "-lpthread"]
+    subprocess.run(made, cwd=folder, check=True)
+    return [str(folder / "main"), str(bundle / "weights.bin")]
+
+
+def test_a_static_library_chooses_too(program: list[str]) -> None:
+    told = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert told.split() == [runnable()[0], f"{(X[0] @ W + TABLE)[11]:g}"]
+
+
+@pytest.mark.parametrize(
+    ("processor", "told"),
+    [
+        ("Nehalem", "x86-64-v2 "),
+        ("Haswell", "x86-64-v3 "),
+        ("core2duo", "this processor lacks sse4.1, which the library was compiled for (x86-64-v2)"),
+    ],
+)
+def test_on_other_processors(program: list[str], processor: str, told: str) -> None:
+    """Emulated ones end a program at an instruction that they lack: nothing of another version runs there."""
+    if (qemu := shutil.which("qemu-x86_64")) is None:
+        pytest.skip("qemu-user is not installed")
+    done = subprocess.run([qemu, "-cpu", processor, *program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[: len(told)]) == (3 if "lacks" in told else 0, told)
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    for isa, more, why in (
+        ("x86-64-v9", {}, r"--isa cannot hold 'x86-64-v9'; did you mean"),
+        (VERSIONS, {"mcpu": "znver4"}, "--mcpu znver4 goes with one version"),
+        (VERSIONS, {"triple": "aarch64-linux-musl"}, "this library is for aarch64"),
+        (VERSIONS, {"target": "cuda"}, "the target cuda does not use --isa"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            torshc.compile(source(), tmp_path / "m.tsc", isa=isa, **more)
+    (tmp_path / "m.onnx").write_bytes(source())
+    with pytest.raises(ConfigError, match="a Graph is compiled once"):
+        torshc.compile(load_graph(tmp_path / "m.onnx"), tmp_path / "m.tsc", isa=VERSIONS)
