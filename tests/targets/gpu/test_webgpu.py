@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import torshc
 from torshc.errors import BundleError, UnsupportedError
@@ -22,11 +23,11 @@ F32, I64, I8, U8, F16, BOOL, F64 = (
 ODD = np.array([-7, -1, 0, 1, 3, 2**31, -(2**31), 2**40 + 1, -(2**40) + 5, 2**63 - 1, -(2**63)], np.int64)
 
 
-def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int]) -> bytes:
+def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int], opset: int = 18) -> bytes:
     ports = [helper.make_tensor_value_info(name, *spec) for name, spec in inputs.items()]
     made = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
     graph = helper.make_graph(nodes, "g", ports, made)
-    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     return built.SerializeToString()
 
 
@@ -165,3 +166,20 @@ def with_opset(source: bytes, version: int) -> bytes:
     built = ModelProto.FromString(source)
     built.opset_import[0].version, built.ir_version = version, 10
     return built.SerializeToString()
+
+
+def test_floats_of_8_bits(tmp_path: Path) -> None:
+    """From what rounds, overflows, is subnormal, and is no number. ONNX Runtime differs past the largest."""
+    names = ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
+    kinds = {name: getattr(TensorProto, name) for name in names}
+    nodes = []
+    for k, (name, kind) in enumerate(kinds.items()):
+        nodes.append(helper.make_node("Cast", ["x"], [f"{name}_bits"], to=kind, saturate=k % 2))
+        nodes.append(helper.make_node("Cast", [f"{name}_bits"], [name], to=F32))
+    source = model(nodes, {"x": (F32, ["n"])}, dict.fromkeys(kinds, F32), opset=19)
+    rng = np.random.default_rng(0)
+    odd = [np.nan, np.inf, -np.inf, 0, -0.0, 448, 464, 465, 57344, 61440, 2.0**-16, 2.0**-17, 1.5 * 2.0**-9, 1e-30]
+    x = np.concatenate([odd, rng.normal(size=99) * np.exp2(rng.integers(-20, 9, 99))]).astype(np.float32)
+    found = opened(source, tmp_path).run({"x": x})
+    for name, want in zip(names, ReferenceEvaluator(source).run(None, {"x": x}), strict=True):
+        np.testing.assert_array_equal(found[name], want)

@@ -93,8 +93,6 @@ def _check(kernel: Kernel) -> None:
     """Raises NoKernel for what not every adapter has."""
     for dtype in {b.dtype: None for b in kernel.buffers} | {e.dtype: None for e in walk(*kernel.expressions())}:
         register_type(dtype)
-        if dtype.is_narrow and dtype.is_float:
-            raise NoKernel(f"WGSL has no {dtype.name}")
     operands = dict.fromkeys(b.operand for b in kernel.buffers)
     if len(operands) > BUFFERS:
         raise NoKernel(f"a kernel of {len(operands)} buffers; WebGPU allows {BUFFERS}")

@@ -19,6 +19,7 @@ _INFIX = {**OPERATORS, **COMPARE}
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
 _BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt")  # of f32, right in WGSL in every corner
+ROUNDED = ("as_f8e8m0_up", "as_f8e8m0_nearest")  # otherwise than stores round
 _CALLS = {"floordiv": "t_idiv", "mod": "t_imod", "div": "t_iquot"}
 
 
@@ -105,12 +106,21 @@ def apply(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
     if op in _BITS:
         return f" {_BITS[op]} ".join(args)
     if op.startswith(STORED):
-        return needs(f"t_{op}", *args)
+        return _stored(op, args[0], needs)
     if op in ("raw32", "float32"):
         return f"bitcast<{'u32' if op == 'raw32' else 'f32'}>({args[0]})"
     if dtype.is_float:
         return _float(op, args, needs)
     return _wrap(_integer(op, kind, args, needs), name)
+
+
+def _stored(op: str, x: str, needs: Needs) -> str:
+    """Storing as a type of storage, loading from it, or one after the other."""
+    if op in ROUNDED:
+        return needs(f"t_{op}", x)
+    how, name = next((s, op.removeprefix(s)) for s in STORED if op.startswith(s))
+    bits = x if how == "from_bits_" else needs(f"t_encode_{name}", x)
+    return bits if how == "bits_" else needs(f"t_decode_{name}", bits)
 
 
 def _float(op: str, args: Sequence[str], needs: Needs) -> str:
