@@ -46,7 +46,7 @@ class Case:
 
 
 OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
-INTEGERS = {"one": np.array(1), "three": np.array([3]), "zeroth": np.array([0])}
+INTEGERS = {"one": np.array(1), "three": np.array([3]), "zeroth": np.array([0]), "places": np.array([[0], [2], [2]])}
 
 
 def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str, **more: Any) -> Case:
@@ -128,6 +128,10 @@ CASES = {
     ),
     "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),
     "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "topk"),
+    "scatter": case(
+        [node("ScatterND", ["x", "places", "new"], ["y"], reduction="add")],
+        {"x": (5, 19), "new": (3, 19)}, "map scatter", "row",
+    ),
     "trees": case(
         [node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, **STUMP)], {"x": ("n", 4)},
         "trees", "map row",

@@ -37,7 +37,7 @@ def model(
         nodes, "g", list(inputs), [helper.make_empty_tensor_value_info(o) for o in outputs or nodes[-1].output[:1]],
         [numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items()],
     )  # fmt: skip
-    domains = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
+    domains = [helper.make_opsetid(*d) for d in (("", opset), ("local", 1), ("ai.onnx.ml", 3))]
     made: ModelProto = helper.make_model(graph, opset_imports=domains, ir_version=10, functions=functions)
     return bytes(made.SerializeToString())
 
@@ -114,7 +114,7 @@ WRAPPED: dict[str, tuple[list[NodeProto], dict[str, Any], str]] = {
     "MaxUnpool": (
         [node("MaxUnpool", "p,i", kernel_shape=[2, 2], pads=[2**62] * 4)],
         {"i": PLACES},
-        "searches 64 updates for each",
+        r"shape \[1, 1, -9223372036854775799, -9223372036854775799\], with a negative dimension",
     ),
     "ConvTranspose": ([node("ConvTranspose", "p,w", strides=[1, 2**61])], {"w": WINDOW}, "16140901064495857667"),
     "ConvTranspose, dilations": ([node("ConvTranspose", "p,w", dilations=[FAR] * 2)], {"w": WINDOW}, "more than"),
@@ -168,6 +168,7 @@ def test_elements_wrap_where_sizes_do_not(tmp_path: Path) -> None:
     assert {k: v.tolist() for k, v in found.items()} == wanted
 
 
+LABELS: dict[str, Any] = {"keys_floats": [0.5, 7.0], "values_floats": [1.0, 2.0], "domain": "ai.onnx.ml"}
 LONG = helper.make_tensor_value_info("l", F, [1, 1 << 20, 1, 1])
 BUDGETS: dict[str, tuple[bytes, dict[str, int], int, str]] = {
     "outputs": (
@@ -179,8 +180,8 @@ BUDGETS: dict[str, tuple[bytes, dict[str, int], int, str]] = {
         "'the_Abs' (Abs): 2 nodes, with what passes make of them, more than the budget 'nodes' of 1",
     ),
     "search": (
-        model([node("MaxUnpool", "p,i", kernel_shape=[2, 2])], {"i": PLACES}, [PICTURE]), {"search": 99}, 1 << 20,
-        "'the_MaxUnpool' (MaxUnpool): MaxUnpool that searches 64 updates for each of 81 elements, more than the budget",
+        model([node("LabelEncoder", "p", **LABELS)], {}, [PICTURE]), {"search": 99}, 1 << 20,
+        "'the_LabelEncoder' (LabelEncoder): a table of keys that searches 2 updates for each of 64 elements",
     ),
     "steps": (
         model([node("LRN", "l", size=1 << 40)], {}, [LONG]), {}, 1 << 62,

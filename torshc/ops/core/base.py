@@ -6,7 +6,7 @@ An operator is a frozen dataclass whose fields are its attributes. It says what 
   everywhere, fuses, folds, and serves shape arithmetic, all from this one definition.
 * ``decompose``: as a graph of simpler operators.
 * ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent",
-  "scan", "topk", "trees").
+  "scan", "scatter", "topk", "trees").
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from ...budget import afford
+from ...budget import afford, budget
 from ...errors import ModelError
 from ...expr import Expr, as_int, call, const, is_runtime, select
 from ...graph import Builder, Node, Shape, TensorType, Value
@@ -238,6 +238,12 @@ def affordable(what: str, length: Expr, elements: Expr) -> None:
     if each > LONGEST:
         raise Unsupported(said)
     afford("search", (count or 0) * each, said)
+
+
+def searchable(length: Expr, elements: Expr) -> bool:
+    """Whether such a search is within its limits."""
+    each, count = as_int(length), as_int(elements)
+    return each is None or (each <= LONGEST and (count or 0) * each <= budget().search)
 
 
 def filled(values: Inputs, what: str) -> None:

@@ -1,7 +1,8 @@
-"""Operators that write where other tensors say, as loops that pull: each output element looks for its updates.
+"""Operators that write where other tensors say.
 
-That is correct on every target and in any order of threads, and takes work in proportion to the output times the
-updates that it looks through; `affordable` of the base refuses what would take too long.
+Each states a loop that pulls: an element of the result looks for its updates. That is correct on every target and in
+any order of threads, and takes work in proportion to the output times the updates. A target with a kernel of the family
+"scatter" writes the updates one after the other instead.
 
 Decided here where ONNX leaves it open: without a reduction the last of several updates of one element wins; an index
 out of range writes nothing, and the run is refused (:mod:`torshc.ops.core.bounds`).
@@ -10,12 +11,13 @@ out of range writes nothing, and the run is refused (:mod:`torshc.ops.core.bound
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ModelError
 from ...expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
-from ...graph import Node, Shape, TensorType, Value
+from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import (
     Constraints,
     Index,
@@ -23,7 +25,6 @@ from ..core.base import (
     Nest,
     Op,
     Read,
-    affordable,
     axis_of,
     filled,
     need,
@@ -36,7 +37,7 @@ from ..core.source import SourceNode, Unsupported
 from ..nn.conv import inside
 from .index import indices_of
 from .parts import Pad
-from .view import Reshape, delinear, linear
+from .view import Expand, Reshape
 
 _COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
@@ -72,7 +73,7 @@ class Scattering(Op):
         reduction: "none", "add", "mul", "max" or "min"; how updates are combined with the data.
     """
 
-    family: ClassVar[str] = "nest"
+    family: ClassVar[str] = "scatter"
     reduction: str = "none"
 
     def check(self, inputs: Inputs) -> tuple[Value, Value, Value]:
@@ -92,6 +93,30 @@ class Scattering(Op):
         if self.reduction == "none":
             return select(hit, number, const(-1))
         return select(hit, update, identity(_COMBINE[self.reduction], update.dtype))
+
+    def chosen(self, node: Node) -> tuple[int, ...]:
+        """Dimensions of the result that the indices choose."""
+        raise NotImplementedError
+
+    def extents(self, node: Node) -> tuple[Expr, Sequence[Expr]]:
+        """Number of updates one after the other, and of updates side by side along each dimension of the result."""
+        raise NotImplementedError
+
+    def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
+        """Of an update the indices of its chosen dimensions, and where it stands in the updates.
+
+        Args:
+            step: which one it is along the axis of those one after the other.
+            beside: index into the result, as far as it is not chosen.
+        """
+        raise NotImplementedError
+
+    def combined(self, old: Expr, update: Expr) -> Expr:
+        """The element that an update makes of the one there."""
+        return update if self.reduction == "none" else call(_COMBINE[self.reduction], old, update)
+
+    def flops(self, node: Node) -> Expr:
+        return const(0) if self.reduction == "none" else node.operands[2].type.size
 
     def settle(self, total: Expr, old: Expr, last: Expr) -> Expr:
         """The element from what was pulled, the data there, and the update of that number."""
@@ -117,8 +142,19 @@ class ScatterElements(Scattering):
             have, want = as_int(d), as_int(i)
             if k != axis and have is not None and want is not None and want > have:
                 raise ModelError(f"ScatterElements into {data.type!r} with indices {indices.type!r}")
-        affordable(self.name, indices.shape[axis], data.type.size)
         return [data.type]
+
+    def chosen(self, node: Node) -> tuple[int, ...]:
+        return (axis_of(self.axis, node.output.type.rank),)
+
+    def extents(self, node: Node) -> tuple[Expr, Sequence[Expr]]:
+        shape = node.operands[1].shape
+        return shape[self.axis], shape
+
+    def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
+        (axis,) = self.chosen(node)
+        where = (*beside[:axis], step, *beside[axis + 1 :])
+        return [read(1, where)], where
 
     def nest(self, node: Node, output: int) -> Nest:
         data, indices = node.operands[0].shape, node.operands[1].shape
@@ -180,8 +216,17 @@ class ScatterND(Scattering):
             raise ModelError(f"ScatterND into {data.type!r} with indices {indices.type!r}, updates {updates.type!r}")
         for a, u in zip((indices.shape[0], *data.shape[depth:]), updates.shape, strict=True):
             same_dim(a, u, constraints, f"ScatterND into {data.type!r} with updates {updates.type!r}")
-        affordable(self.name, indices.shape[0], data.type.size)
         return [data.type]
+
+    def chosen(self, node: Node) -> tuple[int, ...]:
+        return tuple(range(as_int(node.operands[1].shape[1]) or 0))
+
+    def extents(self, node: Node) -> tuple[Expr, Sequence[Expr]]:
+        return node.operands[1].shape[0], node.output.shape
+
+    def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
+        chosen = self.chosen(node)
+        return [read(1, (step, const(k))) for k in chosen], (step, *beside[len(chosen) :])
 
     def nest(self, node: Node, output: int) -> Nest:
         data, indices = node.operands[0].shape, node.operands[1].shape
@@ -292,7 +337,7 @@ class MaxUnpool(Op):
         pads: margins, first all begins, then all ends.
     """
 
-    family: ClassVar[str] = "nest"
+    family: ClassVar[str] = "composite"
     kernel: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     pads: tuple[int, ...] = ()
@@ -309,21 +354,14 @@ class MaxUnpool(Op):
             for n, (d, s, k) in enumerate(zip(x.shape[2:], self.strides, self.kernel, strict=True))
         )
         out = TensorType(x.dtype, (*x.shape[:2], *spatial))
-        affordable(self.name, x.type.size, out.size)
         return [out]
 
-    def nest(self, node: Node, output: int) -> Nest:
-        x, whole = node.operands[0].shape, node.outputs[0].shape
-
-        def body(at: Index, inner: Index, read: Read) -> Expr:
-            hit = call("eq", cast(read(1, inner), I64), linear(at, whole))
-            return select(hit, linear(inner, x), const(-1))
-
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            value = read(0, delinear(clamped(total, product(x)), x))
-            return select(call("ge", total, 0), value, const(0, value.dtype))
-
-        return Nest(body, x, "max", finish)
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        x, indices = indices_of(inputs, "MaxUnpool")
+        shape = self.infer(inputs, [])[0].shape
+        flat = [b.one(Reshape((product(v.shape),)), v) for v in (x, indices)]
+        zeros = b.one(Expand((product(shape),)), b.constant(0, x))
+        return b.add(Reshape(shape), [b.one(ScatterElements(axis=0), zeros, flat[1], flat[0])])
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

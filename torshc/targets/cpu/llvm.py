@@ -12,6 +12,7 @@ from ...kernels.base import Kernel
 from ...kernels.generic import lower_generic
 from ...kernels.machine import Machine
 from ...kernels.nest import lower_nest
+from ...kernels.scatter import require_searchable
 from ...kernels.trees import lower_by_nests
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -87,6 +88,17 @@ def lower_transposed(group: Group, storage: Mapping[Value, Storage], machine: Ma
 def lower_network(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of an LSTM, a GRU or an RNN."""
     return [_whole(k) for k in lower_recurrent(group, storage, machine)]
+
+
+@LlvmTarget.lowers("scatter")
+def lower_scatter(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernel of a scatter, in which each element looks for its updates.
+
+    Raises:
+        NoKernel: where that would take too long.
+    """
+    require_searchable(group)
+    return lower_generic(group, storage)
 
 
 @LlvmTarget.lowers("trees")

@@ -19,6 +19,7 @@ from ...kernels.machine import Device, Machine
 from ...kernels.nest import Buffers, MapKernel, RowKernel, lower_nest
 from ...kernels.recurrent import apart, needs_all_states, recurrent_node
 from ...kernels.scan import read_scan
+from ...kernels.scatter import require_searchable
 from ...ops.core.base import Index
 from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
@@ -102,9 +103,15 @@ def _check(kernel: Kernel) -> None:
         raise NoKernel(f"a kernel of {kernel.shared} bytes of workgroup memory; WebGPU allows {SHARED}")
 
 
-@WebGpuTarget.lowers("nest")
+@WebGpuTarget.lowers("nest", "scatter")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
-    """The group as loops, dealt out to threads."""
+    """The group as loops, dealt out to threads.
+
+    Raises:
+        NoKernel: for a scatter in which the search for updates would take too long.
+    """
+    if group.kind == "scatter":
+        require_searchable(group)
     make = lower_nest if group.anchor is None else lower_generic
     return [idle_when_empty(_dealt(k)) for k in make(group, storage, keep=None)]
 

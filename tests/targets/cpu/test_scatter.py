@@ -1,0 +1,85 @@
+"""Scatters as updates written one after the other: which axes run side by side, order, odd sizes, run-time sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import torshc
+from tests.support.compiler_models import model, node
+
+RNG = np.random.default_rng(11)
+SHAPES: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = [
+    ((5,), 0, (9,)),
+    ((4, 3), 1, (2, 5)),
+    ((3, 4, 5), 1, (2, 6, 4)),
+    ((6, 37), 0, (11, 37)),
+    ((4, 3), 0, (0, 3)),
+]
+
+
+def expected(x: Any, places: Any, updates: Any, axis: int, add: bool) -> Any:
+    out = x.copy()
+    for p in np.ndindex(*places.shape):
+        at = (*p[:axis], places[p], *p[axis + 1 :])
+        out[at] = out[at] + updates[p] if add else updates[p]
+    return out
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One model with all shapes, whose sizes only a run knows."""
+    nodes, inputs, dtypes, outputs = [], {}, {}, []
+    for k, (shape, axis, _) in enumerate(SHAPES):
+        inputs |= {f"{n}{k}": [f"{n}{k}_{d}" for d in range(len(shape))] for n in "xi"}
+        inputs[f"u{k}"] = inputs[f"i{k}"]
+        dtypes[f"i{k}"] = "int64"
+        for how in ("none", "add"):
+            outputs.append(f"{how}{k}")
+            nodes.append(node("ScatterElements", f"x{k} i{k} u{k}", outputs[-1], axis=axis, reduction=how))
+    folder: Path = tmp_path_factory.mktemp("scatter")
+    (folder / "m.onnx").write_bytes(model(nodes, inputs, outputs, dtypes=dtypes).SerializeToString())
+    torshc.compile(folder / "m.onnx", folder / "m.tsc")
+    with torshc.load(folder / "m.tsc", threads=2) as loaded:
+        yield loaded
+
+
+def test_all_shapes(compiled: Any) -> None:
+    """Whole numbers, whose sums are exact in f32; the last of several updates of an element wins."""
+    feeds: dict[str, Any] = {}
+    for k, (shape, axis, size) in enumerate(SHAPES):
+        feeds[f"x{k}"] = RNG.integers(-9, 9, shape).astype(np.float32)
+        feeds[f"u{k}"] = RNG.integers(-9, 9, size).astype(np.float32)
+        feeds[f"i{k}"] = RNG.integers(-shape[axis], shape[axis], size)
+    got = compiled.run(feeds)
+    for k, (_, axis, _) in enumerate(SHAPES):
+        x, u, i = (feeds[f"{n}{k}"] for n in "xui")
+        np.testing.assert_array_equal(got[f"none{k}"], expected(x, i, u, axis, add=False))
+        np.testing.assert_array_equal(got[f"add{k}"], expected(x, i, u, axis, add=True))
+
+
+def test_nan_and_negative_zero_are_written_as_they_are(compiled: Any) -> None:
+    feeds = {f"{n}{k}": np.zeros(s[0 if n == "x" else 2], np.float32) for k, s in enumerate(SHAPES) for n in "xu"}
+    feeds |= {f"i{k}": np.zeros(s[2], np.int64) for k, s in enumerate(SHAPES)}
+    feeds["u0"][-1] = -0.0
+    assert np.signbit(compiled.run(feeds)["none0"][0])
+    feeds["u0"][-1] = np.nan
+    assert np.isnan(compiled.run(feeds)["none0"][0])
+
+
+def test_halves_are_summed_in_f32(tmp_path: Path) -> None:
+    """2,048 ones on 2048 in f16: one after the other each would be lost to rounding."""
+    made = model(
+        [node("ScatterElements", "x i u", "y", reduction="add")],
+        {"x": [1], "i": [2048], "u": [2048]},
+        ["y"],
+        dtypes={"x": "float16", "u": "float16", "i": "int64", "y": "float16"},
+    )
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    feeds = {"x": np.full(1, 2048, np.float16), "i": np.zeros(2048, np.int64), "u": np.ones(2048, np.float16)}
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        assert loaded.run(feeds)["y"] == [4096]
