@@ -7,6 +7,8 @@ also be NumPy's scalars and texts of other kinds, which onnx's own runner passes
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import re
 import warnings
 from collections.abc import Iterator
@@ -19,6 +21,10 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import DATA_DIR, load_model_tests
+
+from torshc.bundle.cache import content_key
+from torshc.folders import private_folder
+from torshc.resources import cache_folder
 
 Array = np.ndarray[Any, Any]
 DataSet = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -89,7 +95,20 @@ def _dtypes(value: Any) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def all_cases() -> tuple[Case, ...]:
-    """All cases, ordered by name; takes some seconds, as the package computes them."""
+    """All cases, ordered by name. The package computes them for some seconds, so they are kept for other processes."""
+    state = content_key([onnx.__version__, np.__version__, Path(__file__).read_bytes()])
+    place = private_folder(cache_folder() / "tests") / f"cases-{state[:16]}.pickle"
+    if place.exists():
+        kept: tuple[Case, ...] = pickle.loads(place.read_bytes())
+        return kept
+    made = _made_cases()
+    part = place.with_suffix(f".{os.getpid()}")
+    part.write_bytes(pickle.dumps(made))
+    part.replace(place)
+    return made
+
+
+def _made_cases() -> tuple[Case, ...]:
     found = [*_node_cases(), *(c for kind in STORED for c in _stored_cases(kind)), *_light_cases()]
     return tuple(sorted({c.name: c for c in found}.values(), key=lambda c: c.name))
 
