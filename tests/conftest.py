@@ -19,8 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One cache for all processes of a run, and for tools that they start with another HOME."""
+    """One cache for all processes of a run, and for tools that they start with another HOME.
+
+    Processes keep their bytecode whatever the machine's habit is, as many of them are started.
+    """
     os.environ["TORSHC_CACHE_DIR"] = str(private_folder(cache_folder()))
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(tryfirst=True)  # before what the markers deselect
