@@ -46,7 +46,7 @@ def emulated_tools() -> Iterator[None]:
     """Inside, tools of CUDA and Metal are the emulator's, on PATH and by name. Skips a test where none can work."""
     if reason := missing():
         pytest.skip(reason)
-    # They begin with python3: this one starts at once, where a stand-in such as pyenv's takes longer than what it starts.
+    # They begin with python3. This one starts at once; a stand-in such as that of pyenv takes longer than its work.
     python = Path(sys.executable).parent
     wanted = {
         "PATH": os.pathsep.join([str(BIN), str(python), os.environ.get("PATH", "")]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 SLOW = pytest.mark.slow
 # Tests that compile a kernel or a bundle for each case, by the start of their names, and of how many cases one runs by
-# default: those whose parameters, by number, add up to a multiple of it, so that each value of each parameter runs.
+# default: those whose parameters, by number, add up to a multiple of it, so that values of parameters run side by side.
 THINNED = {
     "tests/bundle/test_abi.py::test_status_codes": 2,
     "tests/bundle/test_device.py": 3,
@@ -22,13 +22,13 @@ THINNED = {
     "tests/targets/cpu/test_conv": 3,
     "tests/targets/cpu/test_dot": 5,
     "tests/targets/cpu/test_gemm": 3,
-    "tests/targets/cpu/test_recurrent": 5,
+    "tests/targets/cpu/test_recurrent": 4,
     "tests/targets/cpu/test_scan": 3,
     "tests/targets/cpu/test_topk": 3,
     "tests/targets/gpu/test_attention": 5,
     "tests/targets/gpu/test_contraction": 5,
     "tests/targets/gpu/test_nests": 3,
-    "tests/targets/gpu/test_recurrent": 6,
+    "tests/targets/gpu/test_recurrent": 4,
     "tests/targets/gpu/test_scan": 3,
     "tests/targets/gpu/test_topk": 3,
     "tests/targets/test_devices.py": 5,
@@ -53,8 +53,23 @@ def some_pairs(often: Iterable[Any], seldom: Iterable[Any], every: int) -> list[
 
 def thin(items: Iterable[pytest.Item]) -> None:
     """Mark as slow most cases of the tests that :data:`THINNED` names."""
+    functions: dict[str, list[pytest.Function]] = {}
     for item in items:
-        every = next((n for start, n in THINNED.items() if item.nodeid.startswith(start)), 1)
-        indices = item.callspec.indices if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if sum(indices.values()) % every:
-            item.add_marker(SLOW)
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, cases in functions.items():
+        every = next((n for start, n in THINNED.items() if name.startswith(start)), 1)
+        for case in _left_out(cases, every):
+            case.add_marker(SLOW)
+
+
+def _left_out(cases: Sequence[pytest.Function], every: int) -> list[pytest.Function]:
+    """Cases of one test that do not run by default."""
+    numbers: dict[str, dict[int, int]] = {}
+    left = []
+    for case in cases:
+        each = {name: numbers.setdefault(name, {}) for name in case.callspec.params}
+        # A value is one object in all cases that have it. (pytest's own indices count cases, not values.)
+        place = [n.setdefault(id(case.callspec.params[name]), len(n)) for name, n in each.items()]
+        left += [case] if sum(place) % every else []
+    return left
