@@ -269,7 +269,8 @@ def compile_model(
             library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, clock)
         file = _weights_file(versions, weights, embedded)
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
-        bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used))
+        glibc = bundle.glibc
+        bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc))
     return compilation
 
 

@@ -157,6 +157,7 @@ class Manifest:
     """All of it, for the best processor; ``other_versions``, the better first, says what the library has for others.
     ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
     ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
+    ``glibc`` is the oldest version of it that the library can be loaded with, "" where nobody looked or it needs none;
     ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
     run shows the outputs' sizes."""
 
@@ -185,6 +186,7 @@ class Manifest:
     library_sha256: str
     tools: tuple[ToolInfo, ...]
     other_versions: tuple[VersionInfo, ...] = ()
+    glibc: str = ""
 
     @property
     def interface_id(self) -> int:

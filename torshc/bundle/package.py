@@ -38,6 +38,7 @@ from ..folders import claim, remove, sweep
 from ..options import is_prefix
 from ..targets.toolchain import soname
 from .build import LIBRARY, archive_name
+from .elf import glibc_floor
 from .manifest import COMPACT, FILE, FORMAT, Manifest, hashed_form
 from .weights import WeightsInfo, write_weights
 
@@ -173,6 +174,12 @@ class BundleWriter:
                 f"{info.bytes} bytes of weights cannot be embedded (at most {EMBED_MAX})", "leave --embed-weights out"
             )
         return info
+
+    @property
+    def glibc(self) -> str:
+        """The oldest glibc that the library in the bundle can be loaded with; "" without one."""
+        library = self.folder / LIBRARY
+        return glibc_floor(library) if library.exists() else ""
 
     @property
     def weights(self) -> Path:

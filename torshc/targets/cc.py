@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -38,6 +39,7 @@ from .toolchain import (
 
 CLANGS = tuple(f"clang-{n}" for n in range(22, 13, -1))
 GCCS = tuple(f"gcc-{n}" for n in range(16, 8, -1))
+_GLIBC = ".2.17"  # of 2012: the oldest with clock_gettime in libc, and the first for AArch64; Zig can link for any
 REMEDY = "either install one (apt install clang), or without root: pip install 'torshc[toolchain]'"
 
 
@@ -226,7 +228,11 @@ class CToolchain(Toolchain):
     def _compiler(self, options: CompileOptions) -> CCompiler:
         """The compiler for the machine that is asked for. Zig's comes first for another one, as it has C libraries."""
         if not options.triple:
-            return find_compiler(options.cc or None)
+            found = find_compiler(options.cc or None)
+            here = (
+                f"{platform.machine()}-linux-gnu" if found.kind == "zig" and platform.libc_ver()[0] == "glibc" else ""
+            )
+            return replace(found, command=(*found.command, "-target", here + _GLIBC)) if here else found
         own = options.cc or os.environ.get("TORSHC_CC") or ""
         found = (None if own else _ziglang()) or find_compiler(own or None)
         if found.kind == "gcc":
@@ -234,7 +240,8 @@ class CToolchain(Toolchain):
                 f"{found.name} compiles for one machine only, not for --triple {options.triple}",
                 "pip install 'torshc[toolchain]', or name a clang with --cc",
             )
-        word = ("-target", options.triple) if found.kind == "zig" else (f"--target={options.triple}",)
+        floor = _GLIBC if options.triple.endswith("-linux-gnu") else ""
+        word = ("-target", options.triple + floor) if found.kind == "zig" else (f"--target={options.triple}",)
         return replace(found, command=(*found.command, *word))
 
     def c_compiler(self, options: CompileOptions) -> str:
