@@ -18,7 +18,7 @@ class LaneSteps:
 
     Args:
         lane: the axis that vectors run along.
-        lanes: lanes of a vector.
+        lanes: lanes of a vector; 0 where blocks start anywhere.
     """
 
     def __init__(self, lane: Expr, lanes: int) -> None:
@@ -62,14 +62,14 @@ class LaneSteps:
     def _of_quotient(self, e: Expr) -> int | None:
         x, d = e.args
         divisor = as_int(d)
-        if divisor and divisor % self.lanes == 0 and self._runs(x):
+        if divisor and self.lanes and divisor % self.lanes == 0 and self._runs(x):
             return 0 if e.op == "floordiv" else 1
         return None
 
     def _runs(self, e: Expr) -> bool:
         """Whether an integer is a multiple of the lanes at the start of a block, and steps by 0 or 1 from there."""
         step = self.of(e)
-        return step == 0 or (step == 1 and aligned(e, self.lane, self.lanes))
+        return step == 0 or (step == 1 and self.lanes > 0 and aligned(e, self.lane, self.lanes))
 
 
 __all__ = ["LaneSteps"]

@@ -3,6 +3,7 @@
 #define T_KERNEL_H
 
 #include "t_math.h"
+#include "t_shuffle.h"
 
 /* Index arithmetic rounds down; a division by 0 gives 0, which only an empty tensor ever asks for. It may be about data
  * too, so it wraps: the least number has no negative, and its quotient by -1 would trap. */
@@ -24,14 +25,33 @@ T_FN i32v t_first_bool(int64_t n) {
     return r;
 }
 
+/* Mask of the lanes i with d + i * step >= 0; a step is below 2^16. */
+T_FN i32v t_steps_bool(int64_t d, int32_t step) {
+    const int32_t from = (int32_t)t_imax(-(1 << 30), t_imin(d, 1 << 30));
+    return (i32v)(t_splat_i32(from) + T_CONV(t_lanes_i64(), i32) * step >= 0);
+}
+
 /* Loads of the lanes whose mask is set; the others are 0 and their memory is not touched. */
-#define T_DEF_MASKED(N, S, T) \
+#define T_DEF_LOADM(N, S, T) \
     T_FN S##v t_loadm_##N(const T *p, i32v mask) { \
         if (t_hall_bool(mask)) return t_load_##N(p); \
         T r[TORSHC_LANES]; \
         for (int i = 0; i < TORSHC_LANES; i++) r[i] = mask[i] ? p[i] : (T)0; \
         return t_load_##N(r); \
-    } \
+    }
+#ifdef T_MASKED
+#define T_DEF_LOADM4(N, S, T) \
+    T_FN S##v t_loadm_##N(const T *p, i32v mask) { return (S##v)t_maskload_(p, mask); }
+#else
+#define T_DEF_LOADM4 T_DEF_LOADM
+#endif
+T_DEF_LOADM4(f32, f32, float) T_DEF_LOADM4(i32, i32, int32_t) T_DEF_LOADM4(u32, u32, uint32_t)
+T_DEF_LOADM(f64, f64, double) T_DEF_LOADM(i64, i64, int64_t) T_DEF_LOADM(u64, u64, uint64_t)
+T_DEF_LOADM(i8, i8, int8_t) T_DEF_LOADM(u8, u8, uint8_t) T_DEF_LOADM(i16, i16, int16_t) T_DEF_LOADM(u16, u16, uint16_t)
+T_DEF_LOADM(bool, i32, uint8_t) T_DEF_LOADM(f16, f32, uint16_t) T_DEF_LOADM(bf16, f32, uint16_t)
+#undef T_DEF_LOADM4
+
+#define T_DEF_MASKED(N, S, T) \
     T_FN S##v t_gatherm_##N(const T *p, i64v at, i32v mask) { \
         T r[TORSHC_LANES]; \
         for (int i = 0; i < TORSHC_LANES; i++) r[i] = mask[i] ? p[at[i]] : (T)0; \

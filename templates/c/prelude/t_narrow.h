@@ -117,6 +117,7 @@ T_DEF_SHORT(u2, u8, 6, 3)
     X(i4, i8) X(u4, u8) X(i2, i8) X(u2, u8)
 #define T_DEF_NARROW(N, S) \
     T_DEF_STORAGE(N, S, u8) \
+    T_DEF_LOADM(N, S, uint8_t) \
     T_DEF_MASKED(N, S, uint8_t) \
     T_FN S##v t_splat_##N(const uint8_t *p) { return t_decode_##N(t_splat_u8(*p)); } \
     T_FN S##v t_as_##N(S##v x) { return t_decode_##N(t_encode_##N(x)); } \

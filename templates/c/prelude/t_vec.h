@@ -84,18 +84,64 @@ T_COLD_FN void t_copyn_(unsigned char *to, const unsigned char *from, int64_t n,
 }
 
 /* Pointers need no alignment in load and store; n is 0..lanes, lanes from n on read as 0. */
-#define T_DEF_MEMORY(S, T, M) \
+#define T_DEF_WHOLE(S, T, M) \
     T_FN S##v t_load_##S(const void *p) { S##v r; __builtin_memcpy(&r, p, sizeof r); return r; } \
-    T_FN void t_store_##S(void *p, S##v v) { __builtin_memcpy(p, &v, sizeof v); } \
-    T_FN S##v t_loadn_##S(const void *p, int64_t n) { \
-        if (n >= TORSHC_LANES) return t_load_##S(p); \
+    T_FN void t_store_##S(void *p, S##v v) { __builtin_memcpy(p, &v, sizeof v); }
+T_EACH(T_DEF_WHOLE)
+#undef T_DEF_WHOLE
+
+#define T_DEF_COPIED(S, T, M) \
+    T_FN S##v t_someload_##S(const void *p, int64_t n) { \
         S##v r = {0}; \
         if (n > 0) t_copyn_((unsigned char *)&r, (const unsigned char *)p, n, (int)sizeof(T)); \
         return r; \
     } \
+    T_FN void t_somestore_##S(void *p, S##v v, int64_t n) { \
+        if (n > 0) t_copyn_((unsigned char *)p, (const unsigned char *)&v, n, (int)sizeof(T)); \
+    }
+#ifdef __has_builtin
+#if (TORSHC_LANES == 16 && defined(__AVX512DQ__) && __has_builtin(__builtin_ia32_cvtd2mask512)) || \
+    (TORSHC_LANES == 8 && defined(__AVX2__) && __has_builtin(__builtin_ia32_maskloadps256))
+#define T_MASKED 1
+#endif
+#endif
+#ifdef T_MASKED
+/* Masked accesses of 4-byte elements are one instruction, which neither compiler finds in vector code. */
+T_FN i32v t_lanes_below_(int64_t n) {
+    i32v r = {0};
+    for (int i = 0; i < TORSHC_LANES; i++) r[i] = i;
+    return (i32v)(r < (i32v){0} + (int32_t)n);
+}
+#if TORSHC_LANES == 16
+T_FN f32v t_maskload_(const void *p, i32v m) {
+    return (f32v)__builtin_ia32_loadups512_mask(p, (f32v){0}, (uint16_t)__builtin_ia32_cvtd2mask512(m));
+}
+T_FN void t_maskstore_(void *p, f32v v, i32v m) {
+    __builtin_ia32_storeups512_mask(p, v, (uint16_t)__builtin_ia32_cvtd2mask512(m));
+}
+#else
+T_FN f32v t_maskload_(const void *p, i32v m) { return (f32v)__builtin_ia32_maskloadps256(p, m); }
+T_FN void t_maskstore_(void *p, f32v v, i32v m) { __builtin_ia32_maskstoreps256(p, m, v); }
+#endif
+#define T_DEF_SOME(S, T, M) \
+    T_FN S##v t_someload_##S(const void *p, int64_t n) { return (S##v)t_maskload_(p, t_lanes_below_(n)); } \
+    T_FN void t_somestore_##S(void *p, S##v v, int64_t n) { t_maskstore_(p, (f32v)v, t_lanes_below_(n)); }
+#else
+#define T_DEF_SOME T_DEF_COPIED
+#endif
+T_DEF_SOME(f32, float, i32) T_DEF_SOME(i32, int32_t, i32) T_DEF_SOME(u32, uint32_t, i32)
+T_DEF_COPIED(f64, double, i64) T_DEF_COPIED(i64, int64_t, i64) T_DEF_COPIED(u64, uint64_t, i64)
+T_DEF_COPIED(i8, int8_t, i8) T_DEF_COPIED(u8, uint8_t, i8) T_DEF_COPIED(i16, int16_t, i16) T_DEF_COPIED(u16, uint16_t, i16)
+#undef T_DEF_SOME
+#undef T_DEF_COPIED
+
+#define T_DEF_MEMORY(S, T, M) \
+    T_FN S##v t_loadn_##S(const void *p, int64_t n) { \
+        return n >= TORSHC_LANES ? t_load_##S(p) : t_someload_##S(p, n); \
+    } \
     T_FN void t_storen_##S(void *p, S##v v, int64_t n) { \
         if (n >= TORSHC_LANES) t_store_##S(p, v); \
-        else if (n > 0) t_copyn_((unsigned char *)p, (const unsigned char *)&v, n, (int)sizeof(T)); \
+        else t_somestore_##S(p, v, n); \
     } \
     /* Offsets count elements from base, which is aligned to its element. */ \
     T_FN S##v t_gather_##S(const void *base, i64v at) { \

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...expr import NARROW, DType, Expr, const, walk
+from ...expr import NARROW, DType, Expr, as_int, const, walk
 from ...kernels.base import Kernel, Store
-from ...kernels.nest import Accumulator
+from ...kernels.nest import Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, STORED, literal
 from .base import CpuTarget
@@ -92,6 +92,18 @@ class Printer(IndexPrinter):
             block.lines.append(f"{name} = {self.join(a, name, term)};")
         return indented(block.lines, indent)
 
+    def overlaps(self, lane: Expr) -> bool:
+        """Whether the last block along a parallel axis starts early enough to be a whole one.
+
+        It then computes some points twice. So one task has all of a row: others would store to the same places.
+        """
+        k = self.kernel
+        size = as_int(lane.args[0])
+        return (
+            isinstance(k, RowKernel) and not k.across and lane is k.axes[-1]
+            and size is not None and self.lanes < size <= k.chunk and size % self.lanes > 0
+        )  # fmt: skip
+
     def row_position(self) -> str:
         """Position in a scratch row at the first lane of the block."""
         position = const(0)
@@ -127,7 +139,8 @@ class Printer(IndexPrinter):
         prefix: str = "v",
     ) -> Block:
         names = Names(self._axes, self.dim_names, self.kernel.buffers, accs or {})
-        return Block(names, lane, lanes or self.lanes, count, prefix)
+        aligned = lane is None or not self.overlaps(lane)
+        return Block(names, lane, lanes or self.lanes, count, prefix, aligned)
 
 
 def _has_narrow(kernel: Kernel) -> bool:

@@ -1,9 +1,9 @@
 """Printing of scalar expressions as statements over vectors of lanes, in C with clang's and gcc's vector extensions.
 
 A block of statements runs along one axis, the lane axis. An index that does not move with it is printed once as a
-scalar; a load that moves by one is a vector load, by nothing a splat, by anything else a gather. Conditions on
-indices become ``if`` when they are one for the whole block, and masks where they are not, so that no guarded load is
-ever made outside its tensor.
+scalar; a load that moves by one is a vector load, by a few elements one with shuffles, by nothing a splat, by anything
+else a gather. Conditions on indices become ``if`` when they are one for the whole block, and masks where they are not,
+so that no guarded load is ever made outside its tensor; what only blocks at a margin need a mask for has both.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import BOOL, I32, I64, DType, Expr
-from ...expr.bounds import exact
+from ...expr import BOOL, I32, I64, NARROW, DType, Expr, axis, call, const, substitute, walk
+from ...expr.bounds import exact, range_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
@@ -21,6 +21,8 @@ from ..index import OPERATORS, STORED, bare, element, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 INLINE = 60  # characters; a longer value has a name even when it is read once
+SPLIT = 3  # choices within a choice whose code is written for whole blocks apart; it grows with their square
+STEPS = (-1, 2, 3, 4)  # steps of loads that are vector loads and shuffles
 _CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
 
 
@@ -56,14 +58,24 @@ class Block(StatementPrinter):
         lanes: lanes of a vector.
         count: C name of the number of valid lanes in a partial block, or None in a full one.
         prefix: start of the names of temporaries.
+        aligned: whether blocks start at multiples of the lanes.
     """
 
     def __init__(
-        self, names: Names, lane: Expr | None, lanes: int, count: str | None = None, prefix: str = "v"
+        self,
+        names: Names,
+        lane: Expr | None,
+        lanes: int,
+        count: str | None = None,
+        prefix: str = "v",
+        aligned: bool = True,
     ) -> None:
         super().__init__(names.dims, prefix)
         self.names, self.lane, self.lanes, self.count = names, lane, lanes, count
-        self._steps = None if lane is None else LaneSteps(lane, lanes)
+        self._steps = None if lane is None else LaneSteps(lane, lanes if aligned else 0)
+        # Lanes behind the first one that counts.
+        self._behind = const(lanes - 1) if count is None else axis("behind", lanes)
+        self._axes = {**names.axes, self._behind: f"({count} - 1)"}
         # Index arithmetic, with integers that are loaded where these are one for all lanes.
         self._tabled = plain_index(names.dims, lambda x: x.dtype in (I64, I32) and self._step(x.args[0]) == 0)
 
@@ -113,7 +125,7 @@ class Block(StatementPrinter):
         return self.declare(vector_type(e.dtype), text)
 
     def axes(self, variant: str) -> Mapping[Expr, str]:
-        return self.names.axes
+        return self._axes
 
     def spell_load(self, e: Expr, variant: str) -> Text:
         (offset,) = e.args
@@ -138,6 +150,8 @@ class Block(StatementPrinter):
             return (yield from self._select(e))
         if e.dtype is BOOL and e.op in _CONDITIONS and self._is_uniform(e):
             return f"t_splat_bool({yield e, INDEX})"
+        if (margin := self._margin(e)) is not None and (step := self._step(margin)):
+            return f"t_steps_bool({bare(margin, (yield margin, INDEX))}, {step})"
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
@@ -173,6 +187,17 @@ class Block(StatementPrinter):
     def _mask(self) -> str:
         """The lanes that are computed, "" for all (of those that count)."""
         return self.frames[-1].mask
+
+    def _margin(self, e: Expr) -> Expr | None:
+        """A comparison of places as a number that is 0 or more where it holds, and steps along the lanes."""
+        if e.op not in ("lt", "le", "gt", "ge") or e.args[0].dtype is not I64 or not self.is_index(e):
+            return None
+        low, high = e.args if e.op in ("lt", "le") else e.args[::-1]
+        if any(abs(x) > 2**62 for side in (low, high) for x in range_of(side)):
+            return None  # a difference of elements might wrap
+        margin = high - low - (1 if e.op in ("lt", "gt") else 0)
+        step = self._step(margin)
+        return margin if step is not None and abs(step) < 2**16 else None
 
     def _call(self, function: str, dtype: DType, *args: str) -> str:
         return f"t_{function}_{dtype.name}({', '.join(args)})"
@@ -210,15 +235,25 @@ class Block(StatementPrinter):
                 if mask
                 else self._call(f"load{self._n}", dtype, place, *self._counted)
             )
+        if step in STEPS and not mask and not self.count and dtype not in NARROW:
+            kind = "loadr" if step == -1 else f"load{step}"
+            return self._call(kind, dtype, f"b{number} + {bare(offset, (yield offset, INDEX))}")
         where = yield offset, VALUE
         if mask:
             return self._call("gatherm", dtype, f"b{number}", where, mask)
         return self._call(f"gather{self._n}", dtype, f"b{number}", where, *self._counted)
 
     def _select(self, e: Expr) -> Text:
-        condition, a, b = e.args
+        condition = e.args[0]
         if self.guards(e) and self._is_uniform(condition):
             return (yield from self._branch(e))
+        if self.guards(e) and not self._mask and (ends := self._ends(condition)) and self._is_short(e):
+            return (yield from self._split(e, *ends))
+        return (yield from self._masked(e))
+
+    def _masked(self, e: Expr) -> Text:
+        """A choice that each lane makes."""
+        condition, a, b = e.args
         mask = yield condition, VALUE
         if not self.guards(e):
             x = yield a, VALUE
@@ -239,6 +274,49 @@ class Block(StatementPrinter):
         """A mask of the lanes that are computed here and pass a guard."""
         text = f"{self._mask} & {guard}" if self._mask else guard
         return text if text.isidentifier() else self.declare("i32v", text)
+
+    def _is_short(self, e: Expr) -> bool:
+        """Whether few choices that guard lie within one, so that each may be written more than once."""
+        return sum(x.op == "select" and self.guards(x) for x in walk(e)) <= SPLIT
+
+    def _ends(self, condition: Expr) -> tuple[Expr, Expr] | None:
+        """Whether a condition holds in all lanes and whether in none, as conditions at the first lane; None if unknown.
+
+        A comparison whose sides step along the lanes is decided at the first lane and at the last.
+        """
+        if condition.op == "and":
+            parts = [self._ends(a) for a in condition.args]
+            every, none = const(True), const(False)
+            for part in parts:
+                if part is None:
+                    return None
+                every, none = call("and", every, part[0]), call("or", none, part[1])
+            return every, none
+        if self._is_uniform(condition):
+            return condition, call("not", condition)
+        margin = self._margin(condition)
+        if margin is None or self.lane is None:
+            return None
+        last = substitute(margin, {self.lane: self.lane + self._behind})
+        least, most = (margin, last) if (self._step(margin) or 0) > 0 else (last, margin)
+        return call("ge", least, 0), call("lt", most, 0)
+
+    def _split(self, e: Expr, every: Expr, none: Expr) -> Text:
+        """A choice that most blocks make as a whole: these compute one side without a mask."""
+        tests = (yield every, INDEX), (yield none, INDEX)
+        parts = []
+        for side, scope in zip(e.args[1:], self.sides(e), strict=True):
+            with self.inside(Frame(scope)) as frame:
+                parts.append((frame, (yield side, VALUE)))
+        with self.inside(Frame(self.frames[-1].scope)) as frame:
+            parts.append((frame, (yield from self._masked(e))))
+        name = self.fresh()
+        heads = f"if {_bracketed(tests[0])} {{", f"}} else if {_bracketed(tests[1])} {{", "} else {"
+        self.lines.append(f"{vector_type(e.dtype)} {name};")
+        for head, (frame, text) in zip(heads, parts, strict=True):
+            self.lines.extend([head, *frame.lines, f"{name} = {text};"])
+        self.lines.append("}")
+        return name
 
     def _branch(self, e: Expr) -> Text:
         """A condition that is one for the whole block: an if, so that only one side's loads are made."""

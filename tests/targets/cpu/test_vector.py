@@ -1,0 +1,64 @@
+"""Loads along lanes against NumPy: steps, margins and blocks at the end of a row, at every number of lanes.
+
+Memory ends at a page that must not be touched, so a vector that reaches too far does not pass unseen.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from torshc.expr import DTYPES, const
+from torshc.kernels.machine import Machine
+
+from ...support.kernels import Maker, random
+from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
+
+RNG = np.random.default_rng(7)
+INFO = Path("/proc/cpuinfo")
+WIDE = [16] if INFO.exists() and "avx512dq" in INFO.read_text() else []
+LANES = sorted({*WIDE, native_lanes(), 4 if native_lanes() >= 4 else 1})
+MACHINES = [(lanes, compiler) for lanes in LANES for compiler in compilers()]
+
+
+def run(m: Maker, output: object, x: Array, lanes: int, compiler: str) -> Array:
+    graph = m.output(output)  # type: ignore[arg-type]
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    return Program(graph, {"n": x.shape[-1]}, machine=machine, compiler=compiler).run(x)[0]
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("step", [-1, 2, 3, 4])
+def test_steps(step: int, lanes: int, compiler: str) -> None:
+    """The last element of memory is read, and none behind it."""
+    for name in ("f32", "u8", "f16", "i64"):
+        dtype, count = DTYPES[name], 2 * lanes + 1
+        size = (count - 1) * abs(step) + 1
+        x = random(RNG, (3, size), np.int8).astype(dtype.numpy)
+        m = Maker()
+        start = size - 1 if step < 0 else 0
+        y = m.add("Slice", m.input(3, size, dtype=dtype), starts=(const(0), const(start)), steps=(1, step),
+                  sizes=(const(3), const(count)))  # fmt: skip
+        np.testing.assert_array_equal(run(m, y, x, lanes, compiler), x[:, ::step])
+
+
+def pooled(x: Array, kernel: int, stride: int, pad: int) -> Array:
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+    return windows.max((-2, -1))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("width", [3, 35, 71, "n"])
+def test_windows(width: int | str, lanes: int, compiler: str) -> None:
+    """Rows shorter than a vector, and such that the last block overlaps; NaN in the window is the result."""
+    size = 37 if isinstance(width, str) else width
+    for kernel, stride, pad in ((3, 2, 1), (5, 1, 2), (2, 2, 0), (3, 3, 1)):
+        x = random(RNG, (1, 2, 6, size))
+        x[0, 1, 2, size // 2] = np.nan
+        m = Maker()
+        y = m.add("MaxPool", m.input(1, 2, 6, width), kernel=(kernel,) * 2, strides=(stride,) * 2,
+                  pads=(const(pad),) * 4, dilations=(1, 1))  # fmt: skip
+        np.testing.assert_array_equal(run(m, y, x, lanes, compiler), pooled(x, kernel, stride, pad))
