@@ -336,8 +336,15 @@ def _whole(b: Part) -> Expr:
 
 def _spans(buffers: Sequence[Part]) -> tuple[Size | None, ...]:
     """Bytes of each argument; None where one is the same operand as another before it."""
-    first = [*map([b.operand for b in buffers].index, (b.operand for b in buffers))]
-    return tuple(_whole(b) - _start(b) if first[k] == k else None for k, b in enumerate(buffers))
+    found: dict[tuple[Operand, int], Size] = {}
+    return tuple(
+        None if (b.operand, b.start) in found else found.setdefault((b.operand, b.start), _span(b)) for b in buffers
+    )
+
+
+def _span(b: Part) -> Expr:
+    rest = _whole(b) - _start(b)
+    return call("min", rest, b.length * b.dtype.size) if b.length else rest
 
 
 def _start(b: Part) -> Expr:

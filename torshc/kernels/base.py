@@ -62,12 +62,14 @@ class Buffer:
         dtype: element type in memory.
         written: whether the kernel stores to it.
         start: elements of the operand that lie before it.
+        length: elements of a part, where an operand is more than one argument can be; 0 for all from the start on.
     """
 
     operand: Operand
     dtype: DType
     written: bool
     start: int = 0
+    length: int = 0
 
     @property
     def constant(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -14,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from torshc.errors import BundleError, UnsupportedError
+from torshc.targets.gpu import webgpu
 from torshc.webgpu import find_library
 
 Array = npt.NDArray[Any]
@@ -183,3 +185,20 @@ def test_floats_of_8_bits(tmp_path: Path) -> None:
     found = opened(source, tmp_path).run({"x": x})
     for name, want in zip(names, ReferenceEvaluator(source).run(None, {"x": x}), strict=True):
         np.testing.assert_array_equal(found[name], want)
+
+
+def test_weights_past_a_binding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights larger than a kernel may see at once are bound in parts, the last of which is short."""
+    monkeypatch.setattr(webgpu, "BINDING", 16384)
+    rng = np.random.default_rng(0)
+    wide, narrow = rng.normal(size=(600, 16)).astype(np.float32), rng.normal(size=(700, 16)).astype(np.float16)
+    nodes = [
+        helper.make_node("Gather", ["wide", "rows"], ["x"]),
+        helper.make_node("Gather", ["narrow", "rows"], ["y"]),
+        helper.make_node("MatMul", ["x", "columns"], ["z"]),
+    ]
+    weights = {"wide": wide, "narrow": narrow, "columns": np.ascontiguousarray(wide.T)}
+    built = onnx.load_model_from_string(model(nodes, {"rows": (I64, [50])}, {"x": F32, "y": F16, "z": F32}))
+    built.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in weights.items())
+    rows = np.concatenate([[0, 255, 256, 511, 512, 599], rng.integers(0, 600, 44)])
+    check(built.SerializeToString(), {"rows": rows}, tmp_path, 1e-5)

@@ -11,7 +11,7 @@ from ...expr import as_int, axis, walk
 from ...graph import Graph, Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div, product
-from ...kernels.base import Kernel
+from ...kernels.base import Buffer, Kernel
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import Strided, epilogue_flops, is_empty, traffic
 from ...kernels.lower import idle_when_empty
@@ -37,6 +37,7 @@ from .webgpu_text import WgslPrinter
 from .webgpu_tools import WebGpuToolchain
 from .webgpu_words import register_type
 
+BINDING = 128 << 20  # bytes of a buffer that a kernel of every adapter sees
 BUFFERS = 8  # storage buffers of a kernel that every adapter allows
 SHARED = 16 << 10  # bytes of workgroup memory that every adapter has
 THREADS = 64  # of a block with a point each; every adapter runs 256
@@ -72,7 +73,7 @@ class WebGpuTarget(GridTarget):
         return Device(units=16, shared=SHARED, stages=1)
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
-        kernels = super().lower(graph, group, storage)
+        kernels = [_in_parts(k) for k in super().lower(graph, group, storage)]
         for kernel in kernels:
             _check(kernel)
         return kernels
@@ -90,14 +91,33 @@ class WebGpuTarget(GridTarget):
         return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=threads)
 
 
+def _in_parts(kernel: Kernel) -> Kernel:
+    """The kernel with more than one argument for weights that are larger than a binding may be."""
+    large = {b.operand: b for b in kernel.buffers if b.constant and not b.written and _bytes(b) > BINDING}
+    if not large:
+        return kernel
+    size = {operand: BINDING // b.dtype.size for operand, b in large.items()}
+    buffers = [replace(b, length=size.get(b.operand, 0)) for b in kernel.buffers]
+    for operand, b in large.items():
+        starts = range(BINDING, _bytes(b), BINDING)
+        buffers += [replace(b, start=at // b.dtype.size, length=size[operand]) for at in starts]
+    return replace(kernel, buffers=tuple(buffers))
+
+
+def _bytes(b: Buffer) -> int:
+    """Bytes of an operand; 0 where known only at run time."""
+    size = b.operand.type.nbytes if isinstance(b.operand, Value) else b.operand.nbytes
+    return size if isinstance(size, int) else as_int(size) or 0
+
+
 def _check(kernel: Kernel) -> None:
     """Raises NoKernel for what not every adapter has."""
     for dtype in {b.dtype: None for b in kernel.buffers} | {e.dtype: None for e in walk(*kernel.expressions())}:
         register_type(dtype)
-    operands = dict.fromkeys(b.operand for b in kernel.buffers)
+    operands = dict.fromkeys((b.operand, b.start) for b in kernel.buffers)
     if len(operands) > BUFFERS:
         raise NoKernel(f"a kernel of {len(operands)} buffers; WebGPU allows {BUFFERS}")
-    if len({(b.operand, b.dtype) for b in kernel.buffers}) > len(operands):
+    if len({(b.operand, b.start, b.dtype) for b in kernel.buffers}) > len(operands):
         raise NoKernel("an operand that is read as two types")
     if kernel.shared > SHARED:
         raise NoKernel(f"a kernel of {kernel.shared} bytes of workgroup memory; WebGPU allows {SHARED}")

@@ -167,12 +167,17 @@ class WgslStatements(Statements):
         """An element of a buffer as a register."""
         buffer = self.names.buffers[number]
         if buffer.dtype.name in WORDS:
-            return f"b{self.shared[number]}[{place}]"
+            return self._word(number, place)
         each = 4 // buffer.dtype.size
-        word = f"b{self.shared[number]}[{place} / {each}]"
+        word = self._word(number, f"{place} / {each}")
         if any(b.written and self.shared[k] == self.shared[number] for k, b in enumerate(self.names.buffers)):
             word = f"atomicLoad(&{word})"
         return self._unpack(word, place, buffer.dtype)
+
+    def _word(self, number: int, place: str) -> str:
+        """What lies in memory, of an operand in parts by a function."""
+        name = f"b{self.shared[number]}"
+        return f"{name}_at({place})" if self.names.buffers[number].length else f"{name}[{place}]"
 
     def _unpack(self, word: str, place: str, dtype: DType) -> str:
         """An element in a word of memory as a register."""
@@ -209,8 +214,8 @@ class WgslPrinter(GridPrinter):
     def __init__(self, kernel: Kernel, words: Words, sizes: Sequence[str | Expr] | None = None) -> None:
         super().__init__(kernel, words, False, sizes)
         self.needs = Needs()
-        first: dict[object, int] = {}
-        self.shared = [first.setdefault(b.operand, k) for k, b in enumerate(kernel.buffers)]
+        first: dict[tuple[object, int], int] = {}
+        self.shared = [first.setdefault((b.operand, b.start), k) for k, b in enumerate(kernel.buffers)]
 
     @property
     def bindings(self) -> list[tuple[int, str, str]]:
@@ -225,6 +230,18 @@ class WgslPrinter(GridPrinter):
                 kind = "atomic<u32>"
             found.append((k, "read" if b.constant else "read_write", kind))
         return found
+
+    @property
+    def cut(self) -> list[tuple[int, str, int, list[int]]]:
+        """Of each operand that is bound in parts: its first binding, type and words of a binding, and the others."""
+        buffers = self.kernel.buffers
+        return [
+            (k, kind, b.length * b.dtype.size // (8 if kind == "vec2u" else 4), parts)
+            for k, _, kind in self.bindings
+            if (b := buffers[k]).length
+            and not b.start
+            and (parts := [n for n, x in enumerate(buffers) if x.operand is b.operand and x.start])
+        ]
 
     def functions(self) -> Iterator[str]:
         """The functions that the kernel calls, and what these call, as they ask for it."""
