@@ -2,9 +2,10 @@
 
     make graph-fuzz COUNT=5000 SEED=0
 
-Each graph is compiled in a forked worker at -O0, -O3 and with aggressive fusion. An answer is wrong when it is farther
-from the reference's than rounding explains. Nodes of which ONNX Runtime and the reference have different answers are
-not in a graph. A graph that fails is made smaller and written to ``build/graphs``.
+Each graph is compiled in a forked worker at -O0, -O3 and with aggressive fusion: by LLVM in the process, and in every
+second graph one of the three by the C compiler, which takes five times as long as all else. An answer is wrong when it
+is farther from the reference's than rounding explains. Nodes of which ONNX Runtime and the reference have different
+answers are not in a graph. A graph that fails is made smaller and written to ``build/graphs``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
@@ -26,7 +29,9 @@ import onnx
 
 import torshc
 from torshc.bisect import bisect_model
-from torshc.errors import RunError
+from torshc.compiler import prepare
+from torshc.errors import RunError, UnsupportedError
+from torshc.inprocess import InProcess, load_model
 from torshc.options import CompileOptions
 from torshc.verify import OutputCheck
 
@@ -38,10 +43,17 @@ from .workers import Outcome, attempt, worked
 
 FAILURES = Path("build/graphs")
 GOOD = ("fine", "refused")
-WAYS: dict[str, dict[str, Any]] = {
+LEVELS: dict[str, dict[str, Any]] = {
     "O0": {"opt_level": 0}, "O3": {"opt_level": 3}, "aggressive": {"opt_level": 3, "fusion": "aggressive"},
 }  # fmt: skip
+WAYS = {**LEVELS, **{f"{name} llvm": {**options, "target": "llvm"} for name, options in LEVELS.items()}}
+IN_C = ("O3", "", "aggressive", "", "O3", "", "aggressive", "", "O0", "")  # by a graph's seed: what the C compiler does
 Case = tuple[TypedGraph, tuple[str, ...]]  # and the ways to compile it
+
+
+def ways_of(seed: int) -> tuple[str, ...]:
+    """All levels, one of them by the C compiler in every second graph."""
+    return tuple(name if name == IN_C[seed % len(IN_C)] else f"{name} llvm" for name in LEVELS)
 
 
 def checked(case: Case, folder: Path) -> Outcome:
@@ -57,10 +69,8 @@ def checked(case: Case, folder: Path) -> Outcome:
 
 
 def _check(graph: TypedGraph, how: str, folder: Path) -> Outcome | None:
-    model = model_of(graph)
-    onnx.save(model, folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, jobs=1, **WAYS[how])
-    with torshc.load(folder / "m.tsc", threads=1) as compiled:
+    onnx.save(model_of(graph), folder / "m.onnx")
+    with _loaded(folder, WAYS[how]) as compiled:
         for b in range(graph.bindings):
             feeds = graph.feeds(b)
             try:
@@ -72,6 +82,16 @@ def _check(graph: TypedGraph, how: str, folder: Path) -> Outcome | None:
                 if wrong:
                     return Outcome("wrong answer", "wrong answer", f"{how}, {name}, binding {b}: {wrong}")
     return None
+
+
+def _loaded(folder: Path, options: dict[str, Any]) -> InProcess | torshc.Model:
+    """The model in a folder; by the C compiler where it needs the host."""
+    if options.get("target") == "llvm":
+        with suppress(UnsupportedError):
+            return load_model(folder / "m.onnx", **options)
+    options = {name: option for name, option in options.items() if name != "target"}
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, jobs=1, **options)
+    return torshc.load(folder / "m.tsc", threads=1)
 
 
 def _line(error: Exception) -> str:
@@ -141,19 +161,22 @@ class Tally:
 
 
 def swept(seeds: range, ways: tuple[str, ...], whole: bool) -> Tally:
-    """Draw graphs and check them; failures are made smaller, unless whole ones are asked for, and kept."""
+    """Draw graphs and check them in these ways, or in those of their seeds where none is named.
+
+    Failures are made smaller, unless whole ones are asked for, and kept.
+    """
     tally = Tally()
-    for (graph, _), outcome in workers.outcomes(_drawn(seeds, ways, tally), checked):
+    for (graph, tried), outcome in workers.outcomes(_drawn(seeds, ways, tally), checked):
         tally.kinds[outcome.kind] += 1
         detail = " ".join(outcome.detail.split())
         if outcome.kind in GOOD:
             tally.lines += [f"seed {graph.seed}: {outcome.kind}: {detail[:200]}"] if outcome.kind != "fine" else []
             continue
         how = outcome.cause.partition(":")[0]
-        small = graph if whole else shrink(graph, outcome, (how,) if how in WAYS else ways)
+        small = graph if whole else shrink(graph, outcome, (how,) if how in WAYS else tried)
         cause = f"{outcome.cause} of {' '.join(sorted(set(small.operators)))}"
         tally.causes[cause] += 1
-        last = worked([(small, ways)], checked)[0]
+        last = worked([(small, tried)], checked)[0]
         if outcome.kind == "wrong answer":
             place = worked([(small, (how,))], located)[0]
             last = replace(last, detail=f"{last.detail}\n{place.detail}")
@@ -170,7 +193,15 @@ def _drawn(seeds: range, ways: tuple[str, ...], tally: Tally) -> Iterator[Case]:
         except Exception as e:  # of several modules of onnx
             tally.unusable[type(e).__name__] += 1
             continue
-        yield graph, ways
+        yield graph, ways or ways_of(seed)
+
+
+def _warm() -> None:
+    """Read templates and rules, which workers then have from the start."""
+    with tempfile.TemporaryDirectory() as name:
+        onnx.save(model_of(make_graph(0)), Path(name) / "m.onnx")
+        for options in WAYS.values():
+            prepare(Path(name) / "m.onnx", CompileOptions.create(emit="source", **options))
 
 
 def main() -> int:
@@ -178,15 +209,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5000, help="graphs")
     parser.add_argument("--seed", type=int, default=0, help="the first graph's")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--way", choices=WAYS, action="append", help="how to compile; all ways by default")
+    parser.add_argument("--way", choices=WAYS, action="append", help="how to compile; by default as the seed says")
     parser.add_argument("--whole", action="store_true", help="do not make failing graphs smaller")
     given = parser.parse_args()
     last = given.seed + given.count
     print(f"seeds {given.seed} to {last - 1}", flush=True)
     blocks = [range(first, min(first + workers.BATCH, last)) for first in range(given.seed, last, workers.BATCH)]
     tally = Tally()
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("fork")) as pool:
-        check = partial(swept, ways=tuple(given.way or WAYS), whole=given.whole)
+    with ProcessPoolExecutor(given.jobs, get_context("fork"), _warm) as pool:
+        check = partial(swept, ways=tuple(given.way or ()), whole=given.whole)
         for block, found in zip(blocks, pool.map(check, blocks), strict=True):
             tally.add(found)
             print("\n".join([*found.lines, f"up to seed {block[-1]}: {dict(tally.kinds)}"]), flush=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.slow import SLOW
 
-from .graph_check import GOOD, WAYS, checked, keep, located
+from .graph_check import GOOD, LEVELS, WAYS, checked, keep, located, ways_of
 from .reduce import least
 from .typed_compare import difference
 from .typed_graphs import cut, make_graph, model_of, smaller
@@ -35,6 +35,13 @@ def test_a_graph_depends_on_its_seed_alone() -> None:
     one, two = (model_of(make_graph(4)) for _ in range(2))
     assert one.SerializeToString(deterministic=True) == two.SerializeToString(deterministic=True)
     assert 3 <= len(make_graph(4).nodes) <= 15
+
+
+def test_each_level_is_compiled_by_both_targets() -> None:
+    """Of each graph all levels, and over some graphs each of them both by LLVM and in C."""
+    tried = [ways_of(seed) for seed in range(10)]
+    assert all([how.removesuffix(" llvm") for how in ways] == [*LEVELS] for ways in tried)
+    assert {how for ways in tried for how in ways} == {*WAYS}
 
 
 def test_every_operator_is_drawn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -136,6 +137,7 @@ def _work(batch: list[Item], task: Task[Item], writer: int) -> None:
     """The worker; never returns."""
     try:
         warnings.simplefilter("ignore")
+        gc.freeze()  # what is shared with the process that forked stays so
         own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resident = _peak()
         resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
