@@ -22,6 +22,7 @@ from ..support.evaluate import Array
 F, B = TensorProto.FLOAT, TensorProto.BOOL
 WEIGHTS = {
     "one": np.asarray(1), "axis": np.array([1]), "last": np.array([-1]), "at": np.asarray(1),
+    "zero": np.array([0]), "zero_": np.asarray(0), "five": np.array([5]), "k2": np.ones((1, 5), np.float32),
     "w": np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2), "k": np.ones((4, 2, 1), np.float32),
 }  # fmt: skip
 info = helper.make_tensor_value_info
@@ -103,6 +104,23 @@ def test_a_choice_inside_of_a_branch_that_a_run_takes(tmp_path: Path) -> None:
         agree(m, tmp_path, x=x_of(n), c=np.asarray(False))
     with pytest.raises(RunError, match="fit"):
         answer(m, tmp_path, {"x": x_of(3), "c": np.asarray(True)})
+
+
+def test_a_choice_by_a_count_that_nothing_else_needs(tmp_path: Path) -> None:
+    """It is counted for the check alone, in the model as in a branch: only without elements is there a matrix."""
+    then, other = body(node("Identity", "v", "t")), body(node("Unsqueeze", "v,zero", "u"))
+    counted = [
+        node("Reshape", "x,last", "v"), node("NonZero", "v", "at_"), node("Size", "at_", "count"),
+        node("Greater", "count,zero_", "some"), node("If", "some", "r", then_branch=then, else_branch=other),
+        node("Slice", "r,zero,five,axis", "s"), node("Gemm", "s,w", "y"),
+    ]  # fmt: skip
+    inside = [*counted[:-1], node("Gemm", "s,w", "g")]
+    outer = node("If", "c", "y", then_branch=body(*inside), else_branch=body(node("Gemm", "k2,w", "h")))
+    zeros = np.zeros((2, 1, 5), np.float32)
+    for m, more in ((model(*counted), {}), (model(outer, more=[info("c", B, [])]), {"c": np.asarray(True)})):
+        assert answer(m, tmp_path, {"x": zeros, **more}).shape == (1, 2)
+        with pytest.raises(RunError, match="does not hold"):
+            answer(m, tmp_path, {"x": x_of(1), **more})
 
 
 REFUSED = (

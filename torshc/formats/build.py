@@ -382,6 +382,7 @@ class _Importer:
         elif data is not None and (place := scope.prefix + op.describe()) in self.chosen:
             chosen = self.chosen[place]
             require(self.graph.constraints, call("eq", data[0], chosen), f"its branch {chosen} does not fit the model")
+            self.graph.choices.append(data[0])
         else:
             return self.both(op, condition, scope)
         body = op.attributes.get("then_branch" if chosen else "else_branch")

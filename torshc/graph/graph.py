@@ -289,6 +289,7 @@ class Graph:
         name: the model's name, for people only.
         output_names: the model's names of the outputs, which stay when a rewrite replaces the values behind them.
         constraints: pairs of dimensions that must be equal at run time (found where symbolic shapes met).
+        choices: what the import chose a branch by, which runs check; nodes that compute it are needed as outputs are.
         sources: where symbols come from that are not dimensions of inputs; shared with bodies of control flow.
         demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
             says that the run must be refused (an index or a length is out of range).
@@ -301,6 +302,7 @@ class Graph:
     output_names: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     constraints: list[tuple[Expr, Expr]] = field(default_factory=list)
+    choices: list[Expr] = field(default_factory=list)
     sources: dict[str, SymbolSource] = field(default_factory=dict)
     demands: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -27,11 +27,13 @@ def is_plain(graph: Graph) -> bool:
 def drop_unneeded(graph: Graph) -> None:
     """Take out what no output needs: nodes, then symbols that only these told, and the checks of such symbols.
 
-    A pass would do it too, but what waits for the run decides how a graph is cut, which comes first.
+    What the import chose a branch by is needed. Bodies are done too, from the innermost on. A pass would do it as well,
+    but what waits for the run decides how a graph is cut, which comes first.
     """
-    rewriter = Rewriter(graph, "drop_unneeded")
-    rewriter.keep(*_needed(graph))
-    rewriter.finish()
+    for part in [graph, *(body for n in all_nodes(graph) for body in bodies(n))][::-1]:
+        rewriter = Rewriter(part, "drop_unneeded")
+        rewriter.keep(*_needed(part))
+        rewriter.finish()
     there = {*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)}
     there.update(v for n in all_nodes(graph) for body in bodies(n) for v in body.inputs)
     lost = {name for name, e in graph.sources.items() if e.value not in there}
@@ -177,7 +179,7 @@ def _used(graph: Graph) -> set[str]:
 
 def _needed(graph: Graph) -> list[Node]:
     """The nodes that the outputs need, in order."""
-    wanted = set(graph.outputs)
+    wanted = {*graph.outputs, *(graph.sources[s].value for s in dims_of(*graph.choices) if s in graph.sources)}
     kept = []
     for node in reversed(graph.nodes):
         if any(v in wanted for v in node.outputs):

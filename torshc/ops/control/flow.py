@@ -79,6 +79,8 @@ def symbols_of(node: Node) -> set[str]:
         exprs = [d for v in (*n.operands, *n.outputs) for d in (*v.shape, *(v.data or ()))]
         for f in dataclasses.fields(n.op):
             exprs += _exprs(getattr(n.op, f.name))
+        for body in bodies(n):
+            exprs += [e for pair in body.constraints for e in pair]
         found.update(dims_of(*exprs))
     return found
 
