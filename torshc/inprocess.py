@@ -31,7 +31,7 @@ from .options import CompileOptions
 from .plan.script import Branch, Operate, Repeat, Script, flat
 from .resources import cache_folder
 from .runtime.manifest import TensorSpec
-from .runtime.model import address_of
+from .runtime.sides import address_of
 from .runtime.values import unlike
 from .targets.native import (
     ALIGN,

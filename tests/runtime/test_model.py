@@ -78,6 +78,37 @@ def test_copies_only_what_must_be(symbolic: Path) -> None:
         assert same(model.run({"x": x}), x)
 
 
+def test_repeated_runs(symbolic: Path) -> None:
+    """Runs with the shapes of the one before take a shorter way: arrays that cannot go it are copied or refused."""
+    with load(symbolic, threads=1) as model:
+        x = rows(4)
+        assert same(model.run({"x": x}), x)
+        raw = np.zeros(4 * 64 + 1, np.uint8)
+        odd = raw[1:].view(np.float32).reshape(4, 16)
+        odd[:] = x
+        fixed = x.copy()
+        fixed.setflags(write=False)
+        for given in (rows(4, 1), x[::-1], np.asfortranarray(x), odd, fixed, rows(4, 2), rows(5), rows(4, 3)):
+            assert same(model.run({"x": given}), given)
+            again = model.run({"x": given})
+            assert same(again, given)
+            out = {"y": np.full_like(again["y"], np.nan)}
+            found = model.run({"x": given}, out)
+            assert found["y"] is out["y"] and same(found, given)
+        for wrong in (x.astype(np.float64), x[:, :15], x[0]):
+            with pytest.raises(RunError, match="input 'x' has"):
+                model.run({"x": wrong})
+            assert same(model.run({"x": x}), x)
+        for target in (np.empty((4, 9), np.float32), again["y"][::-1], again["y"].astype(np.float64)):
+            target.setflags(write=False)
+            with pytest.raises(RunError, match=r"out\['y'\] is not"):
+                model.run({"x": x}, {"y": target})
+        runs = model.stats().runs
+        assert same(model.run({"x": x}), x) and model.stats().runs == runs + 1
+    with pytest.raises(RunError, match="is closed"):
+        model.run({"x": x})
+
+
 def test_out(symbolic: Path) -> None:
     with load(symbolic, threads=1) as model:
         x, y = rows(3), np.zeros((3, 16), np.float32)

@@ -1,0 +1,112 @@
+"""What a call of the library is given: structures for inputs and outputs, which stay from one run to the next."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from ctypes import addressof, c_int64
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .device import DeviceArray
+from .dlpack import View
+from .manifest import TensorSpec
+from .native import CPU, Library, Tensor
+
+Array = npt.NDArray[Any]
+OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
+_BYTE = ctypes.c_char
+
+
+def address_of(array: Array) -> int:
+    """Where an array's data lies: the shortest way there is, and one for what is empty, read-only or of no C type."""
+    try:
+        return addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
+    except (BufferError, TypeError, ValueError):
+        return int(array.__array_interface__["data"][0])
+
+
+class Side:
+    """The inputs or the outputs, with the structures that a call passes; used under the model's lock only."""
+
+    def __init__(self, library: Library, kind: str, specs: Sequence[TensorSpec]) -> None:
+        self.kind, self.specs = kind, tuple(specs)
+        self.index = {spec.name: i for i, spec in enumerate(specs)}
+        self.tensors = (Tensor * max(len(specs), 1))()
+        self.at = list(self.tensors)  # the same structures; a look into an array of ctypes makes an object
+        self.shapes = [(c_int64 * len(spec.shape))() for spec in specs]
+        self.held: list[tuple[int, ...]] = [()] * len(specs)  # the shape that shapes[i] has now
+        self.away = [False] * len(specs)  # whether tensors[i] is on another device than the processor now
+        self.is_away = False  # whether one may be
+        self.dtypes: list[np.dtype[Any] | None] = [None] * len(specs)
+        for i in range(len(specs)):
+            dtype, dims = library.info(kind, i)
+            tensor = self.at[i]
+            tensor.device.type, tensor.ndim, tensor.dtype = CPU, len(dims), dtype
+            tensor.shape = ctypes.cast(self.shapes[i], ctypes.POINTER(c_int64))
+            self.shapes[i][:] = list(dims)
+
+    def numpy(self, i: int) -> np.dtype[Any]:
+        """NumPy dtype of tensor ``i``; late, because bf16 needs a package that a user may not have."""
+        found = self.dtypes[i]
+        if found is None:
+            found = self.dtypes[i] = self.specs[i].numpy
+        return found
+
+    def put(self, i: int, array: Array | OnDevice) -> None:
+        tensor = self.at[i]
+        if isinstance(array, np.ndarray):
+            tensor.data = address_of(array)
+            if self.away[i]:
+                tensor.device.type, tensor.device.id, tensor.byte_offset, self.away[i] = CPU, 0, 0, False
+                self.is_away = any(self.away)
+        else:
+            array.point(tensor)
+            self.away[i] = self.is_away = True
+        if array.shape != self.held[i]:
+            self.held[i] = array.shape
+            self.shapes[i][:] = list(array.shape)
+
+
+class Repeat:
+    """What runs check and set whose arrays are of NumPy and of the shapes of the run before: as little as there is."""
+
+    def __init__(self, inputs: Side, outputs: Side, shapes: Sequence[Any], out_shapes: Sequence[Any]) -> None:
+        self.inputs = [(inputs.at[i], inputs.numpy(i), shape) for i, shape in enumerate(shapes)]
+        self.outputs = [
+            (outputs.at[i], outputs.numpy(i), shape, spec.name)
+            for i, (shape, spec) in enumerate(zip(out_shapes, outputs.specs, strict=True))
+        ]
+
+    def set(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
+        """Lets the structures of a call be these arrays; the outputs, or None where a closer look is needed.
+
+        A buffer of ctypes is writable and contiguous, or there is none.
+
+        Raises:
+            BufferError, TypeError, ValueError: an array has no such buffer.
+            MemoryError: there is none for an output.
+        """
+        for value, (tensor, dtype, shape) in zip(values, self.inputs, strict=True):
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+                return None
+            at = addressof(_BYTE.from_buffer(value))  # type: ignore[arg-type]  # an array is a buffer
+            if at & 15 and not value.flags.aligned:
+                return None
+            tensor.data = at
+        results = []
+        for tensor, dtype, shape, name in self.outputs:
+            if name in out:
+                value = out[name]
+                if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
+                    return None
+            else:
+                value = np.empty(shape, dtype)
+            at = addressof(_BYTE.from_buffer(value))  # type: ignore[arg-type]
+            if at & 15 and not value.flags.aligned:
+                return None
+            tensor.data = at
+            results.append(value)
+        return results
