@@ -23,7 +23,7 @@ from .options import CompileOptions
 from .passes import pipeline_of
 from .passes.policy import policy_of
 from .runtime import load
-from .verify import SIZES, TOLERANCE, OutputCheck, compare, index_limits, reference_outputs
+from .verify import SIZES, OutputCheck, compare, index_limits, reference_outputs, tolerance_of
 
 AGAINST = ("reference", "ort", "O0")
 FUSION = "fusion"  # the step behind all passes
@@ -108,7 +108,7 @@ def bisect_model(
         raise ConfigError(f"--against {against!r}", f"one of {', '.join(AGAINST)}")
     if Path(out).suffix != ".onnx":
         raise ConfigError(f"-o {str(out)!r} is not the name of a model", "end it in .onnx")
-    tolerance = TOLERANCE[options.precision] if rtol is None else rtol
+    tolerance = tolerance_of(options) if rtol is None else rtol
     judge = judge or (lambda name, got, wanted: compare(name, got, wanted, tolerance))
     with scratch_folder() as folder:
         search = _Search(Cuttable(Path(path)), options, folder, judge, max(threads, 1), observer)

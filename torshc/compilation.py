@@ -21,6 +21,7 @@ from .bundle.manifest import (
     VersionInfo,
 )
 from .bundle.program import Program
+from .bundle.stored import is_narrow, stored_bytes
 from .expr import Expr, as_int, dims_of, to_text
 from .graph import Graph, Partial, Value
 from .kernels.base import Kernel
@@ -127,6 +128,8 @@ class Compilation:
         if self.options.precision in HALVES:
             halves = Counter(n.operands[0].dtype.name for n in self.graph.nodes if getattr(n.op, "out", ""))
             found += [f"{name} operands in {_count(n, 'node', 's')}" for name, n in sorted(halves.items())]
+        narrow = sum(is_narrow(w, self.options.weights_dtype) for w in self.program.weights)
+        found += [f"{_count(narrow, 'weight', 's')} stored as {self.options.weights_dtype}"] if narrow else []
         return tuple(found)
 
     @property
@@ -135,7 +138,8 @@ class Compilation:
 
     @property
     def weights_bytes(self) -> int:
-        return sum(w.nbytes for w in self.program.weights)
+        """Of the weights in the bundle."""
+        return stored_bytes(self.program.weights, self.options.weights_dtype)
 
 
 def _count(n: int, what: str, plural: str) -> str:

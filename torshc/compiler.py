@@ -29,6 +29,7 @@ from .bundle.package import HEADER, BundleWriter
 from .bundle.program import Placed, assemble
 from .bundle.script import assemble_script
 from .bundle.shared_weights import share_weights
+from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
 from .errors import ConfigError, InternalError, UnsupportedError
@@ -256,7 +257,8 @@ def compile_model(
     clock.seconds = compilation.seconds
     with BundleWriter(Path(out)) as bundle:
         with clock.stage("weights"):
-            arrays = (w.parts() for w in compilation.program.weights)  # those of all versions
+            # Those of all versions.
+            arrays = (stored_parts(w, options.weights_dtype) for w in compilation.program.weights)
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
         manifest = manifest_of(*versions)
@@ -275,9 +277,13 @@ def compile_model(
 
 
 def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:
+    held, at = c.program.weights, c.program.offsets
+    stored = stored_table(held, at, weights.offsets, c.options.weights_dtype)
     return c.program.host(
         interface_id=manifest.interface_id,
-        weights_bytes=weights.bytes,
+        weights_bytes=memory_bytes(held, at) if stored else weights.bytes,
+        file_bytes=weights.bytes,
+        stored=stored,
         weights_id=weights.id,
         embed_weights=embedded,
         cpu_features=c.isa.cpu_features,
@@ -343,7 +349,8 @@ def _add_page(
 
 def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
     layout = weights_layout(*(c.program for c in versions))
-    return WeightsFile(weights.bytes, weights.sha256, embedded, layout) if weights.bytes else None
+    dtype = versions[0].options.weights_dtype
+    return WeightsFile(weights.bytes, weights.sha256, embedded, layout, dtype) if weights.bytes else None
 
 
 def _describe(

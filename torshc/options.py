@@ -15,6 +15,7 @@ from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "tf32", "f16", "bf16")
+WEIGHT_DTYPES = ("f32", "f16", "bf16")
 HALVES = ("f16", "bf16")  # those that operands are stored in
 EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
@@ -60,6 +61,8 @@ class CompileOptions:
             as it says, or "f16" or "bf16", which are summed in f32; all else stays f32. "tf32" leaves f32 in memory,
             and lets tensor cores round factors of products and convolutions to 2^-11 of each (CUDA, sm_80 and newer;
             what has no such units computes in f32).
+        weights_dtype: what large weights of f32 (two or more dimensions, 4,096 elements) are in the bundle: "f32",
+            or "f16" or "bf16", f32 again when it is opened. Error class: 2^-11 (f16) or 2^-8 (bf16) of each weight.
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
         emit: "source", "objects", "bundle", "archive", a bundle with a static library too, or "page",
@@ -95,6 +98,7 @@ class CompileOptions:
     embed_weights: bool = False
     winograd: bool = False
     precision: str = "f32"
+    weights_dtype: str = "f32"
     profile: bool = False
     cc: str = ""
     emit: str = "bundle"
@@ -107,6 +111,7 @@ class CompileOptions:
         if self.fusion:
             _choice("fusion", self.fusion, FUSION_MODES)
         _choice("precision", self.precision, PRECISIONS)
+        _choice("weights_dtype", self.weights_dtype, WEIGHT_DTYPES)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
         if self.max_fusion_size is not None:

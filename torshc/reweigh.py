@@ -14,6 +14,7 @@ from .arrays import load_archive
 from .bundle.layout import weights_layout
 from .bundle.manifest import FILE, manifest_hash
 from .bundle.package import WEIGHTS, BundleWriter
+from .bundle.stored import stored_parts
 from .bundle.weights import read_identity
 from .compilation import Compilation, manifest_of
 from .compiler import prepare_versions
@@ -58,7 +59,8 @@ def set_weights(
     with BundleWriter(out or bundle) as writer:
         writer.copy(bundle)
         info = writer.write_weights(
-            (w.parts() for w in done[0].program.weights), identity=read_identity(bundle / WEIGHTS)
+            (stored_parts(w, options.weights_dtype) for w in done[0].program.weights),
+            identity=read_identity(bundle / WEIGHTS),
         )
         body["weights"]["sha256"] = info.sha256
         del body["sha256"]
@@ -72,6 +74,7 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
         "target": body["target"], "opt_level": body["opt_level"], "mcpu": body["isa"]["mcpu"],
         "profile": body["profile"], "threads": body["threads"],
     }  # fmt: skip
+    known["weights_dtype"] = body["weights"].get("dtype", "f32")
     if others := body.get("other_versions"):
         known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}
     if "cc" in find_target(body["target"]).options and body["tools"]:

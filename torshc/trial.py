@@ -15,7 +15,7 @@ from .errors import UnsupportedError
 from .feeds import Array, make_inputs
 from .runtime import ConditionSpec, TensorSpec
 from .targets.base import environment
-from .verify import SIZES, TOLERANCE, index_limits, reference_outputs
+from .verify import SIZES, index_limits, reference_outputs, tolerance_of
 
 _OBJECTS = ("string", "sequence", "optional", "map")
 
@@ -53,7 +53,7 @@ def trial_files(model: Path, compilation: Compilation, seed: int = 0) -> dict[st
     told = (_files("input", manifest.inputs, inputs), _files("output", manifest.outputs, outputs))
     made = environment(compilation.target.host.search)
     words = {"prefix": manifest.prefix, "inputs": told[0], "outputs": told[1], "dynamic": manifest.dynamic}
-    program = made.get_template("trial.c.j2").render(words, tolerance=TOLERANCE[compilation.options.precision])
+    program = made.get_template("trial.c.j2").render(words, tolerance=tolerance_of(compilation.options))
     texts = {"test.c": program, "run.sh": made.get_template("trial.sh.j2").render()}
     data = {
         t.file: np.ascontiguousarray(array).tobytes()

@@ -54,6 +54,11 @@ class Verdict:
         return all(o.ok for o in self.outputs)
 
 
+def tolerance_of(options: CompileOptions) -> float:
+    """The largest error that a compilation may make."""
+    return max(TOLERANCE[options.precision], TOLERANCE[options.weights_dtype])
+
+
 def verify_model(
     path: str | Path, options: CompileOptions, against: str = "reference", observer: Any = None, **how: Any
 ) -> Verdict:
@@ -61,7 +66,7 @@ def verify_model(
     from .compiler import compile_model  # start-up: a bundle is compared without the compiler
 
     if how.get("rtol") is None:
-        how["rtol"] = TOLERANCE[options.precision]
+        how["rtol"] = tolerance_of(options)
 
     with scratch_folder() as folder:
         bundle = folder / "model.tsc"

@@ -111,6 +111,23 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """A weight of a file in which some are narrower than in memory.
+
+    Attributes:
+        dtype: "f16" or "bf16" for f32 that is stored so; "" for bytes as they are.
+        place: where it begins in the file.
+        offset: where it begins in memory.
+        bytes: its size in memory.
+    """
+
+    dtype: str
+    place: int
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Launch:
     """Runs kernel ``symbol`` over its tasks.
 
@@ -213,7 +230,9 @@ class HostProgram:
         arena_bytes: bytes of the arena that holds intermediate values.
         steps: in order.
         interface_id: of the manifest's names, types and dimensions (:class:`torshc.bundle.manifest.Manifest`).
-        weights_bytes: payload of the weights file, 0 for none.
+        weights_bytes: of the weights in memory, 0 for none.
+        file_bytes: payload of the weights file.
+        stored: the weights, where the file holds some in a narrower type; empty where it is used as it is.
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
         cpu_features: what the processor must have (:attr:`torshc.targets.isa.Isa.cpu_features`).
@@ -235,6 +254,8 @@ class HostProgram:
     steps: tuple[Launch, ...] = ()
     interface_id: int = 0
     weights_bytes: int = 0
+    file_bytes: int = 0
+    stored: tuple[Stored, ...] = ()
     weights_id: int = 0
     embed_weights: bool = False
     cpu_features: tuple[str, ...] = ()

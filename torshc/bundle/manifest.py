@@ -125,12 +125,14 @@ class WeightsFile:
     """The weights: bytes of the payload, and the SHA-256 of the file; ``embedded`` when linked into the library.
 
     ``layout`` is a hash of how the library reads them: other weights of the same layout can take their place.
+    ``dtype`` is what large weights of f32 are stored as.
     """
 
     bytes: int
     sha256: str
     embedded: bool
     layout: str = ""
+    dtype: str = "f32"
 
 
 @dataclass(frozen=True)

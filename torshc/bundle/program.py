@@ -53,6 +53,11 @@ class Weight:
     operand: Value | Packed
 
     @property
+    def source(self) -> Value:
+        """The model's constant."""
+        return self.operand.source if isinstance(self.operand, Packed) else self.operand
+
+    @property
     def nbytes(self) -> int:
         if isinstance(self.operand, Packed):
             return self.operand.nbytes
@@ -63,7 +68,7 @@ class Weight:
 
     def parts(self) -> Iterable[npt.NDArray[Any]]:
         """Its contents in memory order, made again at each call, so that a part of one weight is held at a time."""
-        source = self.operand.source if isinstance(self.operand, Packed) else self.operand
+        source = self.source
         assert source.const is not None
         if isinstance(self.operand, Packed):
             return self.operand.make(source.const)

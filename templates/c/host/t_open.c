@@ -27,17 +27,17 @@ static uint64_t little(const unsigned char *at)
 
 static int check_footer(const unsigned char *weights)
 {
-    const unsigned char *footer = weights + P->weights_bytes;
+    const unsigned char *footer = weights + P->file_bytes;
     if (memcmp(footer, "TORSHC WEIGHTS 1", 16) != 0)
         return t_fail(TORSHC_E_WEIGHTS, "the weights file has no torshc footer");
-    if (little(footer + 16) != P->weights_bytes || little(footer + 24) != P->weights_id)
+    if (little(footer + 16) != P->file_bytes || little(footer + 24) != P->weights_id)
         return t_fail(TORSHC_E_WEIGHTS, "the weights file belongs to another model or another build of this one");
     return TORSHC_OK;
 }
 
 static int map_file(t_weights_file *weights, const char *path, int file)
 {
-    const uint64_t want = P->weights_bytes + T_FOOTER;
+    const uint64_t want = P->file_bytes + T_FOOTER;
     struct stat status;
     if (fstat(file, &status))
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s: %s", path, strerror(errno));
@@ -55,7 +55,53 @@ static int map_file(t_weights_file *weights, const char *path, int file)
     return check_footer(weights->at);
 }
 
-int t_open_weights(t_weights_file *weights, const char *path)
+static uint32_t widen_f16(uint32_t half)
+{
+    const uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) /* infinity, NaN */
+        return sign | 0x7f800000u | (rest & 0x3ffu) << 13;
+    if (rest >= 0x400u)
+        return sign | ((rest << 13) + (112u << 23));
+    const float value = (float)rest * 0x1p-24f;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return sign | bits;
+}
+
+static void widen(const t_stored *s, const unsigned char *file, unsigned char *memory)
+{
+    const uint16_t *from = (const uint16_t *)(const void *)(file + s->place);
+    uint32_t *to = (uint32_t *)(void *)(memory + s->offset);
+    const uint64_t count = s->bytes / sizeof *to;
+    if (s->type == T_AS_IT_IS)
+        memcpy(memory + s->offset, file + s->place, s->bytes);
+    else if (s->type == T_F16)
+        for (uint64_t i = 0; i < count; i++)
+            to[i] = widen_f16(from[i]);
+    else
+        for (uint64_t i = 0; i < count; i++)
+            to[i] = (uint32_t)from[i] << 16;
+}
+
+/* Weights in memory in place of a file that holds some in a narrower type. */
+static int widen_all(t_weights_file *weights)
+{
+    unsigned char *memory =
+        mmap(NULL, (size_t)P->weights_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %llu bytes of weights", (unsigned long long)P->weights_bytes);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, (size_t)P->weights_bytes, MADV_HUGEPAGE);
+#endif
+    for (int32_t i = 0; i < P->stored_count; i++)
+        widen(&P->stored[i], weights->at, memory);
+    (void)mprotect(memory, (size_t)P->weights_bytes, PROT_READ);
+    t_close_weights(weights);
+    *weights = (t_weights_file){memory, (size_t)P->weights_bytes};
+    return TORSHC_OK;
+}
+
+static int open_as_stored(t_weights_file *weights, const char *path)
 {
     if (P->embedded) {
         weights->at = (unsigned char *)(uintptr_t)P->embedded; /* read-only; kernels take `void *` for all buffers */
@@ -74,6 +120,12 @@ int t_open_weights(t_weights_file *weights, const char *path)
     const int status = map_file(weights, path, file);
     close(file);
     return status;
+}
+
+int t_open_weights(t_weights_file *weights, const char *path)
+{
+    const int status = open_as_stored(weights, path);
+    return status || !P->stored_count ? status : widen_all(weights);
 }
 
 void t_close_weights(t_weights_file *weights)

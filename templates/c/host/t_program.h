@@ -98,6 +98,15 @@ typedef struct {
     uint64_t calls, ns;
 } t_counter;
 
+/* A weight: in the file it may be f16 or bf16, in memory it is f32 then. */
+enum { T_AS_IT_IS, T_F16, T_BF16 };
+
+typedef struct {
+    int32_t type;
+    uint64_t place, offset; /* in the file, in memory */
+    uint64_t bytes;         /* in memory */
+} t_stored;
+
 /* What the steps of a run get; each kind of target has its own. */
 typedef struct t_run t_run;
 
@@ -128,11 +137,14 @@ typedef struct {
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
     const t_port *input, *output;
     const t_symbol *symbol;
-    uint64_t interface_id;              /* of the manifest's names, types and dimensions */
-    uint64_t weights_bytes, weights_id; /* payload, without the footer */
-    const unsigned char *embedded;      /* weights inside the library, or NULL */
-    int (*fits)(const int64_t *s);      /* status: is every size of a run in 0 .. T_BYTES_MAX? */
-    int (*holds)(const int64_t *s);     /* status: are the sizes equal that have to be? */
+    uint64_t interface_id;           /* of the manifest's names, types and dimensions */
+    uint64_t weights_bytes;          /* in memory */
+    uint64_t file_bytes, weights_id; /* payload of the file, without the footer */
+    int32_t stored_count;            /* 0 where the file is used as it is */
+    const t_stored *stored;
+    const unsigned char *embedded;  /* weights inside the library, or NULL */
+    int (*fits)(const int64_t *s);  /* status: is every size of a run in 0 .. T_BYTES_MAX? */
+    int (*holds)(const int64_t *s); /* status: are the sizes equal that have to be? */
     void (*input_dims)(int32_t index, const int64_t *s, int64_t *d);
     void (*output_dims)(int32_t index, const int64_t *s, int64_t *d);
     int64_t (*arena)(const int64_t *s);           /* bytes */

@@ -158,7 +158,7 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
-    options = CpuTarget.options | {"isa"}
+    options = CpuTarget.options | {"isa", "weights_dtype"}
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes
