@@ -83,7 +83,7 @@ doctest: $(call stamp,test) ## the examples in docstrings
 	$(py) -m pytest -n 0 --doctest-modules torshc
 
 exporters: $(call stamp,exporters) ## tree ensembles as XGBoost's and LightGBM's converters write them
-	$(py) -m pytest -n 0 tests/exporters $(ARGS)
+	$(py) -m pytest -n 0 -m '' tests/exporters $(ARGS)
 
 conformance: $(call stamp,test) ## LEVEL=3 FUSION=default TARGET=c: all cases of onnx's own suite
 	$(py) -m tests.conformance --target $(TARGET) --level $(LEVEL) --fusion $(FUSION) --jobs $(JOBS)

@@ -15,11 +15,11 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.support.slow import SLOW
 
 onnxruntime = pytest.importorskip("onnxruntime")
 onnxmltools = pytest.importorskip("onnxmltools", reason="the extra `exporters` is not installed")
 LIBRARIES = {"xgboost": "XGB", "lightgbm": "LGBM"}
-SEEDS = 20
 _COMPILE_ALL = """
 import sys
 from hashlib import sha256
@@ -92,11 +92,12 @@ def test_isolation_forest(tmp_path: Path) -> None:
     np.testing.assert_allclose(got["scores"], scores, atol=1e-6)
 
 
-def test_one_library_for_all_hash_seeds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=SLOW)])
+def test_one_library_for_all_hash_seeds(seeds: int, tmp_path: Path) -> None:
     for k, case in enumerate(product(LIBRARIES, LABELS, SIZES)):
         onnx.save(converted(*case), tmp_path / f"{k}.onnx")
     found = set()
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         command = [sys.executable, "-c", _COMPILE_ALL, str(tmp_path)]
         env = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)}
         found.add(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
