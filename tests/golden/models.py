@@ -75,29 +75,29 @@ CASES = {
         w=(29, 37), b=(37,),
     ),
     "tf32": case(
-        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "map conv map",
+        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "tiles conv tiles",
         "map contraction_mma map", archs=("sm_80",), w=(48, 32, 3, 3),
     ),
     "pack": case([node("MatMul", ["x", "z"], ["y"])], {"x": (65, 70), "z": (70, 90)}, "pack gemm", "contraction"),
     "conv": case(
-        [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE, "map conv map",
+        [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("Relu", ["a"], ["y"])], IMAGE, "tiles conv tiles",
         "map contraction map map",
         w=(24, 16, 3, 3),
     ),
     "conv_first": case(
         [node("Conv", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1] * 4)], {"x": (1, 3, 12, 12)},
-        "conv_first map", "contraction map", w=(32, 3, 3, 3), b=(32,),
+        "conv_first tiles", "contraction map", w=(32, 3, 3, 3), b=(32,),
     ),
     "depthwise": case(
-        [node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 4)], IMAGE, "map depthwise map",
+        [node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 4)], IMAGE, "tiles depthwise tiles",
         "map row map", w=(16, 1, 3, 3),
     ),
     "winograd": case(
-        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "map winograd map",
+        [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 32, 28, 28)}, "tiles winograd tiles",
         "map contraction map map", winograd=True, w=(32, 32, 3, 3),
     ),
     "conv_transpose": case(
-        [node("ConvTranspose", ["x", "w"], ["y"], strides=[1, 2])], IMAGE, "map conv map",
+        [node("ConvTranspose", ["x", "w"], ["y"], strides=[1, 2])], IMAGE, "tiles conv tiles",
         "map contraction contraction map", w=(16, 8, 1, 2),
     ),
     "attention": case(

@@ -25,6 +25,7 @@ THINNED = {
     "tests/targets/cpu/test_recurrent": 4,
     "tests/targets/cpu/test_scan": 3,
     "tests/targets/cpu/test_topk": 3,
+    "tests/targets/cpu/test_transpose": 3,
     "tests/targets/cpu/test_vector": 3,
     "tests/targets/gpu/test_attention": 5,
     "tests/targets/gpu/test_contraction": 5,

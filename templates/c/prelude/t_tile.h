@@ -10,17 +10,6 @@
 #include "t_kernel.h"
 
 #define T_NR (T_NV * TORSHC_LANES)
-#ifdef __clang__ /* before 17 it passes over GCC's pragma, and the sums go to memory */
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define T_UNROLL /* their checks, sixteen times, take the compiler minutes */
-#else
-#define T_UNROLL _Pragma("clang loop unroll(full)")
-#endif
-#define T_ROLLED _Pragma("clang loop unroll(disable)")
-#else
-#define T_UNROLL _Pragma("GCC unroll 16")
-#define T_ROLLED _Pragma("GCC unroll 1")
-#endif
 
 /* Sums that are independent of each other hide the latency of a fused multiply-add, 4 cycles at
  * 2 a cycle.  A tile of fewer sums adds `ways` interleaved parts of k apart. */

@@ -24,6 +24,17 @@
 #define T_FN static inline __attribute__((always_inline, unused))
 /* For code that is run once per loop (tails): the compiler decides. */
 #define T_COLD_FN static inline __attribute__((unused))
+#ifdef __clang__ /* before 17 it passes over GCC's pragma, and the sums go to memory */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define T_UNROLL /* their checks, sixteen times, take the compiler minutes */
+#else
+#define T_UNROLL _Pragma("clang loop unroll(full)")
+#endif
+#define T_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define T_UNROLL _Pragma("GCC unroll 16")
+#define T_ROLLED _Pragma("GCC unroll 1")
+#endif
 #define T_CONV(x, S) __builtin_convertvector(x, S##v)
 
 #define T_DEF_TYPE(S, T) typedef T S##v __attribute__((vector_size(sizeof(T) * TORSHC_LANES)));

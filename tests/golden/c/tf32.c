@@ -1,27 +1,49 @@
 #include "t_kernel.h"
+#include "t_transpose.h"
 
-void k12d987153437(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k284e481b937f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
-    const int64_t size = 32;
-    const int64_t rows = 784;
-    const int64_t chunks = (size + 16383) / 16384;
+    const int64_t width = 32, height = 784;
+    const int64_t across = (width + 255) / 256, down = (height + 63) / 64;
     for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
-        const int64_t first = task / chunks * 512, last = t_imin(first + 512, rows);
-        for (int64_t row = first; row < last; row++) {
-            const int64_t i0 = row;
-            (void)i0;
-            int64_t i1 = low;
-            for (; i1 + 16 <= high; i1 += 16) {
-                const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 784 * i1) + 784 * t_lanes_i64()));
-                t_store_f32(b1 + 32 * i0 + i1, v0);
-            }
-            const int64_t left = high - i1;
-            if (left > 0) {
-                const f32v v0 = t_gathern_f32(b0, (t_splat_i64(i0 + 784 * i1) + 784 * t_lanes_i64()), left);
-                t_storen_f32(b1 + 32 * i0 + i1, v0, left);
+        const int64_t left = task % across * 256, right = t_imin(left + 256, width);
+        const int64_t top = task / across % down * 64, bottom = t_imin(top + 64, height);
+        for (int64_t column = left; column < right; column += 16) {
+            for (int64_t start = top; start < bottom; start += 16) {
+                if (column + 16 <= right && start + 16 <= bottom) {
+                    f32v t0_square[16];
+                    for (int line = 0; line < 16; line++) {
+                        const int64_t i1 = column + line, i0 = start;
+                        const f32v t0_line_0 = t_load_f32(b0 + i0 + 784 * i1);
+                        const f32v t0_line = t0_line_0;
+                        t0_square[line] = t0_line;
+                    }
+                    t_transpose_f32(t0_square);
+                    for (int line = 0; line < 16; line++) {
+                        const int64_t i1 = column, i0 = start + line;
+                        (void)i1, (void)i0;
+                        const f32v t0 = t0_square[line];
+                        t_store_f32(b1 + 32 * i0 + i1, t0);
+                    }
+                } else {
+                    const int64_t lanes = t_imin(16, right - column), lines = t_imin(16, bottom - start);
+                    f32v t0_square[16] = {{0}};
+                    for (int line = 0; line < lanes; line++) {
+                        const int64_t i1 = column + line, i0 = start;
+                        const f32v t0_line_0 = t_loadn_f32(b0 + i0 + 784 * i1, lines);
+                        const f32v t0_line = t0_line_0;
+                        t0_square[line] = t0_line;
+                    }
+                    t_transpose_f32(t0_square);
+                    for (int line = 0; line < lines; line++) {
+                        const int64_t i1 = column, i0 = start + line;
+                        (void)i1, (void)i0;
+                        const f32v t0 = t0_square[line];
+                        t_storen_f32(b1 + 32 * i0 + i1, t0, lanes);
+                    }
+                }
             }
         }
     }
@@ -171,29 +193,51 @@ void kaafe03ed7e79(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 }
 
 #include "t_kernel.h"
+#include "t_transpose.h"
 
-void kf749a2301031(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb43aaf99874b(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
-    const int64_t size = 784;
-    const int64_t rows = 48;
-    const int64_t chunks = (size + 16383) / 16384;
+    const int64_t width = 784, height = 48;
+    const int64_t across = (width + 255) / 256, down = (height + 63) / 64;
     for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
-        const int64_t first = task / chunks * 20, last = t_imin(first + 20, rows);
-        for (int64_t row = first; row < last; row++) {
-            const int64_t i0 = row;
-            (void)i0;
-            int64_t i1 = low;
-            for (; i1 + 16 <= high; i1 += 16) {
-                const f32v v0 = t_gather_f32(b0, (t_splat_i64(i0 + 48 * i1) + 48 * t_lanes_i64()));
-                t_store_f32(b1 + 784 * i0 + i1, v0);
-            }
-            const int64_t left = high - i1;
-            if (left > 0) {
-                const f32v v0 = t_gathern_f32(b0, (t_splat_i64(i0 + 48 * i1) + 48 * t_lanes_i64()), left);
-                t_storen_f32(b1 + 784 * i0 + i1, v0, left);
+        const int64_t left = task % across * 256, right = t_imin(left + 256, width);
+        const int64_t top = task / across % down * 64, bottom = t_imin(top + 64, height);
+        for (int64_t column = left; column < right; column += 16) {
+            for (int64_t start = top; start < bottom; start += 16) {
+                if (column + 16 <= right && start + 16 <= bottom) {
+                    f32v t0_square[16];
+                    for (int line = 0; line < 16; line++) {
+                        const int64_t i1 = column + line, i0 = start;
+                        const f32v t0_line_0 = t_load_f32(b0 + i0 + 48 * i1);
+                        const f32v t0_line = t0_line_0;
+                        t0_square[line] = t0_line;
+                    }
+                    t_transpose_f32(t0_square);
+                    for (int line = 0; line < 16; line++) {
+                        const int64_t i1 = column, i0 = start + line;
+                        (void)i1, (void)i0;
+                        const f32v t0 = t0_square[line];
+                        t_store_f32(b1 + 784 * i0 + i1, t0);
+                    }
+                } else {
+                    const int64_t lanes = t_imin(16, right - column), lines = t_imin(16, bottom - start);
+                    f32v t0_square[16] = {{0}};
+                    for (int line = 0; line < lanes; line++) {
+                        const int64_t i1 = column + line, i0 = start;
+                        const f32v t0_line_0 = t_loadn_f32(b0 + i0 + 48 * i1, lines);
+                        const f32v t0_line = t0_line_0;
+                        t0_square[line] = t0_line;
+                    }
+                    t_transpose_f32(t0_square);
+                    for (int line = 0; line < lines; line++) {
+                        const int64_t i1 = column, i0 = start + line;
+                        (void)i1, (void)i0;
+                        const f32v t0 = t0_square[line];
+                        t_storen_f32(b1 + 784 * i0 + i1, t0, lanes);
+                    }
+                }
             }
         }
     }

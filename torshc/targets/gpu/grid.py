@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BOOL, Expr, acc, as_int, axis, call, const, rebuild, walk
+from ...expr import BOOL, Expr, as_int, axis, call, const, walk
 from ...expr.affine import split_axis
 from ...kernels.axes import ceil_div, product
-from ...kernels.base import Kernel, Store
+from ...kernels.base import Kernel
 from ...kernels.machine import Device
+from ...kernels.moved import Moved, crossings
 from ...kernels.nest import MapKernel, RowKernel
 
 THREADS = 256  # threads of a block
@@ -131,24 +131,6 @@ class GridColumns(RowKernel):
 
 
 @dataclass(frozen=True)
-class Moved:
-    """A load along whose memory another axis runs than along the stores.
-
-    Attributes:
-        name: the register that stands for it in the stores.
-        load: the load.
-    """
-
-    name: str
-    load: Expr
-
-    @property
-    def buffer(self) -> int:
-        assert isinstance(self.load.data, int)
-        return self.load.data
-
-
-@dataclass(frozen=True)
 class GridTiles(MapKernel):
     """A map kernel that transposes: a tile is read along one axis into shared memory, and stored along another.
 
@@ -214,58 +196,20 @@ def with_axis(kernel: Kernel) -> Kernel:
 
 def _tiles(kernel: MapKernel) -> GridTiles | None:
     """A large map kernel that reads along another axis than it writes; None for any other."""
-    *others, lane = kernel.axes
     sizes = [as_int(a.args[0]) for a in kernel.axes]
-    if math.prod(GUESS if s is None else s for s in sizes) < TILED or _stride(kernel.stores[0].offset, lane) != 1:
+    if math.prod(GUESS if s is None else s for s in sizes) < TILED:
         return None
-    loads = dict.fromkeys(x for s in kernel.stores for x in _certain_loads(s.value))
-    for inner in others:
-        found = [x for x in loads if _stride(x.args[0], inner) == 1 and _strides(x.args[0], lane)]
-        reads = {x: Moved(f"t{k}", x) for k, x in enumerate(found)}
-        side = TILE if any(kernel.buffers[r.buffer].dtype.size >= 4 for r in reads.values()) else 2 * TILE
-        if not found or any((as_int(a.args[0]) or side) < TILE // 2 for a in (lane, inner)):
+    for crossing in crossings(kernel):
+        wide = any(kernel.buffers[r.buffer].dtype.size >= 4 for r in crossing.reads)
+        side = TILE if wide else 2 * TILE
+        if any((as_int(a.args[0]) or side) < TILE // 2 for a in (crossing.lane, crossing.inner)):
             continue
-        known = {x: acc(r.name, x.dtype) for x, r in reads.items()}
-        outer = tuple(a for a in others if a is not inner)
         made = GridTiles.of(
-            kernel,
-            stores=tuple(Store(s.buffer, s.offset, rebuild(s.value, known.get)) for s in kernel.stores),
-            outer=outer,
-            lane=lane,
-            inner=inner,
-            reads=tuple(reads.values()),
-            side=side,
+            kernel, **{f.name: getattr(crossing, f.name) for f in dataclasses.fields(crossing)}, side=side
         )
-        tasks = product([a.args[0] for a in outer]) * made.count(lane) * made.count(inner)
+        tasks = product([a.args[0] for a in made.outer]) * made.count(made.lane) * made.count(made.inner)
         return dataclasses.replace(made, tasks=tasks) if made.shared <= SHARED else None
     return None
-
-
-def _stride(offset: Expr, a: Expr) -> int | None:
-    """Step of an offset along an axis, 0 where it does not move it; None where that is no number."""
-    parts = split_axis(offset, a)
-    return None if parts is None else as_int(parts[0])
-
-
-def _strides(offset: Expr, a: Expr) -> bool:
-    """Whether an offset moves along an axis by more than one element, as far as is known."""
-    parts = split_axis(offset, a)
-    return parts is not None and as_int(parts[0]) not in (0, 1)
-
-
-def _certain_loads(value: Expr) -> Iterator[Expr]:
-    """Loads that are made whatever a condition says, at places that no load decides."""
-    pending, seen = [value], set[Expr]()
-    while pending:
-        x = pending.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        if x.op == "load":
-            if isinstance(x.data, int) and not any(y.op in ("load", "acc") for y in walk(*x.args)):
-                yield x
-            continue
-        pending.extend(x.args[:1] if x.op == "select" else x.args)
 
 
 def to_row(kernel: RowKernel) -> GridRow:

@@ -1,0 +1,79 @@
+"""Pointwise work that transposes: through squares of registers, a block of memory at a time that the caches hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import BOOL, NARROW, Expr, as_int
+from ...graph import Value
+from ...kernels.axes import ceil_div, product
+from ...kernels.base import Kernel
+from ...kernels.machine import Machine
+from ...kernels.moved import Crossing, Moved, crossings
+from ...kernels.nest import MapKernel, lower_nest
+from ...plan.group import Group
+from ...plan.storage import Storage
+from .c import CTarget
+
+LINES, COLUMNS = 64, 256  # of a task: as many lines of the result are written side by side, 16,384 elements in all
+
+
+@dataclass(frozen=True)
+class TileKernel(MapKernel):
+    """A map kernel whose loads run along another axis than its stores; the fields are those of a crossing.
+
+    Attributes:
+        outer: the other axes.
+        lane: the axis of the stores.
+        inner: the axis of what is read.
+        reads: the loads that are turned.
+        lines, columns: extents of a task along `inner` and `lane`, multiples of 16.
+    """
+
+    template: ClassVar[str] = "tiles.c.j2"
+
+    outer: tuple[Expr, ...]
+    lane: Expr
+    inner: Expr
+    reads: tuple[Moved, ...]
+    lines: int = LINES
+    columns: int = COLUMNS
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Registers of the loads."""
+        return {r.name: r.name for r in self.reads}
+
+    def register(self, r: Moved) -> str:
+        """Type of the lanes of a load's register."""
+        return "i32" if r.load.dtype is BOOL else r.load.dtype.compute
+
+
+@CTarget.lowers("nest")
+def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
+    """The kernels of a group without a heavy node."""
+    return [in_squares(k, machine.lanes) for k in lower_nest(group, storage)]
+
+
+def in_squares(kernel: Kernel, lanes: int) -> Kernel:
+    """A map kernel through squares where it transposes axes that fill half of them; any other as it is."""
+    if not isinstance(kernel, MapKernel) or lanes == 1:
+        return kernel
+    found = (c for c in crossings(kernel) if _fills(kernel, c, lanes))
+    best = next(found, None)
+    if best is None:
+        return kernel
+    fields = {f.name: getattr(best, f.name) for f in dataclasses.fields(best)}
+    blocks = ceil_div(best.lane.args[0], COLUMNS) * ceil_div(best.inner.args[0], LINES)
+    return TileKernel.of(kernel, **fields, tasks=product([a.args[0] for a in best.outer]) * blocks)
+
+
+def _fills(kernel: MapKernel, crossing: Crossing, lanes: int) -> bool:
+    """Whether squares are worth it, and can be loaded."""
+    sizes = (as_int(a.args[0]) for a in (crossing.lane, crossing.inner))
+    if any(size is not None and size < lanes // 2 for size in sizes):
+        return False
+    return not any(kernel.buffers[r.buffer].dtype in NARROW for r in crossing.reads)
