@@ -1,7 +1,7 @@
 #include "t_kernel.h"
 #include "t_transpose.h"
 
-void kc995e2df1301(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ked2a1f88bf24(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -10,8 +10,9 @@ void kc995e2df1301(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     for (int64_t task = begin; task < end; task++) {
         const int64_t left = task % across * 256, right = t_imin(left + 256, width);
         const int64_t top = task / across % down * 64, bottom = t_imin(top + 64, height);
-        for (int64_t column = left; column < right; column += 16) {
-            for (int64_t start = top; start < bottom; start += 16) {
+        /* Few lines of the result are written side by side: at strides of powers of two they share sets of the caches. */
+        for (int64_t start = top; start < bottom; start += 16) {
+            for (int64_t column = left; column < right; column += 16) {
                 if (column + 16 <= right && start + 16 <= bottom) {
                     f32v t0_square[16];
                     for (int line = 0; line < 16; line++) {
@@ -201,7 +202,7 @@ void kb3f6030d6560(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 #include "t_kernel.h"
 #include "t_transpose.h"
 
-void kbfbd946f8583(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kcecf70e68180(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -210,8 +211,9 @@ void kbfbd946f8583(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     for (int64_t task = begin; task < end; task++) {
         const int64_t left = task % across * 256, right = t_imin(left + 256, width);
         const int64_t top = task / across % down * 64, bottom = t_imin(top + 64, height);
-        for (int64_t column = left; column < right; column += 16) {
-            for (int64_t start = top; start < bottom; start += 16) {
+        /* Few lines of the result are written side by side: at strides of powers of two they share sets of the caches. */
+        for (int64_t start = top; start < bottom; start += 16) {
+            for (int64_t column = left; column < right; column += 16) {
                 if (column + 16 <= right && start + 16 <= bottom) {
                     f32v t0_square[16];
                     for (int line = 0; line < 16; line++) {

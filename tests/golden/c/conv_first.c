@@ -113,7 +113,7 @@ void ka55c5d4e2e41(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 #include "t_kernel.h"
 #include "t_transpose.h"
 
-void kfdab4755d6c6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3a2428f19334(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -122,8 +122,9 @@ void kfdab4755d6c6(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     for (int64_t task = begin; task < end; task++) {
         const int64_t left = task % across * 256, right = t_imin(left + 256, width);
         const int64_t top = task / across % down * 64, bottom = t_imin(top + 64, height);
-        for (int64_t column = left; column < right; column += 16) {
-            for (int64_t start = top; start < bottom; start += 16) {
+        /* Few lines of the result are written side by side: at strides of powers of two they share sets of the caches. */
+        for (int64_t start = top; start < bottom; start += 16) {
+            for (int64_t column = left; column < right; column += 16) {
                 if (column + 16 <= right && start + 16 <= bottom) {
                     f32v t0_square[16];
                     for (int line = 0; line < 16; line++) {

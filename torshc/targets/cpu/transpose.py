@@ -18,7 +18,7 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .c import CTarget
 
-LINES, COLUMNS = 64, 256  # of a task: as many lines of the result are written side by side, 16,384 elements in all
+LINES, COLUMNS = 64, 256  # of a task, 16,384 elements in all
 
 
 @dataclass(frozen=True)
