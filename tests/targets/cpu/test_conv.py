@@ -15,7 +15,7 @@ from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
 
 RNG = np.random.default_rng(11)
-LAST, LAST_1D = (0, 2, 3, 1), (0, 2, 1)
+LAST, LAST_1D, VOLUME = (0, 2, 3, 1), (0, 2, 1), (0, 2, 3, 4, 1)
 DIMS = {"b": 2, "h": 9, "w": 7}
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 
@@ -96,7 +96,10 @@ CONV = [
     Case((2, 16, 31), (24, 16, 1), "map gemm", layout=None, out=None),
     Case((2, 16, 31), (16, 1, 3), "depthwise", pads=(1, 1), group=16, layout=LAST_1D, out=LAST_1D),
     Case((2, 3, 31), (16, 3, 3), "conv_first", pads=(1, 1), layout=None, out=None),
-    Case((1, 4, 5, 6, 7), (6, 4, 3, 2, 3), "row", (1, 2, 1), (1,) * 6, layout=None, out=None),
+    Case((1, 4, 5, 6, 7), (6, 4, 3, 2, 3), "map conv", (1, 2, 1), (1,) * 6, layout=None, out=None),
+    Case((2, 10, 5, 6, 7), (18, 5, 2, 3, 1), "conv", (2, 1, 1), (1, 0, 0, 0, 2, 1), (2, 1, 1), 2, None, VOLUME, VOLUME),
+    Case((1, 20, 1, 4, 5), (7, 20, 1, 1, 1), "conv", layout=VOLUME, out=VOLUME, residual=True),
+    Case(("b", 9, 4, "h", "w"), (12, 9, 3, 3, 3), "conv", pads=(1,) * 6, layout=VOLUME, out=VOLUME),
     Case((1, 16, 6, 7), (6, 16, 3, 3), "row", packed=False),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "conv", pads=(1, 1, 1, 1)),
     Case(("b", 16, "h", "w"), (24, 16, 3, 3), "conv", (2, 1), (1, 1, 1, 1), out=None),

@@ -51,14 +51,14 @@ class Phase:
 
     Attributes:
         row, column: the first output pixel.
-        taps: where each tap reads, in input rows and columns from that of the pixel.
-        kernel: row and column of each tap in the kernel.
+        taps: where each tap reads, in input (planes,) rows and columns from that of the pixel.
+        kernel: (plane,) row and column of each tap in the kernel.
     """
 
     row: int
     column: int
-    taps: tuple[tuple[int, int], ...]
-    kernel: tuple[tuple[int, int], ...]
+    taps: tuple[tuple[int, ...], ...]
+    kernel: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ConvKernel(HeavyKernel):
         out_step: output rows and columns from one pixel of a phase to the next.
         pad: margin before the first input row and column.
         phases: see :class:`Phase`.
-        x: the input, stepping along images, rows and pixels.
+        x: the input, stepping along images, planes of volumes, rows and pixels.
         w: buffer of the weights, [phase][group][panel][tap][depth][columns].
         margin: of bytes, what taps in the margin read; zeros when there is none.
         tile, blocks: how pixels (the rows) and channels are cut.
@@ -129,7 +129,7 @@ class ConvKernel(HeavyKernel):
     def rows(self) -> Expr:
         """The most pixels of a phase."""
         (h, w) = self.out_step
-        return self.size.images * ceil_div(self.size.oh, h) * ceil_div(self.size.ow, w)
+        return self.size.stack * ceil_div(self.size.oh, h) * ceil_div(self.size.ow, w)
 
     @property
     def block_rows(self) -> Expr:
@@ -171,18 +171,20 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return []
     x, w = node.operands[:2]
     shape = w.type.static_shape
-    size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1]) if shape else None
+    size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1], volumes=True) if shape else None
     floats = x.dtype is F32 and w.const is not None
     if size is None or not (floats or is_bytes(node)) or size.ic == 0 or is_empty(x):
         return lower_generic(group, storage)
-    if first and floats and size.groups == 1 and size.ic <= FEW_CHANNELS:
+    planar = floats and size.planes is None
+    if first and planar and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
-    if floats and size.depthwise:
+    if planar and size.depthwise:
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
-    if floats and machine.winograd and suits(size, machine.lanes):
+    if planar and machine.winograd and suits(size, machine.lanes):
         return [*before, lower_winograd(group, node, size, element, storage, machine)]
-    if size.taps == 1 and size.stride == (1, 1) and all(as_int(e) == 0 for e in padding(node)):
+    single = size.taps == 1 and size.planes is None and size.stride == (1, 1)
+    if single and all(as_int(e) == 0 for e in padding(node)):
         made = _as_product(group, node, size, element, storage, machine)
         if made is not None:
             return [*before, *made]
@@ -231,9 +233,9 @@ def padding(node: Node) -> tuple[Expr, ...]:
 
 def plain_phases(size: Geometry) -> tuple[Phase, ...]:
     """The one phase of an ordinary convolution."""
-    (kh, kw), (dh, dw) = size.kernel, size.dilation
-    kernel = tuple((r, c) for r in range(kh) for c in range(kw))
-    return (Phase(0, 0, tuple((r * dh, c * dw) for r, c in kernel), kernel),)
+    apart = size.dilation if size.planes is None else (size.planes.dilation, *size.dilation)
+    kernel = tuple(np.ndindex(*size.extents))
+    return (Phase(0, 0, tuple(tuple(k * d for k, d in zip(tap, apart, strict=True)) for tap in kernel), kernel),)
 
 
 def _row_tile(tile: Tile, size: Geometry) -> Tile:
@@ -265,7 +267,7 @@ def lower_direct(
     at_group = const(0) if size.groups == 1 else groups
     at_channel = channels if size.oc > 1 else const(0)
     out_step = size.stride if transposed else (1, 1)
-    rows = size.images * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
+    rows = size.stack * ceil_div(size.oh, out_step[0]) * ceil_div(size.ow, out_step[1])
     bytes_, skips = is_bytes(node), not transposed and _skips_padding(node)
     taps = max(len(f.taps) for f in phases)
     tile = choose_tile(machine, rows, const(size.oc), const(size.ic * taps))
@@ -274,10 +276,10 @@ def lower_direct(
     packed = pack_weights(node.operands[1], size, phases, tile, transposed)
     w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
     edge = strided_operand(buffers.resolve(load(node.operands[2], (), U8)), []) if bytes_ and bias_of(node) else None
-    axes = [axis(name, e) for name, e in (("n", size.images), ("h", size.oh), ("w", size.ow))]
-    n, h, v = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    axes = size.axes(inside=False)
+    n, *spatial = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
     channel = at_group * size.oc + at_channel
-    stores = finish(group, node, summed(group, node, channel), size.index(n, channel, h, v), buffers)
+    stores = finish(group, node, summed(group, node, channel), size.index(n, channel, *spatial), buffers)
     if out_step == (1, 1):
         axes = [a for a in axes if as_int(a.args[0]) != 1]
         axes, stores = join_stores(axes, stores)
@@ -329,7 +331,7 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
     taps = [f.kernel for f in phases]
 
     def make(array: Array) -> Iterator[Array]:
-        kernel = array.reshape(array.shape[0], array.shape[1], *size.kernel)
+        kernel = array.reshape(array.shape[0], array.shape[1], *size.extents)
         return (_pack_phase(kernel, size, t, tile, transposed) for t in taps if t)
 
     columns = -(-size.oc // tile.columns) * tile.columns
@@ -339,8 +341,9 @@ def pack_weights(w: Value, size: Geometry, phases: Sequence[Phase], tile: Tile, 
     return Packed(w, how, make, count * 4, I32 if w.dtype is I8 else w.dtype)
 
 
-def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, int]], tile: Tile, transposed: bool) -> Array:
-    chosen = np.stack([kernel[:, :, r, c] for r, c in taps])  # [tap][O][I of a group], or [tap][I][O of a group]
+def _pack_phase(kernel: Array, size: Geometry, taps: Sequence[tuple[int, ...]], tile: Tile, transposed: bool) -> Array:
+    places = np.moveaxis(kernel, (0, 1), (-2, -1))
+    chosen = np.stack([places[tap] for tap in taps])  # [tap][O][I of a group], or [tap][I][O of a group]
     if transposed:
         grouped = chosen.reshape(len(taps), size.groups, size.ic, size.oc).transpose(1, 0, 2, 3)
     else:

@@ -1,7 +1,8 @@
-"""The geometry of a convolution: one- and two-dimensional ones as images of rows of pixels."""
+"""The geometry of a convolution: images of rows of pixels, of which a volume is a stack."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +15,31 @@ from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
 
-ElementAt = Callable[[Buffers, Expr, Expr, Expr, Expr], Expr]
-"""Makes the input's element at (image, channel, row, column) in an argument list."""
+ElementAt = Callable[..., Expr]
+"""Makes the input's element in an argument list, at (image, channel, row, column); a volume has planes before rows."""
+
+
+@dataclass(frozen=True)
+class Planes:
+    """The outermost dimension of volumes.
+
+    Attributes:
+        inside, outside: planes of the input and of the output.
+        kernel, stride, dilation: as of rows and columns.
+        pad: margin before the first plane.
+    """
+
+    inside: Expr
+    outside: Expr
+    kernel: int
+    stride: int
+    dilation: int
+    pad: Expr
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of a convolution over images; a one-dimensional one is an image of one row.
+    """Sizes of a convolution over images; a one-dimensional one is an image of one row, a volume a stack of them.
 
     Attributes:
         images: batch size.
@@ -30,6 +49,7 @@ class Geometry:
         kernel, stride, dilation: (rows, columns).
         pad: margin before the first row and column.
         flat: whether it is one-dimensional.
+        planes: the dimension that volumes have before their rows.
     """
 
     images: Expr
@@ -45,34 +65,62 @@ class Geometry:
     dilation: tuple[int, int]
     pad: tuple[Expr, Expr]
     flat: bool
+    planes: Planes | None = None
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The kernel's: (planes,) rows, columns."""
+        return self.kernel if self.planes is None else (self.planes.kernel, *self.kernel)
 
     @property
     def taps(self) -> int:
-        return self.kernel[0] * self.kernel[1]
+        return math.prod(self.extents)
+
+    @property
+    def stack(self) -> Expr:
+        """Images, a volume's being its planes."""
+        return self.images if self.planes is None else self.images * self.planes.outside
+
+    def axes(self, inside: bool) -> list[Expr]:
+        """Axes of images, planes of volumes, rows and columns; of the input or of the output."""
+        n, h, w = (
+            axis("n", self.images),
+            axis("h", self.ih if inside else self.oh),
+            axis("w", self.iw if inside else self.ow),
+        )
+        if self.planes is None:
+            return [n, h, w]
+        return [n, axis("d", self.planes.inside if inside else self.planes.outside), h, w]
 
     @property
     def depthwise(self) -> bool:
         return self.ic == 1 and self.oc == 1 and self.groups > 1
 
-    def index(self, n: Expr, c: Expr, h: Expr, w: Expr) -> Index:
-        """Logical index of an element of the input or the output."""
-        return (n, c, w) if self.flat else (n, c, h, w)
+    def index(self, n: Expr, c: Expr, *at: Expr) -> Index:
+        """Logical index of an element of the input or the output at a (plane,) row and column."""
+        return (n, c, at[-1]) if self.flat else (n, c, *at)
 
 
-def geometry(node: Node, oc: int, ic: int) -> Geometry | None:
-    """The geometry of a Conv or ConvTranspose, None for a three-dimensional one.
+def geometry(node: Node, oc: int, ic: int, volumes: bool = False) -> Geometry | None:
+    """The geometry of a Conv or ConvTranspose; None where its rank is another.
 
     Args:
         oc, ic: channels of one group.
+        volumes: whether three-dimensional ones are wanted.
     """
     x, w, y = node.operands[0], node.operands[1], node.output
-    kernel = w.type.static_shape
-    if x.type.rank not in (3, 4) or kernel is None:
+    kernel, op = w.type.static_shape, node.op
+    if x.type.rank not in ((3, 4, 5) if volumes else (3, 4)) or kernel is None:
         return None
-    flat, op = x.type.rank == 3, node.op
+    flat = x.type.rank == 3
     strides, dilations = (_pair(op.attributes()[name], flat) for name in ("strides", "dilations"))
-    rows_in, rows_out = (const(1), const(1)) if flat else (x.shape[2], y.shape[2])
+    rows_in, rows_out = (const(1), const(1)) if flat else (x.shape[-2], y.shape[-2])
     pads: Sequence[Expr] = op.attributes()["pads"]
+    before = pads[: x.type.rank - 2]
+    planes = None
+    if x.type.rank == 5:
+        stride, dilation = (int(op.attributes()[name][0]) for name in ("strides", "dilations"))
+        planes = Planes(x.shape[2], y.shape[2], kernel[2], stride, dilation, before[0])
     return Geometry(
         images=x.shape[0],
         groups=op.attributes()["group"],
@@ -82,16 +130,17 @@ def geometry(node: Node, oc: int, ic: int) -> Geometry | None:
         iw=x.shape[-1],
         oh=rows_out,
         ow=y.shape[-1],
-        kernel=(1 if flat else kernel[2], kernel[-1]),
+        kernel=(1 if flat else kernel[-2], kernel[-1]),
         stride=strides,
         dilation=dilations,
-        pad=(const(0), pads[0]) if flat else (pads[0], pads[1]),
+        pad=(const(0) if flat else before[-2], before[-1]),
         flat=flat,
+        planes=planes,
     )
 
 
 def _pair(values: Sequence[int], flat: bool) -> tuple[int, int]:
-    return (1, values[0]) if flat else (values[0], values[1])
+    return (1, values[0]) if flat else (values[-2], values[-1])
 
 
 def transposed_taps(size: Geometry, row: int, column: int) -> list[tuple[int, int]]:
@@ -115,26 +164,28 @@ def channels_last(
 ) -> tuple[ElementAt, list[Kernel]]:
     """The input with channels innermost: as it lies, or a copy and the kernel that makes it."""
 
-    def at(n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
-        return load(x, size.index(n, c, h, w), x.dtype)
+    def at(n: Expr, c: Expr, *spatial: Expr) -> Expr:
+        return load(x, size.index(n, c, *spatial), x.dtype)
 
-    axes = [axis("n", size.images), axis("h", size.ih), axis("w", size.iw), axis("c", x.shape[1])]
-    n, h, w, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
-    found = strided_operand(Buffers(storage).resolve(at(n, c, h, w)), [axes[3]])
+    axes = [*size.axes(inside=True), axis("c", x.shape[1])]
+    n, *spatial, c = (const(0) if as_int(a.args[0]) == 1 else a for a in axes)
+    found = strided_operand(Buffers(storage).resolve(at(n, c, *spatial)), [axes[-1]])
     if found is not None and (as_int(found.steps[0]) == 1 or c.op == "const"):
-        return lambda buffers, n, c, h, w: buffers.resolve(at(n, c, h, w)), []
+        return lambda buffers, n, c, *spatial: buffers.resolve(at(n, c, *spatial)), []
     to = Temporary("channels_last", group.id, x.type.nbytes)
 
-    def copied(buffers: Buffers, n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
-        place = ((n * size.ih + h) * size.iw + w) * x.shape[1] + c
+    def copied(buffers: Buffers, n: Expr, c: Expr, *spatial: Expr) -> Expr:
+        place = n
+        for extent, i in zip((a.args[0] for a in axes[1:]), (*spatial, c), strict=True):
+            place = place * extent + i
         return temporary(add_buffer(buffers, to, dtype=x.dtype), place, x.dtype)
 
-    return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, h, w)), axes, storage, to, x.dtype)]
+    return copied, [copy_kernel(lambda buffers: buffers.resolve(at(n, c, *spatial)), axes, storage, to, x.dtype)]
 
 
 def source_strides(element: ElementAt, size: Geometry, buffers: Buffers) -> Strided:
-    """The input as strides of images, rows and pixels."""
-    axes = [axis("n", size.images), axis("h", size.ih), axis("w", size.iw)]
-    found = strided_operand(element(buffers, axes[0], const(0), axes[1], axes[2]), axes)
+    """The input as strides of images, planes of volumes, rows and pixels."""
+    axes = size.axes(inside=True)
+    found = strided_operand(element(buffers, axes[0], const(0), *axes[1:]), axes)
     assert found is not None  # a value's own memory or a temporary, both of which have strides
     return found
