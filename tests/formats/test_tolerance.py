@@ -45,6 +45,19 @@ def answer(m: ModelProto) -> Array:
     return run(graph_of(m), {"x": X})[0]
 
 
+def test_an_output_that_is_listed_twice_is_given_once() -> None:
+    """As PyTorch lists a tensor that a module returns at two places."""
+    m = model(node("Neg", "x"))
+    m.graph.output.append(m.graph.output[0])
+    graph = graph_of(m)
+    assert graph.warnings == ["two outputs are named 'y': it is given once, at the first place"]
+    assert graph.output_names == ["y"]
+    np.testing.assert_array_equal(run(graph, {"x": X})[0], -X)
+    m.graph.output[1].type.tensor_type.elem_type = INT
+    with pytest.raises(ModelError, match="output 'y' is declared as i64"):
+        graph_of(m)
+
+
 # Attributes that ONNX does not know
 
 

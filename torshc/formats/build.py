@@ -469,7 +469,7 @@ class _Importer:
             if name not in scope.values:
                 self.mistake(Misfit(f"nothing produces the output {name!r}"), scope)
             elif name in names:
-                self.mistake(Misfit(f"two outputs are named {name!r}"), scope)
+                self.warnings[name] = f"two outputs are named {name!r}: it is given once, at the first place"
             names.add(name)
             value = scope.values.get(name)
             if t.problem:
