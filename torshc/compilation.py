@@ -157,18 +157,25 @@ def kernel_headers(compilation: Compilation) -> dict[str, str]:
 def commented_sources(compilation: Compilation) -> dict[str, str]:
     """Kernel sources as people read them: each opens with what it computes; the cache key leaves that comment out.
 
-    Dimensions are called as in the host program, as no name of a model may reach a source.
+    No name of a model may reach a source, and a kernel numbers its own sizes, so that n0, n1, ... are the symbols.
     """
-    names = {name: f"s{k}" for k, name in enumerate(compilation.program.names)}
+    names = {name: f"n{k}" for k, name in enumerate(compilation.program.names)}
     notes: dict[str, list[str]] = {}
+    symbols: set[str] = set()
     for unit in compilation.units:
         for kernel, file in zip(unit.kernels, unit.files, strict=True):
             lines = notes.setdefault(file, [])
             numbers = ", ".join(map(str, unit.group.numbers))
             flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
             lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
+            if dims_of(kernel.flops, kernel.nbytes):
+                symbols.add(file)
+    where = " * n0, n1, ... are s0, s1, ... of the host program.\n"
     return {
-        file: "/*\n" + "\n".join(lines) + "\n */\n" + compilation.sources[file].lstrip()
+        file: "/*\n"
+        + "\n".join(lines)
+        + f"\n{where if file in symbols else ''} */\n"
+        + compilation.sources[file].lstrip()
         for file, lines in notes.items()
     }
 
