@@ -51,6 +51,19 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
         ),
         [(3, 5, 37), (1, 5, 37)],
     ),
+    "reduce of outer axes": (
+        model(
+            [
+                node("ReduceSum", "x zero", "s", keepdims=0),
+                node("ReduceMax", "x one", "t", keepdims=0),
+                node("Exp", "t", "y"),
+            ],
+            {"x": ["a", "b", "c"]},
+            ["s", "y"],
+            {"zero": np.array([0]), "one": np.array([1])},
+        ),
+        [(40, 3, 70), (3, 41, 64), (2, 1, 131), (0, 2, 65), (33, 5, 1)],
+    ),
     "max pool": (
         model(
             [node("MaxPool", "x", "y", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])],

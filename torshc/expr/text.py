@@ -101,8 +101,8 @@ def parse_condition(text: str) -> Expr:
     Raises:
         ValueError: it cannot be read, such as one with parts left out.
 
-    >>> parse_condition("(n != 1) or (2*m < n)")
-    (n != 1) or (2*m < n)
+    >>> to_text(parse_condition("n != 1 or 2*m < n"))
+    '(n != 1) or ((2*m) < n)'
     """
     return _parse(text, _condition)
 

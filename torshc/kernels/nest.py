@@ -21,6 +21,8 @@ from .base import Buffer, Kernel, Store
 
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is too short for vectors
+LONG_ROW = 32  # elements from which on a pass over a row serves several vectors
+SHORT_TERM = 8  # cost of a term up to which it is written several times
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
 KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there
 
@@ -124,6 +126,15 @@ class RowKernel(Kernel):
     @property
     def reached(self) -> range:
         return range(len(self.buffers))
+
+    @property
+    def several(self) -> bool:
+        """Whether a pass over a long row serves several vectors of the parallel axis, as its terms are short."""
+        if self.across or len(self.stages) > 1 or self.element or len(self.stages[0].accumulators) > 2:
+            return False
+        length = as_int(product([r.args[0] for r in self.reduce]))
+        short = all(cost(a.term) <= SHORT_TERM for a in self.stages[0].accumulators)
+        return short and (length is None or length >= LONG_ROW)
 
     @property
     def row_size(self) -> Expr:
