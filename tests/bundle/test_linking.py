@@ -10,9 +10,8 @@ import pytest
 
 from tests.support import compilers
 from torshc.errors import ConfigError, ToolchainError
-from torshc.folders import scratch_folder
 from torshc.options import CompileOptions
-from torshc.targets.cc import CCompiler, find_compiler
+from torshc.targets.cc import CCompiler
 from torshc.targets.gpu.cuda import CudaTarget
 from torshc.targets.toolchain import find_archiver
 
@@ -21,23 +20,10 @@ from .test_interface import PROGRAM, STRICT, scaled
 ANSWER = "8 12 x y n 1\n"
 
 
-def joins() -> bool:
-    """Whether static libraries can be made here."""
-    try:
-        archiver = find_archiver(find_compiler())
-        with scratch_folder() as folder:
-            (folder / "a.c").write_text("int a_b(void) { return 1; }\n")
-            archiver.compiler.run(["-c", "a.c", "-o", "a.o"], folder)
-            archiver.make(["a.o"], "a", "liba.a", folder)
-    except ToolchainError:
-        return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two bundles with static libraries, moved after they were made."""
-    if not joins():
+    if not compilers.joins():
         pytest.skip("the compiler, objcopy and ar here make no static libraries")
     made, moved = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("moved here")
     for name, factor in (("one", 2), ("two", 3)):

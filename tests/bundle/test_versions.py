@@ -71,7 +71,7 @@ def source(scale: float = 1) -> bytes:
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("versions") / "both.tsc"
-    torshc.compile(source(), place, isa=VERSIONS[::-1], emit="archive", profile=True)
+    torshc.compile(source(), place, isa=VERSIONS[::-1], emit="archive" if compilers.joins() else "bundle", profile=True)
     return place
 
 
@@ -145,6 +145,8 @@ def test_a_script_built_from_sources(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def program(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A program that is linked with the static library, and its weights."""
+    if not compilers.joins():
+        pytest.skip("the compiler, objcopy and ar here make no static libraries")
     folder = tmp_path_factory.mktemp("program")
     (folder / "main.c").write_text(MAIN)
     made = [compilers.needed().cc, "main.c", "-o", "main", f"-I{bundle}", str(bundle / "libboth.a"), "-lm", "-lpthread"]

@@ -22,7 +22,7 @@ from torshc.errors import ToolchainError
 from torshc.folders import private_folder, scratch_folder
 from torshc.resources import cache_folder
 from torshc.targets.cc import CLANGS, GCCS, CCompiler, find_compiler
-from torshc.targets.toolchain import clean_environment
+from torshc.targets.toolchain import clean_environment, find_archiver
 
 _CXX = {"clang": "clang++", "gcc": "g++", "cc": "c++"}
 # Zig switches sanitizers and debug information on by itself. It compiles its runtime libraries for each set of flags
@@ -174,3 +174,16 @@ def program(
             build([*command, *flags, *sources, "-o", part, "-lm", "-lpthread"])
             part.replace(place)
     return place
+
+
+def joins() -> bool:
+    """Whether static libraries can be made here."""
+    try:
+        archiver = find_archiver(find_compiler())
+        with scratch_folder() as folder:
+            (folder / "a.c").write_text("int a_b(void) { return 1; }\n")
+            archiver.compiler.run(["-c", "a.c", "-o", "a.o"], folder)
+            archiver.make(["a.o"], "a", "liba.a", folder)
+    except ToolchainError:
+        return False
+    return True
