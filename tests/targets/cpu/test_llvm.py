@@ -225,6 +225,22 @@ def test_running_sums(attributes: str) -> None:
     np.testing.assert_allclose(one(x)[0], want, rtol=1e-5, atol=1e-5)
 
 
+def test_a_row_that_is_kept_lies_outside_of_what_chooses_its_elements() -> None:
+    """Each element comes from one of two tensors, by its row; the sum keeps them for the first result."""
+    made = loaded(
+        """(float[8, 1, 2, 3] x, float[8, 1, 1, 3] u) => (float[8, 1, 2, 3] y, float[1, 1, 2, 1] z)
+        <int64[2] axes = {0, 3}> {
+            y = TensorScatter <axis: int = 2> (x, u)  z = ReduceSum (y, axes)
+        }""",
+        fusion="aggressive",
+    )
+    x, u = drawn(8, 1, 2, 3), drawn(8, 1, 1, 3)
+    y, z = made(x, u)
+    want = np.concatenate([u, x[:, :, 1:]], axis=2)
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_allclose(z, want.sum((0, 3), keepdims=True), rtol=1e-5)
+
+
 def test_another_machine_is_refused_in_the_process() -> None:
     with pytest.raises(ConfigError, match="runs on this machine"):
         loaded("(float[N] a) => (float[N] y) { y = Cos(a) }", triple="aarch64-linux-gnu")

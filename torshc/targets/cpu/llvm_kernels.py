@@ -267,10 +267,12 @@ class RowWriter(Writer):
     ) -> None:
         """One block of a row joined to what is accumulated; what later stages need is kept in scratch."""
         block = self.block(lane, lanes, known)
-        block.expect(*(a.term for a in stage.accumulators), *(keep.value for keep in stage.keeps))
+        terms, kept = [a.term for a in stage.accumulators], [keep.value for keep in stage.keeps]
+        place = self._position()
+        block.expect(*terms, *kept, places=[place] * len(kept))
         for keep in stage.keeps:
             x = block.splat(block.value(keep.value), lanes)
-            block.store(block.at(self.rows[f"row{keep.slot}"], "float", block.index(self._position())), x)
+            block.store(block.at(self.rows[f"row{keep.slot}"], "float", block.index(place)), x)
         for a, slot in zip(stage.accumulators, slots, strict=True):
             term = block.splat(block.value(a.term), lanes)
             block.set(slot, join(block, a.how, a.term.dtype, block.get(slot), term))
