@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...budget import afford
 from ...errors import ModelError
 from ...expr import F32, F64, DType, call
 from ...graph import Value
@@ -57,6 +58,8 @@ class _Forest:
             raise ModelError(f"{self.what} with {len(self.roots)} trees and {targets} targets")
         kind = F64 if x.dtype is F64 else F32
         compare, missing, nodes, roots = tables(self.what, self.branches, len(self.leaves), self.roots, kind)
+        size = len(self.leaves) * targets * kind.size
+        afford("folding", size, f"{self.what} whose {len(self.leaves)} leaves and {targets} targets take {size} bytes")
         weights = np.full((len(self.leaves), targets), NEUTRAL.get(aggregate, 0.0), kind.numpy)
         for k, leaf in enumerate(self.leaves):
             for target, weight in leaf.items():
