@@ -32,7 +32,7 @@ stamp = $(VENV)/.ready-$(1)$(addprefix -,$(toolchain))
 install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(1)
 
 # Where no compiler is to be found: programs that tests start, and tests that build programs of every kind.
-bare := cat cp env make mkdir rm sh sleep
+bare := cat cp cut dirname env ln make mkdir mktemp mv rm sed sh sha256sum sleep
 zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/test_dot.py tests/templates/test_pool.py \
 	tests/compiler/test_products.py tests/samples tests/cli/test_compile.py
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 from onnx import TensorProto as T
 from onnx import helper, save
@@ -67,6 +68,8 @@ def test_types_and_shapes(tmp_path: Path) -> None:
 
 
 def test_sizes_that_only_a_run_shows(tmp_path: Path) -> None:
+    if compilers.needed().kind == "zig":
+        pytest.skip("the script is for clang and gcc")
     nodes = [node("NonZero", ["x"], ["at"]), node("Neg", ["x"], ["y"])]
     outputs = [info("at", T.INT64, [2, None]), info("y", T.FLOAT, [2, 3])]
     made = bundle(tmp_path, helper.make_graph(nodes, "g", [info("x", T.FLOAT, [2, 3])], outputs), "--emit", "source")
@@ -80,8 +83,8 @@ def test_the_program_is_strict(tmp_path: Path) -> None:
     ends = [info("x", T.FLOAT, [2])], [info("y", T.FLOAT, [2])]
     made = bundle(tmp_path, helper.make_graph([node("Neg", ["x"], ["y"])], "g", *ends))
     for host in compilers.hosts():
-        strict = ["-std=c11", "-Wpedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{made}"]
-        compilers.build([host.cc, *strict, made / "test" / "test.c"])
+        strict = ["-std=c11", "-Wpedantic", "-Wall", "-Wextra", "-Werror", f"-I{made}"]
+        compilers.build([host.cc, *strict, "-c", made / "test" / "test.c", "-o", tmp_path / "test.o"])
 
 
 def test_what_holds_no_numbers_is_refused(tmp_path: Path) -> None:

@@ -85,7 +85,10 @@ def test_sixteen_compilations_on_a_cold_cache(tmp_path: Path, record_property: R
     names = [name.replace(" ", "_") for name in MODELS]
     for plain, name in zip(MODELS, names, strict=True):
         onnx.save(ZOO[plain].model, tmp_path / f"{name}.onnx")
-    running = [compiling(names[n % len(names)], tmp_path / f"{n}.tsc", tmp_path / "cache") for n in range(PROCESSES)]
+    running = [
+        compiling(names[n % len(names)], tmp_path / f"{n}.tsc", tmp_path / "cache", "--prefix", "my")
+        for n in range(PROCESSES)
+    ]
     for process in running:
         status, messages = ended(process)
         assert status == 0 and "warning" not in messages, messages

@@ -171,7 +171,19 @@ def test_zig_links_its_runtime_where_something_calls_it(needed: bool, tmp_path: 
     compiler.link(["a.o"], "a.so", tmp_path)
     first, *second = (tmp_path / "calls").read_text().splitlines()
     assert "-z,defs" in first and "-nostdlib" in first and first.endswith("-lc")
+    assert "--strip-debug" in first  # debug information of Zig's own libc names the folder of the first link
     assert len(second) == needed and all("-fno-sanitize=undefined" in s and "-nostdlib" not in s for s in second)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the ziglang package")
+def test_zig_under_another_name(tmp_path: Path) -> None:
+    """A user's wrapper, or `zig cc`: it spells processors its own way whatever it is called."""
+    zig = find_compiler("zig")
+    exports = " ".join(f"{key}='{value}'" for key, value in zig.env)
+    wrapper = fake(tmp_path, "mycc", f'{exports} exec {zig.path} cc "$@"')
+    compiler = find_compiler(str(wrapper))
+    assert (compiler.name, compiler.kind) == ("mycc", "zig")
+    assert "-march=x86_64_v3" in compiler.isa_flags(isa.resolve("x86-64-v3"))
 
 
 @SLOW  # it compiles Zig's runtime first

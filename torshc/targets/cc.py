@@ -40,6 +40,9 @@ from .toolchain import (
 CLANGS = tuple(f"clang-{n}" for n in range(22, 13, -1))
 GCCS = tuple(f"gcc-{n}" for n in range(16, 8, -1))
 _GLIBC = ".2.17"  # of 2012: the oldest with clock_gettime in libc, and the first for AArch64; Zig can link for any
+_ZIG = re.compile(
+    r"^Target: \S*-linux\d", re.MULTILINE
+)  # it alone names the kernel's version, whatever its wrapper's name
 REMEDY = "either install one (apt install clang), or without root: pip install 'torshc[toolchain]'"
 
 
@@ -110,6 +113,8 @@ class CCompiler(Compiler):
         """
         flags = link_flags(name) + ((f"-fsanitize={','.join(sanitize)}",) if sanitize else ("-Wl,-z,defs",))
         (cwd / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
+        if self.kind == "zig" and "-g" not in self.command:
+            flags += ("-Wl,--strip-debug",)  # of the parts of libc that Zig compiled in some folder, which they name
         rest = ("-o", target, "@objects.rsp", "-lm", "-lpthread")
         if self.kind == "zig" and not sanitize:
             # Zig compiles its runtime libraries for the first link, 17 s of it. Generated code calls none of them, or
@@ -173,7 +178,7 @@ def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], .
         ToolchainError: it does not answer as a compiler does; with what it says instead.
     """
     status, out, err = execute([*command, "--version"], Path.cwd(), 60, dict(env))
-    kind = "zig" if env else "clang" if "clang" in out else "gcc"
+    kind = "zig" if _ZIG.search(out) else "clang" if "clang" in out else "gcc"
     if status == 0 and kind == "gcc" and out.strip():
         status, number, err = execute([*command, "-dumpversion"], Path.cwd(), 60)
         out = out if re.match(r"\d", number) else ""
