@@ -65,8 +65,8 @@ test-ziglang: $(call stamp,zig) ## a slice of the tests with no compiler but the
 	for tool in $(bare); do ln -sf "$$(command -v $$tool)" $(VENV)/bare/; done
 	PATH=$(abspath $(VENV)/bare) $(abspath $(py)) -m pytest -n $(JOBS) --dist worksteal $(zig_slice) $(ARGS)
 
-golden: $(call stamp,test) ## renew the generated sources of tests/golden
-	$(py) -m pytest -n 0 tests/golden --renew-golden
+golden: $(call stamp,test) ## renew the generated sources of tests/golden, and the names of passes that editors know
+	$(py) -m pytest -n 0 tests/golden tests/passes/test_rules_schemas.py --renew-golden
 
 check: lint types test doctest ## format, lint, types, all tests (the layer test among them), doctests
 
