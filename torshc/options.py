@@ -15,7 +15,7 @@ from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "tf32", "f16", "bf16")
-WEIGHT_DTYPES = ("f32", "f16", "bf16")
+WEIGHT_DTYPES = ("f32", "f16", "bf16", "f8")
 HALVES = ("f16", "bf16")  # those that operands are stored in
 EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).
@@ -62,7 +62,8 @@ class CompileOptions:
             and lets tensor cores round factors of products and convolutions to 2^-11 of each (CUDA, sm_80 and newer;
             what has no such units computes in f32).
         weights_dtype: what large weights of f32 (two or more dimensions, 4,096 elements) are in the bundle: "f32",
-            or "f16" or "bf16", f32 again when it is opened. Error class: 2^-11 (f16) or 2^-8 (bf16) of each weight.
+            or "f16", "bf16" or "f8", f32 again when it is opened. Error class: 2^-11 (f16), 2^-8 (bf16) or 2^-4 (f8) of
+            each weight; f8 also 2^-17 of the largest of 32 that share a scale.
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
         emit: "source", "objects", "bundle", "archive", a bundle with a static library too, or "page",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -14,8 +15,10 @@ import pytest
 from onnx import numpy_helper
 
 import torshc
+from torshc.bundle.stored import stored_bytes, stored_parts
 from torshc.compiler import prepare
 from torshc.errors import ConfigError
+from torshc.expr import F32
 from torshc.options import CompileOptions
 from torshc.reweigh import set_weights
 
@@ -74,6 +77,43 @@ def _saved(folder: Path, weights: np.ndarray[Any, Any]) -> Path:
     return folder / "new.onnx"
 
 
+def error(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What f8 promises: half a unit of 3 bits, or half of the least step of a block (2^-9 for a largest of 208)."""
+    finite = np.where(np.isfinite(weights), np.abs(weights), 0).astype(np.float64)
+    largest = finite.reshape(-1, 32).max(1).repeat(32).reshape(weights.shape)
+    return np.maximum(finite * 2.0**-4, largest * 2.0**-17)
+
+
+@pytest.mark.parametrize("embedded", [False, True], ids=["file", "embedded"])
+def test_blocks_of_f8(embedded: bool, tmp_path: Path) -> None:
+    torshc.compile(source(), tmp_path / "m.tsc", weights_dtype="f8", embed_weights=embedded)
+    with torshc.load(tmp_path / "m.tsc") as model:
+        found = model.run({"x": X, "i": ROWS})
+    special = ~np.isfinite(TABLE)
+    np.testing.assert_array_equal(found["z"][special], TABLE[special])
+    away = np.abs(found["z"][~special].astype(np.float64) - TABLE[~special])
+    assert (away <= error(TABLE)[~special]).all() and away.max() > 0
+    np.testing.assert_array_equal(np.signbit(found["z"][0, :2]), [False, True])
+    # Which weights share a block is the packer's choice; that of the largest of all bounds any. Sums add 1e-4 as above.
+    most = np.abs(X) @ np.maximum(np.abs(W) * 2.0**-4, np.abs(W).max() * 2.0**-17) + 1e-4
+    assert (np.abs(found["y"] - (X @ W + BIAS)) <= most).all()
+
+
+def test_f8_takes_a_quarter_and_a_part_of_a_block(tmp_path: Path) -> None:
+    """4,097 elements end inside a block, in parts that end inside blocks."""
+    parts = np.split(RNG.standard_normal(4097).astype(np.float32), [5, 70, 4000])
+    value = SimpleNamespace(dtype=F32, const=np.zeros((17, 241), np.float32))
+    weight: Any = SimpleNamespace(operand=value, source=value, nbytes=4 * 4097, parts=lambda: iter(parts))
+    stored = np.concatenate([p.reshape(-1) for p in stored_parts(weight, "f8")])
+    assert stored.size == stored_bytes([weight], "f8") == 129 * 33
+    rows = stored.reshape(-1, 33)
+    scale = np.ldexp(1.0, rows[:, :1].astype(int) - 127)
+    read = (rows[:, 1:].copy().view(ml_dtypes.float8_e4m3fn).astype(float) * scale).reshape(-1)
+    flat = np.concatenate(parts)
+    assert (np.abs(read[:4097] - flat) <= error(np.append(flat, np.zeros(31, np.float32)))[:4097]).all()
+    assert (read[4097:] == 0).all()
+
+
 def test_inside_a_library_of_several_versions(tmp_path: Path) -> None:
     isa = ("x86-64-v3", "x86-64") if platform.machine() == "x86_64" else ()
     torshc.compile(source(), tmp_path / "m.tsc", weights_dtype="f16", embed_weights=True, isa=isa)
@@ -84,5 +124,5 @@ def test_inside_a_library_of_several_versions(tmp_path: Path) -> None:
 def test_what_goes_without(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the target llvm does not use --weights-dtype"):
         prepare(source(), CompileOptions(target="llvm", weights_dtype="f16"))
-    with pytest.raises(ConfigError, match="weights_dtype cannot be 'f8'"):
-        CompileOptions(weights_dtype="f8")
+    with pytest.raises(ConfigError, match="weights_dtype cannot be 'f4'"):
+        CompileOptions(weights_dtype="f4")

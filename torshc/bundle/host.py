@@ -115,7 +115,7 @@ class Stored:
     """A weight of a file in which some are narrower than in memory.
 
     Attributes:
-        dtype: "f16" or "bf16" for f32 that is stored so; "" for bytes as they are.
+        dtype: "f16", "bf16" or "f8" for f32 that is stored so; "" for bytes as they are.
         place: where it begins in the file.
         offset: where it begins in memory.
         bytes: its size in memory.

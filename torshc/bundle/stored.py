@@ -1,20 +1,31 @@
-"""Large weights of f32 in a narrower type: so in the weights file, and f32 again in memory once it is open."""
+"""Large weights of f32 in a narrower type: so in the weights file, and f32 again in memory once it is open.
+
+f16 and bf16 are one after the other. f8 is in blocks of 33 bytes: the exponent of a power of two, as f32 has it, then
+32 weights divided by it, in e4m3fn. Its largest number, 448, stands for infinity, so finite ones are 416 at the most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..expr import DTYPES, F32, DType
+from ..expr import DTYPES, F32
+from ..expr.dtype import F8E4M3FN
 from .host import Stored
 from .program import Weight
 from .weights import FOOTER, align
 
 LARGE = 4096  # elements; fewer would save little, and are scales and biases of channels as often as not
-_LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38}  # finite numbers
+_LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f8": 240 * 2.0**120}  # finite numbers
+_BLOCK = 32
+_MOST = 416.0  # of an element of a block
+_BIAS = 127  # of an exponent
+_LEAST = 24 - _BIAS  # exponent of a block: with a larger one, no f32 made of it is subnormal
+_INFINITY = 0x7E
+_AT_ONCE = 1 << 20  # elements
 
 
 def is_narrow(weight: Weight, dtype: str) -> bool:
@@ -30,12 +41,18 @@ def stored_parts(weight: Weight, dtype: str) -> Iterable[npt.NDArray[Any]]:
     """A weight's contents for the file, a part at a time."""
     if not is_narrow(weight, dtype):
         return weight.parts()
-    return (_rounded(part, DTYPES[dtype]) for part in weight.parts())
+    if dtype == "f8":
+        return (_blocks(part) for part in _regrouped(weight.parts()))
+    return (_rounded(part, dtype).astype(DTYPES[dtype].numpy) for part in weight.parts())
 
 
 def stored_bytes(weights: Sequence[Weight], dtype: str) -> int:
     """What the weights take in the file, without what lies between them."""
-    return sum(w.nbytes * DTYPES[dtype].size // F32.size if is_narrow(w, dtype) else w.nbytes for w in weights)
+    return sum(_narrow_bytes(w.nbytes // F32.size, dtype) if is_narrow(w, dtype) else w.nbytes for w in weights)
+
+
+def _narrow_bytes(count: int, dtype: str) -> int:
+    return -(-count // _BLOCK) * (_BLOCK + 1) if dtype == "f8" else count * DTYPES[dtype].size
 
 
 def stored_table(
@@ -59,8 +76,31 @@ def memory_bytes(weights: Sequence[Weight], offsets: Sequence[int]) -> int:
     return max((align(at + w.nbytes, FOOTER) for at, w in zip(offsets, weights, strict=True)), default=0)
 
 
-def _rounded(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
-    """To the nearest. Finite numbers stay so: a mask of -3.4e38 must not become -inf, whose product with 0 is NaN."""
-    most = _LARGEST[dtype.name]
+def _rounded(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """In reach of a type. Finite ones stay so: a mask of -3.4e38 must not become -inf, whose product with 0 is NaN."""
+    most = _LARGEST[dtype]
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(np.isinf(array), array, np.clip(array, -most, most)).astype(dtype.numpy)
+        return np.where(np.isinf(array), array, np.clip(array, -most, most))
+
+
+def _regrouped(parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+    """The same elements in parts of whole blocks, with zeros after the last."""
+    rest = np.zeros(0, np.float32)
+    for part in parts:
+        flat = np.ascontiguousarray(part).reshape(-1)
+        for start in range(0, flat.size, _AT_ONCE):
+            held = np.concatenate([rest, flat[start : start + _AT_ONCE]])
+            whole = held.size // _BLOCK * _BLOCK
+            yield held[:whole]
+            rest = held[whole:]
+    yield np.concatenate([rest, np.zeros(-rest.size % _BLOCK, np.float32)])
+
+
+def _blocks(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Blocks of f32 as bytes of f8."""
+    rows = _rounded(array.reshape(-1, _BLOCK), "f8").astype(np.float64)
+    largest = np.where(np.isfinite(rows), np.abs(rows), 0).max(1, initial=0)
+    exponents = np.maximum(np.frexp(largest / _MOST)[1], _LEAST)
+    codes = np.ldexp(rows, -exponents[:, None]).astype(F8E4M3FN.numpy).view(np.uint8)
+    codes = np.where(np.isinf(rows), np.where(rows < 0, _INFINITY | 0x80, _INFINITY), codes)
+    return np.concatenate([exponents[:, None] + _BIAS, codes], axis=1).astype(np.uint8)

@@ -101,7 +101,7 @@ PLAN: list[Option] = [
     click.option("--winograd", is_flag=True, help="3x3 convolutions by Winograd's method: faster, less exact (1e-5)."),
     click.option("--precision", type=click.Choice(["f32", "tf32", "f16", "bf16"]), default="f32", show_default=True,
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
-    click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16"]), default="f32", show_default=True,
+    click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,
                  help="How the bundle stores large weights of f32; they are f32 again in memory."),
     click.option("--budget", multiple=True, callback=_budget, metavar="NAME=NUMBER",
                  help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable."),

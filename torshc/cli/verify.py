@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
-    help="Largest max|a-b| / max|b| of an output; 1e-4 by default, 2e-2 with --precision or --weights-dtype.",
+    help="Largest max|a-b| / max|b| of an output; 1e-4 by default, with --precision or --weights-dtype 2e-2, f8 0.2.",
 )
 @flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.JSON)
 def verify(

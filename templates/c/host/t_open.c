@@ -68,6 +68,27 @@ static uint32_t widen_f16(uint32_t half)
     return sign | bits;
 }
 
+/* A byte of f8 times a power of two, `scale` as bits of f32. No f32 on the way is subnormal. */
+static uint32_t widen_f8(uint32_t byte, uint32_t scale)
+{
+    const uint32_t sign = (byte & 0x80u) << 24, rest = byte & 0x7fu;
+    if (rest >= 0x7eu)
+        return sign | (rest == 0x7eu ? 0x7f800000u : 0x7fc00000u);
+    const float value = (float)rest * 0x1p-9f;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (rest >= 8)
+        bits = (rest << 20) + (120u << 23);
+    return bits ? sign | (bits + scale - (127u << 23)) : sign;
+}
+
+static void widen_blocks(const unsigned char *from, uint32_t *to, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i += T_F8_BLOCK, from += T_F8_BLOCK + 1)
+        for (uint64_t k = 0; k < T_F8_BLOCK && i + k < count; k++)
+            to[i + k] = widen_f8(from[k + 1], (uint32_t)from[0] << 23);
+}
+
 static void widen(const t_stored *s, const unsigned char *file, unsigned char *memory)
 {
     const uint16_t *from = (const uint16_t *)(const void *)(file + s->place);
@@ -78,6 +99,8 @@ static void widen(const t_stored *s, const unsigned char *file, unsigned char *m
     else if (s->type == T_F16)
         for (uint64_t i = 0; i < count; i++)
             to[i] = widen_f16(from[i]);
+    else if (s->type == T_F8)
+        widen_blocks(file + s->place, to, count);
     else
         for (uint64_t i = 0; i < count; i++)
             to[i] = (uint32_t)from[i] << 16;

@@ -98,8 +98,9 @@ typedef struct {
     uint64_t calls, ns;
 } t_counter;
 
-/* A weight: in the file it may be f16 or bf16, in memory it is f32 then. */
-enum { T_AS_IT_IS, T_F16, T_BF16 };
+/* A weight: in the file it may be f16, bf16 or f8, in memory it is f32 then. f8 is in blocks of 33 bytes: the exponent of
+ * a power of two as f32 has it, and the e4m3fn of 32 weights divided by it, with 448 for infinity. */
+enum { T_AS_IT_IS, T_F16, T_BF16, T_F8, T_F8_BLOCK = 32 };
 
 typedef struct {
     int32_t type;
