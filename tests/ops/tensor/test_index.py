@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.support.evaluate import run
 from tests.support.nodes import F32, I64, check, model_of, numbers
+from torshc.expr.text import condition_text
 from torshc.formats import import_model
 
 
@@ -44,3 +46,16 @@ def test_indices_out_of_range_stay_inside() -> None:
     for op, index in (("Gather", np.array([9, -9], I64)), ("GatherND", np.array([[9, -7]], I64))):
         model = model_of(op, {"x": x, "i": index}, {}, ["x", "i"], 20)
         run(import_model(model.SerializeToString()), {"x": x, "i": index})  # the evaluator refuses a wild read
+
+
+def test_an_index_that_a_size_must_exceed_is_a_condition_in_words() -> None:
+    """Indices that are known or computed from sizes, into a dimension of any size, are checked before a run."""
+    made = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n] x, float[m] v) => (float[3] y, float[1] z) {
+            i = Constant <value = int64[3] {1, 2, 5}> ()
+            y = Gather(x, i)
+            m = Shape(v)
+            z = Gather(x, m)
+        }""")
+    found = {condition_text(left, right) for left, right in import_model(made.SerializeToString()).constraints}
+    assert found == {"1 < n", "5 < n", "m < n"}

@@ -6,6 +6,7 @@ touched; but what they compute then means nothing, and the caller must learn of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ import numpy as np
 from ...errors import ModelError
 from ...expr import BOOL, I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
-from .axes import constraints_of, either, pick
+from .axes import both, constraints_of, either, pick, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from .source import SourceNode
 
@@ -88,11 +89,19 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr, negative: 
                 raise ModelError(f"{source.op_type} with {wrong}, which is not in 0 .. {sizes[0] - 1}")
             raise ModelError(f"{source.op_type} at index {wrong}, of a dimension of {' or '.join(map(str, sizes))}")
         return
-    fault = source.builder.one(OutOfRange(sizes, negative), indices)
-    if fault.data is not None:
-        constraints_of(source).append((select(fault.data[0], const(1), const(0)), const(0)))
-    else:
-        source.builder.graph.demand(fault, source.op_type)
+    if indices.data is not None:  # sizes, which are known before a run begins
+        for k, size in enumerate(sizes):
+            for index in _farthest(indices.data[k :: len(sizes)]):
+                holds = both(call("ge", index, -size if negative else 0), call("lt", index, size))
+                require(constraints_of(source), holds, f"{source.op_type} at index {index}, of a dimension of {size}")
+        return
+    source.builder.graph.demand(source.builder.one(OutOfRange(sizes, negative), indices), source.op_type)
+
+
+def _farthest(indices: Sequence[Expr]) -> list[Expr]:
+    """Those that are in range only if all are: the least and the largest of the known ones, and the others."""
+    known = sorted(k for k in map(as_int, indices) if k is not None)
+    return [*dict.fromkeys([*map(const, (*known[:1], *known[-1:])), *(i for i in indices if as_int(i) is None)])]
 
 
 def _found_in(indices: Value, sizes: Shape) -> bool:
