@@ -263,9 +263,20 @@ def _positive(e: Expr) -> bool:
     return low is not None and low > 0
 
 
-def _ordered(a: Expr, b: Expr) -> bool:
-    """Whether a <= b is certain."""
+def _apart(a: Expr, b: Expr) -> bool:
+    """Whether their difference shows that a <= b."""
     return a is b or (not may_wrap(a) and not may_wrap(b) and is_nonnegative(b - a))
+
+
+def _ordered(a: Expr, b: Expr) -> bool:
+    """Whether a <= b is certain, by their difference or by those of what one of them is the least or the largest of."""
+    return (
+        _apart(a, b)
+        or (a.op == "max" and all(_apart(x, b) for x in a.args))
+        or (b.op == "min" and all(_apart(a, x) for x in b.args))
+        or (a.op == "min" and any(_apart(x, b) for x in a.args))
+        or (b.op == "max" and any(_apart(a, x) for x in b.args))
+    )
 
 
 def minimum(a: Expr, b: Expr) -> Expr:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ...budget import afford, budget
 from ...errors import ModelError
-from ...expr import Expr, as_int, call, const, is_runtime, select
+from ...expr import Expr, as_int, call, const, is_nonnegative, is_runtime, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from .source import SourceNode, Unsupported
 
@@ -149,10 +149,11 @@ def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
 
     Exporters give different symbols to sizes that are always equal. If either could be 1, every size behind it would be
     a condition, which nothing downstream can prove equal to another: a transformer ran 9 % slower. A 1 that is to be
-    broadcast has to be declared. Dimensions that are computed during a run may also be 1.
+    broadcast has to be declared. Dimensions that are computed during a run may also be 1; those that cannot be
+    more, such as that of ``x[-1:]``, are.
 
     Raises:
-        ModelError: when two static dimensions differ and neither is 1.
+            ModelError: when two static dimensions differ and neither is 1.
     """
     rank = max((len(s) for s in shapes), default=0)
     out: list[Expr] = []
@@ -169,15 +170,22 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
         raise ModelError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
     if not wide:
         return const(1)
-    chosen = fixed[0] if fixed else wide[0]
+    chosen = (fixed or [d for d in wide if not at_most_one(d)] or wide)[0]
     for d in wide:
-        if d is not chosen and (is_runtime(d) or is_runtime(chosen)):
+        if d is not chosen and at_most_one(d):
+            constraints.append((chosen, select(call("eq", d, 1), chosen, d)))
+        elif d is not chosen and (is_runtime(d) or is_runtime(chosen)):
             wider = chosen if chosen.op == "const" else select(call("eq", chosen, 1), d, chosen)
             constraints.append((wider, select(call("eq", d, 1), chosen, d)))
             chosen = wider
         elif d is not chosen:
             constraints.append((chosen, d))
     return chosen
+
+
+def at_most_one(d: Expr) -> bool:
+    """Whether a dimension is 0 or 1, whatever the sizes are."""
+    return is_nonnegative(1 - d)
 
 
 def same_dim(a: Expr, b: Expr, constraints: Constraints, what: str) -> Expr:
@@ -199,8 +207,10 @@ def broadcast_index(index: Index, shape: Shape) -> Index:
     tail = index[len(index) - len(shape) :]
 
     def along(i: Expr, d: Expr) -> Expr:
+        if at_most_one(d):
+            return const(0)
         if as_int(d) is not None:
-            return const(0) if as_int(d) == 1 else i
+            return i
         if (i.op == "axis" and i.args[0] is d) or not is_runtime(d):
             return i
         return i * select(call("eq", d, 1), const(0), const(1))

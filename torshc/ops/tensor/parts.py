@@ -10,7 +10,7 @@ import numpy as np
 
 from ...budget import afford
 from ...errors import ModelError
-from ...expr import Expr, as_int, call, const, is_nonnegative, select
+from ...expr import Expr, as_int, call, const, is_nonnegative, select, walk
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
@@ -96,7 +96,16 @@ def slice_extent(size: Expr, start: Expr, end: Expr, step: Expr) -> tuple[Expr, 
     up = call("gt", step, 0)
     first = select(up, place(start, const(0), size), place(start, const(0), size - 1))
     last = select(up, place(end, const(0), size), place(end, const(-1), size - 1))
-    return first, parts_of(select(up, last - first, first - last), step)
+    return first, parts_of(select(up, _between(first, last), _between(last, first)), step)
+
+
+def _between(low: Expr, high: Expr) -> Expr:
+    """high - low, through the ends of a clamped place where that is shorter: of ``x[-1:]``, min(1, n)."""
+    plain = high - low
+    if low.op not in ("min", "max"):
+        return plain
+    ends = call("max" if low.op == "min" else "min", *(_between(e, high) for e in low.args))
+    return ends if len([*walk(ends)]) < len([*walk(plain)]) else plain
 
 
 @operator()
