@@ -11,9 +11,10 @@ from torshc.expr import BF16, F16, F32, F64, DType, const
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import attention as lowering
-from torshc.targets.gpu.attention import TILES, GridAttention, GridAttentionRow
+from torshc.targets.gpu.attention import TILES, GridAttention
 from torshc.targets.gpu.attention_group import suits_groups
 from torshc.targets.gpu.attention_mma import MmaAttention
+from torshc.targets.gpu.attention_row import GridAttentionRow
 from torshc.targets.gpu.cuda import CudaTarget
 
 from ...support.kernels import Maker, Shape, op, random, sizes
@@ -371,3 +372,34 @@ def test_equal_kernels_have_equal_text() -> None:
         return GridProgram(m.output(attention(m, *[m.input("b", "s", 24) for _ in range(3)])), DIMS).launches[0].source
 
     assert text() == text() and const(0) is const(0)
+
+
+def test_blocks_share_the_keys_of_few_queries() -> None:
+    """Known numbers of keys, and those of a cache, where some blocks have none; masks, NaN and all keys hidden."""
+    many = [(2, 3, 1, 20), (2, 3, 1300, 20), (2, 3, 1300, 12)]
+    values = [random(RNG, s) for s in many]
+    m = Maker()
+    mask = np.where(RNG.random((2, 1, 1, 1300)) < 0.5, -np.inf, 0).astype(np.float32)
+    mask[1] = -np.inf
+    operands = [m.input(*s) for s in (*many, mask.shape)]
+    program = GridProgram(m.output(attention(m, *operands, scale=0.3)))
+    assert templates(program) == ["attention_row", "attention_join"]
+    (got,) = program.run(*values, mask)
+    close_or_nan(got, expected(*values, mask, scale=0.3))
+    for keys in (1, 2, 45, 1300):
+        m = Maker()
+        some = [values[0], *(np.ascontiguousarray(v[:, :, :keys]) for v in values[1:])]
+        some[1][0, 1, keys // 2] = np.nan
+        shapes: list[Shape] = [(2, 3, 1, 20), (2, 3, "t", 20), (2, 3, "t", 12)]
+        bias = m.input(12)
+        total = m.add("Tanh", m.add("Add", attention(m, *[m.input(*s) for s in shapes], scale=0.3), bias))
+        program = GridProgram(m.output(total), {"t": keys})
+        assert templates(program) == ["attention_row", "attention_join"]
+        b = random(RNG, (12,))
+        (got,) = program.run(b, *some)
+        close_or_nan(got, np.tanh(expected(*some, scale=0.3) + b))
+
+
+def test_few_keys_and_many_queries_have_a_block_each() -> None:
+    assert templates(check([(2, 3, 1, 8), (2, 3, 300, 8), (2, 3, 300, 8)])) == ["attention_row"]
+    assert templates(check([(200, 1, 8), (200, 600, 8), (200, 600, 8)])) == ["attention_row"]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import UnsupportedError
 from ...expr import Expr, as_int
 from ...graph import Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
@@ -20,8 +19,9 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .attention_group import make_group_attention, suits_groups
 from .attention_mma import PACK, MmaAttention, choose_band, suits_tensor_cores, whole_packets
+from .attention_row import attention_by_rows
 from .base import GridTarget
-from .grid import SHARED, WARP
+from .grid import SHARED
 
 FEW_ROWS = 4  # queries that leave a tile of them mostly empty
 FILL = 264  # blocks that fill a large device twice over
@@ -98,42 +98,6 @@ class GridAttention(AttentionBase):
         return whole_packets(operand, columns)
 
 
-@dataclass(frozen=True)
-class GridAttentionRow(AttentionBase):
-    """Online softmax of one query a block, whose groups of threads have keys of their own.
-
-    Attributes:
-        threads: threads of a block.
-        part: threads of a group, which share a key.
-        ahead: keys that a group reads at once.
-    """
-
-    template: ClassVar[str] = "attention_row.j2"
-
-    threads: int
-    part: int
-    ahead: int
-
-    @property
-    def shared(self) -> int:
-        warps = self.threads // WARP
-        return 4 * warps * (self.columns * self.part * PACK + 2)
-
-    @property
-    def deep(self) -> int:
-        """Packets of the query a thread."""
-        return max(1, -(-self.depth // (PACK * self.part)))
-
-    @property
-    def columns(self) -> int:
-        """Packets of columns of the values a thread."""
-        return -(-self.width // (PACK * self.part))
-
-    def packed(self, operand: Strided, columns: int) -> bool:
-        """Whether rows of an operand are whole packets."""
-        return whole_packets(operand, columns)
-
-
 @GridTarget.lowers("attention")
 def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernel of an attention group; operands of f16 or bf16 are read as they are.
@@ -153,7 +117,7 @@ def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine
     fitting = [t for t in TILES if _bytes(base, t, apart=False) <= SHARED]
     count = as_int(rows)
     if not fitting or (count is not None and count <= FEW_ROWS):
-        return [_one_row(group, base)]
+        return attention_by_rows(group, base, machine.device)
     if machine.device.tensor and suits_tensor_cores(base):
         if suits_groups(base, machine.device):
             return [make_group_attention(base)]
@@ -179,22 +143,3 @@ def _choose(fitting: list[AttentionTile], points: Expr, rows: Expr) -> Attention
     if blocks is not None and blocks >= FILL:
         return fitting[0]
     return next((t for t in fitting if t.rows <= SMALL), fitting[-1])
-
-
-def _one_row(group: Group, base: AttentionBase) -> GridAttentionRow:
-    wide = max(base.depth, base.width, 1)
-    part = next((p for p in (1, 2, 4, 8, 16) if p * PACK >= wide), WARP)
-    columns = -(-base.width // (PACK * part)) * PACK * part
-    for threads in (256, 128, 32):
-        if threads // WARP * (columns + 2) * 4 <= SHARED:
-            return GridAttentionRow.of(
-                base,
-                tasks=base.points * base.row.args[0],
-                threads=threads,
-                part=part,
-                ahead=4 if wide <= PACK * WARP else 1,
-            )
-    assert group.anchor is not None
-    raise UnsupportedError(
-        [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
-    )

@@ -10,16 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from ...expr import Expr, acc, as_int, axis, load, rebuild
+from ...expr import Expr, acc, as_int, axis, load
 from ...graph import Value
 from ...kernels.axes import product
-from ...kernels.base import Buffer, Kernel, Store, Temporary
+from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import row_major
 from ...kernels.machine import Device
 from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, lower_nest
 from ...plan.group import Group
 from ...plan.storage import Storage
+from .arguments import Arguments
 from .grid import GridColumns, GridRow, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
@@ -92,7 +93,7 @@ class _Pieces:
 
     def _partial(self, number: int, stage: Stage) -> Kernel:
         """What each piece accumulates."""
-        args = _Arguments(self.kernel, self.known)
+        args = Arguments(self.kernel, self.known)
         place = row_major([*self.kernel.axes, self.piece])
         accumulators, stores = [], []
         for a in stage.accumulators:
@@ -104,7 +105,7 @@ class _Pieces:
 
     def _total(self, number: int, stage: Stage, last: bool) -> Kernel:
         """The pieces of each row joined, and what follows from them."""
-        args = _Arguments(self.kernel, self.known)
+        args = Arguments(self.kernel, self.known)
         each = axis("r0", self.piece.args[0])
         place = row_major([*self.kernel.axes, each])
         accumulators, stores = [], []
@@ -142,7 +143,7 @@ class _Pieces:
 
     def _elements(self) -> Kernel:
         """What is computed for each element of the rows."""
-        args = _Arguments(self.kernel, self.known)
+        args = Arguments(self.kernel, self.known)
         stores = tuple(args.store(s) for s in self.kernel.element)
         *outer, lane = self.kernel.axes
         across = isinstance(self.kernel, GridRow)
@@ -170,7 +171,7 @@ def _cut(
     length: int,
     stage: Stage,
     stores: Iterable[Store],
-    args: _Arguments,
+    args: Arguments,
 ) -> Kernel:
     """One reduction of a kernel, for each piece of a row."""
     return dataclasses.replace(
@@ -183,47 +184,3 @@ def _cut(
         piece=piece,
         length=length,
     )
-
-
-class _Arguments:
-    """The argument list of a kernel made of a part of another's expressions.
-
-    Args:
-        kernel: the other.
-        known: registers that are in memory by now: where.
-    """
-
-    def __init__(self, kernel: Kernel, known: Mapping[Expr, tuple[Temporary, Expr]]) -> None:
-        self.kernel, self.known = kernel, known
-        self.list: list[Buffer] = []
-        self._numbers: dict[object, int] = {}
-
-    def add(self, operand: Temporary, what: Expr, written: bool = True) -> int:
-        """The number of memory that holds a register for each point."""
-        return self._number(Buffer(operand, what.dtype, written))
-
-    def bring(self, e: Expr) -> Expr:
-        """An expression with loads of this list's buffers; what is known is read from memory."""
-
-        def leaf(x: Expr) -> Expr | None:
-            if x.op == "load" and isinstance(x.data, int):
-                number = self._number(self.kernel.buffers[x.data])
-                return load(number, tuple(self.bring(a) for a in x.args), x.dtype)
-            if x.op == "acc" and x in self.known:
-                to, place = self.known[x]
-                return load(self.add(to, x, written=False), (place,), x.dtype)
-            return None
-
-        return rebuild(e, leaf)
-
-    def store(self, s: Store) -> Store:
-        """A store of the kernel's as one of this list's buffers."""
-        value, offset = self.bring(s.value), self.bring(s.offset)
-        return Store(self._number(self.kernel.buffers[s.buffer]), offset, value)
-
-    def _number(self, buffer: Buffer) -> int:
-        key = (buffer.operand, buffer.written)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.list)
-            self.list.append(buffer)
-        return self._numbers[key]

@@ -1,0 +1,161 @@
+"""Attention of few queries on devices of blocks of threads: a query has a block, or several where blocks are few.
+
+Decoding has one query for each head and sequence: fewer blocks than a card has multiprocessors, each of which reads
+a small part of the memory's bandwidth. So several blocks share a query's keys, each with a softmax of its own keys, and
+a second kernel weighs these parts by their largest scores, in order, so that a result is the same in every run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import UnsupportedError
+from ...expr import F32, Expr, acc, as_int
+from ...kernels.attention import AttentionBase
+from ...kernels.base import Kernel, Temporary
+from ...kernels.heavy import HeavyKernel, Strided
+from ...kernels.machine import Device
+from ...plan.group import Group
+from .arguments import Arguments
+from .attention_mma import PACK, whole_packets
+from .grid import SHARED, WARP
+
+FULL = 2  # blocks a multiprocessor, up to which a query's keys are shared by several
+SPLITS = 32  # blocks of a query, at the most: their parts are read again by each column
+FEW_KEYS = 256  # keys of a block, at the least: a second kernel takes as long as some hundreds
+
+
+@dataclass(frozen=True)
+class GridAttentionRow(AttentionBase):
+    """Online softmax of one query a block, whose groups of threads have keys of their own.
+
+    Attributes:
+        threads: threads of a block.
+        part: threads of a group, which share a key.
+        ahead: keys that a group reads at once.
+        splits: blocks that share the keys of a query.
+        parts: number of the buffer for what each of them leaves, where they are several: for each query and each of its
+            blocks the sums of columns, the largest score, the sum of weights.
+    """
+
+    template: ClassVar[str] = "attention_row.j2"
+
+    threads: int
+    part: int
+    ahead: int
+    splits: int = 1
+    parts: int = -1
+
+    @property
+    def shared(self) -> int:
+        warps = self.threads // WARP
+        return 4 * warps * (self.columns * self.part * PACK + 2)
+
+    @property
+    def deep(self) -> int:
+        """Packets of the query a thread."""
+        return max(1, -(-self.depth // (PACK * self.part)))
+
+    @property
+    def columns(self) -> int:
+        """Packets of columns of the values a thread."""
+        return -(-self.width // (PACK * self.part))
+
+    def packed(self, operand: Strided, columns: int) -> bool:
+        """Whether rows of an operand are whole packets."""
+        return whole_packets(operand, columns)
+
+
+@dataclass(frozen=True)
+class AttentionJoin(HeavyKernel):
+    """What the blocks of each query left, as one result.
+
+    Attributes:
+        batch, row, key, column, width, safe: as of :class:`AttentionBase`.
+        splits, parts: as of :class:`GridAttentionRow`.
+        threads: threads of a block.
+    """
+
+    kind: ClassVar[str] = "attention"
+    template: ClassVar[str] = "attention_join.j2"
+
+    batch: tuple[Expr, ...]
+    row: Expr
+    key: Expr
+    column: Expr
+    width: int
+    safe: bool
+    splits: int
+    parts: int
+    threads: int
+
+
+def attention_by_rows(group: Group, base: AttentionBase, device: Device) -> list[Kernel]:
+    """The kernel of attention with a query a block, or the two kernels with several blocks a query.
+
+    Raises:
+        UnsupportedError: a row of sums does not fit in shared memory.
+    """
+    wide = max(base.depth, base.width, 1)
+    part = next((p for p in (1, 2, 4, 8, 16) if p * PACK >= wide), WARP)
+    columns = -(-base.width // (PACK * part)) * PACK * part
+    fitting = (t for t in (256, 128, 32) if t // WARP * (columns + 2) * 4 <= SHARED)
+    threads = next(fitting, None)
+    if threads is None:
+        assert group.anchor is not None
+        raise UnsupportedError(
+            [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
+        )
+    queries = base.points * base.row.args[0]
+    ahead = 4 if wide <= PACK * WARP else 1
+    whole = GridAttentionRow.of(base, tasks=queries, threads=threads, part=part, ahead=ahead)
+    splits = _splits(queries, base.key.args[0], device)
+    return [whole] if splits == 1 else [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
+
+
+def _splits(queries: Expr, keys: Expr, device: Device) -> int:
+    """Blocks for each query. Keys of a cache, whose number only a run knows, are taken to be many."""
+    blocks, known = as_int(queries), as_int(keys)
+    if blocks is None or blocks * 2 > device.units * FULL:
+        return 1
+    most = SPLITS if known is None else known // FEW_KEYS
+    return max(1, min(device.units * FULL // max(blocks, 1), most, SPLITS))
+
+
+def _left(kernel: GridAttentionRow, owner: int, splits: int) -> Temporary:
+    return Temporary("parts", owner, kernel.tasks * (splits * (kernel.width + 2) * F32.size))
+
+
+def _partial(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
+    """The softmax of each block's keys."""
+    args = Arguments(kernel)
+    q, k, v = (args.walked(x) for x in (kernel.q, kernel.k, kernel.v))
+    mask = None if kernel.mask is None else args.bring(kernel.mask)
+    parts = args.add(_left(kernel, owner, splits), acc("x", F32))
+    fields = {"q": q, "k": k, "v": v, "mask": mask, "stores": (), "splits": splits, "parts": parts}
+    return GridAttentionRow.of(kernel, buffers=tuple(args.list), tasks=kernel.tasks * splits, **fields)
+
+
+def _joined(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
+    """The parts of each query as one, with what follows."""
+    args = Arguments(kernel)
+    left = _left(kernel, owner, splits)
+    parts = args.add(left, acc("x", F32), written=False)
+    stores = tuple(args.store(s) for s in kernel.stores)
+    return AttentionJoin(
+        buffers=tuple(args.list),
+        tasks=kernel.tasks,
+        flops=kernel.tasks * (2 * splits * kernel.width),
+        nbytes=left.nbytes + kernel.tasks * kernel.width * sum(b.dtype.size for b in args.list if b.written),
+        stores=stores,
+        batch=kernel.batch,
+        row=kernel.row,
+        key=kernel.key,
+        column=kernel.column,
+        width=kernel.width,
+        safe=kernel.safe,
+        splits=splits,
+        parts=parts,
+        threads=min(256, -(-max(kernel.width, 1) // WARP) * WARP),
+    )
