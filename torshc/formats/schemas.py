@@ -192,7 +192,7 @@ def unknown(op: SourceOp) -> str:
     names = [n for d, n in REGISTRY if d == op.domain]
     domain = f"domain {op.domain}" if op.domain else "ONNX's own domain"
     found = f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"
-    if op.domain == "com.microsoft":
+    if op.domain.startswith("com.microsoft"):
         found += "; write the model with operators of ONNX, as ONNX Runtime's optimizer leaves them at level 'basic'"
     return found
 
