@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..budget import afford
-from ..expr import BOOL, Expr, as_int, call, const, is_long, on_host
-from .data import FLOATS, LIMIT, indices
+from ..expr import Expr
+from .elements import evaluate, settled
 from .graph import Graph, Node, Partial, Value
 from .sizes import require_fit, require_reach, require_shape
 
 if TYPE_CHECKING:
-    from ..ops.core.base import Nest, Op
+    from ..ops.core.base import Op
 
 
 class Builder:
@@ -55,6 +55,15 @@ class Builder:
             value.data = evaluate(node, i)
         return outputs
 
+    def elements_of(self, value: Value, clamped: bool = False) -> tuple[Expr, ...] | None:
+        """The elements of a small integer tensor as expressions, which become its data; None when it is not small.
+
+        Args:
+            clamped: an element that does not fit 32 bits at run time counts as the largest of them.
+        """
+        known = settled(value) if value.data is None else ()
+        return self.graph.elements_of(value, clamped, known)
+
     def host_op(
         self, op: Op, inputs: Sequence[Value | None], partials: Sequence[Partial], name: str = ""
     ) -> list[Value]:
@@ -93,57 +102,3 @@ class Builder:
         if not isinstance(array, np.ndarray):
             array = np.asarray(array, dtype=like.dtype.numpy if like is not None else None)
         return self.graph.constant(array)
-
-
-def evaluate(node: Node, output: int) -> tuple[Expr, ...] | None:
-    """The elements of a small output as expressions, from the elements of the inputs; None when unknown.
-
-    They may be of any type that the host program computes with; what it cannot compute is not known.
-    It runs the operator's own loop nest on expressions, so an operator needs no second definition for shapes.
-    """
-    value = node.outputs[output]
-    shape = value.type.static_shape
-    followed = value.dtype.is_int or value.dtype is BOOL or value.dtype in FLOATS
-    if not followed or shape is None or int(np.prod(shape, dtype=object)) > LIMIT:
-        return None
-    exact = node.op.symbolic(node, output)
-    if exact is not None:
-        return exact
-    nest = node.op.nest(node, output)
-    if nest is None:
-        return None
-    terms = [as_int(e) for e in nest.reduce]
-    if any(t is None for t in terms) or int(np.prod([t or 0 for t in terms], dtype=object)) > LIMIT:
-        return None
-    try:
-        found = tuple(_element(node, nest, index) for index in indices(shape))
-    except LookupError:
-        return None
-    return found if all(on_host(e) and not is_long(e) for e in found) else None
-
-
-def _element(node: Node, nest: Nest, index: tuple[int, ...]) -> Expr:
-    def read(k: int, at: tuple[Expr, ...]) -> Expr:
-        source = node.inputs[k]
-        assert source is not None
-        dims, where = source.type.static_shape, [as_int(i) for i in at]
-        if source.data is None or dims is None or any(w is None for w in where):
-            raise LookupError(k)
-        flat = 0
-        for w, d in zip(where, dims, strict=True):
-            assert w is not None
-            if not 0 <= w < d:
-                raise LookupError(k)
-            flat = flat * d + w
-        return source.data[flat]
-
-    at = tuple(const(i) for i in index)
-    if not nest.reduce:
-        return nest.body(at, (), read)
-    total: Expr | None = None
-    for r in indices(tuple(as_int(e) or 0 for e in nest.reduce)):
-        term = nest.body(at, tuple(const(i) for i in r), read)
-        total = term if total is None else call(nest.combine, total, term)
-    if total is None:
-        raise LookupError("empty reduction")
-    return nest.finish(total, at, read) if nest.finish else total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -425,11 +425,14 @@ class Graph:
         """Names of the symbols, in order: symbolic dimensions of the inputs, then elements."""
         return [*dims_of(*(d for v in self.inputs for d in v.shape)), *self.sources]
 
-    def elements_of(self, value: Value, clamped: bool = False) -> tuple[Expr, ...] | None:
-        """The elements of a small integer tensor as expressions, which become its data; None when it is not small."""
+    def elements_of(
+        self, value: Value, clamped: bool = False, known: Sequence[Expr | None] = ()
+    ) -> tuple[Expr, ...] | None:
+        """As :meth:`Builder.elements_of`, where some are known."""
         shape = value.type.static_shape
         if value.data is None and shape is not None and math.prod(shape) <= LIMIT and not value.dtype.is_float:
-            value.data = tuple(self._element(value, k) for k in range(math.prod(shape)))
+            found = known or [None] * math.prod(shape)
+            value.data = tuple(self._element(value, k) if e is None else e for k, e in enumerate(found))
         for e in value.data or () if clamped else ():
             if e.op == "element":
                 name = str(e.data)

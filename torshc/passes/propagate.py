@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import Graph, Rewriter, Value, ints_of, learn
-from ..graph.builder import evaluate
+from ..graph.elements import evaluate
 from ..options import CompileOptions
 from .manager import graph_pass
 

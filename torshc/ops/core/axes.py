@@ -170,7 +170,7 @@ def integer(source: SourceNode, k: int, what: str) -> Expr:
         return const(int(given.const.reshape(-1)[0]))
     if given.dtype.is_float:
         given = whole(source.builder, given)
-    found = source.builder.graph.elements_of(given)
+    found = source.builder.elements_of(given)
     if found is None or len(found) != 1:
         raise ModelError(f"{what} is {given.type!r}; expected a single number")
     return cast(found[0], I64)

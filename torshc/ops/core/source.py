@@ -125,7 +125,7 @@ class SourceNode:
         value = self.input(k)
         if value is None:
             return None
-        data = self.builder.graph.elements_of(value, clamped)
+        data = self.builder.elements_of(value, clamped)
         if data is None:
             raise Unsupported(f"{what} is {value.type!r}: how many there are is known only at run time")
         found = [without_wraps(cast(e, I64)) for e in data]

@@ -35,7 +35,7 @@ def fractions(source: SourceNode, scales: Value) -> list[tuple[Expr, Expr]]:
         down = apply(b, "Where", is_past, b.constant(np.asarray(2.0**places)), other)
     up = apply(b, "Round", apply(b, "Mul", exact, down))
     both_parts = b.one(Concat(0), whole(b, up), whole(b, down)) if down is not None else up
-    found = b.graph.elements_of(both_parts)
+    found = b.elements_of(both_parts)
     if found is None:
         raise ModelError(f"the scales of {source.op_type} are {scales.type!r}")
     count = len(found) // 2
@@ -64,7 +64,7 @@ def corners(source: SourceNode, roi: Value) -> Shape:
         found: Shape | None = tuple(const(round(float(v) * 2**_CORNER)) for v in numbers)
     else:
         exact = apply(b, "Cast", roi, to=F64)
-        found = b.graph.elements_of(whole(b, apply(b, "Round", apply(b, "Mul", exact, 2.0**_CORNER))))
+        found = b.elements_of(whole(b, apply(b, "Round", apply(b, "Mul", exact, 2.0**_CORNER))))
     if found is None:
         raise ModelError(f"the region of Resize is {roi.type!r}")
     out = tuple(cast(e, I64) for e in found)

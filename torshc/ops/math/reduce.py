@@ -110,7 +110,7 @@ def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
     column = b.one(Reshape((count, const(1))), apply(b, "Cast", axes, to=I64))
     here, back = (b.constant(np.arange(rank, dtype=np.int64) - away) for away in (0, rank))
     hit = apply(b, "Or", apply(b, "Equal", column, here), apply(b, "Equal", column, back))
-    hits = b.graph.elements_of(apply(b, "ReduceSum", apply(b, "Cast", hit, to=I64), axes=(0,), keepdims=False))
+    hits = b.elements_of(apply(b, "ReduceSum", apply(b, "Cast", hit, to=I64), axes=(0,), keepdims=False))
     assert hits is not None  # as many as there are dimensions
     once = tuple(call("eq", h, 1) for h in hits)
     total = const(0)

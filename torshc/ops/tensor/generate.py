@@ -138,7 +138,7 @@ def _floats(source: SourceNode, dtype: DType) -> Value:
     bounds = [b.one(Reshape(()), v) if v.type.rank else v for v in bounds]
     start, limit, step = (apply(b, "Cast", v, to=F64) for v in bounds)
     steps = apply(b, "Ceil", apply(b, "Div", apply(b, "Sub", limit, start), step))
-    found = b.graph.elements_of(whole(b, apply(b, "Max", steps, 0.0)))
+    found = b.elements_of(whole(b, apply(b, "Max", steps, 0.0)))
     assert found is not None
     return b.one(Range(count=found[0], dtype=dtype), bounds[0], bounds[2])
 
