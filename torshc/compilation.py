@@ -42,6 +42,7 @@ class Unit:
         suffix: ending of their sources.
         refused: why the target has no kernel, so that those of the processor are used; empty when it has.
         device: where the kernels run, by DLPack's code.
+        tuned: the choices of a tuning record that they were made with, as text; empty for the usual ones.
     """
 
     group: Group
@@ -50,6 +51,7 @@ class Unit:
     suffix: str = ".c"
     refused: str = ""
     device: int = CPU
+    tuned: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -225,6 +227,7 @@ def _kernels_of(c: Compilation) -> tuple[tuple[KernelInfo, ...], tuple[StepInfo,
                 _size(kernel.nbytes),
                 source,
                 file in c.pinned,
+                unit.tuned,
             )
             steps.append(StepInfo(kernels[symbol].id, names, unit.device))
     return tuple(kernels.values()), tuple(steps)

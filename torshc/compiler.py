@@ -45,6 +45,7 @@ from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
+from .records import Choices, Tuning, choices_text, tunable, tuning_of
 from .resources import cache_folder
 from .targets import NoKernel, Target, find_target, target_of
 from .targets.isa import resolve, version_mark, versions_of
@@ -140,7 +141,8 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
     with clock.stage("lower"):
         here = script.for_host if script is not None else ()
         targets = [find_target("c")(machine) if k in here else target for k in range(len(plans))]
-        lowered = [_lower(p.graph, p, t, options) for p, t in zip(plans, targets, strict=True)]
+        tuning = tuning_of(options.tuning_records, target, isa)
+        lowered = [_lower(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
         rendered = [_render(groups, t) for groups, t in zip(lowered, targets, strict=True)]
         sources = {name: text for _, _, found in rendered for name, text in found.items()}
@@ -150,7 +152,7 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
     whole, spans = _joined(graph, plans, policy) if script is not None else (plans[0], ())
     done = Compilation(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
-        clock.seconds, script=script, spans=spans, warnings=tuple(graph.warnings),
+        clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings),
         dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment},
     )  # fmt: skip
     return with_pinned(done, options.kernels) if options.kernels is not None else done
@@ -173,11 +175,19 @@ def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tupl
     return out, tuple(spans)
 
 
-Lowered = tuple[Group, list[Kernel], Target, str]
+@dataclass(frozen=True)
+class Lowered:
+    """A group with its kernels, the target that they are for, why that is not the one asked for, and tuned choices."""
+
+    group: Group
+    kernels: list[Kernel]
+    target: Target
+    refused: str = ""
+    choices: Choices = ()
 
 
-def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions) -> list[Lowered]:
-    """Each group with its kernels, the target that they are for, and why that is not the one asked for.
+def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions, tuning: Tuning) -> list[Lowered]:
+    """Each group with its kernels.
 
     Raises:
         UnsupportedError: naming every group that the target cannot compute, when there is no falling back.
@@ -186,14 +196,17 @@ def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions) ->
     problems = []
     for group in plan.groups:
         try:
-            lowered.append((group, target.lower(graph, group, plan.storage), target, ""))
+            lowered.append(
+                _tuned(graph, plan, Lowered(group, target.lower(graph, group, plan.storage), target), tuning)
+            )
         except NoKernel as reason:
             if not options.fallback or options.emit == "page":
                 problems.append(f"{', '.join(n.describe() for n in group.nodes)}: {reason}")
                 continue
             processor = find_target("c")(target.machine)
-            lowered.append((group, processor.lower(graph, group, plan.storage), processor, str(reason)))
-        for kernel in lowered[-1][1]:
+            kernels = processor.lower(graph, group, plan.storage)
+            lowered.append(Lowered(group, kernels, processor, str(reason)))
+        for kernel in lowered[-1].kernels:
             named = ", ".join(n.describe() for n in group.nodes[:4])
             afford("steps", kernel.trips, f"{named}: loops of {kernel.trips} steps")
     if problems:
@@ -206,19 +219,31 @@ def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions) ->
     return lowered
 
 
+def _tuned(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:
+    """A group with the kernels of its record, if it has one."""
+    named = tunable(usual.target, usual.kernels) if tuning.choices else None
+    choices = tuning.choices.get(usual.target.render(named).symbol) if named is not None else None
+    if choices is None:
+        return usual
+    kernels = usual.target.with_choices(choices).lower(graph, usual.group, plan.storage)
+    return dataclasses.replace(usual, kernels=kernels, choices=choices)
+
+
 def _render(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], list[Placed], dict[str, str]]:
     units, placed = [], []
     sources: dict[str, str] = {}
-    for group, kernels, target, refused in lowered:
+    for made_of in lowered:
+        group, target, refused = made_of.group, made_of.target, made_of.refused
         symbols = []
         away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
-        for kernel in kernels:
+        for kernel in made_of.kernels:
             made = target.render(kernel)
             sources[made.symbol + target.suffix] = made.source
             symbols.append(made.symbol)
             comment, threads = _comment(group, kernel), target.threads(kernel)
             placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, target.bound))
-        units.append(Unit(group, tuple(kernels), tuple(symbols), target.suffix, refused, target.device))
+        tuned = choices_text(made_of.choices)
+        units.append(Unit(group, tuple(made_of.kernels), tuple(symbols), target.suffix, refused, target.device, tuned))
     return units, placed, sources
 
 

@@ -12,7 +12,8 @@ from .options import CompileOptions
 
 
 def write_depfile(out: str, model: Path, options: CompileOptions, targets: Sequence[str] = ()) -> Path:
-    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline and kernels given.
+    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline, kernels and
+    tuning records given.
 
     Args:
         out: the bundle as the user spelled it, which is how the makefile spells its target.
@@ -22,7 +23,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions, targets: Seque
         ConfigError: a name cannot be written in a makefile.
         OutputError: the file cannot be written.
     """
-    extra = [*options.rules, *([options.pipeline] if options.pipeline else [])]
+    extra = [*options.rules, *filter(None, (options.pipeline, options.tuning_records))]
     extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out
     path = Path(f"{target}.d")

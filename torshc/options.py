@@ -48,6 +48,7 @@ class CompileOptions:
         pipeline: a pipeline file in place of that of the optimisation level.
         rules: further files of rewrites and fusion rules.
         kernels: folder of edited kernels, as ``torshc eject`` writes them, to use in place of the generated ones.
+        tuning_records: file of choices that ``torshc tune`` measured, for kernels of this target and machine.
         passes: pass name to True (on) or False (off), overriding the pipeline.
         jobs: compilers that run at once; 0 means one a processor.
         cache: use the kernel cache.
@@ -90,6 +91,7 @@ class CompileOptions:
     pipeline: Path | None = None
     rules: tuple[Path, ...] = ()
     kernels: Path | None = None
+    tuning_records: Path | None = None
     passes: Mapping[str, bool] = field(default_factory=dict)
     jobs: int = 0
     cache: bool = True
@@ -146,7 +148,7 @@ class CompileOptions:
                 raise ConfigError(
                     f"there is no option {name!r}{did_you_mean(name, known)}", f"known: {', '.join(known)}"
                 )
-        for name in ("pipeline", "kernels", "workdir", "dump"):
+        for name in ("pipeline", "kernels", "tuning_records", "workdir", "dump"):
             if fields.get(name) is not None:
                 fields[name] = Path(fields[name])
         if "rules" in fields:

@@ -86,6 +86,7 @@ class KernelInfo:
         flops, bytes: arithmetic and memory traffic of one launch, integers or text over the symbols.
         source_sha256: of its C source.
         pinned: whether a person edited that.
+        tuned: the choices of a tuning record that it was made with; empty for the usual ones.
     """
 
     id: int
@@ -97,6 +98,7 @@ class KernelInfo:
     bytes: int | str
     source_sha256: str
     pinned: bool = False
+    tuned: str = ""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,8 @@ PLAN: list[Option] = [
     click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion rules (YAML). Repeatable."),
     click.option("--kernels", type=FILE, metavar="DIR",
                  help="Use edited kernels of this folder, as `torshc eject` writes them."),
+    click.option("--tuning-records", type=FILE, metavar="FILE",
+                 help="Use the choices in this file, as `torshc tune` writes it."),
     click.option("--pass", "passes", multiple=True, callback=_switches, metavar="NAME=on|off",
                  help="Switch a pass on or off. Repeatable."),
     click.option("--fusion", type=click.Choice(["none", "conservative", "default", "aggressive"]),

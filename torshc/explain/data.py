@@ -60,6 +60,7 @@ class KernelInfo:
         flops_text, bytes_text: as written, numbers or text over the symbols.
         tasks, scratch: number of independent tasks and bytes of scratch a thread, likewise.
         pinned: the file that a person edited in place of the generated source, or empty.
+        tuned: the choices of a tuning record that it was made with, or empty.
     """
 
     symbol: str
@@ -72,6 +73,7 @@ class KernelInfo:
     tasks: int | str
     scratch: int | str
     pinned: str = ""
+    tuned: str = ""
 
 
 @dataclass(frozen=True)
@@ -309,11 +311,13 @@ class _Describer:
             folded=tuple(map(_node, g.folded)),
             reads=tuple(map(self.tensor, g.reads)),
             writes=tuple(map(self.tensor, g.outputs)),
-            kernels=tuple(self.kernel(*k) for k in zip(unit.kernels, unit.symbols, unit.files, strict=True)),
+            kernels=tuple(
+                self.kernel(*k, unit.tuned) for k in zip(unit.kernels, unit.symbols, unit.files, strict=True)
+            ),
             stops=self.stops(g),
         )
 
-    def kernel(self, kernel: Kernel, symbol: str, file: str) -> KernelInfo:
+    def kernel(self, kernel: Kernel, symbol: str, file: str, tuned: str) -> KernelInfo:
         return KernelInfo(
             symbol,
             kernel.kind,
@@ -325,6 +329,7 @@ class _Describer:
             plain(kernel.tasks),
             plain(kernel.scratch),
             self.pinned.get(file, ""),
+            tuned,
         )
 
     def stops(self, group: Group) -> tuple[Stop, ...]:

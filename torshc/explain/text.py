@@ -195,6 +195,9 @@ def _totals(e: Explanation) -> Iterator[str]:
     pinned = dict.fromkeys(f"group {g.id}: {k.pinned}" for g in e.groups for k in g.kernels if k.pinned)
     for k, line in enumerate(pinned):
         yield from paragraph("pinned" if k == 0 else "", printable(line))
+    tuned = dict.fromkeys(f"group {g.id}: {k.tuned}" for g in e.groups for k in g.kernels if k.tuned)
+    for k, line in enumerate(tuned):
+        yield from paragraph("tuned" if k == 0 else "", line)
     yield from paragraph("fallbacks", "; ".join(map(printable, e.fallbacks)) or "none")
 
 

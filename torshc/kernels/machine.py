@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Choice = tuple[int, ...]  # a value of a parameter of a template: 96, or 6 x 4
+
 
 @dataclass(frozen=True)
 class Device:
@@ -43,6 +45,7 @@ class Machine:
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
         device: what these devices have in common.
         version: what tells kernels for this processor from those for others in one library.
+        choices: values of parameters of templates in place of those that lowerings choose (``torshc tune``).
     """
 
     lanes: int = 8
@@ -53,3 +56,12 @@ class Machine:
     archs: tuple[str, ...] = ()
     device: Device = Device()
     version: str = ""
+    choices: tuple[tuple[str, Choice], ...] = ()
+
+    def choice(self, name: str) -> Choice | None:
+        """The value that is given for a parameter, if there is one."""
+        return dict(self.choices).get(name)
+
+    def number(self, name: str, usual: int) -> int:
+        """The number that is given for a parameter, else the usual one."""
+        return (self.choice(name) or (usual,))[0]

@@ -19,7 +19,7 @@ from ..graph import Graph, Value
 from ..kernels.base import Kernel
 from ..kernels.base import NoKernel as NoKernel
 from ..kernels.lower import expanded, idle_when_empty
-from ..kernels.machine import Machine
+from ..kernels.machine import Choice, Machine
 from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
 from ..options import PRECISIONS, CompileOptions
@@ -27,6 +27,7 @@ from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .isa import kernel_prefix
+from .parameters import Parameter, parameters_of
 from .tidy import tidy
 from .toolchain import Toolchain
 
@@ -91,6 +92,7 @@ class Target(ABC):
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
+        tunable: whether its kernels can be tuned, as its templates state parameters.
 
     Args:
         machine: the processor that is compiled for.
@@ -111,6 +113,7 @@ class Target(ABC):
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
+    tunable: ClassVar[bool] = False
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -156,6 +159,14 @@ class Target(ABC):
     @abstractmethod
     def render(self, kernel: Kernel) -> Rendered:
         """The source of a kernel."""
+
+    def parameters(self, kernel: Kernel) -> tuple[Parameter, ...]:
+        """What may be chosen of a kernel."""
+        return parameters_of(self.search, kernel.template, self.machine.lanes) if self.tunable else ()
+
+    def with_choices(self, choices: tuple[tuple[str, Choice], ...]) -> Target:
+        """The target with values of parameters in place of those that its lowerings choose."""
+        return type(self)(dataclasses.replace(self.machine, choices=choices))
 
     def threads(self, kernel: Kernel) -> int:
         """Threads of a block, on a device of blocks; 0 on a processor, where the caller cuts tasks as it likes."""

@@ -238,7 +238,7 @@ function showGroup(model, g) {
   if (g.stops.length) parts.push(el("h2", {}, "Where fusion stopped"), table(["from", "to", "reason"], g.stops.map(stop)));
   for (const k of g.kernels) {
     parts.push(el("h2", {}, `Kernel ${k.symbol}`), el("p", {}, `${k.kind}, template ${k.template}; ${flopsText(k.flops)}, ${bytesText(k.bytes)}; tasks ${k.tasks}` +
-      (k.scratch ? `; scratch ${k.scratch} bytes a thread` : "") + (k.pinned ? `; edited: ${k.pinned}` : "")));
+      (k.scratch ? `; scratch ${k.scratch} bytes a thread` : "") + (k.pinned ? `; edited: ${k.pinned}` : "") + (k.tuned ? `; tuned: ${k.tuned}` : "")));
     if (model.sources[k.symbol]) parts.push(el("pre", {}, model.sources[k.symbol]));
   }
   document.getElementById("detail").replaceChildren(...parts);

@@ -109,11 +109,13 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
         return _widened(group, value, batch, name, buffers, before)
 
     base = attention_base(group, storage, operand)
-    tile = (6, 4) if machine.lanes >= 16 else (6, 2)
-    panel = tile[1] * machine.lanes
+    height, vectors = machine.choice("tile") or ((6, 4) if machine.lanes >= 16 else (6, 2))
+    panel = vectors * machine.lanes
     rows = _block(base.points, base.row.args[0], panel)
     tasks = base.points * ceil_div(base.row.args[0], rows)
-    return [*before, AttentionKernel.of(base, tasks=tasks, tile=tile, panel=panel, rows=rows, keys=KEYS)]
+    keys = machine.number("keys", KEYS)
+    made = AttentionKernel.of(base, tasks=tasks, tile=(height, vectors), panel=panel, rows=rows, keys=keys)
+    return [*before, made]
 
 
 def _round_up(size: int, to: int) -> int:

@@ -158,7 +158,8 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
-    options = CpuTarget.options | {"isa", "weights_dtype"}
+    options = CpuTarget.options | {"isa", "weights_dtype", "tuning_records"}
+    tunable = True
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes

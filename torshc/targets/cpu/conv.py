@@ -271,7 +271,7 @@ def lower_direct(
     bytes_, skips = is_bytes(node), not transposed and _skips_padding(node)
     taps = max(len(f.taps) for f in phases)
     tile = choose_tile(machine, rows, const(size.oc), const(size.ic * taps))
-    if skips and machine.lanes == 16:
+    if skips and machine.lanes == 16 and machine.choice("tile") is None:
         tile = _row_tile(tile, size)
     packed = pack_weights(node.operands[1], size, phases, tile, transposed)
     w = add_buffer(buffers, packed, dtype=I32 if bytes_ else F32)
@@ -286,7 +286,7 @@ def lower_direct(
     flops = node.op.flops(node)
     count = size.groups * -(-size.oc // tile.columns)
     blocks = choose_blocks(machine, tile, rows, const(count), flops, const(len(phases)))
-    tap_block, channel_block = (taps, size.ic) if bytes_ else _cut_k(size.ic, taps)
+    tap_block, channel_block = (taps, size.ic) if bytes_ else _cut_k(size.ic, taps, machine.number("depth", BLOCK_K))
     return ConvKernel(
         buffers=tuple(buffers.list),
         tasks=blocks.m * blocks.n * len(phases),
@@ -318,11 +318,11 @@ def _skips_padding(node: Node) -> bool:
     return padded and not is_bytes(node) and is_finite(node.operands[1])
 
 
-def _cut_k(ic: int, taps: int) -> tuple[int, int]:
-    """Taps and channels that are summed in one go: near-equal parts of about BLOCK_K products."""
-    parts = 1 if ic <= BLOCK_K * 3 // 2 else -(-ic // BLOCK_K)
+def _cut_k(ic: int, taps: int, block: int) -> tuple[int, int]:
+    """Taps and channels that are summed in one go: near-equal parts of about `block` products."""
+    parts = 1 if ic <= block * 3 // 2 else -(-ic // block)
     channels = -(-ic // parts)
-    at_once = max(1, BLOCK_K // channels)
+    at_once = max(1, block // channels)
     return (-(-taps // -(-taps // at_once)) if taps else 1), channels
 
 

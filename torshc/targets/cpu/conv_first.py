@@ -97,7 +97,7 @@ def lower_first(
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
     wanted = ceil_div(const(4 * machine.threads), call("max", size.images, 1))
-    h_blocks = clamp(call("min", ceil_div(size.oh, BLOCK_ROWS), wanted), 1, size.oh)
+    h_blocks = clamp(call("min", ceil_div(size.oh, machine.number("block", BLOCK_ROWS)), wanted), 1, size.oh)
     kernel = ConvFirstKernel(
         buffers=tuple(buffers.list),
         tasks=size.images * h_blocks,

@@ -66,7 +66,7 @@ def lower_depthwise(
     stores = finish(group, node, accumulated(group, bias_of(node), channel), size.index(n, channel, h, v), buffers)
     pixels, stores = join_stores([a for a in (n, h, v) if a.op == "axis"], stores)
     flops = node.op.flops(node)
-    c_blocks = max(1, size.groups // BLOCK_CHANNELS)
+    c_blocks = max(1, size.groups // machine.number("channels", BLOCK_CHANNELS))
     wanted = clamp(call("floordiv", flops, TASK_FLOPS // 4), 1, 4 * machine.threads)
     h_blocks = clamp(call("floordiv", wanted, call("max", size.images * c_blocks, 1)), 1, size.oh)
     kernel = DepthwiseKernel(
@@ -81,7 +81,7 @@ def lower_depthwise(
         x=x,
         w=w,
         lanes=machine.lanes,
-        columns=COLUMNS,
+        columns=machine.number("columns", COLUMNS),
         h_blocks=h_blocks,
         c_blocks=c_blocks,
     )

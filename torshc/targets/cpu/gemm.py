@@ -221,7 +221,7 @@ def lower_product(
         b=plain(panels, start),
         tile=tile,
         blocks=blocks,
-        k_blocks=split_k(size, depth) if plain_floats else 1,
+        k_blocks=split_k(machine, size, depth) if plain_floats else 1,
         scale=scale,
         block=p.block,
         bits=p.bits,

@@ -165,7 +165,7 @@ class _Lowering(RecurrentLowering):
             b=plain(panels, const(0)),
             tile=tile,
             blocks=blocks,
-            k_blocks=split_k(rows, size),
+            k_blocks=split_k(self.machine, rows, size),
         )
         return [*before, kernel]
 

@@ -65,6 +65,8 @@ def clamp(e: Expr, low: Expr | int, high: Expr | int) -> Expr:
 def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr) -> Tile:
     """The fastest tile as measured: enough sums to hide latency, no spills, little waste in the last panel."""
     lanes, columns = machine.lanes, as_int(n)
+    if given := machine.choice("tile"):
+        return Tile(given[0], given[1], lanes)
     if columns is not None and columns <= lanes:
         return Tile(8, 1, lanes)
     vectors = -(-columns // lanes) if columns is not None else 0
@@ -98,20 +100,20 @@ def choose_blocks(machine: Machine, tile: Tile, m: Expr, panels: Expr, flops: Ex
     Returns:
         Numbers of blocks; 0 where there are no rows or columns.
     """
-    rows = as_int(m)
-    m_blocks = call("min", call("max", call("floordiv", m + BLOCK_ROWS // 2, BLOCK_ROWS), 1), tile.tiles(m))
+    rows, block = as_int(m), machine.number("block", BLOCK_ROWS)
+    m_blocks = call("min", call("max", call("floordiv", m + block // 2, block), 1), tile.tiles(m))
     if rows is not None and rows <= FEW_ROWS:
         return Blocks(m_blocks, clamp(call("floordiv", panels * tile.columns, FEW_ROWS_COLUMNS), 1, panels))
     wanted = clamp(call("floordiv", flops, TASK_FLOPS), 1, 4 * machine.threads)
     return Blocks(m_blocks, clamp(ceil_div(wanted, batch * m_blocks), 1, panels))
 
 
-def split_k(m: Expr, k: Expr) -> int:
+def split_k(machine: Machine, m: Expr, k: Expr) -> int:
     """Number of blocks that k is summed in; 1 where rows are not read again, or k is symbolic."""
-    depth, rows = as_int(k), as_int(m)
-    if depth is None or depth <= BLOCK_K * 3 // 2 or (rows is not None and rows <= FEW_ROWS):
+    depth, rows, block = as_int(k), as_int(m), machine.number("depth", BLOCK_K)
+    if depth is None or depth <= block * 3 // 2 or (rows is not None and rows <= FEW_ROWS):
         return 1
-    return -(-depth // BLOCK_K)
+    return -(-depth // block)
 
 
 def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks) -> Expr:

@@ -1,0 +1,126 @@
+"""Tuning records: read, checked, written, and honoured by compilations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import torshc
+from torshc import records
+from torshc.compilation import Compilation
+from torshc.compiler import prepare
+from torshc.errors import ConfigError
+from torshc.explain import explain, group_text, to_text
+from torshc.options import CompileOptions
+from torshc.records import Place, Record, place_of, read_records, tunable, write_records
+from torshc.targets import find_target
+
+WEIGHTS = np.random.default_rng(0).standard_normal((70, 50), dtype=np.float32)
+
+
+def product() -> onnx.ModelProto:
+    """y = relu(x @ w)."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, 1, [33, size]) for n, size in (("x", 70), ("y", 50)))
+    graph = helper.make_graph(nodes, "product", [x], [y], [numpy_helper.from_array(WEIGHTS, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+@pytest.fixture(scope="module")
+def usual() -> Compilation:
+    return prepare(product().SerializeToString(), CompileOptions())
+
+
+def written(path: Path, compilation: Compilation, choices: str, where: str = "") -> Path:
+    """A file with a record of the model's kernel."""
+    (unit,) = compilation.units
+    found = tunable(compilation.target, unit.kernels)
+    assert found is not None
+    symbol = unit.symbols[unit.kernels.index(found)]
+    place = where or str(place_of(compilation.target, compilation.isa))
+    path.write_text(f"{records.HEAD}\n\n# mine\n[{place}]\n{symbol} {found.template} 33x50x70 {choices}  # 1.0 us\n")
+    return path
+
+
+def tile_of(compilation: Compilation) -> object:
+    return next(k.tile for u in compilation.units for k in u.kernels if hasattr(k, "tile"))
+
+
+def test_a_record_is_honoured_and_named(usual: Compilation, tmp_path: Path) -> None:
+    file = written(tmp_path / "r", usual, "tile=8x1 block=24 depth=256" if usual.isa.lanes == 8 else "tile=4x3")
+    torshc.compile(product(), tmp_path / "m.tsc", tuning_records=file)
+    x = np.random.default_rng(1).standard_normal((33, 70), dtype=np.float32)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        np.testing.assert_allclose(loaded(x=x)[0], np.maximum(x @ WEIGHTS, 0), rtol=1e-4, atol=1e-5)
+    manifest = json.loads((tmp_path / "m.tsc" / "manifest.json").read_text())
+    (kernel,) = manifest["kernels"]
+    assert "tile=" in kernel["tuned"] and kernel["symbol"] not in usual.units[0].symbols  # so nothing cached is taken
+    found = prepare(product().SerializeToString(), CompileOptions(tuning_records=file))
+    assert tile_of(found) != tile_of(usual) and not found.warnings
+    assert "tile=" in to_text(explain(found)).partition("tuned")[2] and "tuned" in group_text(explain(found), 0)
+
+
+def test_records_for_other_machines_and_versions_are_ignored_in_a_line(usual: Compilation, tmp_path: Path) -> None:
+    place = place_of(usual.target, usual.isa)
+    for other in (Place("c", "x86-64-v9,gcc"), Place("cuda", "sm_99"), Place("c", place.machine, "0.0.1")):
+        file = written(tmp_path / "r", usual, "tile=4x3", where=str(other))
+        found = prepare(product().SerializeToString(), CompileOptions(tuning_records=file))
+        (line,) = found.warnings
+        assert f"records for {other} are ignored: this is {place}" in line and "\n" not in line
+        assert found.units[0].symbols == usual.units[0].symbols
+
+
+LINE = "kaaaaaaaaaaaa gemm.c.j2 1x2x3 {}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        (["tile=6x4"], "line 1: it does not begin with 'torshc tuning records 1'"),
+        ([records.HEAD, LINE.format("default")], "line 2: a record stands before the first"),
+        ([records.HEAD, "", "[c here]"], "line 3: '\\[c here\\]' is not a section such as"),
+        ([records.HEAD, "[PLACE]", "kaaaaaaaaaaaa gemm.c.j2"], "line 3: .* is not a record"),
+        ([records.HEAD, "[PLACE]", LINE.format("tile=axb")], "line 3: 'tile=axb' is not a choice such as tile=6x4"),
+        ([records.HEAD, "[PLACE]", LINE.format("tile=99x99")], "line 3: tile=99x99 is out of the range of gemm.c.j2: "),
+        ([records.HEAD, "[PLACE]", LINE.format("tiles=4x3")], "no parameter 'tiles'; did you mean 'tile'.*it has tile"),
+        ([records.HEAD, "[PLACE]", LINE.format("tile=4x3").replace("mm", "m")], "no template 'gem.c.j2'; did you mean"),
+        ([records.HEAD, "[PLACE]", *[LINE.format("default")] * 2], "line 4: kaaaaaaaaaaaa has a record above"),
+    ],
+)  # fmt: skip
+def test_a_malformed_file_names_line_and_cause(
+    usual: Compilation, tmp_path: Path, lines: list[str], wrong: str
+) -> None:
+    place = str(place_of(usual.target, usual.isa))
+    (tmp_path / "r").write_text("\n".join(line.replace("PLACE", place) for line in lines))
+    with pytest.raises(ConfigError, match=wrong):
+        prepare(product().SerializeToString(), CompileOptions(tuning_records=tmp_path / "r"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read the tuning records .*none: No such file"):
+        prepare(product().SerializeToString(), CompileOptions(tuning_records=tmp_path / "none"))
+    (tmp_path / "r").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="it is no text"):
+        prepare(product().SerializeToString(), CompileOptions(tuning_records=tmp_path / "r"))
+
+
+def test_a_target_without_parameters_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the target llvm does not use --tuning-records"):
+        prepare(product().SerializeToString(), CompileOptions(target="llvm", tuning_records=tmp_path / "r"))
+
+
+def test_files_are_sorted_and_read_back(usual: Compilation, tmp_path: Path) -> None:
+    place = place_of(usual.target, usual.isa)
+    tuned = Record("kbbbbbbbbbbbb", "gemm.c.j2", "1x2x3", (("block", (96,)), ("tile", (4, 3))), "1.0 us, 2.0 before")
+    kept = Record("kaaaaaaaaaaaa", "conv.c.j2", "3x4", (), "1.0 us")
+    found = {place: {r.kernel: r for r in (tuned, kept)}, Place("c", "another"): {}}
+    write_records(tmp_path / "r", found)
+    text = (tmp_path / "r").read_text()
+    assert text.index("[c another") < text.index(f"[{place}]") < text.index("kaaaa") < text.index("kbbbb")
+    assert read_records(tmp_path / "r", find_target("c")(usual.target.machine)) == found
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
