@@ -36,7 +36,8 @@ LAYERS = (
     ("inprocess",),
     ("feeds",),
     ("explain", "verify", "bench", "depfile", "loaded", "reweigh", "backend"),
-    ("trial", "bisect", "eject", "torch_dynamo", "tracing"),
+    ("trial", "bisect", "eject", "measure", "torch_dynamo", "tracing"),
+    ("tune",),
     ("cli",),
     ("__main__",),
 )

@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 import torshc
 from torshc import records
@@ -20,15 +18,7 @@ from torshc.options import CompileOptions
 from torshc.records import Place, Record, place_of, read_records, tunable, write_records
 from torshc.targets import find_target
 
-WEIGHTS = np.random.default_rng(0).standard_normal((70, 50), dtype=np.float32)
-
-
-def product() -> onnx.ModelProto:
-    """y = relu(x @ w)."""
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
-    x, y = (helper.make_tensor_value_info(n, 1, [33, size]) for n, size in (("x", 70), ("y", 50)))
-    graph = helper.make_graph(nodes, "product", [x], [y], [numpy_helper.from_array(WEIGHTS, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+from .support.products import WEIGHTS, product
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
-from .records import Choices, Tuning, choices_text, tunable, tuning_of
+from .records import Choices, Tuning, choices_text, name_of, tunable, tuning_of
 from .resources import cache_folder
 from .targets import NoKernel, Target, find_target, target_of
 from .targets.isa import resolve, version_mark, versions_of
@@ -222,7 +222,7 @@ def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions, tu
 def _tuned(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:
     """A group with the kernels of its record, if it has one."""
     named = tunable(usual.target, usual.kernels) if tuning.choices else None
-    choices = tuning.choices.get(usual.target.render(named).symbol) if named is not None else None
+    choices = tuning.choices.get(name_of(usual.target, named)) if named is not None else None
     if choices is None:
         return usual
     kernels = usual.target.with_choices(choices).lower(graph, usual.group, plan.storage)

@@ -113,7 +113,7 @@ def contracts_of(compilation: Compilation, unit: Unit) -> Iterator[tuple[Kernel,
     """The kernels of a group with their contracts."""
     for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True):
         dims = compilation.dims_of_kernels[symbol]
-        sizes = [*dims, kernel.tasks, kernel.scratch, *(_bytes(b) for b in kernel.buffers)]
+        sizes = [*dims, kernel.tasks, kernel.scratch, *(bytes_of(b) for b in kernel.buffers)]
         names = {name: f"s{k}" for k, name in enumerate(dims_of(*sizes))}
         yield (
             kernel,
@@ -122,7 +122,7 @@ def contracts_of(compilation: Compilation, unit: Unit) -> Iterator[tuple[Kernel,
                 compilation.options.target,
                 unit.suffix,
                 kernel.kind,
-                tuple(Argument(b.dtype.name, _size(_bytes(b), names), b.written, _what(b)) for b in kernel.buffers),
+                tuple(Argument(b.dtype.name, _size(bytes_of(b), names), b.written, _what(b)) for b in kernel.buffers),
                 tuple(_size(d, names) for d in dims),
                 _size(kernel.tasks, names),
                 _size(kernel.scratch, names),
@@ -138,11 +138,12 @@ def sizes_of_kernel(compilation: Compilation, kernel: Kernel, symbol: str) -> di
         "dims": list(compilation.dims_of_kernels[symbol]),
         "tasks": [kernel.tasks],
         "scratch": [kernel.scratch],
-        "bytes": [_bytes(b) for b in kernel.buffers],
+        "bytes": [bytes_of(b) for b in kernel.buffers],
     }
 
 
-def _bytes(b: Buffer) -> Expr:
+def bytes_of(b: Buffer) -> Expr:
+    """Bytes of an argument, from where it begins."""
     o = b.operand
     whole = const(o.nbytes) if isinstance(o, Packed) else o.nbytes if isinstance(o, Temporary) else o.type.nbytes
     return whole - b.start_bytes

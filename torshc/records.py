@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ._version import __version__
@@ -104,6 +104,11 @@ def place_of(target: Target, isa: Isa) -> Place:
 def tunable(target: Target, kernels: Sequence[Kernel]) -> Kernel | None:
     """Of the kernels of a group the one whose template has parameters: it names the group in records."""
     return next((k for k in kernels if target.parameters(k)), None)
+
+
+def name_of(target: Target, kernel: Kernel) -> str:
+    """A kernel's name in records: the same in all versions of a library."""
+    return type(target)(replace(target.machine, version="")).render(kernel).symbol
 
 
 def tuning_of(path: Path | None, target: Target, isa: Isa) -> Tuning:

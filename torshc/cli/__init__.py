@@ -21,6 +21,7 @@ from .faults import GuardedGroup
 from .man import man
 from .run import run
 from .targets import targets
+from .tune import tune
 from .verify import verify
 from .weights import weights
 
@@ -37,7 +38,22 @@ def cli() -> None:
     """
 
 
-for command in (compile, run, explain, verify, bisect, check, bench, eject, weights, targets, cache, completion, man):
+for command in (
+    compile,
+    run,
+    explain,
+    verify,
+    bisect,
+    check,
+    bench,
+    tune,
+    eject,
+    weights,
+    targets,
+    cache,
+    completion,
+    man,
+):
     cli.add_command(command)
 
 

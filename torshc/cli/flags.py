@@ -73,6 +73,13 @@ def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
     return parse_dims(words)
 
 
+RECORDS: Option = click.option("--tuning-records", type=FILE, metavar="FILE",
+                               help="Use the choices in this file, as `torshc tune` writes it.")  # fmt: skip
+BUDGET: Option = click.option(
+    "--budget", multiple=True, callback=_budget, metavar="NAME=NUMBER",
+    help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable.",
+)  # fmt: skip
+
 MACHINE: list[Option] = [
     click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, metavar="LEVEL",
                  help="Optimise: -O0 makes each node a kernel, -O1 is quick, -O2 is exact, -O3 may change rounding."),
@@ -92,8 +99,7 @@ PLAN: list[Option] = [
     click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion rules (YAML). Repeatable."),
     click.option("--kernels", type=FILE, metavar="DIR",
                  help="Use edited kernels of this folder, as `torshc eject` writes them."),
-    click.option("--tuning-records", type=FILE, metavar="FILE",
-                 help="Use the choices in this file, as `torshc tune` writes it."),
+    RECORDS,
     click.option("--pass", "passes", multiple=True, callback=_switches, metavar="NAME=on|off",
                  help="Switch a pass on or off. Repeatable."),
     click.option("--fusion", type=click.Choice(["none", "conservative", "default", "aggressive"]),
@@ -105,8 +111,7 @@ PLAN: list[Option] = [
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,
                  help="How the bundle stores large weights of f32; they are f32 again in memory."),
-    click.option("--budget", multiple=True, callback=_budget, metavar="NAME=NUMBER",
-                 help="How much a model may ask for: outputs, nodes, steps, memory and others. Repeatable."),
+    BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
 

@@ -223,6 +223,16 @@ class CToolchain(Toolchain):
         host = (*base, *compiler.isa_flags(isa.baseline), *more)
         return Tools(compiler, (*base, *compiler.isa_flags(isa), *more), host)
 
+    def require_here(self, options: CompileOptions, isa: Isa) -> None:
+        here = resolve()
+        if len(options.isa) > 1:
+            raise ConfigError("several versions cannot be measured at a time", "give --isa one level")
+        if isa.arch != here.arch or not set(isa.cpu_features) <= set(here.cpu_features):
+            raise ConfigError(
+                f"code for {isa.arch} {isa.name} cannot be measured here: this is {here.arch} {here.name}",
+                "leave out --mcpu, --isa and --triple, or run the command on such a machine",
+            )
+
     def archiver(self, options: CompileOptions) -> Archiver:
         if options.triple:
             raise ConfigError(

@@ -272,6 +272,14 @@ class Toolchain(ABC):
         """
         return ()
 
+    def require_here(self, options: CompileOptions, isa: Isa) -> None:
+        """Whether kernels can be run and measured here.
+
+        Raises:
+            ConfigError: they cannot, as the device is not here, or is another one.
+        """
+        raise ConfigError(f"kernels for {options.target} cannot be measured")
+
     def archiver(self, options: CompileOptions) -> Archiver:
         """What makes static libraries.
 

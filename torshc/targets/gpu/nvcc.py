@@ -299,6 +299,15 @@ class CudaToolchain(Toolchain):
             known = ()
         return choose_archs(options.arch, known)
 
+    def require_here(self, options: CompileOptions, isa: Isa) -> None:
+        cards = find_cards()
+        if not cards:
+            raise ConfigError("kernels for CUDA cannot be measured here: there is no NVIDIA card, or no driver",
+                              "run the command on a machine with the card")  # fmt: skip
+        if any(_number(name) != _number(cards[0].arch) for name in self.archs(options)):
+            raise ConfigError(f"--arch {options.arch} cannot be measured here: this is {cards[0].arch}",
+                              "leave out --arch, or run the command on such a machine")  # fmt: skip
+
     def c_compiler(self, options: CompileOptions) -> str:
         return "gcc"  # what nvcc calls on Linux
 

@@ -1,0 +1,167 @@
+"""Tuning: what is measured, what counts, what is kept. No test depends on how long anything takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+from torshc import measure, tune
+from torshc.cli import cli
+from torshc.compiler import prepare
+from torshc.errors import ConfigError, OutputError
+from torshc.measure import Stand, Variant
+from torshc.options import CompileOptions
+from torshc.targets.cpu.c import CTarget
+from torshc.targets.parameters import Parameter
+from torshc.tune import tune_model
+
+from .support.cli_models import STATIC, save
+from .support.products import product
+
+VALUES = ((4, 2), (2, 1))
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model's file; its template has two tiles to choose from, so that little is compiled."""
+    monkeypatch.chdir(tmp_path)
+    usual = CTarget.parameters
+
+    def few(self: CTarget, kernel: measure.Kernel) -> tuple[Parameter, ...]:
+        return (Parameter("tile", "a tile", VALUES),) if usual(self, kernel) else ()
+
+    monkeypatch.setattr(CTarget, "parameters", few)
+    monkeypatch.setattr("torshc.records._check", lambda record, target: None)
+    onnx.save(product(), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Variant], float]) -> None:
+    """Variants run as they are, and take as long as it is said."""
+    add = Stand.add
+
+    def said(self: Stand, variants: Sequence[Variant]) -> dict[Variant, Callable[[], float]]:
+        def run(variant: Variant, real: Callable[[], float]) -> float:
+            assert real() > 0
+            return seconds(variant)
+
+        return {v: lambda v=v, real=real: run(v, real) for v, real in add(self, variants).items()}  # type: ignore[misc]
+
+    monkeypatch.setattr(Stand, "add", said)
+
+
+def test_what_is_faster_is_kept_and_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, lambda v: 0.5 if dict(v.choices).get("tile") == (2, 1) else 1.0)
+    done = tune_model(path, CompileOptions(), Path("r"), 60)
+    (kernel,) = done.tuned
+    assert kernel.record.choices == (("tile", (2, 1)),) and (kernel.variants, kernel.refused) == (2, 0)
+    assert (kernel.usual, kernel.best, kernel.launches, done.left) == (1.0, 0.5, 1, 0)
+    assert " 33x70,70x50 tile=2x1  # 500000.0 us, 1000000.0 before\n" in Path("r").read_text()
+    assert prepare(path, CompileOptions(tuning_records=Path("r"))).units[0].tuned == "tile=2x1"
+    again = tune_model(path, CompileOptions(), Path("r"), 60)
+    assert (again.tuned, again.known) == ((), 1)
+
+
+def test_what_is_hardly_faster_is_not(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, lambda v: 0.99 if v.choices else 1.0)
+    assert tune_model(path, CompileOptions(), Path("r"), 60).tuned[0].record.choices == ()
+    assert " default  # " in Path("r").read_text()
+
+
+def test_what_computes_something_else_does_not_count(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, lambda v: 0.5 if v.choices else 1.0)
+    real = Stand.results
+
+    def wrong(self: Stand, run: Callable[[], float], variant: Variant) -> dict[measure.Value, measure.Array]:
+        return {v: a + np.float32(0.01 * bool(variant.choices)) for v, a in real(self, run, variant).items()}
+
+    monkeypatch.setattr(Stand, "results", wrong)
+    (kernel,) = tune_model(path, CompileOptions(), Path("r"), 60).tuned
+    assert kernel.record.choices == () and kernel.refused == 2
+
+
+def test_variants_agree_with_numpy(path: Path) -> None:
+    """What tuning compares is right, and is not left from the variant before."""
+    found = prepare(path, CompileOptions())
+    tools = found.target.toolchain.find(found.options, found.isa)
+    with Stand(found, tune.Evaluator({}), tools) as stand:
+        runs = stand.add([measure.variant_of(found, found.units[0], (("tile", value),)) for value in VALUES])
+        for variant, run in runs.items():
+            (y,) = stand.results(run, variant).values()
+            x = next(first for v, (_, first) in stand.values.items() if v.name == "x").view(np.float32)
+            weights = found.graph.nodes[0].operands[1].const
+            assert weights is not None
+            expected = np.maximum(x.reshape(33, 70) @ weights, 0).reshape(-1)
+            np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_time_runs_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(0, 10**6, 4))
+    monkeypatch.setattr(tune.time, "monotonic", lambda: float(next(ticks)))
+    done = tune_model(path, CompileOptions(), Path("r"), 10)
+    assert (done.tuned, done.left) == ((), 1)
+    assert Path("r").read_text().startswith("torshc tuning records 1\n")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["tune", *map(str, arguments)], prog_name="torshc")
+
+
+def test_an_interrupt_keeps_what_there_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune._Work, "turns", interrupted)
+    result = run(path, "--tuning-records", "r")
+    assert result.return_value == 130 or result.exit_code == 130
+    assert (
+        "interrupted; what was measured by then is kept" in result.stderr and "no time was left for 1" in result.stdout
+    )
+    assert Path("r").exists()
+
+
+def test_the_command_tells_in_80_columns_and_json(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, lambda v: 0.5 if v.choices else 1.0)
+    text = run(path).stdout
+    assert "m.tuning: 1 of 1 kernels are faster tuned; their launches take 1000.00 ms untuned, 500.00 ms" in text
+    table = text.splitlines()[:-1]
+    assert any("tile=" in line for line in table) and max(map(len, table)) <= 80
+    assert "1 had a record before" in run(path).stdout
+    body = json.loads(run(path, "--tuning-records", "other", "--json").stdout)
+    (kernel,) = body["tuned"]
+    assert kernel["template"] == "gemm.c.j2" and kernel["choices"]["tile"] in ([4, 2], [2, 1]) and body["left"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "llvm"}, "the target llvm has nothing to tune"),
+        ({"triple": "riscv64-linux-gnu"}, "no such machine"),
+        ({"isa": ("x86-64-v2", "x86-64-v3")}, "several versions cannot be measured at a time"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], said: str
+) -> None:
+    monkeypatch.setattr("torshc.targets.gpu.nvcc.find_cards", lambda: ())
+    with pytest.raises(ConfigError, match=said):
+        tune_model(path, CompileOptions.create(**options), Path("r"), 1)
+    assert not Path("r").exists()
+
+
+def test_other_bad_input(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--budget 0 leaves no time to measure"):
+        tune_model(path, CompileOptions(), Path("r"), 0)
+    with pytest.raises(ConfigError, match="has nothing to tune: no template of its kernels"):
+        tune_model(save(STATIC, tmp_path / "s.onnx"), CompileOptions(), Path("r"), 1)
+    with pytest.raises(OutputError, match="cannot write"):
+        tune_model(path, CompileOptions(), Path("none/r"), 1)
+    Path("r").write_text("nonsense")
+    with pytest.raises(ConfigError, match="r, line 1: it does not begin"):
+        tune_model(path, CompileOptions(), Path("r"), 1)
