@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
+import torshc
 from tests.emulation.emulated import emulated_tools
 from tests.support.compiler_models import check, model, node
 from torshc.expr import F32, I64, Expr, axis, call, cast, const, load, select, walk
@@ -157,3 +159,41 @@ def test_results(target: str, tmp_path: Path) -> None:
         return
     with emulated_tools():
         check(made, feeds, tmp_path, target=target)
+
+
+ANCHORS = """<ir_version: 8, opset_import: ["" : 18]>
+    g (float[h] a, float[w] b, int64[1] down, int64[1] right, float[4] t) => (float[r,4] y) {
+        zero = Constant <value = int64 {0}> ()
+        one = Constant <value = int64 {1}> ()
+        column = Constant <value = int64[2] {-1, 1}> ()
+        h = Shape(a)
+        w = Shape(b)
+        both = Concat <axis = 0> (h, w)
+        rows = Squeeze(h)
+        columns = Squeeze(w)
+        i = Range(zero, rows, one)
+        j = Range(zero, columns, one)
+        below = Mul(i, down)
+        beside = Mul(j, right)
+        standing = Reshape(below, column)
+        ys = Expand(standing, both)
+        xs = Expand(beside, both)
+        v = Reshape(ys, column)
+        u = Reshape(xs, column)
+        boxes = Concat <axis = 1> (u, v, u, v)
+        moved = Cast <to = 1> (boxes)
+        y = Add(moved, t)
+    }"""
+
+
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_a_load_that_several_sides_of_choices_share(target: str) -> None:
+    """As torchvision anchors: two of four lanes read each step, under a condition that names a choice further in."""
+    made = onnx.parser.parse_model(ANCHORS).SerializeToString()
+    compiled = torshc.compile(made, target=target)
+    for rows, columns in ((3, 5), (1, 1), (4, 0), (7, 16)):
+        moves, steps = np.array([0.5, 1, 2, 3], np.float32), {"down": np.array([8]), "right": np.array([4])}
+        feed = {"a": np.zeros(rows, np.float32), "b": np.zeros(columns, np.float32), "t": moves, **steps}
+        down, right = np.meshgrid(np.arange(rows) * 8, np.arange(columns) * 4, indexing="ij")
+        wanted = np.stack([right.ravel(), down.ravel()] * 2, 1).astype(np.float32) + moves
+        np.testing.assert_array_equal(compiled.run(feed)["y"], wanted)

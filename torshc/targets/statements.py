@@ -193,6 +193,8 @@ class StatementPrinter(ABC):
             return (yield from self._here(e, variant))
         own = any(f.scope is home for f in outer)
         target = home if own else home.parent
+        if not any(f.scope is target for f in outer):
+            return (yield from self._here(e, variant))  # in the condition of a scope that serves several further in
         while self.frames[-1].scope is not target:
             self.frames = self.frames[:-1]
         text = yield from (self._here(e, variant) if own else self.under(e, variant, home))
