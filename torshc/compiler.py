@@ -111,7 +111,7 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
         options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
     kind = target_of(options)
     pipeline = pipeline_of(options)
-    policy = policy_of(options, pipeline)
+    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers)
     options = dataclasses.replace(options, fusion=policy.strategy)
     with clock.stage("import"):
         graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,27 @@ def test_without_fusion_every_node_is_a_launch() -> None:
     graph, b, (x,) = graph_of(("n", 7))
     y = b.one(op("Relu"), b.one(op("Transpose", perm=(1, 0)), b.one(op("Neg"), x)))
     assert shown(finish(graph, y, strategy="none")) == ["Neg", "Transpose", "Relu"]
+
+
+def test_a_group_has_no_more_buffers_than_the_target_allows() -> None:
+    graph, b, xs = graph_of(*[(4, 7)] * 6)
+    y = xs[0]
+    for x in xs[1:]:
+        y = b.one(op("Add"), b.one(op("Neg"), y), x)
+    graph.outputs, graph.output_names = [y], ["y"]
+    plan = make_plan(graph, replace(Policy.of(), buffers=4))
+    assert shown(plan) == ["Neg+Add+Neg+Add+Neg", "Add+Neg+Add+Neg", "Add"]
+    assert [s.reason for g in plan.groups for s in g.boundaries] == ["buffers", "buffers"]
+
+
+def test_with_few_buffers_a_group_reads_what_it_could_compute_again() -> None:
+    """Concatenations that fold into a group, unless there are too many parts."""
+    graph, b, xs = graph_of(*[(4, 7)] * 6)
+    left, right = (b.one(op("Concat", axis=0), *xs[k : k + 3]) for k in (0, 3))
+    graph.outputs, graph.output_names = [b.one(op("Mul"), left, right)], ["y"]
+    plan = make_plan(graph, replace(Policy.of(), buffers=6))
+    assert shown(plan) == ["Identity"] * 6 + ["Mul"]
+    assert max(len(g.reads) for g in plan.groups) == 2
 
 
 def test_a_diamond_with_two_outputs_is_one_group() -> None:

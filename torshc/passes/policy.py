@@ -29,10 +29,12 @@ class Policy:
     Attributes:
         strategy: the value of ``--fusion``: "none", "conservative", "default" or "aggressive".
         rules: those that hold for it.
+        buffers: most buffers of a kernel, where the target has a limit; else 0.
     """
 
     strategy: str
     rules: tuple[FusionRule, ...]
+    buffers: int = 0
 
     @classmethod
     def of(cls, strategy: str = "default", size: int | None = None, files: Iterable[Path] = ()) -> Policy:

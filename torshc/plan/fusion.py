@@ -8,12 +8,12 @@ group: whoever reads through one folds its index arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ..expr import as_int, const
 from ..graph import Graph, Node, RuleName, Shape, Value
 from .group import Boundary, Group
-from .permits import Permits
+from .permits import Permits, tensors
 from .views import bases, behind_views, is_view
 
 Space = tuple[Shape, tuple[int, ...]]  # the shape that reductions run over, and their axes
@@ -87,6 +87,8 @@ class Fuser:
             return "apart", apart
         if (reason := self._illegal(node, value, base, chain, source, own)) is not None:
             return reason, None
+        if (most := self.permits.policy.buffers) and self._buffers({*source.nodes, *own.nodes}) > most:
+            return "buffers", None
         if rule is None:
             return "rule", None
         force = self.permits.forced(_maker(base), node) is not None
@@ -196,6 +198,15 @@ class Fuser:
         """
         return any(v.shape not in shapes and self._wanted(v, nodes) for n in nodes for v in n.outputs)
 
+    def _buffers(self, nodes: set[Node]) -> int:
+        """Buffers of a joint kernel at most, as long as it reads concatenations from memory."""
+        read = {b for n in nodes for v in n.operands for b in bases(v, joined=False) if b.producer not in nodes}
+        return tensors(read) + self.stores(nodes)
+
+    def stores(self, nodes: Collection[Node]) -> int:
+        """Results of these nodes that others read, or the caller."""
+        return sum(self._wanted(v, nodes) for n in nodes for v in n.outputs)
+
     def _reached(self, nodes: set[Node], anchor: Node | None) -> set[Value] | None:
         """What follows from the heavy node or the reductions of a joint kernel, with their own results.
 
@@ -213,7 +224,7 @@ class Fuser:
                 reached.update(n.outputs)
         return reached
 
-    def _wanted(self, value: Value, nodes: set[Node]) -> bool:
+    def _wanted(self, value: Value, nodes: Collection[Node]) -> bool:
         """Whether others than these nodes read a value, be it through views, or it is an output of the graph."""
         pending = [value]
         while pending:

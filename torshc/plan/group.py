@@ -33,6 +33,7 @@ REASONS = {
     "axes": "its reader reduces over other axes",
     "size": "the group has reached the size limit",
     "inputs": "the group would read more inputs than the limit",
+    "buffers": "their kernel would have more buffers than the target allows",
     "apart": "a rule keeps them apart",
     "rule": "no rule lets them share a kernel",
     "template": "no kernel template computes both",

@@ -71,8 +71,12 @@ class Permits:
 def inputs_of(nodes: Iterable[Node]) -> int:
     """How many tensors a kernel of these nodes reads; views of one count once, and numbers do not."""
     members = set(nodes)
-    read = {b for n in members for v in n.operands for b in bases(v) if b.producer not in members}
-    return sum(not (v.const is not None and v.const.size == 1) for v in read)
+    return tensors({b for n in members for v in n.operands for b in bases(v) if b.producer not in members})
+
+
+def tensors(values: Iterable[Value]) -> int:
+    """How many of these values a kernel reads from memory: numbers stand in its text."""
+    return sum(not (v.const is not None and v.const.size == 1) for v in values)
 
 
 def _pairs(graph: Graph, rules: Iterable[FusionRule]) -> dict[tuple[Node, Node], RuleName]:

@@ -15,7 +15,7 @@ from ..passes.settle_outputs import settle
 from .fusion import Fuser, kind_of
 from .group import Boundary, Group, split_composites
 from .inline import Inliner
-from .permits import Permits
+from .permits import Permits, tensors
 from .storage import Storage, contiguous, strided
 from .views import behind_views, is_view, readers
 
@@ -68,13 +68,15 @@ class _Placer:
         self.roots: set[Value] = set()  # values that aliases look at
         self.made: dict[Value, Group] = {}  # value -> group that writes it
         self.done: set[int] = set()
+        self.sparing: set[Group] = set()  # those that read what they could compute, so that they have fewer buffers
         self.groups: list[Group] = []
         self.boundaries = self.fuser.boundaries
 
     def run(self) -> Plan:
         if self.off:
+            most = self.permits.policy.buffers
             for node in self.graph.nodes:
-                if is_view(node):
+                if is_view(node) and (not most or len(node.operands) < most):
                     self.group_of[node] = Group(0, "nest", [node])
         for v in self.graph.outputs:
             self._need(v)
@@ -113,6 +115,17 @@ class _Placer:
             return []
         self.done.add(id(group))
         self.groups.append(group)
+        members, rules, most = set(group.nodes), list(group.rules), self.permits.policy.buffers
+        group.reads = self._pulled(group)
+        if most and tensors(group.reads) + self.fuser.stores(members) > most:
+            group.folded, group.rules = [], rules
+            self.sparing.add(group)
+            group.reads = self._pulled(group)
+        group.folded = sorted(dict.fromkeys(group.folded), key=self.fuser.position.__getitem__)
+        return group.reads
+
+    def _pulled(self, group: Group) -> list[Value]:
+        """The values that a group reads from memory, as far back as it computes itself what its nodes read."""
         members = set(group.nodes)
         wanted: dict[Value, None] = {}
         for node in group.nodes:
@@ -123,9 +136,7 @@ class _Placer:
                     self._pull_heavy(group, node, v, wanted)
                 else:
                     self._pull(group, node, v, wanted)
-        group.folded = sorted(dict.fromkeys(group.folded), key=self.fuser.position.__getitem__)
-        group.reads = list(wanted)
-        return group.reads
+        return list(wanted)
 
     def _pull(self, group: Group, reader: Node, value: Value, wanted: dict[Value, None]) -> None:
         """Read a value through views and cheap nodes as far as that goes."""
@@ -151,6 +162,8 @@ class _Placer:
         """The nodes that a group computes itself in order not to read what a node has stored; none to read it."""
         if is_view(node):
             return [node] if not self.off and self._foldable(group, node) else []
+        if group in self.sparing:
+            return []
         rule = self._cheap(node)
         members = self._needed_members(node) if rule is not None else []
         if rule is None or self.permits.apart(members, (*group.nodes, *group.folded)) is not None:
@@ -163,6 +176,8 @@ class _Placer:
         """Whether a group may read through a view: concatenations only where the branch is cheap and not nested."""
         if view.op.name != "Concat":
             return True
+        if group in self.sparing:
+            return False
         nested = any(_behind_concat(v) for v in view.operands) or any(
             n.op.name == "Concat" or n.op.heavy for n in self.users.get(view.output, [])
         )

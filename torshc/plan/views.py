@@ -14,12 +14,12 @@ def is_view(node: Node) -> bool:
     return node.op.family == "view"
 
 
-def bases(value: Value) -> Iterator[Value]:
-    """The values behind a value that are not views."""
+def bases(value: Value, joined: bool = True) -> Iterator[Value]:
+    """The values behind a value that are not views; without `joined`, concatenations count as none."""
     pending = [value]
     while pending:
         v = pending.pop()
-        if v.producer is not None and is_view(v.producer):
+        if v.producer is not None and is_view(v.producer) and (joined or v.producer.op.name != "Concat"):
             pending.extend(v.producer.operands)
         else:
             yield v

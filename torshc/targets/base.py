@@ -89,6 +89,7 @@ class Target(ABC):
         in_process: whether models need no bundle, as they are compiled where they run.
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
         bound: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
+        buffers: most buffers that a kernel may have; 0 for any number.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
@@ -110,6 +111,7 @@ class Target(ABC):
     in_process: ClassVar[bool] = False
     alignment: ClassVar[int] = 1
     bound: ClassVar[bool] = False
+    buffers: ClassVar[int] = 0
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}

@@ -395,8 +395,9 @@ function folderOf(url) {
  * @param options `device`: a GPUDevice to use; `onProgress`: called with { stage, loaded, total }.
  */
 export async function load(url, { device, onProgress } = {}) {
-  const own = device ?? (await openDevice(program));
-  needLimits(own.limits, needsOf(program), "this device");
+  const own = device ?? (await openDevice());
+  const size = program.weights?.payload ?? 0;
+  needLimits(own.limits, [["maxBufferSize", size, "the buffer of the weights, in bytes,"]], "this device");
   const progress = (stage, loaded, total) => onProgress?.({ stage, loaded, total });
   const file = new URL("weights.bin", folderOf(url));
   const kernels = compileKernels(own, program, (loaded, total) => progress("kernels", loaded, total));

@@ -95,7 +95,6 @@ static int open_adapter(void)
     }
     if (w.AdapterGetLimits(g.adapter, &g.limits) != W_SUCCESS)
         return t_fail(TORSHC_E_DRIVER, "the adapter of WebGPU does not say its limits");
-    g.limits.next = NULL;
     return TORSHC_OK;
 }
 
@@ -106,9 +105,13 @@ int t_gpu_open(void)
         return TORSHC_OK;
     if ((status = load_functions()) || (status = open_adapter()))
         return status;
-    const w_device_options options = {.limits = &g.limits,
-                                      .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL},
-                                      .failed = {NULL, on_failed, NULL, NULL}};
+    w_limits limits; /* what every adapter has, but for the sizes of buffers */
+    memset(&limits, 0xff, sizeof limits);
+    limits.next = NULL;
+    limits.buffer_bytes = g.limits.buffer_bytes;
+    limits.storage_bytes = g.limits.storage_bytes;
+    const w_device_options options = {
+        .limits = &limits, .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL}, .failed = {NULL, on_failed, NULL, NULL}};
     w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, &done});
     while (!done)
         w.InstanceProcessEvents(g.instance);

@@ -187,6 +187,32 @@ def test_floats_of_8_bits(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], want)
 
 
+def test_more_tensors_than_a_kernel_has_buffers(tmp_path: Path) -> None:
+    """The device has the 8 buffers that each adapter has: chains, concatenations and parts are several kernels."""
+    names = [f"x{k}" for k in range(12)]
+    nodes = [
+        helper.make_node("Concat", names, ["joined"], axis=1),
+        helper.make_node("Sum", names, ["total"]),
+        helper.make_node("Softmax", ["total"], ["a0"]),
+        *(helper.make_node("Mul" if k % 2 else "Add", [f"a{k}", x], [f"a{k + 1}"]) for k, x in enumerate(names)),
+        helper.make_node("Exp", ["a12"], ["e0"]),
+        *(helper.make_node("Sin", [f"e{k}"], [f"e{k + 1}"]) for k in range(9)),
+        helper.make_node("Split", ["joined"], [f"part{k}" for k in range(9)], axis=1, num_outputs=9),
+        *(helper.make_node("Neg", [f"part{k}"], [f"negative{k}"]) for k in range(9)),
+    ]
+    results = [
+        "joined",
+        "a12",
+        *(f"e{k}" for k in range(10)),
+        *(f"part{k}" for k in range(9)),
+        "negative0",
+        "negative8",
+    ]
+    source = model(nodes, {x: (F32, [3, 6]) for x in names}, dict.fromkeys(results, F32))
+    draw = np.random.default_rng(2)
+    check(source, {x: draw.uniform(-1, 1, (3, 6)).astype("f4") for x in names}, tmp_path, 1e-6)
+
+
 def test_weights_past_a_binding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights larger than a kernel may see at once are bound in parts, the last of which is short."""
     monkeypatch.setattr(webgpu, "BINDING", 16384)

@@ -154,7 +154,7 @@ class Pow(Pointwise):
         return call("pow", x, y)
 
 
-WIDE = 64  # operands of a node; more are combined in nodes of so many, one after the other, which bounds a kernel
+WIDE = 7  # operands of a node, as many as a kernel of every target has; more are combined by several, from the left
 
 
 class Variadic(Pointwise):
