@@ -43,7 +43,7 @@ def test_the_plain_form() -> None:
     scores = m("Div", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), 4.0)
     graph = recognised(m.done(m("MatMul", softmax(m, scores, False), v)))
     assert names(graph) == ["Attention"]
-    assert str(attention(graph)) == "Attention[scale=0.25, safe=False, causal=False, out='']"
+    assert str(attention(graph)) == "Attention[scale=0.25, safe=False, masked=False, causal=False, out='']"
 
 
 @pytest.mark.parametrize("mask_shape", [(S, S), (B, 1, S, S), (B, 1, 1, S)])
@@ -56,7 +56,7 @@ def test_the_form_of_torch_exports(mask_shape: tuple[int, ...]) -> None:
     scores = m("Add", m("MatMul", m("Mul", q, 0.5), m("Mul", turned, 0.5)), mask)
     graph = recognised(m.done(m("MatMul", softmax(m, scores, True), v)))
     assert names(graph) == ["Attention"]
-    assert str(attention(graph)) == "Attention[scale=0.25, safe=True, causal=False, out='']"
+    assert str(attention(graph)) == "Attention[scale=0.25, safe=True, masked=False, causal=False, out='']"
     assert len(graph.nodes[0].inputs) == 4
 
 
@@ -66,7 +66,7 @@ def test_a_constant_triangle_is_causal() -> None:
     mask = m.const(np.triu(np.full((1, 1, S, S), -3.4e38), 1))
     scores = m("Add", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), mask)
     graph = recognised(m.done(m("MatMul", softmax(m, scores, True), v)))
-    assert str(attention(graph)) == "Attention[scale=1.0, safe=True, causal=True, out='']"
+    assert str(attention(graph)) == "Attention[scale=1.0, safe=True, masked=False, causal=True, out='']"
     assert len(graph.nodes[0].inputs) == 3
 
 

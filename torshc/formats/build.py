@@ -291,7 +291,7 @@ class _Importer:
             builder = Builder(self.graph, name=scope.prefix + op.name)
             return flex.attend(op, operands, lambda g, xs: self.nested(op, scope, g, xs), builder) if known else ()
         cls = REGISTRY.get((op.domain, op.op_type))
-        if cls is None:
+        if cls is None or (known and not cls.takes(attributes, op.outputs, operands)):
             body = schemas.expansion(op, version, operands) if known else None
             if body is None and schemas.is_function(schema):
                 return ()

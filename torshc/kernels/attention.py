@@ -42,7 +42,7 @@ class AttentionBase(HeavyKernel):
         q, k, v: operands, stepping along rows and columns.
         depth, width: columns of queries and keys, columns of values.
         mask: what is added to a score, or None.
-        scale, safe, causal: as of the operator.
+        scale, safe, masked, causal: as of the operator.
     """
 
     kind: ClassVar[str] = "attention"
@@ -59,12 +59,18 @@ class AttentionBase(HeavyKernel):
     mask: Expr | None
     scale: Expr
     safe: bool
+    masked: bool
     causal: bool
 
     @property
     def points(self) -> Expr:
         """Number of points of the batch."""
         return product([a.args[0] for a in self.batch])
+
+    @property
+    def guarded(self) -> bool:
+        """Whether some rows are 0 whatever the values are."""
+        return self.safe or self.masked
 
     @property
     def mask_of_row(self) -> bool:
@@ -107,6 +113,7 @@ def attention_base(group: Group, storage: Mapping[Value, Storage], operand: Oper
         mask=mask,
         scale=const(node.op.scale, F32),
         safe=node.op.safe,
+        masked=node.op.masked,
         causal=node.op.causal,
     )
 

@@ -15,11 +15,12 @@ _DEPTH = 8  # composites may be made of composites, but not without end
 
 
 @graph_pass("decompose")
-def decompose(graph: Graph, options: CompileOptions, *, attention: str = "") -> bool:
+def decompose(graph: Graph, options: CompileOptions, *, attention: str = "", composites: bool = True) -> bool:
     """Replace each composite by what it is made of.
 
     Args:
         attention: targets without a kernel of attention, by name, with commas between; it is a composite there.
+        composites: whether other composites are replaced.
 
     Before::
 
@@ -29,7 +30,9 @@ def decompose(graph: Graph, options: CompileOptions, *, attention: str = "") -> 
 
         %1 = ReduceMax[axes=(2, 3)](%0)
     """
-    families = {"composite", *(["attention"] if options.target in attention.split(",") else [])}
+    families = {"composite"} if composites else set()
+    if options.target in attention.split(","):
+        families.add("attention")
     changed = False
     for _ in range(_DEPTH):
         if not walk(graph, lambda site: _rule(site, families), "decompose"):

@@ -16,6 +16,7 @@ from ...support.run_kernel import Array, Program, close, compilers, kind_of, kin
 RNG = np.random.default_rng(11)
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 DIMS = {"b": 2, "s": 37, "t": 300, "h": 3}
+GUARDS: list[dict[str, bool]] = [{}, {"safe": True}, {"masked": True}]
 LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -33,6 +34,8 @@ def expected(q: Array, k: Array, v: Array, mask: Array | None = None, **form: An
         weights = e / e.sum(-1, keepdims=True)
     if form.get("safe"):
         weights = np.where(np.isnan(weights), 0, weights)
+    if form.get("masked"):
+        weights = np.where(scores.max(-1, keepdims=True, initial=-np.inf) == -np.inf, 0, weights)
     return weights @ v
 
 
@@ -112,13 +115,13 @@ def test_causal(s: int, t: int) -> None:
     check([(3, s, 8), (3, t, 8), (3, t, 16)], causal=True, scale=0.5)
 
 
-@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
 @pytest.mark.parametrize("own_rows", [False, True])
-def test_rows_that_see_nothing(safe: bool, own_rows: bool) -> None:
+def test_rows_that_see_nothing(guard: dict[str, bool], own_rows: bool) -> None:
     mask = np.where(RNG.random((2, 1, 37 if own_rows else 1, 300)) < 0.5, -np.inf, 0.0)
     mask[1, :, ::3] = -np.inf
     mask[:, :, :, :270] = -np.inf
-    check([(2, 3, 37, 8), (2, 3, 300, 8), (2, 3, 300, 8), mask.shape], {3: mask}, safe=safe)
+    check([(2, 3, 37, 8), (2, 3, 300, 8), (2, 3, 300, 8), mask.shape], {3: mask}, **guard)
 
 
 @pytest.mark.parametrize("low", [LOWEST, -10000.0])
@@ -128,11 +131,11 @@ def test_rows_hidden_by_a_low_number_are_averages(low: float) -> None:
     check([(2, 3, 37, 8), (2, 3, 300, 8), (2, 3, 300, 8), mask.shape], {3: mask})
 
 
-@pytest.mark.parametrize("safe", [False, True])
-def test_scores_that_are_no_numbers(safe: bool) -> None:
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+def test_scores_that_are_no_numbers(guard: dict[str, bool]) -> None:
     mask = np.zeros((37, 300))
     mask[3, 7], mask[4, 280], mask[5, 1] = np.nan, np.nan, np.inf
-    check([(3, 37, 8), (3, 300, 8), (3, 300, 8), mask.shape], {3: mask}, safe=safe)
+    check([(3, 37, 8), (3, 300, 8), (3, 300, 8), mask.shape], {3: mask}, **guard)
 
 
 @pytest.mark.parametrize("scale", [1000.0, -30.0])

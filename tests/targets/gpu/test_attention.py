@@ -20,7 +20,7 @@ from torshc.targets.gpu.cuda import CudaTarget
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates
 from ...support.run_kernel import Array, close
-from ..cpu.test_attention import DIMS, LOWEST, MASKS, SHAPES, attention, close_or_nan, expected, heads
+from ..cpu.test_attention import DIMS, GUARDS, LOWEST, MASKS, SHAPES, attention, close_or_nan, expected, heads
 
 RNG = np.random.default_rng(12)
 pytestmark = needs_emulator
@@ -88,15 +88,15 @@ def test_causal(s: int, t: int) -> None:
     check([(3, s, 8), (3, t, 8), (3, t, 16)], causal=True, scale=0.5)
 
 
-@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
 @pytest.mark.parametrize("own_rows", [False, True])
 @pytest.mark.parametrize("shapes", FORMS, ids=str)
-def test_rows_that_see_nothing(shapes: list[Shape], safe: bool, own_rows: bool) -> None:
+def test_rows_that_see_nothing(shapes: list[Shape], guard: dict[str, bool], own_rows: bool) -> None:
     rows = int(shapes[0][2]) if own_rows else 1
     mask = np.where(RNG.random((2, 1, rows, 300)) < 0.5, -np.inf, 0.0)
     mask[1, :, ::3] = -np.inf
     mask[:, :, :, :270] = -np.inf
-    check([*shapes, mask.shape], {3: mask}, safe=safe)
+    check([*shapes, mask.shape], {3: mask}, **guard)
 
 
 @pytest.mark.parametrize("low", [LOWEST, -10000.0])
@@ -107,12 +107,12 @@ def test_rows_hidden_by_a_low_number_are_averages(shapes: list[Shape], low: floa
     check([*shapes, mask.shape], {3: mask})
 
 
-@pytest.mark.parametrize("safe", [False, True])
-def test_scores_that_are_no_numbers(safe: bool) -> None:
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+def test_scores_that_are_no_numbers(guard: dict[str, bool]) -> None:
     for rows in (37, 3):
         mask = np.zeros((rows, 300))
         mask[0, 7], mask[1, 280], mask[2, 1] = np.nan, np.nan, np.inf
-        check([(3, rows, 8), (3, 300, 8), (3, 300, 8), mask.shape], {3: mask}, safe=safe)
+        check([(3, rows, 8), (3, 300, 8), (3, 300, 8), mask.shape], {3: mask}, **guard)
 
 
 @pytest.mark.parametrize("scale", [1000.0, -30.0])
@@ -178,12 +178,12 @@ def test_shapes_on_tensor_cores(shapes: list[Shape], rows: int, causal: bool) ->
     assert isinstance(kernel, MmaAttention) and kernel.tile.rows == rows
 
 
-@pytest.mark.parametrize("safe", [False, True])
-def test_rows_that_see_nothing_on_tensor_cores(safe: bool) -> None:
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+def test_rows_that_see_nothing_on_tensor_cores(guard: dict[str, bool]) -> None:
     mask = np.where(RNG.random((2, 1, 37, 300)) < 0.5, -np.inf, 0.0)
     mask[1, :, ::3], mask[:, :, :, :270] = -np.inf, -np.inf
     mask[0, 0, 5, 280] = np.nan
-    check_halves([*FORMS[0], mask.shape], arrays={3: mask}, safe=safe, scale=-0.5)
+    check_halves([*FORMS[0], mask.shape], arrays={3: mask}, **guard, scale=-0.5)
 
 
 def test_what_stands_around_attention_of_halves() -> None:
@@ -231,12 +231,12 @@ def test_shapes_by_groups(shapes: list[Shape], causal: bool, dtype: DType) -> No
 
 
 @pytest.mark.usefixtures("groups")
-@pytest.mark.parametrize("safe", [False, True])
-def test_rows_that_see_nothing_by_groups(safe: bool) -> None:
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+def test_rows_that_see_nothing_by_groups(guard: dict[str, bool]) -> None:
     mask = np.where(RNG.random((2, 1, 37, 300)) < 0.5, -np.inf, 0.0)
     mask[1, :, ::3], mask[:, :, :, :270] = -np.inf, -np.inf
     mask[0, 0, 5, 280] = np.nan
-    check_halves([*FORMS[0], mask.shape], arrays={3: mask}, target=HOPPER, safe=safe, scale=-0.5)
+    check_halves([*FORMS[0], mask.shape], arrays={3: mask}, target=HOPPER, **guard, scale=-0.5)
 
 
 @pytest.mark.usefixtures("groups")

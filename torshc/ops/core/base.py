@@ -104,6 +104,11 @@ class Op:
         return const(0)
 
     @classmethod
+    def takes(cls, attributes: Mapping[str, Any], outputs: Sequence[str], operands: Sequence[Value | None]) -> bool:
+        """Whether it reads a node that ONNX defines by a function as well; that is taken otherwise."""
+        return True
+
+    @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         """Make the operator from a model's node; the place where older opsets are translated.
 

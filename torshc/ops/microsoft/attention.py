@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ModelError
-from ...expr import F16, F32, I32, I64, Expr, as_int, call, cast, const, select
+from ...expr import F16, F32, I64, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import integer
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
@@ -23,6 +23,7 @@ from ..core.compose import apply, as_type
 from ..core.reach import within
 from ..core.source import SourceNode, Unsupported
 from ..nn.attention import Attention
+from ..nn.heads import added, heads, kept, merged, places, window
 from ..nn.norm import Softmax
 from ..tensor.parts import Split
 from ..tensor.view import Concat, Reshape, Transpose
@@ -30,44 +31,6 @@ from .base import DOMAIN, Contrib, part
 from .quantize import integers, scaled
 
 FILTER = -10000.0  # what a masked score gets by default
-
-
-def heads(b: Builder, x: Value, count: int) -> Value:
-    """x[B, S, H * D] as [B, H, S, D].
-
-    Raises:
-        ModelError: when it has no such shape.
-    """
-    width = as_int(x.shape[-1]) if x.type.rank == 3 else None
-    if width is None or count < 1 or width % count:
-        raise ModelError(f"attention of {x.type!r} in {count} heads")
-    split = b.one(Reshape((*x.shape[:2], const(count), const(width // count))), x)
-    return b.one(Transpose((0, 2, 1, 3)), split)
-
-
-def merged(b: Builder, x: Value) -> Value:
-    """x[B, H, S, D] as [B, S, H * D]."""
-    batch, count, length, width = x.shape
-    return b.one(Reshape((batch, length, count * width)), b.one(Transpose((0, 2, 1, 3)), x))
-
-
-def added(b: Builder, values: Sequence[Value | None]) -> Value | None:
-    """The sum of those that are there."""
-    total: Value | None = None
-    for v in values:
-        if v is not None:
-            total = v if total is None else apply(b, "Add", total, v)
-    return total
-
-
-def places(b: Builder, count: Expr) -> Value:
-    """0 .. count - 1 in i32."""
-    return apply(b, "Range", start=const(0), step=const(1), count=count, dtype=I32)
-
-
-def kept(b: Builder, seen: Value, like: Value, hidden: float) -> Value:
-    """0 where a position is seen, else `hidden`."""
-    return apply(b, "Where", seen, b.constant(0.0, like), b.constant(hidden, like))
 
 
 def padding(source: SourceNode, mask: Value | None, like: Value, length: Expr, hidden: float) -> Value | None:
@@ -111,12 +74,9 @@ class Heads(Contrib):
         """The result [B, S, H * D] of q[B, H, S, D], k and v, whose first T - S positions are from the past."""
         b, length = source.builder, k.shape[2]
         terms = [padding(source, mask, q, length, self.mask_filter_value), bias]
-        past = length - q.shape[2]
         causal = bool(self.unidirectional)
-        if causal and as_int(past) != 0:
-            row = b.one(Reshape((q.shape[2], const(1))), apply(b, "Range", start=past, step=const(1), count=q.shape[2]))
-            column = apply(b, "Range", start=const(0), step=const(1), count=length)
-            terms.append(kept(b, apply(b, "LessOrEqual", column, row), q, -np.inf))
+        if causal and as_int(length - q.shape[2]) != 0:
+            terms.append(window(b, q, length, length - q.shape[2], -1, 0))
             causal = False
         total = added(b, terms)
         width = as_int(q.shape[-1])

@@ -26,7 +26,8 @@ class Attention(Op):
 
     Attributes:
         scale: factor on the scores.
-        safe: a row whose scores are all -inf (fully masked) gives 0 instead of NaN.
+        safe: weights that are NaN, such as those of a row whose scores are all -inf, are 0.
+        masked: a row whose scores are all -inf (fully masked) gives 0; other NaN stay.
         causal: position s attends to positions 0..s only.
         out: element type of the result where it is not that of q, k and v; the mask may be of any float type.
     """
@@ -34,6 +35,7 @@ class Attention(Op):
     family: ClassVar[str] = "attention"
     scale: float = 1.0
     safe: bool = False
+    masked: bool = False
     causal: bool = False
     out: str = ""
 
@@ -70,6 +72,10 @@ class Attention(Op):
         weights = b.one(Softmax(-1), scores)
         if self.safe:
             weights = apply(b, "Where", apply(b, "IsNaN", weights), b.constant(0.0, weights), weights)
+        if self.masked:
+            largest = apply(b, "ReduceMax", scores, axes=(scores.type.rank - 1,), keepdims=1)
+            hidden = apply(b, "Equal", largest, b.constant(-np.inf, scores))
+            weights = apply(b, "Where", hidden, b.constant(0.0, weights), weights)
         return [b.one(MatMul(), weights, v)]
 
     def _hide_future(self, b: Builder, scores: Value) -> Value:

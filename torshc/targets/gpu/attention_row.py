@@ -72,7 +72,7 @@ class AttentionJoin(HeavyKernel):
     """What the blocks of each query left, as one result.
 
     Attributes:
-        batch, row, key, column, width, safe: as of :class:`AttentionBase`.
+        batch, row, key, column, width, safe, masked, guarded: as of :class:`AttentionBase`.
         splits, parts: as of :class:`GridAttentionRow`.
         threads: threads of a block.
     """
@@ -86,6 +86,8 @@ class AttentionJoin(HeavyKernel):
     column: Expr
     width: int
     safe: bool
+    masked: bool
+    guarded: bool
     splits: int
     parts: int
     threads: int
@@ -155,6 +157,8 @@ def _joined(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
         column=kernel.column,
         width=kernel.width,
         safe=kernel.safe,
+        masked=kernel.masked,
+        guarded=kernel.guarded,
         splits=splits,
         parts=parts,
         threads=min(256, -(-max(kernel.width, 1) // WARP) * WARP),
