@@ -18,9 +18,13 @@ from torshc.errors import ConfigError, OutputError
 from torshc.measure import Stand, Variant
 from torshc.options import CompileOptions
 from torshc.targets.cpu.c import CTarget
-from torshc.targets.parameters import Parameter
+from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, PIECES, TF32_TILES, TILES, AnyTile
+from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.nvcc import Card
+from torshc.targets.parameters import Parameter, parameters_of
 from torshc.tune import tune_model
 
+from .emulation.emulated import emulated_tools, missing
 from .support.cli_models import STATIC, save
 from .support.products import product
 
@@ -143,6 +147,7 @@ def test_the_command_tells_in_80_columns_and_json(path: Path, monkeypatch: pytes
     [
         ({"target": "llvm"}, "the target llvm has nothing to tune"),
         ({"triple": "riscv64-linux-gnu"}, "no such machine"),
+        ({"mcpu": "x86-64-v2", "target": "cuda"}, "there is no NVIDIA card, or no driver"),
         ({"isa": ("x86-64-v2", "x86-64-v3")}, "several versions cannot be measured at a time"),
     ],
 )
@@ -153,6 +158,41 @@ def test_what_cannot_be_measured_is_refused(
     with pytest.raises(ConfigError, match=said):
         tune_model(path, CompileOptions.create(**options), Path("r"), 1)
     assert not Path("r").exists()
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_a_device_is_tuned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulated card: pieces of sums in a second kernel, checked against one piece."""
+    values = {"tile": ((128, 128, 16, 64, 32),), "splits": ((1,), (2,))}
+    stated = tuple(Parameter(name, name, found) for name, found in values.items())
+    usual = CudaTarget.parameters
+    monkeypatch.setattr(CudaTarget, "parameters", lambda self, k: stated if usual(self, k) else ())
+    monkeypatch.setattr("torshc.targets.gpu.nvcc.find_cards", lambda: (Card("a card", "sm_90", "1"),))
+    timed(monkeypatch, lambda v: 1.0 - 0.2 * len(v.choices))
+    onnx.save(product(), tmp_path / "m.onnx")
+    with emulated_tools():
+        options = CompileOptions(target="cuda", arch="sm_90")
+        done = tune_model(tmp_path / "m.onnx", options, tmp_path / "r", 60)
+        assert not done.skipped
+        (kernel,) = done.tuned
+        assert kernel.record.choices == (("splits", (2,)), ("tile", (128, 128, 16, 64, 32))) and kernel.refused == 0
+        found = prepare(tmp_path / "m.onnx", CompileOptions(target="cuda", arch="sm_90", tuning_records=tmp_path / "r"))
+        assert [k.kind for k in found.units[0].kernels] == ["contraction", "nest"]
+        with pytest.raises(ConfigError, match="--arch sm_80 cannot be measured here: this is sm_90"):
+            tune_model(tmp_path / "m.onnx", CompileOptions(target="cuda", arch="sm_80"), tmp_path / "r", 60)
+
+
+@pytest.mark.parametrize(
+    ("template", "tiles"),
+    [
+        ("contraction.j2", TILES),
+        ("contraction_mma.j2", (*MMA_TILES, *TF32_TILES)),
+        ("contraction_group.j2", GROUP_TILES),
+    ],
+)
+def test_templates_of_devices_state_the_tiles_that_there_are(template: str, tiles: Sequence[AnyTile]) -> None:
+    stated = {p.name: p.values for p in parameters_of(CudaTarget.search, template, 8)}
+    assert set(stated["tile"]) == {t.sizes for t in tiles} and stated["splits"] == tuple((n,) for n in PIECES)
 
 
 def test_other_bad_input(path: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from ...plan.storage import Storage
 from .base import GridTarget
 from .contraction_factor import Term, add_operand, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
-from .contraction_tiles import UNKNOWN, AnyTile, GroupTile, MmaTile, Tf32Tile, choose_mma_tile, choose_tile
+from .contraction_tiles import UNKNOWN, AnyTile, Given, GroupTile, MmaTile, Tf32Tile, choose_mma_tile, choose_tile
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
@@ -384,13 +384,13 @@ def _lower_tiles(
 
 def _choose(machine: Machine, kinds: Set[DType], sizes: Sequence[int | None], dtype: DType) -> tuple[AnyTile, int]:
     """The tile of factors of some types, and the pieces of their sums; see :func:`choose_tile`."""
-    device, terms = machine.device, sizes[3]
+    device, terms, given = machine.device, sizes[3], Given.of(machine)
     if device.tensor and (kinds == {F16} or kinds == {BF16}):
-        return choose_mma_tile(device, sizes)
+        return choose_mma_tile(device, sizes, given=given)
     if kinds == {F32} and device.tensor and machine.tf32:
-        return choose_tile(device, sizes, dtype, tf32=1)
+        return choose_tile(device, sizes, dtype, tf32=1, given=given)
     exact = kinds == {F32} and device.tensor_f32 and terms is not None and terms >= EXACT
-    return choose_tile(device, sizes, dtype, tf32=3 if exact else 0)
+    return choose_tile(device, sizes, dtype, tf32=3 if exact else 0, given=given)
 
 
 def _tiled(

@@ -8,7 +8,7 @@ from math import ceil
 from typing import ClassVar, TypeVar
 
 from ...expr import DType
-from ...kernels.machine import Device
+from ...kernels.machine import Choice, Device, Machine
 from .grid import WARP
 
 # Products, rows, columns and terms that are assumed where they are known only at run time: a short text, so that it is
@@ -56,6 +56,11 @@ class GridTile:
     element: ClassVar[int] = 4
     cache: ClassVar[float] = CACHE_BYTES
     results: ClassVar[float] = 0.0
+
+    @property
+    def sizes(self) -> Choice:
+        """What names it in tuning records."""
+        return self.m, self.n, self.k, self.tm, self.tn
 
     @property
     def warps_n(self) -> int:
@@ -134,6 +139,11 @@ class MmaTile:
     worth: float
     element: ClassVar[int] = 2
     cache: ClassVar[float] = CACHE_BYTES
+
+    @property
+    def sizes(self) -> Choice:
+        """What names it in tuning records."""
+        return self.m, self.n, self.k, self.wm, self.wn
 
     @property
     def warps(self) -> int:
@@ -262,6 +272,11 @@ class GroupTile:
     blocks: ClassVar[int] = 132  # at a time: the multiprocessors of an H100 or H200; elsewhere they come in turn
 
     @property
+    def sizes(self) -> Choice:
+        """What names it in tuning records."""
+        return self.m, self.n
+
+    @property
     def warps(self) -> int:
         """Warps that multiply."""
         return self.m // 16
@@ -308,18 +323,34 @@ GROUP_TILES = (
     GroupTile(128, 128, 0.8),
     GroupTile(128, 64, 0.49),
 )
+PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
 AnyTile = GridTile | MmaTile | GroupTile
 T = TypeVar("T", bound=AnyTile)
 
 
-def choose_mma_tile(device: Device, sizes: Sequence[int | None]) -> tuple[MmaTile | GroupTile, int]:
+@dataclass(frozen=True)
+class Given:
+    """What a tuning record says: a tile by its sizes, and pieces of sums; what cannot be had counts as not given."""
+
+    tile: Choice | None = None
+    pieces: int = 0
+
+    @classmethod
+    def of(cls, machine: Machine) -> Given:
+        """The choices that a machine comes with."""
+        return cls(machine.choice("tile"), machine.number("splits", 0))
+
+
+def choose_mma_tile(
+    device: Device, sizes: Sequence[int | None], given: Given = Given()
+) -> tuple[MmaTile | GroupTile, int]:
     """The tile of a product on tensor cores; see :func:`choose_tile`."""
     tiles: Sequence[MmaTile | GroupTile] = (*GROUP_TILES, *MMA_TILES) if device.groups else MMA_TILES
-    return _choose(device, sizes, tiles)
+    return _choose(device, sizes, tiles, given)
 
 
 def choose_tile(
-    device: Device, sizes: Sequence[int | None], dtype: DType, tf32: int = 0
+    device: Device, sizes: Sequence[int | None], dtype: DType, tf32: int = 0, given: Given = Given()
 ) -> tuple[GridTile | Tf32Tile, int]:
     """The tile, and into how many pieces sums are cut.
 
@@ -327,20 +358,22 @@ def choose_tile(
         sizes: number of products, rows, columns and length of the sums, None where known only at run time.
         dtype: element type in shared memory.
         tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
+        given: what a tuning record says.
     """
     size = dtype.size
     tensor = [replace(t, products=tf32) for t in TF32_TILES if tf32]
     tiles = TILES if device.stages > 1 else SINGLE_TILES
     fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
-    return _choose(device, sizes, [*tensor, *fit])
+    return _choose(device, sizes, [*tensor, *fit], given)
 
 
-def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T]) -> tuple[T, int]:
+def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T], given: Given) -> tuple[T, int]:
     batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, UNKNOWN, strict=True))
     most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
     best = None
-    for tile in tiles:
-        for splits in (s for s in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if s <= most and (s == 1 or s * tile.k * 2 <= k)):
+    for tile in [t for t in tiles if t.sizes == given.tile] or tiles:
+        pieces = [s for s in PIECES if s <= most and (s == 1 or s * tile.k * 2 <= k)]
+        for splits in [s for s in pieces if s == given.pieces] or pieces:
             time = estimate(device, tile, splits, (batch, m, n, k))
             if best is None or time < best[0]:
                 best = time, tile, splits

@@ -61,7 +61,8 @@ class CudaTarget(GridTarget):
     suffix = ".cu"
     device = 2
     toolchain = CudaToolchain()
-    options = frozenset({"arch", "mcpu"})
+    options = frozenset({"arch", "mcpu", "tuning_records"})
+    tunable = True
     precisions = frozenset(PRECISIONS)
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
