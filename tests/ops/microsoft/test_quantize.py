@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from tests.support.contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
 from tests.support.evaluate import run
@@ -187,6 +188,21 @@ def test_rows_of_few_bits() -> None:
     check("GatherBlockQuantized", wide, indices, scales, some_bytes(10, 2), fixed=(0, 2, 3), **form | {"bits": 8})
     outside = np.array([10, -11, 1], I64)
     check("GatherBlockQuantized", wide, outside, scales, fixed=(0, 2), **form | {"bits": 8})
+
+
+def test_rows_of_the_last_product() -> None:
+    """Models whose embeddings are the weights of their last product reshape these before rows are taken."""
+    rng = np.random.default_rng(4)
+    packs, scales = rng.integers(0, 256, (10, 2, 16)).astype(U8), numbers(10, 2, low=0.01, high=0.1)
+    ids = np.array([[3, -1, 9]], I64)
+    made = model_of("GatherBlockQuantized", (packs.reshape(10, 32), ids, scales), (0, 2), block_size=32)
+    tied = numpy_helper.from_array(packs, "tied")
+    shape = numpy_helper.from_array(np.array([10, 32]), "shape")
+    del made.graph.initializer[0]
+    made.graph.initializer.extend([tied, shape])
+    made.graph.node.insert(0, helper.make_node("Reshape", ["tied", "shape"], ["x0"]))
+    got, wanted = run(import_model(made.SerializeToString()), {"x1": ids})[0], expected(made, {"x1": ids})[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
 def test_compiled_products_and_rows_of_four_bits(tmp_path: Path) -> None:

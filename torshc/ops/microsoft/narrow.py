@@ -117,13 +117,14 @@ class GatherBlockQuantized(Contrib):
         b, data, indices, zero = source.builder, source.required(0), source.required(1), source.input(3)
         if data.dtype not in (U4, I4, U8) or self.bits not in (2, 4, 8):
             raise Unsupported(f"GatherBlockQuantized of {data.dtype!r} in {self.bits} bits")
-        if data.const is None or (zero is not None and zero.const is None):
+        numbers = _settled(data)
+        if numbers is None or (zero is not None and zero.const is None):
             raise Unsupported("GatherBlockQuantized whose data or zero points are known only at run time")
         axis, along = (axis_of(a, data.type.rank) for a in (self.gather_axis, self.quantize_axis))
         if axis == along:
             raise Unsupported("GatherBlockQuantized along the axis of its blocks")
         scales = source.required(2)
-        numbers, offsets = data.const, None if zero is None else zero.const
+        offsets = None if zero is None else zero.const
         if data.dtype is U8:
             numbers = unpacked(numbers, self.bits)
             blocks = scales.shape[-1]
@@ -146,3 +147,12 @@ class GatherBlockQuantized(Contrib):
         inside = apply(b, "And", apply(b, "GreaterOrEqual", wide, -known), apply(b, "Less", wide, known))
         tail = (const(1),) * (y.type.rank - axis - indices.type.rank)
         return b.one(Reshape((*indices.shape, *tail)), inside)
+
+
+def _settled(v: Value) -> np.ndarray[Any, Any] | None:
+    """A constant, perhaps reshaped, as where embeddings are the weights of the last product; None otherwise."""
+    node, shape = v.producer, v.type.static_shape
+    if v.const is not None or node is None or not isinstance(node.op, Reshape) or shape is None:
+        return v.const
+    found = _settled(node.operands[0])
+    return None if found is None else found.reshape(shape)
