@@ -86,6 +86,7 @@ FORMS = {
         past=(("b", 2, 9, 8), ("b", 2, 9, 5)),
         opset=24,
     ),
+    "shared heads of many queries": Form(k=("b", 2, "t", 8), v=("b", 2, "t", 5), mask=("b", 4, "s", "t")),
     "flat": Form(
         q=("b", "s", 32), k=("b", "t", 16), v=("b", "t", 10), attributes={"q_num_heads": 4, "kv_num_heads": 2}
     ),

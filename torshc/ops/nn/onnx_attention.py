@@ -116,14 +116,19 @@ def _grouped(b: Builder, op: Attention, q: Value, k: Value, v: Value, bias: Valu
     if count % groups:
         raise ModelError(f"Attention of {count} heads that share {groups} heads of keys and values")
     same_dim(k.shape[1], v.shape[1], b.graph.constraints, "the heads of Attention's keys and values")
+    by_group = (const(groups), const(count // groups))
     batch, _, rows, width = q.shape
-    wide = b.one(Reshape((batch, const(groups), const(count // groups), rows, width)), q)
-    keys, values = (b.one(Reshape((*x.shape[:2], const(1), *x.shape[2:])), x) for x in (k, v))
+    outer = () if bias is None else (const(1),) * (4 - bias.type.rank) + bias.shape
+    shared = bias is None or as_int(outer[1]) == 1
     masks = []
-    if bias is not None:
-        outer = (const(1),) * (4 - bias.type.rank) + bias.shape
-        shared = as_int(outer[1]) == 1
-        by_group = (const(1),) * 2 if shared else (const(groups), const(count // groups))
-        masks.append(b.one(Reshape((outer[0], *by_group, *outer[2:])), bias))
-    y = b.one(op, wide, keys, values, *masks)
-    return b.one(Reshape((y.shape[0], const(count), *y.shape[3:])), y)
+    if as_int(rows) == 1 and not op.causal:  # the heads of a group are rows, which read its keys once
+        if bias is not None:
+            masks.append(b.one(Reshape(outer if shared else (outer[0], *by_group, outer[3])), bias))
+        y = b.one(op, b.one(Reshape((batch, *by_group, width)), q), k, v, *masks)
+    else:
+        if bias is not None:
+            split = (const(1),) * 2 if shared else by_group
+            masks.append(b.one(Reshape((outer[0], *split, *outer[2:])), bias))
+        keys, values = (b.one(Reshape((*x.shape[:2], const(1), *x.shape[2:])), x) for x in (k, v))
+        y = b.one(op, b.one(Reshape((batch, *by_group, rows, width)), q), keys, values, *masks)
+    return b.one(Reshape((y.shape[0], const(count), rows, y.shape[-1])), y)
