@@ -35,7 +35,7 @@ LAYERS = (
     ("fitting",),
     ("inprocess",),
     ("feeds",),
-    ("explain", "verify", "bench", "depfile", "loaded", "reweigh", "backend"),
+    ("explain", "verify", "bench", "peers", "depfile", "loaded", "reweigh", "backend"),
     ("trial", "bisect", "eject", "measure", "torch_dynamo", "tracing"),
     ("tune",),
     ("cli",),
@@ -57,7 +57,7 @@ OWNERS = {
     "jinja2": {"cli", "explain", "targets"},
     "yaml": {"passes", "targets"},
     "llvmlite": {"targets"},
-    "torch": {"torch_dynamo", "formats"},
+    "torch": {"torch_dynamo", "formats", "peers"},
     "ml_dtypes": {"expr", "runtime", "formats"},
 }
 

@@ -1,7 +1,7 @@
 """Measuring: systems alternate, a round at a time, so that the machine's drift affects all alike.
 
-A system's figure is the median over rounds of each round's median call. A ratio is the median of the rounds' own
-ratios, so that a slow moment, which affects both of a pair, cancels.
+A system's figure is the median over rounds of each round's median call; percentiles are over the calls of all rounds.
+A ratio is the median of the rounds' own ratios, so that a slow moment, which affects both of a pair, cancels.
 """
 
 from __future__ import annotations
@@ -15,16 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .errors import ConfigError
 from .feeds import Arrays, make_inputs
 from .folders import scratch_folder
 from .options import CompileOptions
+from .peers import TORCH, TORCH_COMPILE, torch_calls
 from .runtime import Model, load
 from .runtime.stats import StepStats
+from .targets import target_of
 from .verify import index_limits, ort_session
 
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
 LEAST_CALLS = 3
+PERCENTILES = (50, 90, 99)
+SYSTEMS = ("ort", TORCH, TORCH_COMPILE)
 
 Call = Callable[[], Any]
 
@@ -38,12 +44,14 @@ class Figure:
         ms: median over rounds, milliseconds a call.
         rounds: each round's median, milliseconds.
         ratio: how many times as long as the first system it takes, paired by round.
+        percentiles: the 50th, 90th and 99th of all calls, milliseconds.
     """
 
     system: str
     ms: float
     rounds: tuple[float, ...]
     ratio: float
+    percentiles: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ def bench_model(
     *,
     levels: Sequence[int] = (3,),
     against: Sequence[str] = (),
+    torch_module: str = "",
     threads: int = 1,
     rounds: int = 7,
     seconds: float = 0.3,
@@ -75,15 +84,19 @@ def bench_model(
 
     Args:
         levels: optimisation levels; the last is what all others are compared with.
-        against: other systems: "ort".
+        against: other systems: "ort", "torch" and "torch-compile".
+        torch_module: where PyTorch's module is: FILE.pt2 or FILE.py:NAME; by default a .pt2 beside the model.
         rounds, seconds: number of measurements of each system, and seconds of each.
         dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1.
 
     Raises:
         TorshcError: a member of the family, by cause.
     """
-    if unknown := [name for name in against if name != "ort"]:
-        raise ConfigError(f"--against {unknown[0]!r}", "the only other system to compare with is ort")
+    if unknown := [name for name in against if name not in SYSTEMS]:
+        raise ConfigError(f"--against {unknown[0]!r}", f"systems to compare with are {', '.join(SYSTEMS)}")
+    theirs = [name for name in (TORCH, TORCH_COMPILE) if name in against]
+    if torch_module and not theirs:
+        raise ConfigError("--torch-module goes with --against torch", "leave it out, or add --against torch")
     say = observer or (lambda stage, seconds: None)
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
@@ -99,6 +112,10 @@ def bench_model(
         if "ort" in against:
             session = ort_session(Path(path), threads)
             calls["ONNX Runtime"] = lambda: session.run(None, feeds)
+        if theirs:
+            expected = list(first.run(feeds).values())
+            device = target_of(options).device
+            calls |= torch_calls(theirs, Path(path), torch_module, feeds, expected, threads, device)
         times = paired(calls, rounds, seconds, say)
         return Result(str(path), threads, made.dims, figures(times), first.stats().steps)
 
@@ -126,14 +143,14 @@ def _caller(model: Model, feeds: Arrays) -> Call:
 
 def paired(
     calls: Mapping[str, Call], rounds: int, seconds: float, say: Callable[[str, float], None]
-) -> dict[str, list[float]]:
-    """Seconds a call of each system, for each round: the median over the calls of the round."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
+) -> dict[str, list[list[float]]]:
+    """Seconds of all calls of each system, for each round."""
+    times: dict[str, list[list[float]]] = {name: [] for name in calls}
     for number in range(1, rounds + 1):
         say(f"round {number} of {rounds}", 0.0)
         for name, call in calls.items():
             _repeat(call, WARM_SECONDS, 1)
-            times[name].append(statistics.median(_repeat(call, seconds, LEAST_CALLS)))
+            times[name].append(_repeat(call, seconds, LEAST_CALLS))
     return times
 
 
@@ -147,19 +164,21 @@ def _repeat(call: Call, seconds: float, least: int) -> list[float]:
     return times
 
 
-def figures(times: Mapping[str, Sequence[float]]) -> tuple[Figure, ...]:
-    """Figures from each system's rounds, the first being the base of the ratios.
+def figures(times: Mapping[str, Sequence[Sequence[float]]]) -> tuple[Figure, ...]:
+    """Figures from the calls of each system's rounds, the first being the base of the ratios.
 
-    >>> [round(f.ratio, 2) for f in figures({"a": [1.0, 2.0], "b": [2.0, 5.0]})]
+    >>> [round(f.ratio, 2) for f in figures({"a": [[1.0, 1.0, 9.0], [2.0]], "b": [[2.0], [5.0]]})]
     [1.0, 2.25]
     """
-    base = next(iter(times.values()))
+    medians = {name: [statistics.median(calls) for calls in rounds] for name, rounds in times.items()}
+    base = next(iter(medians.values()))
     return tuple(
         Figure(
             name,
             statistics.median(rounds) * 1e3,
             tuple(t * 1e3 for t in rounds),
             statistics.median(t / b for t, b in zip(rounds, base, strict=True)),
+            {f"p{q}": float(np.percentile(np.concatenate(times[name]), q)) * 1e3 for q in PERCENTILES},
         )
-        for name, rounds in times.items()
+        for name, rounds in medians.items()
     )
