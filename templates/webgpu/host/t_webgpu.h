@@ -167,19 +167,12 @@ enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORA
     X(w_future, BufferMapAsync, (w_buffer, uint64_t, size_t, size_t, w_mapped))                                        \
     X(const void *, BufferGetConstMappedRange, (w_buffer, size_t, size_t))                                             \
     X(void, BufferUnmap, (w_buffer))                                                                                   \
-    X(void, BufferDestroy, (w_buffer))                                                                                 \
     X(void, BufferRelease, (w_buffer))                                                                                 \
     X(void, ShaderModuleRelease, (w_module))                                                                           \
-    X(void, ComputePipelineRelease, (w_pipeline))                                                                      \
-    X(void, BindGroupLayoutRelease, (w_layout))                                                                        \
     X(void, BindGroupRelease, (w_group))                                                                               \
     X(void, CommandEncoderRelease, (w_encoder))                                                                        \
     X(void, ComputePassEncoderRelease, (w_pass))                                                                       \
     X(void, CommandBufferRelease, (w_commands))                                                                        \
-    X(void, QueueRelease, (w_queue))                                                                                   \
-    X(void, DeviceRelease, (w_device))                                                                                 \
-    X(void, AdapterRelease, (w_adapter))                                                                               \
-    X(void, InstanceRelease, (w_instance))                                                                             \
     X(void, InstanceProcessEvents, (w_instance))                                                                       \
     X(uint32_t, DevicePoll, (w_device, uint32_t, const void *))
 
