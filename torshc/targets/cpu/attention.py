@@ -50,6 +50,12 @@ class AttentionKernel(AttentionBase):
     keys: int
 
     @property
+    def single(self) -> bool:
+        """Whether there may be a panel of one query."""
+        queries = as_int(self.row.args[0])
+        return queries is None or queries % self.panel == 1
+
+    @property
     def wide(self) -> int:
         """Columns of the values, rounded up to whole panels."""
         return _round_up(self.width, self.panel)
