@@ -112,11 +112,14 @@ class Stand:
 
     def results(self, run: Callable[[], float], variant: Variant) -> dict[Value, Array]:
         """What a variant computes from the first contents of values: the elements of those that it writes."""
-        for place, first in self.values.values():
-            self._copy(place, first.ctypes.data, first.nbytes)
         run()
         written = dict.fromkeys(b.operand for k in variant.kernels for b in k.buffers if b.written)
         return {o: self._read(o) for o in written if isinstance(o, Value)}
+
+    def _reset(self) -> None:
+        """The first contents of all values."""
+        for place, first in self.values.values():
+            self._copy(place, first.ctypes.data, first.nbytes)
 
     def _read(self, value: Value) -> Array:
         place, first = self.values[value]
@@ -160,6 +163,9 @@ class Stand:
             step.scratch = self._get(self._size(kernel.scratch))
 
         def run() -> float:
+            # As in a run of the model: what the kernel before wrote lies in the caches, and weights do not.
+            library.t_sweep()
+            self._reset()
             seconds = float(library.t_time(kept[0], len(variant.kernels)))
             if seconds < 0:
                 raise Unmeasured("the device refused a kernel")
