@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import numpy as np
 
+from ..expr import const
 from ..graph import Graph, Patch, Value
 from ..ops import REGISTRY
+from ..ops.nn.pool import MaxPool
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
@@ -13,7 +18,7 @@ from .walk import Site, walk
 
 @graph_pass("strength_reduction")
 def strength_reduction(graph: Graph, options: CompileOptions) -> bool:
-    """Small whole powers become products, division by a power of two becomes a product.
+    """Small whole powers become products, division by a power of two becomes a product, large maxima go by dimension.
 
     Only exact forms: 1 / 3 is not a float, so x / 3 stays a division.
 
@@ -35,7 +40,30 @@ def _rule(site: Site) -> Patch | None:
         return _power(site)
     if site.node.op.name == "Div":
         return _divide(site)
+    if isinstance(site.node.op, MaxPool):
+        return _slide(site, site.node.op)
     return None
+
+
+def _slide(site: Site, op: MaxPool) -> Patch | None:
+    """Maxima along the last dimension, then of these along the others, where that is half of the comparisons."""
+    whole, last = math.prod(op.kernel), op.kernel[-1]
+    if 2 * (last * math.prod(op.strides[:-1]) + whole // last) > whole or last == whole:
+        return None
+    count, none = len(op.kernel), const(0)
+    along = dataclasses.replace(
+        op,
+        kernel=(*(1,) * (count - 1), last),
+        strides=(*(1,) * (count - 1), op.strides[-1]),
+        pads=tuple(p if n % count == count - 1 else none for n, p in enumerate(op.pads)),
+    )
+    others = dataclasses.replace(
+        op,
+        kernel=(*op.kernel[:-1], 1),
+        strides=(*op.strides[:-1], 1),
+        pads=tuple(none if n % count == count - 1 else p for n, p in enumerate(op.pads)),
+    )
+    return site.replace(site.builder.one(others, site.builder.one(along, *site.node.operands)))
 
 
 def _power(site: Site) -> Patch | None:
