@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...expr import DType, Expr, as_int, walk
-from ...graph import Value
+from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Store, expressions_in
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
@@ -248,6 +248,14 @@ class GridTarget(Target):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(replace(machine, device=self.capabilities(machine.archs)))
+
+    def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
+        kernels, count = super().lower(graph, group, storage), len(group.outputs)
+        many = self.buffers and any(len(k.buffers) > self.buffers for k in kernels)
+        if not many or group.kind != "nest" or count < 2:
+            return kernels
+        halves = group.outputs[: count // 2], group.outputs[count // 2 :]
+        return [k for part in halves for k in GridTarget.lower(self, graph, replace(group, outputs=part), storage)]
 
     def render(self, kernel: Kernel) -> Rendered:
         printer = GridPrinter(kernel, self.words)

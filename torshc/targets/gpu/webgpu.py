@@ -11,7 +11,7 @@ from ...expr import as_int, axis, walk
 from ...graph import Graph, Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div, product
-from ...kernels.base import Buffer, Kernel, Operand
+from ...kernels.base import Buffer, Kernel
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import Strided, epilogue_flops, is_empty, traffic
 from ...kernels.lower import idle_when_empty
@@ -74,10 +74,6 @@ class WebGpuTarget(GridTarget):
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels = [_in_parts(k) for k in super().lower(graph, group, storage)]
-        many, count = any(len(_operands(k)) > self.buffers for k in kernels), len(group.outputs)
-        if many and count > 1 and group.kind == "nest":
-            halves = group.outputs[: count // 2], group.outputs[count // 2 :]
-            return [k for outputs in halves for k in self.lower(graph, replace(group, outputs=outputs), storage)]
         for kernel in kernels:
             _check(kernel)
         return kernels
@@ -114,16 +110,11 @@ def _bytes(b: Buffer) -> int:
     return size if isinstance(size, int) else as_int(size) or 0
 
 
-def _operands(kernel: Kernel) -> set[tuple[Operand, int]]:
-    """What its bindings are for: each operand once, and each part of one."""
-    return {(b.operand, b.start) for b in kernel.buffers}
-
-
 def _check(kernel: Kernel) -> None:
     """Raises NoKernel for what not every adapter has."""
     for dtype in {b.dtype: None for b in kernel.buffers} | {e.dtype: None for e in walk(*kernel.expressions())}:
         register_type(dtype)
-    operands = _operands(kernel)
+    operands = {(b.operand, b.start) for b in kernel.buffers}
     if len(operands) > WebGpuTarget.buffers:
         raise NoKernel(f"a kernel of {len(operands)} buffers; WebGPU allows {WebGpuTarget.buffers}")
     if len({(b.operand, b.start, b.dtype) for b in kernel.buffers}) > len(operands):
