@@ -40,6 +40,24 @@ def test_steps_are_those_of_the_values(e: Expr) -> None:
                 assert evaluate(e, {"i": start + k, "j": row}) == first + step * k
 
 
+@settings(max_examples=400, deadline=None)
+@given(exprs, exprs)
+def test_halves_are_those_of_the_values(x: Expr, rest: Expr) -> None:
+    e = x // 2 + rest
+    if not LaneSteps(LANE, LANES).halved(e):
+        return
+    for row in range(5):
+        for start in range(0, 16, LANES):
+            first = evaluate(e, {"i": start, "j": row})
+            assert [evaluate(e, {"i": start + k, "j": row}) - first for k in range(LANES)] == [0, 0, 1, 1]
+
+
+def test_known_halves() -> None:
+    steps = LaneSteps(LANE, LANES)
+    assert steps.halved(LANE // 2 + 7 * ROW) and steps.halved((LANE + 4 * ROW) // 2)
+    assert not any(steps.halved(e) for e in ((LANE + ROW) // 2, LANE // 2 * 2, LANE // 3, LANE, LANE // 2 * ROW))
+
+
 def test_known_steps() -> None:
     steps = LaneSteps(LANE, LANES)
     assert steps.of(LANE * 3 + ROW) == 3

@@ -66,6 +66,17 @@ class LaneSteps:
             return 0 if e.op == "floordiv" else 1
         return None
 
+    def halved(self, e: Expr) -> bool:
+        """Whether an integer steps by 1 from each second lane of a block to the next: 3, 3, 4, 4 and so on."""
+        moving = [(atoms, c) for atoms, c in poly_of(e).items() if any(self.of(a) != 0 for a in atoms)]
+        if len(moving) != 1 or self.lanes < 2:
+            return False
+        atoms, c = moving[0]
+        if c != 1 or len(atoms) != 1 or atoms[0].op != "floordiv" or as_int(atoms[0].args[1]) != 2:
+            return False
+        x = atoms[0].args[0]
+        return self.of(x) == 1 and aligned(x, self.lane, self.lanes)
+
     def _runs(self, e: Expr) -> bool:
         """Whether an integer is a multiple of the lanes at the start of a block, and steps by 0 or 1 from there."""
         step = self.of(e)

@@ -33,7 +33,8 @@
     })
 #endif
 
-/* t_load2_f32(p): p[0], p[2], p[4] and so on; t_loadr_f32(p): p[0], p[-1], p[-2].  Vectors share an element with the next,
+/* t_load2_f32(p): p[0], p[2], p[4] and so on; t_loadr_f32(p): p[0], p[-1], p[-2]; t_loadh_f32(p): p[0], p[0], p[1], p[1],
+ * and t_loadhn_f32(p, n) the first n of these.  Vectors share an element with the next,
  * so that none reaches behind the last one that is asked for: vector j begins at element j * (lanes - 1). */
 #define T_LAST_ (TORSHC_LANES - 1)
 #define T_IN_(x) (TORSHC_LANES + ((x) > T_LAST_ ? T_LAST_ : (x)))
@@ -41,6 +42,7 @@
 #define T_JOIN2_(i, s) ((s) * (i) <= 2 * T_LAST_ ? (i) : T_IN_((s) * (i)-2 * T_LAST_))
 #define T_JOIN3_(i, s) ((s) * (i) <= 3 * T_LAST_ ? (i) : T_IN_((s) * (i)-3 * T_LAST_))
 #define T_REVERSED_(i, s) (T_LAST_ - (i))
+#define T_HALVED_(i, s) ((i) / 2)
 #define T_DEF_STEPS(S, T, M) \
     T_FN S##v t_part_##S##_(const void *p, int j) { return t_load_##S((const T *)p + j * T_LAST_); } \
     T_FN S##v t_load2_##S(const void *p) { return T_SHUFFLE_(T_JOIN1_, t_part_##S##_(p, 0), t_part_##S##_(p, 1), 2); } \
@@ -56,14 +58,21 @@
     T_FN S##v t_loadr_##S(const void *p) { \
         const S##v v = t_load_##S((const T *)p - T_LAST_); \
         return T_SHUFFLE_(T_REVERSED_, v, v, 0); \
-    }
+    } \
+    T_FN S##v t_loadhn_##S(const void *p, int64_t n) { \
+        const S##v v = t_loadn_##S(p, (n + 1) / 2); \
+        return T_SHUFFLE_(T_HALVED_, v, v, 0); \
+    } \
+    T_FN S##v t_loadh_##S(const void *p) { return t_loadhn_##S(p, TORSHC_LANES); }
 T_EACH(T_DEF_STEPS)
 #undef T_DEF_STEPS
 #define T_DEF_STEPS(N, S, U) \
     T_FN S##v t_load2_##N(const void *p) { return t_decode_##N(t_load2_##U(p)); } \
     T_FN S##v t_load3_##N(const void *p) { return t_decode_##N(t_load3_##U(p)); } \
     T_FN S##v t_load4_##N(const void *p) { return t_decode_##N(t_load4_##U(p)); } \
-    T_FN S##v t_loadr_##N(const void *p) { return t_decode_##N(t_loadr_##U(p)); }
+    T_FN S##v t_loadr_##N(const void *p) { return t_decode_##N(t_loadr_##U(p)); } \
+    T_FN S##v t_loadh_##N(const void *p) { return t_decode_##N(t_loadh_##U(p)); } \
+    T_FN S##v t_loadhn_##N(const void *p, int64_t n) { return t_decode_##N(t_loadhn_##U(p, n)); }
 T_DEF_STEPS(bool, i32, u8)
 T_DEF_STEPS(f16, f32, u16)
 T_DEF_STEPS(bf16, f32, u16)

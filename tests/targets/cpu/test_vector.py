@@ -44,6 +44,21 @@ def test_steps(step: int, lanes: int, compiler: str) -> None:
         np.testing.assert_array_equal(run(m, y, x, lanes, compiler), x[:, ::step])
 
 
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+def test_every_element_twice(lanes: int, compiler: str) -> None:
+    """As resizing by two to the nearest reads; the last element of memory is read, and none behind it."""
+    for name in ("f32", "u8", "f16", "i64"):
+        for size in (lanes, 3 * lanes // 2 + 1):
+            dtype = DTYPES[name]
+            x = random(RNG, (3, size), np.int8).astype(dtype.numpy)
+            m = Maker()
+            one, two = ((const(3), const(size), const(n)) for n in (1, 2))
+            pairs = m.add("Expand", m.add("Reshape", m.input(3, size, dtype=dtype), shape=one), shape=two)
+            wide = m.add("Reshape", pairs, shape=(const(3), const(2 * size)))
+            y = m.add("Max", wide, m.constant(np.ones((), dtype.numpy)))
+            np.testing.assert_array_equal(run(m, y, x, lanes, compiler), np.maximum(x.repeat(2, axis=1), 1))
+
+
 def pooled(x: Array, kernel: int, stride: int, pad: int) -> Array:
     padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]

@@ -211,6 +211,9 @@ class Block(StatementPrinter):
         fits = self.is_index(e) if self._mask else self._tabled(e)
         return self._step(e) if fits else None
 
+    def _is_halved(self, e: Expr) -> bool:
+        return self._steps is not None and self._tabled(e) and self._steps.halved(e)
+
     def _is_uniform(self, e: Expr) -> bool:
         return self.is_index(e) and self._step(e) == 0
 
@@ -238,6 +241,9 @@ class Block(StatementPrinter):
         if step in STEPS and not mask and not self.count and dtype not in NARROW:
             kind = "loadr" if step == -1 else f"load{step}"
             return self._call(kind, dtype, f"b{number} + {bare(offset, (yield offset, INDEX))}")
+        if not mask and dtype not in NARROW and self._is_halved(offset):
+            place = f"b{number} + {bare(offset, (yield offset, INDEX))}"
+            return self._call(f"loadh{self._n}", dtype, place, *self._counted)
         where = yield offset, VALUE
         if mask:
             return self._call("gatherm", dtype, f"b{number}", where, mask)
