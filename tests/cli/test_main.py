@@ -28,6 +28,7 @@ VERBS = (
     "bisect",
     "check",
     "bench",
+    "tune",
     "eject",
     "weights",
     "targets",

@@ -3,8 +3,8 @@
  * A panel is laid out [ceil(k / 4)][T_NR] in words: four i8 that follow each other along k.  Bytes beyond k are 0.
  * The names are those of t_tile.h, with t_dot for t_tile.
  *
- * This is the one place with intrinsics (t_vec.h has two builtins for f16): four products and their sum are one instruction on many processors, and
- * neither clang nor gcc finds it in vector code.  All ways give the same numbers.
+ * Intrinsics are here and, for conversions of f16, in t_vec.h: four products and their sum are one instruction on many
+ * processors, and neither clang nor gcc finds it in vector code.  All ways give the same numbers.
  */
 #ifndef T_DOT_H
 #define T_DOT_H
