@@ -17,6 +17,13 @@ struct t_device {
     int32_t marks;
 };
 
+static void close_gpu(void)
+{
+    pthread_mutex_lock(&g.lock);
+    t_gpu_close();
+    pthread_mutex_unlock(&g.lock);
+}
+
 int t_device_open(int32_t ordinal, void *stream, t_device **device)
 {
     *device = NULL;
@@ -30,8 +37,10 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
     if (status)
         return status;
     t_device *d = calloc(1, sizeof *d);
-    if (!d)
+    if (!d) {
+        close_gpu();
         return t_fail(TORSHC_E_MEMORY, "no memory for a device");
+    }
     const char *blocking = getenv("TORSHC_WEBGPU_BLOCKING");
     d->blocking = blocking && *blocking && *blocking != '0';
     *device = d;
@@ -98,6 +107,7 @@ void t_device_close(t_device *d)
     t_device_drop(d);
     free(d->mark);
     free(d);
+    close_gpu();
 }
 
 /* ---- copies ---- */

@@ -80,7 +80,7 @@ w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes)
 
 static int open_adapter(void)
 {
-    int done = 0;
+    int done = 0, status;
     const w_adapter_options options = {.level = 2, .power = W_FAST};
     g.instance = w.CreateInstance(NULL);
     if (!g.instance)
@@ -89,22 +89,21 @@ static int open_adapter(void)
     while (!done)
         w.InstanceProcessEvents(g.instance);
     if (!g.adapter) {
+        status = t_fail(TORSHC_E_DRIVER,
+                        "WebGPU finds no adapter: no GPU with a driver (apt install mesa-vulkan-drivers has one for "
+                        "processors); its library says: %.200s",
+                        g.error);
         *g.error = 0;
-        return t_fail(TORSHC_E_DRIVER, "WebGPU finds no adapter: no GPU with a driver (apt install mesa-vulkan-drivers "
-                                       "has one for processors)");
+        return status;
     }
     if (w.AdapterGetLimits(g.adapter, &g.limits) != W_SUCCESS)
         return t_fail(TORSHC_E_DRIVER, "the adapter of WebGPU does not say its limits");
     return TORSHC_OK;
 }
 
-int t_gpu_open(void)
+static int open_device(void)
 {
     int status, done = 0;
-    if (g.device)
-        return TORSHC_OK;
-    if ((status = load_functions()) || (status = open_adapter()))
-        return status;
     w_limits limits; /* what every adapter has, but for the sizes of buffers */
     memset(&limits, 0xff, sizeof limits);
     limits.next = NULL;
@@ -123,6 +122,47 @@ int t_gpu_open(void)
     g.sizes = t_gpu_buffer(W_UNIFORM | W_COPY_TO, T_SIZES);
     g.empty = t_gpu_buffer(W_STORAGE, T_BIND * T_BINDINGS);
     return t_gpu_told(TORSHC_E_DRIVER, "WebGPU");
+}
+
+#define W_DROP(WHAT, RELEASE)                                                                                          \
+    if (WHAT)                                                                                                          \
+        w.RELEASE(WHAT);                                                                                               \
+    WHAT = NULL
+
+static void release(void)
+{
+    for (int32_t i = 0; i < g.kernels; i++) {
+        W_DROP(g.made[i].layout, BindGroupLayoutRelease);
+        W_DROP(g.made[i].pipeline, ComputePipelineRelease);
+    }
+    free(g.made);
+    free(g.block);
+    g.made = NULL;
+    g.block = NULL;
+    g.kernels = g.kernel_room = g.room = 0;
+    W_DROP(g.sizes, BufferRelease);
+    W_DROP(g.empty, BufferRelease);
+    W_DROP(g.queue, QueueRelease);
+    W_DROP(g.device, DeviceRelease);
+    W_DROP(g.adapter, AdapterRelease);
+    W_DROP(g.instance, InstanceRelease);
+    *g.error = 0;
+}
+
+/* A library that is unloaded must leave nothing behind that could call it: threads, and callbacks of a lost device. */
+void t_gpu_close(void)
+{
+    if (--g.users == 0 && !g.blocks)
+        release();
+}
+
+int t_gpu_open(void)
+{
+    int status = TORSHC_OK;
+    g.users++;
+    if (!g.device && ((status = load_functions()) || (status = open_adapter()) || (status = open_device())))
+        t_gpu_close();
+    return status;
 }
 
 /* ---- memory ---- */

@@ -28,9 +28,10 @@ typedef struct {
     w_layout layout;
 } t_made;
 
-/* Opened by the first model and kept. */
+/* Opened by the first model, and kept until none is open and no buffer is left. */
 struct t_gpu {
     pthread_mutex_t lock;
+    int32_t users;
     w_instance instance;
     w_adapter adapter;
     w_device device;
@@ -46,7 +47,10 @@ struct t_gpu {
 };
 extern struct t_gpu g;
 
+/* Both with the lock held: a user more, and one less. */
 int t_gpu_open(void);
+void t_gpu_close(void);
+
 w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes);
 
 /* Notes an error of WebGPU; tells what went wrong since this was last asked, by `status`. */

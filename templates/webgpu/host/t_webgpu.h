@@ -169,6 +169,12 @@ enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORA
     X(void, BufferUnmap, (w_buffer))                                                                                   \
     X(void, BufferRelease, (w_buffer))                                                                                 \
     X(void, ShaderModuleRelease, (w_module))                                                                           \
+    X(void, ComputePipelineRelease, (w_pipeline))                                                                      \
+    X(void, BindGroupLayoutRelease, (w_layout))                                                                        \
+    X(void, QueueRelease, (w_queue))                                                                                   \
+    X(void, DeviceRelease, (w_device))                                                                                 \
+    X(void, AdapterRelease, (w_adapter))                                                                               \
+    X(void, InstanceRelease, (w_instance))                                                                             \
     X(void, BindGroupRelease, (w_group))                                                                               \
     X(void, CommandEncoderRelease, (w_encoder))                                                                        \
     X(void, ComputePassEncoderRelease, (w_pass))                                                                       \

@@ -22,6 +22,7 @@ Array = npt.NDArray[Any]
 F32, I64, I8, U8, F16, BOOL, F64 = (
     getattr(TensorProto, name) for name in ("FLOAT", "INT64", "INT8", "UINT8", "FLOAT16", "BOOL", "DOUBLE")
 )
+TASKS = Path("/proc/self/task")
 ODD = np.array([-7, -1, 0, 1, 3, 2**31, -(2**31), 2**40 + 1, -(2**40) + 5, 2**63 - 1, -(2**63)], np.int64)
 
 
@@ -228,3 +229,15 @@ def test_weights_past_a_binding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     built.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in weights.items())
     rows = np.concatenate([[0, 255, 256, 511, 512, 599], rng.integers(0, 600, 44)])
     check(built.SerializeToString(), {"rows": rows}, tmp_path, 1e-5)
+
+
+@pytest.mark.skipif(not TASKS.is_dir(), reason="no list of this process's threads")
+def test_a_closed_model_leaves_no_device(tmp_path: Path) -> None:
+    """A bundle has a device of its own; what is left of it would call a library that is gone."""
+    source = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F32, [3])}, {"y": F32})
+    opened(source, tmp_path).close()
+    before = len(list(TASKS.iterdir()))
+    for _ in range(3):
+        with torshc.load(tmp_path / "m.tsc") as again:
+            again.run({"x": np.zeros(3, np.float32)})
+    assert len(list(TASKS.iterdir())) == before
