@@ -5,6 +5,7 @@
 #include <model.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +298,63 @@ static void other_weights(const char *weights, call *c, int64_t rows)
     torshc_close(m);
 }
 
+/* Runs while weights are exchanged; each has one set of them from its first step to its last. */
+static void *caller_of_any_weights(void *argument)
+{
+    torshc_model *context;
+    call *c = malloc(sizeof *c);
+    const int64_t rows = (int64_t)(intptr_t)argument;
+    if (torshc_context_new(shared, NULL, &context))
+        return "no context";
+    int wrong = 0, had[2] = {0, 0};
+    while ((!had[0] || !had[1]) && !wrong) {
+        prepare(c, rows ? rows : 1 + had[0] % ROWS_MAX);
+        wrong = run(context, c) != TORSHC_OK;
+        const int zeros = c->y[0] == 0;
+        for (int64_t i = 0; zeros && i < c->shape[0] * WIDTH; i++)
+            wrong |= c->y[i] != (c->x[i] > 0 ? c->x[i] : 0) || c->z[i] != 2 * c->y[i];
+        wrong |= !zeros && !right(c);
+        had[zeros]++;
+    }
+    torshc_context_free(context);
+    free(c);
+    return wrong ? "wrong" : NULL;
+}
+
+static atomic_int seen;
+
+static void *exchanger(void *argument)
+{
+    const char *files[] = {argument, zero_weights(argument, 128)};
+    for (int i = 0; !atomic_load(&seen); i++) {
+        if (torshc_set_weights(shared, files[i % 2]))
+            return "refused";
+        usleep(100);
+    }
+    return torshc_set_weights(shared, argument) ? "refused" : NULL;
+}
+
+static void weights_meanwhile(const char *weights, int64_t rows)
+{
+    torshc_options options = {.size = sizeof options, .threads = 1, .weights_path = weights};
+    pthread_t threads[3];
+    void *result;
+    call *c = malloc(sizeof *c);
+    CHECK(torshc_open(&options, &shared) == TORSHC_OK);
+    pthread_create(&threads[2], NULL, exchanger, (void *)(uintptr_t)weights);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, caller_of_any_weights, (void *)(intptr_t)rows);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&seen, i == 2);
+        pthread_join(threads[i], &result);
+        CHECK(result == NULL);
+    }
+    prepare(c, rows);
+    CHECK(run(shared, c) == TORSHC_OK && right(c));
+    free(c);
+    torshc_close(shared);
+}
+
 static void many_threads(int64_t rows)
 {
     pthread_t threads[8];
@@ -368,6 +426,8 @@ int main(int argc, char **argv)
     opening(weights);
     contexts(weights, rows);
     other_weights(weights, c, rows);
+    if (weights)
+        weights_meanwhile(weights, rows);
     if (!getenv("ABI_TEST_VALGRIND")) /* which does not know all of the state */
         floating_point_state(weights, c, rows);
     for (int threads = 1; threads <= 2; threads++) {

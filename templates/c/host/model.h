@@ -174,8 +174,9 @@ TORSHC_API void torshc_context_free(torshc_model *context);
 
 /* Gives an open model other weights: those of another weights.bin for this library, which `torshc weights` makes from a
  * trained model without compiling. It checks the shapes of all weights and packs them as the library reads them; here the
- * file's size and identity are checked, as torshc_open does. They are the weights of the model's contexts too; no other
- * call on it or on them may be in progress. On failure the model keeps the weights that it had. TORSHC_E_UNSUPPORTED for
+ * file's size and identity are checked, as torshc_open does. They are the weights of the model's contexts too. Any thread
+ * may call it while runs go on: these end with the weights that they began with, and runs that begin later have the new
+ * ones. A context keeps the old ones in memory until its next run. On failure the model keeps the weights that it had. TORSHC_E_UNSUPPORTED for
  * a library with its weights inside, for one that has none or is for a GPU, and for a model with sizes or steps that are
  * known only at run time. */
 TORSHC_API int torshc_set_weights(torshc_model *model, const char *weights_path);

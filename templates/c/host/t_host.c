@@ -55,7 +55,7 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
         return P->symbols ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
     const t_model *head = &m->head;
     m->with = (t_run){
-        .weights = head->shared->weights.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};
+        .weights = head->weights->file.at, .pool = head->pool, .counters = head->counters, .threads = head->threads};
     *with = &m->with;
     return TORSHC_OK;
 }
@@ -97,7 +97,7 @@ int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *
     const t_run run = {
         at,
         at + P->inputs,
-        head->shared->weights.at,
+        head->weights->file.at,
         base,
         base + t_round_up(P->arena(s)),
         t_round_up(P->scratch(s)),

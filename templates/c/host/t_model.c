@@ -42,9 +42,10 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
     head->shared = calloc(1, sizeof *head->shared);
     if (!head->shared)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
+    pthread_mutex_init(&head->shared->lock, NULL);
     head->shared->users = 1;
     head->shared->ordinal = options->device;
-    return t_open_weights(&head->shared->weights, options->weights_path);
+    return t_first_weights(head->shared, options->weights_path);
 }
 
 static int fill(torshc_model *m, const torshc_model *of, const torshc_options *options)
@@ -54,6 +55,7 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     int status = share(head, of, options);
     if (status)
         return status;
+    t_take_weights(head);
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
     if (!head->counters)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
@@ -61,13 +63,23 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     status = t_fill_model(m, of, options, &with);
     if (status || !P->script)
         return status;
-    head->frame = P->script->open(with, head->shared->weights.at);
+    head->frame = P->script->open(with, head->weights->file.at);
     return head->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
+}
+
+/* A model on cache lines of its own, of which processors fetch two at a time: what a run writes here takes none from a
+ * context beside it. */
+static torshc_model *allocate_model(void)
+{
+    enum { LINES = 128 };
+    const size_t bytes = (t_model_bytes + LINES - 1) / LINES * LINES;
+    void *m = aligned_alloc(LINES, bytes);
+    return m ? memset(m, 0, bytes) : NULL;
 }
 
 static int make(const torshc_model *of, const torshc_options *options, torshc_model **model)
 {
-    torshc_model *m = calloc(1, t_model_bytes);
+    torshc_model *m = allocate_model();
     if (!m)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
     pthread_mutex_init(&head_of(m)->lock, NULL);
@@ -131,43 +143,15 @@ void torshc_close(torshc_model *m)
         t_pool_destroy(head->pool);
     const int last = head->shared && atomic_fetch_sub(&head->shared->users, 1) == 1;
     t_empty_model(m, here, last);
+    t_drop_weights(head->weights);
     if (last) {
-        t_close_weights(&head->shared->weights);
+        t_drop_weights(head->shared->weights);
+        pthread_mutex_destroy(&head->shared->lock);
         free(head->shared);
     }
     free(head->counters);
     pthread_mutex_destroy(&head->lock);
     free(m);
-}
-
-static int check_exchangeable(void)
-{
-    const char *why = P->device != TORSHC_CPU ? "this library is for a GPU"
-                      : P->script             ? "the model's sizes or steps are known only at run time"
-                      : P->embedded           ? "the weights are inside this library"
-                      : !P->weights_bytes     ? "the model has no weights"
-                                              : NULL;
-    return why ? t_fail(TORSHC_E_UNSUPPORTED, "torshc_set_weights: %s; compile it with the new weights", why)
-               : TORSHC_OK;
-}
-
-int torshc_set_weights(torshc_model *m, const char *path)
-{
-    int status = t_check_alive(m, "torshc_set_weights");
-    if (status || (status = check_exchangeable()))
-        return status;
-    t_weights_file weights = {NULL, 0};
-    status = t_open_weights(&weights, path);
-    if (status) {
-        t_close_weights(&weights);
-        return status;
-    }
-    t_weights_file *had = &head_of(m)->shared->weights;
-    pthread_mutex_lock(&head_of(m)->lock);
-    t_close_weights(had);
-    *had = weights;
-    pthread_mutex_unlock(&head_of(m)->lock);
-    return TORSHC_OK;
 }
 
 /* ---- runs ---- */
@@ -247,6 +231,7 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
         tensor[i] = i < P->inputs ? &inputs[i] : &outputs[i - P->inputs];
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
+    t_take_weights(head);
     status = run_locked(m, tensor, span, work, s);
     pthread_mutex_unlock(&head->lock);
     return status;

@@ -10,11 +10,19 @@
 #include "t_pool.h"
 #include "t_program.h"
 
-/* What a model and its contexts have in common. Who closes last frees it. */
+/* Weights on the processor, for all contexts that have not taken newer ones. Who drops them last closes them. */
 typedef struct {
-    t_weights_file weights; /* on the processor */
-    unsigned char *there;   /* on the device */
-    int32_t ordinal;        /* which device */
+    t_weights_file file;
+    atomic_int users;
+} t_weights;
+
+/* What a model and its contexts have in common. Who closes last frees it. A run writes nothing here, so that contexts do
+ * not take cache lines from each other. */
+typedef struct {
+    _Atomic(t_weights *) weights; /* the newest; one of their users is this */
+    pthread_mutex_t lock;         /* held while they are exchanged or taken */
+    unsigned char *there;         /* on the device */
+    int32_t ordinal;              /* which device */
     atomic_int users;
 } t_shared;
 
@@ -23,7 +31,8 @@ typedef struct {
     pthread_mutex_t lock; /* held during a run */
     pid_t owner;          /* neither threads nor devices survive fork() */
     t_shared *shared;
-    t_pool *pool; /* NULL for one thread, and where the processor has no kernels */
+    t_weights *weights; /* those of the run in progress, or of the last one */
+    t_pool *pool;       /* NULL for one thread, and where the processor has no kernels */
     int threads;
     t_counter *counters; /* one for each step */
     t_frame *frame;      /* of a script */
@@ -33,6 +42,17 @@ typedef struct {
 
 /* TORSHC_E_ARGUMENT for NULL, TORSHC_E_FORKED where this process did not open the model and cannot run it. */
 int t_check_alive(const torshc_model *m, const char *what);
+
+/* ---- t_exchange.c ---- */
+
+/* Reads the weights of a model that is opened. */
+int t_first_weights(t_shared *shared, const char *path);
+
+/* Takes the newest weights for this context, and drops those that it had; within its lock. */
+void t_take_weights(t_model *head);
+
+/* Drops weights; NULL does nothing. */
+void t_drop_weights(t_weights *weights);
 
 /* ---- what each kind does ---- */
 

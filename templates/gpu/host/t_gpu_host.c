@@ -43,12 +43,12 @@ static int upload_weights(torshc_model *m, const torshc_model *of)
         return status;
     }
     if ((status = t_device_alloc(m->device, (size_t)P->weights_bytes, "the weights", &m->weights)) ||
-        (status = t_device_upload(m->device, m->weights, shared->weights.at, (size_t)P->weights_bytes)) ||
+        (status = t_device_upload(m->device, m->weights, m->head.weights->file.at, (size_t)P->weights_bytes)) ||
         (status = t_device_finish(m->device)))
         return status;
     shared->there = m->weights;
     if (!P->fallbacks && !P->script)
-        t_close_weights(&shared->weights);
+        t_close_weights(&m->head.weights->file);
     return TORSHC_OK;
 }
 

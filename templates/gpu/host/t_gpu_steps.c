@@ -127,7 +127,7 @@ static int fetch(torshc_model *m, const t_run *r, t_range *ranges, int32_t count
         while (ranges[first].from != range->from)
             first++;
         if (P->weights_bytes && range->from >= r->weights && range->from < r->weights + P->weights_bytes)
-            range->host = m->head.shared->weights.at + (range->from - r->weights);
+            range->host = m->head.weights->file.at + (range->from - r->weights);
         else if (first < i)
             range->host = ranges[first].host;
         else {

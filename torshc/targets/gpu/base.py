@@ -226,7 +226,16 @@ def _elements(b: Buffer) -> int | None:
 # What all libraries for devices share; a target adds its device layer.
 HOST = HostFiles(
     search=("gpu", "c"),
-    sources=("t_gpu_host.c", "t_gpu_steps.c", "t_model.c", "t_open.c", "t_check.c", "t_cpu.c", "t_pool.c"),
+    sources=(
+        "t_gpu_host.c",
+        "t_gpu_steps.c",
+        "t_model.c",
+        "t_open.c",
+        "t_exchange.c",
+        "t_check.c",
+        "t_cpu.c",
+        "t_pool.c",
+    ),
     headers=("model.h", "t_program.h", "t_model.h", "t_gpu_model.h", "t_device.h", "t_pool.h"),
 )
 
