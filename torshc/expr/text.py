@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
-from .expr import OPERATORS, SYMBOLS, Expr, const, dim
+from .expr import OPERATORS, SYMBOLS, Expr, as_int, const, dim, walk_new
 from .functions import call
 from .index import length
 
@@ -30,6 +30,7 @@ _CALLS = {"select": 3, "min": 2, "max": 2, "abs": 1}  # functions of sizes that 
 
 
 LIMIT = 1 << 10  # nodes that are written down
+_DIGITS = 4000  # in a size that is read: a number that Python makes of them it can also write
 
 
 def to_text(e: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None) -> str:
@@ -41,28 +42,41 @@ def to_text(e: Expr, limit: int = LIMIT, names: Mapping[str, str] | None = None)
 
     >>> to_text(dim("batch") * 4 + 1)
     '4*batch + 1'
-    >>> to_text((dim("a") * dim("b") + 3) // (dim("c") + 1) + 1, limit=6)
-    '... + 1'
+    >>> to_text((dim("a") * dim("b") + 3) // (dim("c") + 1) - 1, limit=6)
+    '... - 1'
     """
-    if names and e.op in SYMBOLS:
-        return names.get(str(e.data), str(e.data))
-    if not e.args or e.op == "axis":
-        return str(e.data[0]) if isinstance(e.data, tuple) else str(e.data)
-    if length(e) > limit:
-        limit = limit // len(e.args)
-        if limit < 2:
-            return "..."
-    parts = [to_text(a, limit, names) for a in e.args]
+    if e.op != "axis" and length(e) > limit:
+        limit //= max(len(e.args), 2)
+        return "..." if limit < 2 else _glued(e, [to_text(a, limit, names) for a in e.args])
+    texts: dict[Expr, str] = {}
+    for x in walk_new(e, texts):  # not by recursion: a size may nest as deep as it is long
+        if names and x.op in SYMBOLS:
+            texts[x] = names.get(str(x.data), str(x.data))
+        elif not x.args or x.op == "axis":
+            texts[x] = str(x.data[0]) if isinstance(x.data, tuple) else str(x.data)
+        else:
+            texts[x] = _glued(x, [texts[a] for a in x.args])
+    return texts[e]
+
+
+def _glued(e: Expr, parts: list[str]) -> str:
+    """The text of an expression from those of its parts."""
     if e.op == "load":
         return f"{e.data}[{', '.join(parts)}]"
     if e.op == "add":
-        return " + ".join(parts)
+        terms = zip(e.args[1:], parts[1:], strict=True)
+        return parts[0] + "".join(f" - {t[1:]}" if t[0] == "-" and _is_number(a) else f" + {t}" for a, t in terms)
     if e.op in _INFIX:
         glue = _INFIX[e.op] if e.op == "mul" else f" {_INFIX[e.op]} "
         return glue.join(f"({text})" if a.op in _INFIX else text for a, text in zip(e.args, parts, strict=True))
     if e.op == "cast":
         return f"{e.dtype.name}({parts[0]})"
     return f"{e.op}({', '.join(parts)})"
+
+
+def _is_number(e: Expr) -> bool:
+    """Whether its text begins with a number; a minus may also begin a dimension's name."""
+    return e.op == "const" or (e.op == "mul" and e.args[0].op == "const")
 
 
 def stated(left: Expr, right: Expr) -> Expr | None:
@@ -127,16 +141,21 @@ def parse_size(text: str) -> Expr:
     """A size from text: names, integers, ``+ - * // %`` and brackets.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for anything else, and for a number below 0.
 
     >>> parse_size("(batch + 1) % 2")
     (batch + 1) % 2
     """
-    return _parse(text, lambda node, build: None)
+    found = _parse(text, lambda node, build: None)
+    if (value := as_int(found)) is not None and value < 0:
+        raise ValueError(f"not a dimension: {text!r}")
+    return found
 
 
 def _parse(text: str, more: Callable[[ast.AST, Callable[[ast.AST], Expr]], Expr | None]) -> Expr:
     """An expression of sizes, and of what else `more` reads."""
+    if sum(map(str.isdigit, text)) > _DIGITS:
+        raise ValueError("a dimension of numbers too long")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
@@ -147,6 +166,8 @@ def _parse(text: str, more: Callable[[ast.AST, Callable[[ast.AST], Expr]], Expr 
             return const(node.value)
         if isinstance(node, ast.Name):
             return dim(node.id)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return const(0) - build(node.operand)
         if isinstance(node, ast.BinOp):
             left, right = build(node.left), build(node.right)
             if isinstance(node.op, ast.Add):
@@ -166,7 +187,7 @@ def _parse(text: str, more: Callable[[ast.AST, Callable[[ast.AST], Expr]], Expr 
 
     try:
         return build(tree)
-    except TypeError as e:  # a condition where a size should be
+    except (TypeError, RecursionError) as e:  # a condition where a size should be, or thousands of terms
         raise ValueError(f"not a dimension: {text!r}") from e
 
 

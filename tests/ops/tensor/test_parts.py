@@ -43,8 +43,8 @@ def test_pads() -> None:
 def test_sizes_of_slices_are_short() -> None:
     """What is left of a dimension by the same rule is one expression, so that sizes behind it meet."""
     n, end = dim("n"), const(1 << 62)
-    wanted = {(-1, end, 1): "min(1, n)", (0, const(3), 1): "min(3, n)", (1, end, 1): "max(n + -1, 0)"}
-    wanted |= {(0, const(-1), 1): "max(n + -1, 0)", (-1, const(-(1 << 62)), -1): "n"}
+    wanted = {(-1, end, 1): "min(1, n)", (0, const(3), 1): "min(3, n)", (1, end, 1): "max(n - 1, 0)"}
+    wanted |= {(0, const(-1), 1): "max(n - 1, 0)", (-1, const(-(1 << 62)), -1): "n"}
     for (start, to, step), text in wanted.items():
         assert to_text(slice_extent(n, const(start), to, const(step))[1]) == text
 
