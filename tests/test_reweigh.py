@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from onnx import numpy_helper
 
 import torshc
+from torshc.bundle.manifest import manifest_hash
 from torshc.cli import cli
 from torshc.errors import BundleError, ConfigError
 from torshc.options import CompileOptions
@@ -100,3 +101,13 @@ def test_weights_that_cannot_be_changed(files: Path) -> None:
 def test_the_command_says_how_it_is_called(files: Path) -> None:
     refused = CliRunner().invoke(cli, ["weights", str(files / "m.tsc"), str(files / "other.npz")])
     assert refused.exit_code == 2 and "--model names the model" in refused.stderr
+
+
+@pytest.mark.parametrize(("field", "value"), [("target", 5), ("tools", "x"), ("opt_level", 9), ("weights", [1])])
+def test_a_manifest_with_fields_of_other_types(field: str, value: Any, files: Path) -> None:
+    path = files / "m.tsc" / "manifest.json"
+    body = json.loads(path.read_text()) | {field: value}
+    body["sha256"] = manifest_hash({n: v for n, v in body.items() if n != "sha256"})
+    path.write_text(json.dumps(body))
+    with pytest.raises(BundleError, match=r"manifest\.json"):
+        set_weights(files / "m.tsc", files / "other.onnx", CompileOptions())

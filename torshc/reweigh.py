@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .arrays import load_archive
 from .bundle.layout import weights_layout
-from .bundle.manifest import FILE, manifest_hash
+from .bundle.manifest import FILE, SCHEMA, manifest_hash
 from .bundle.package import WEIGHTS, BundleWriter
 from .bundle.stored import stored_parts
 from .bundle.weights import read_identity
@@ -20,6 +20,8 @@ from .compilation import Compilation, manifest_of
 from .compiler import prepare_versions
 from .errors import BundleError, ConfigError, RunError
 from .formats.files import with_weights
+from .formats.json_schema import require
+from .formats.model import Misfit
 from .options import CompileOptions
 from .runtime.manifest import read_manifest
 from .targets import find_target
@@ -46,8 +48,8 @@ def set_weights(
         BundleError: the bundle cannot be used, or has its weights inside the library.
         ConfigError: a weight does not fit the model, or is part of what was compiled.
     """
-    manifest = read_manifest(bundle)  # checks all of it
-    body = json.loads((bundle / FILE).read_bytes())
+    manifest = read_manifest(bundle)  # checks what a run needs of it
+    body = _whole(bundle / FILE)
     if manifest.dynamic:
         raise BundleError(f"the sizes in {bundle} are known only at run time, and its weights are fixed", REMEDY)
     if body["weights"] is None or body["weights"]["embedded"]:
@@ -66,6 +68,20 @@ def set_weights(
         del body["sha256"]
         body["sha256"] = manifest_hash(body)
         return writer.commit(json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def _whole(file: Path) -> dict[str, Any]:
+    """All of a manifest, whose fields are of the right types.
+
+    Raises:
+        BundleError: one is not.
+    """
+    body: dict[str, Any] = json.loads(file.read_bytes())
+    try:
+        require(body, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    except Misfit as error:
+        raise BundleError(f"{file}: {error.message}", "compile the model again") from error
+    return body
 
 
 def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOptions:

@@ -118,6 +118,7 @@ def test_what_the_schema_refuses(changes: dict[str, Any], words: str) -> None:
         ({"dtype": "f32", "shape": [3], "data": [[1], [2, 3]]}, r"weights\.w\.data"),
         ({"dtype": "f32", "shape": [3, 1 << 62], "data": []}, "too many elements"),
         ({"dtype": "f32", "shape": [3], "file": "w.npy"}, "not read from a file"),
+        ({"dtype": "f32", "shape": [1] * 70, "data": [1]}, r"weights\.w: it has 70 dimensions, and at most 64"),
     ],
 )
 def test_weights_that_are_wrong(weight: dict[str, Any], words: str) -> None:
@@ -171,6 +172,10 @@ def test_all_mistakes_are_told_at_once() -> None:
         '  - nodes[0].outputs must be an array, and is "a"',
         "  - outputs must not be empty",
     ]
+    values = document(weights={"w": {"dtype": "f32", "shape": [3], "data": [1]}, "x": document()["weights"]["w"]})
+    values["nodes"][0]["attributes"] = {"a": 1 << 70}
+    with pytest.raises(ModelError, match=r"(?s)3 mistakes.*weights\.w\.data.*weights\.x: .*attributes\.a: "):
+        load(values)
     nodes = [
         {"op": "Softmax", "inputs": ["x"], "outputs": ["a"], "attributes": {"axis": 9}},
         {"op": "MatMul", "inputs": ["a", "a", "a"], "outputs": ["b"]},

@@ -13,6 +13,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
 import torshc as package
+from torshc.bundle.manifest import manifest_hash
 from torshc.errors import BundleError, ModelError, OutputError, RunError, ToolchainError, TorshcError, UnsupportedError
 
 from .conftest import Torshc
@@ -363,6 +364,14 @@ def _flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
+def _say(bundle: Path, field: str, text: str) -> None:
+    """Another value in the manifest, with a hash that fits it."""
+    body = json.loads((bundle / "manifest.json").read_text())
+    body[field] = json.loads(text)
+    body["sha256"] = manifest_hash({name: value for name, value in body.items() if name != "sha256"})
+    (bundle / "manifest.json").write_text(json.dumps(body))
+
+
 ALTERED: dict[str, Callable[[Path], object]] = {
     "library": lambda b: _flip(b / "libmodel.so", -100),
     "library truncated": lambda b: (b / "libmodel.so").write_bytes((b / "libmodel.so").read_bytes()[:500]),
@@ -376,6 +385,14 @@ ALTERED: dict[str, Callable[[Path], object]] = {
     "manifest renamed field": lambda b: (b / "manifest.json").write_text(
         (b / "manifest.json").read_text().replace('"symbols"', '"symbolz"')
     ),
+    "manifest threads": lambda b: _say(b, "threads", '"abc"'),
+    "manifest many threads": lambda b: _say(b, "threads", "1" * 30),
+    "manifest without threads": lambda b: _say(b, "threads", "[1]"),
+    "manifest nested": lambda b: _say(
+        b, "inputs", '[{"name":"x","dtype":"map","dims":[],"inner":' * 200 + "0" + "}]" * 200
+    ),
+    "manifest operators": lambda b: _say(b, "operators", '[{"node": "x", "op": "", "name": ""}]'),
+    "manifest inner": lambda b: _say(b, "inputs", '{"name": 1}'),
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..graph import Graph
 from . import json_schema
 from .build import build
 from .external import locate
-from .model import Array, Misfit, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable
+from .model import Array, Misfit, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable, several
 from .onnx_tensor import checked_size
 from .schemas import NEWEST
 
@@ -90,25 +91,38 @@ def read_json(document: Any, file: str, folder: Path | None) -> SourceModel:
     """
     json_schema.require(document, json_schema.schema("graph.schema.json"))
     graph = SourceGraph(document.get("name", ""))
+    faults: list[Misfit] = []
     for name, spec in document["inputs"].items():
-        _check_dims(spec["shape"], f"inputs.{name}.shape")
+        with _gathered(faults):
+            _check_dims(spec["shape"], f"inputs.{name}.shape")
         graph.inputs.append((name, TypeDecl(DTYPES[spec["dtype"]], tuple(spec["shape"]))))
     for name, spec in document.get("weights", {}).items():
         if name in document["inputs"]:
-            raise Misfit(f"weights.{name}: there is an input of this name")
-        graph.constants[name] = _tensor(spec, f"weights.{name}", folder)
+            faults.append(Misfit(f"weights.{name}: there is an input of this name"))
+        with _gathered(faults):
+            graph.constants[name] = _tensor(spec, f"weights.{name}", folder)
     for k, spec in enumerate(document["nodes"]):
-        where = f"nodes[{k}]"
-        attributes = {
-            name: _attribute(value, f"{where}.attributes.{name}", folder)
-            for name, value in spec.get("attributes", {}).items()
-        }
+        where, attributes = f"nodes[{k}]", {}
+        for name, value in spec.get("attributes", {}).items():
+            with _gathered(faults):
+                attributes[name] = _attribute(value, f"{where}.attributes.{name}", folder)
         domain = spec.get("domain", "")
         domain = "" if domain == "ai.onnx" else domain
         inputs, outputs = tuple(spec["inputs"]), tuple(spec["outputs"])
         graph.nodes.append(SourceOp(spec["op"], domain, spec.get("name", ""), inputs, outputs, attributes, where))
+    if faults:
+        raise several(faults)
     graph.outputs = [(name, TypeDecl()) for name in document["outputs"]]
     return SourceModel(file, graph, {"": NEWEST, "torshc": 1})
+
+
+@contextlib.contextmanager
+def _gathered(faults: list[Misfit]) -> Iterator[None]:
+    """What is wrong inside joins the others, so that all of it is told at once."""
+    try:
+        yield
+    except Misfit as e:
+        faults.append(e)
 
 
 def _check_dims(shape: Sequence[int | str], path: str) -> None:

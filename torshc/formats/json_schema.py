@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from .model import Misfit, several
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
-    "number": (int, float),
+    "number": (int, float), "null": (type(None),),
 }  # fmt: skip
 
 
@@ -59,13 +60,18 @@ def _wrong(value: Any, rule: Mapping[str, Any]) -> str:
     if "const" in rule and (value != rule["const"] or isinstance(value, bool)):
         return f"must be {rule['const']!r}, and is {_show(value)}"
     if "enum" in rule and value not in rule["enum"]:
-        hint = did_you_mean(str(value), rule["enum"])
-        return f"must be one of {', '.join(rule['enum'])}, and is {_show(value)}{hint}"
-    kind = rule.get("type")
-    if kind is not None and (not isinstance(value, _TYPES[kind]) or isinstance(value, bool) != (kind == "boolean")):
-        return f"must be {_article(kind)}, and is {_show(value)}"
+        known = [str(each) for each in rule["enum"]]
+        hint = did_you_mean(str(value), known)
+        return f"must be one of {', '.join(known)}, and is {_show(value)}{hint}"
+    kinds = [rule["type"]] if isinstance(rule.get("type"), str) else rule.get("type")
+    if kinds is not None and not any(_is(value, kind) for kind in kinds):
+        return f"must be {' or '.join(map(_article, kinds))}, and is {_show(value)}"
     if isinstance(value, (int, float)) and value < rule.get("minimum", value):
-        return f"must be at least {rule['minimum']}, and is {value}"
+        return f"must be at least {rule['minimum']}, and is {_show(value)}"
+    if isinstance(value, (int, float)) and value > rule.get("maximum", value):
+        return f"must be at most {rule['maximum']}, and is {_show(value)}"
+    if isinstance(value, str) and not re.search(rule.get("pattern", ""), value):
+        return f"must be of the form {rule['pattern']}, and is {_show(value)}"
     if len(value if isinstance(value, (str, list)) else "-" * 9) < rule.get("minLength", rule.get("minItems", 0)):
         return "must not be empty"
     return ""
@@ -94,10 +100,14 @@ def _any_of(value: Any, rules: list[Mapping[str, Any]], root: Mapping[str, Any],
         faults = [*_faults(value, rule, root, path)]
         if not faults:
             return
-        if isinstance(value, _TYPES[rule.get("type", "object")]) and not isinstance(value, bool):
+        if _is(value, rule.get("type", "object")):
             own = faults
     kinds = " or ".join(_article(str(r.get("type", "tensor"))) for r in rules)
     yield from own or [f"{path or 'the document'} must be {kinds}, and is {_show(value)}"]
+
+
+def _is(value: Any, kind: str) -> bool:
+    return isinstance(value, _TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")
 
 
 def _article(kind: str) -> str:

@@ -13,6 +13,7 @@ from onnx import TensorProto, numpy_helper
 
 from ..budget import budget
 from ..expr import MAP, OPTIONAL, SEQUENCE, STRING, DType, from_onnx
+from ..graph.sizes import RANK_MAX
 from .external import Folder
 from .model import Array, Misfit, TypeDecl, Unusable
 
@@ -158,8 +159,10 @@ def checked_size(shape: Sequence[int]) -> int:
     """Number of elements of a static shape.
 
     Raises:
-        Misfit: for a negative dimension, or more elements than any machine can address.
+        Misfit: for a negative dimension, too many of them, or more elements than any machine can address.
     """
+    if len(shape) > RANK_MAX:
+        raise Misfit(f"it has {len(shape)} dimensions, and at most {RANK_MAX} are possible")
     total = 1
     for d in shape:
         if d < 0:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
 REMEDY = "compile the model again"
 _SIZE_MAX = 256 << 20
+THREADS_MAX = 1024
+_T = TypeVar("_T")
 _INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")  # as torshc.bundle.manifest has it
 
 _NUMPY = {
@@ -146,7 +148,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         if path.stat().st_size > _SIZE_MAX:
             raise BundleError(f"{path} is too large to be a manifest", REMEDY)
-        body = json.loads(path.read_bytes())
+        body = json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
         why = "is not a torshc bundle" if folder.is_dir() else "is not a folder"
         raise BundleError(f"{folder} {why}: {error.strerror or error}", "name the folder that compile wrote") from error
@@ -160,60 +162,83 @@ def read_manifest(folder: Path) -> Manifest:
             "compile the model again with this torshc",
         )
     digest = body.pop("sha256", None)
-    if digest != _hash(body):
-        raise BundleError(f"{path} was altered: its sha256 does not match", REMEDY)
     try:
+        if digest != _hash(body):
+            raise BundleError(f"{path} was altered: its sha256 does not match", REMEDY)
         return _read(body)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise BundleError(f"{path} lacks a field or has one of another type: {error}", REMEDY) from error
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} in it is no number")
 
 
 def _hash(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def _is(value: Any, kind: type[_T]) -> _T:
+    """The value, which has to be of that type and no other.
+
+    Raises:
+        TypeError: it is of another.
+    """
+    if type(value) is not kind:
+        raise TypeError(f"{str(value)[:40]!r} is not {kind.__name__}")
+    return value
+
+
 def _read(body: dict[str, Any]) -> Manifest:
     weights, others = body["weights"], body.get("other_versions", ())
-    if type(body["device"]) is not int or body["device"] < 1:
-        raise TypeError(f"device {body['device']!r}")
+    if _is(body["device"], int) < 1 or not 0 <= _is(body["threads"], int) <= THREADS_MAX:
+        raise TypeError(f"device {body['device']} or threads {body['threads']}")
+    embedded = weights is not None and _is(weights["embedded"], bool)
     return Manifest(
-        model=str(body["model"]),
-        target=str(body["target"]),
-        device=int(body["device"]),
-        arch=str(body["isa"]["arch"]),
+        model=_is(body["model"], str),
+        target=_is(body["target"], str),
+        device=body["device"],
+        arch=_is(body["isa"]["arch"], str),
         isa=_isa(body),
-        profile=bool(body["profile"]),
-        threads=int(body["threads"]),
+        profile=_is(body["profile"], bool),
+        threads=body["threads"],
         inputs=tuple(_tensor(item) for item in body["inputs"]),
         outputs=tuple(_tensor(item) for item in body["outputs"]),
-        symbols=tuple(SymbolSpec(**item) for item in body["symbols"]),
-        conditions=tuple(ConditionSpec(c["left"], c["right"], tuple(c["symbols"])) for c in body["conditions"]),
+        symbols=tuple(_symbol(item) for item in body["symbols"]),
+        conditions=tuple(
+            ConditionSpec(_is(c["left"], str), _is(c["right"], str), tuple(_is(n, str) for n in c["symbols"]))
+            for c in body["conditions"]
+        ),
         steps=_steps(body),
-        operators={int(o["node"]): str(o["name"]) for o in body["operators"]},
-        dynamic=bool(body["dynamic"]),
+        operators={_is(o["node"], int): _is(o["name"], str) for o in body["operators"]},
+        dynamic=_is(body["dynamic"], bool),
         interface_id=int(_hash({name: body[name] for name in _INTERFACE})[:16], 16),
-        library_sha256=str(body["library_sha256"]),
-        weights_sha256=weights["sha256"] if weights and not weights["embedded"] else "",
-        weights_embedded=bool(weights and weights["embedded"]),
+        library_sha256=_is(body["library_sha256"], str),
+        weights_sha256=_is(weights["sha256"], str) if weights and not embedded else "",
+        weights_embedded=embedded,
         other_versions={_isa(version): _steps(version) for version in others},
         versions=tuple(_isa(version) for version in (body, *others)),
     )
 
 
+def _symbol(item: dict[str, Any]) -> SymbolSpec:
+    place, dim, low, high = (_is(item[name], int) for name in ("input", "dim", "min", "max"))
+    return SymbolSpec(_is(item["name"], str), place, dim, low, high, _is(item["kind"], str))
+
+
 def _isa(version: dict[str, Any]) -> str:
-    return str(version["isa"]["mcpu"] or version["isa"]["arch"])
+    return _is(version["isa"]["mcpu"], str) or _is(version["isa"]["arch"], str)
 
 
 def _steps(version: dict[str, Any]) -> tuple[StepSpec, ...]:
-    kernels = version["kernels"]
-    return tuple(
-        StepSpec(kernels[step["kernel"]]["symbol"], kernels[step["kernel"]]["template"], tuple(step["nodes"]))
-        for step in version["steps"]
-    )
+    kernels = [(_is(k["symbol"], str), _is(k["template"], str)) for k in version["kernels"]]
+    steps = ((kernels[step["kernel"]], tuple(_is(n, str) for n in step["nodes"])) for step in version["steps"])
+    return tuple(StepSpec(symbol, template, nodes) for (symbol, template), nodes in steps)
 
 
 def _tensor(item: dict[str, Any]) -> TensorSpec:
-    if item["dtype"] not in (*_ML_DTYPES, *_NUMPY, *_OBJECTS):
+    if _is(item["dtype"], str) not in (*_ML_DTYPES, *_NUMPY, *_OBJECTS):
         raise TypeError(f"dtype {item['dtype']!r}")
     inner = _tensor(item["inner"]) if item["inner"] else None
-    return TensorSpec(str(item["name"]), item["dtype"], tuple(item["dims"]), inner)
+    dims = tuple(d if isinstance(d, str) else _is(d, int) for d in item["dims"])
+    return TensorSpec(_is(item["name"], str), item["dtype"], dims, inner)
