@@ -14,9 +14,12 @@ from torshc.compilation import Compilation
 from torshc.compiler import prepare
 from torshc.errors import ConfigError
 from torshc.explain import explain, group_text, to_text
+from torshc.expr import const
 from torshc.options import CompileOptions
 from torshc.records import Place, Record, place_of, read_records, tunable, write_records
 from torshc.targets import find_target
+from torshc.targets.gpu import nvcc
+from torshc.targets.gpu.grid import GridMap
 
 from .support.products import WEIGHTS, product
 
@@ -114,3 +117,60 @@ def test_files_are_sorted_and_read_back(usual: Compilation, tmp_path: Path) -> N
     assert text.index("[c another") < text.index(f"[{place}]") < text.index("kaaaa") < text.index("kbbbb")
     assert read_records(tmp_path / "r", find_target("c")(usual.target.machine)) == found
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
+CARD, OTHER = "NVIDIA-H200,sm_90a", "NVIDIA-H100-PCIe,sm_90a"
+
+
+def on_card(monkeypatch: pytest.MonkeyPatch, name: str, arch: str = "sm_90") -> None:
+    monkeypatch.setattr(nvcc, "find_cards", lambda: (nvcc.Card(name, arch, "1"),) if name else ())
+
+
+def cuda(file: Path | None = None, arch: str = "sm_90a") -> Compilation:
+    options = CompileOptions(target="cuda", arch=arch, emit="source", tuning_records=file)
+    return prepare(product().SerializeToString(), options)
+
+
+def test_records_are_of_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of this machine, by its name and architecture; another with the same architecture is another card."""
+    on_card(monkeypatch, "NVIDIA H200")
+    usual, tile = cuda(), "tile=32x32x32x16x16"
+    assert place_of(usual.target, usual.isa).machine == CARD
+    file = written(tmp_path / "r", usual, tile)
+    found = cuda(file)
+    assert found.units[0].tuned == tile and not found.warnings
+    on_card(monkeypatch, "NVIDIA H100 PCIe")
+    (line,) = cuda(file).warnings
+    assert (
+        line
+        == f"{file}: records for cuda {CARD} torshc {records.__version__} are ignored: this is cuda {OTHER} "
+        + (f"torshc {records.__version__}")
+    )
+    assert not cuda(file).units[0].tuned
+
+
+def test_without_a_card_the_only_one_of_the_architecture_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where bundles are built for machines with cards; a card of another architecture is no help."""
+    on_card(monkeypatch, "NVIDIA H200")
+    file = written(tmp_path / "r", cuda(), "tile=32x32x32x16x16")
+    for name, arch in (("", ""), ("NVIDIA A100", "sm_80")):
+        on_card(monkeypatch, name, arch)
+        found = cuda(file)
+        assert found.units[0].tuned and not found.warnings
+        (line,) = cuda(file, "sm_80").warnings
+        assert "are ignored: this is cuda " in line
+    on_card(monkeypatch, "")
+    file.write_text(file.read_text() + f"\n[cuda {OTHER} torshc {records.__version__}]\n")
+    (line,) = cuda(file).warnings
+    assert CARD in line and OTHER in line and line.endswith(f"this is cuda sm_90a torshc {records.__version__}")
+
+
+def test_a_heavy_kernel_names_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the loops that prepare its operands or join its pieces, though their templates have parameters too."""
+    usual = cuda()
+    (unit,) = usual.units
+    loops = GridMap(buffers=(), tasks=const(1), flops=const(0), nbytes=const(0), axes=(), stores=(), rows=1, chunk=1)
+    assert tunable(usual.target, [loops, *unit.kernels]) is unit.kernels[0]
+    assert tunable(usual.target, [loops]) is loops

@@ -6,9 +6,10 @@
     k0123456789ab gemm.c.j2 128x768x3072 block=96 tile=6x4  # 412.0 us, 470.1 before
     k123456789abc conv.c.j2 3136x64x576 default  # 803.0 us
 
-A section holds the kernels of a target and a machine, by name. A kernel's name is the hash of the text that it has
-without records: sizes, element types and epilogue, and nothing of the model. So a record serves every model with the
-same kernel, and a kernel that is computed otherwise has none.
+A section holds the kernels of a target and a machine, by name: a processor with its compiler, or a card, such as
+"cuda NVIDIA-H200,sm_90a". A kernel's name is the hash of the text that it has without records: sizes, element types and
+epilogue, and nothing of the model. So a record serves every model with the same kernel, and a kernel that is computed
+otherwise has none.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from ._version import __version__
 from .errors import ConfigError, OutputError, did_you_mean
 from .kernels.base import Kernel
 from .kernels.machine import Choice
+from .kernels.nest import MapKernel, RowKernel
 from .resources import template_folders
 from .targets import Target
 from .targets.isa import Isa
 from .targets.parameters import choice_text, parameters_of, parse_choice
 
 HEAD = "torshc tuning records 1"
+LOOPS = frozenset({MapKernel.kind, RowKernel.kind})
 USUAL = "default"  # in place of choices: nothing was faster by more than the noise
 REMEDY = "mend the line, or remove it and run torshc tune again"
 _SECTION = re.compile(r"\[([\w]+) ([^\s\[\]]+) torshc ([^\s\[\]]+)\]\Z")
@@ -94,16 +97,22 @@ def choices_text(choices: Choices) -> str:
 
 
 def place_of(target: Target, isa: Isa) -> Place:
-    """What measurements of a target's kernels hold for: the cards, else the processor and the kind of compiler."""
+    """What measurements of a target's kernels hold for: the card, else the processor and the kind of compiler."""
     machine = target.machine
-    return Place(
-        target.name, ",".join(machine.archs or filter(None, (isa.name, *isa.extras, isa.tune, machine.compiler)))
-    )
+    if machine.archs:
+        parts = (target.toolchain.card(machine.archs), *machine.archs)
+    else:
+        parts = (isa.name, *isa.extras, isa.tune, machine.compiler)
+    return Place(target.name, ",".join(filter(None, parts)))
 
 
 def tunable(target: Target, kernels: Sequence[Kernel]) -> Kernel | None:
-    """Of the kernels of a group the one whose template has parameters: it names the group in records."""
-    return next((k for k in kernels if target.parameters(k)), None)
+    """Of the kernels of a group the one whose template has parameters: it names the group in records.
+
+    What is chosen for a heavy operator is its kernel's, not that of loops which prepare its operands.
+    """
+    heavy = [k for k in kernels if k.kind not in LOOPS]
+    return next((k for k in heavy or kernels if target.parameters(k)), None)
 
 
 def name_of(target: Target, kernel: Kernel) -> str:
@@ -120,10 +129,19 @@ def tuning_of(path: Path | None, target: Target, isa: Isa) -> Tuning:
     if path is None:
         return Tuning()
     found, here = read_records(path, target), place_of(target, isa)
-    others = [str(place) for place in found if place != here]
+    used = _used(found, here)
+    others = [str(place) for place in found if place != used]
     warnings = [f"{path}: records for {', '.join(others)} are ignored: this is {here}"] if others else []
-    known = found.get(here, {})
+    known = found.get(used, {})
     return Tuning({name: r.choices for name, r in known.items() if r.choices}, tuple(warnings))
+
+
+def _used(found: Records, here: Place) -> Place:
+    """The place whose records hold here: this one, or without a card the only card of these architectures."""
+    if here in found:
+        return here
+    cards = [p for p in found if p == replace(here, machine=p.machine) and p.machine.endswith(f",{here.machine}")]
+    return cards[0] if len(cards) == 1 else here
 
 
 def read_records(path: Path, target: Target) -> Records:

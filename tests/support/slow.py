@@ -29,6 +29,7 @@ THINNED = {
     "tests/targets/cpu/test_vector": 3,
     "tests/targets/gpu/test_attention": 5,
     "tests/targets/gpu/test_contraction": 5,
+    "tests/targets/gpu/test_grid_tuned": 4,
     "tests/targets/gpu/test_nests": 3,
     "tests/targets/gpu/test_recurrent": 4,
     "tests/targets/gpu/test_scan": 3,

@@ -272,6 +272,10 @@ class Toolchain(ABC):
         """
         return ()
 
+    def card(self, archs: Sequence[str]) -> str:
+        """The device of this machine with these architectures, by its name, in a word; empty where there is none."""
+        return ""
+
     def require_here(self, options: CompileOptions, isa: Isa) -> None:
         """Whether kernels can be run and measured here.
 

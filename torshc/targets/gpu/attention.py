@@ -12,7 +12,7 @@ from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div
 from ...kernels.base import Kernel
 from ...kernels.heavy import Strided, is_empty
-from ...kernels.machine import Machine
+from ...kernels.machine import Choice, Machine
 from ...kernels.nest import Buffers
 from ...ops.core.base import Index
 from ...plan.group import Group
@@ -40,6 +40,11 @@ class AttentionTile:
     threads: int
     across: int
     height: int
+
+    @property
+    def sizes(self) -> Choice:
+        """What names it in tuning records."""
+        return self.threads, self.across, self.height
 
     @property
     def rows(self) -> int:
@@ -117,13 +122,14 @@ def lower_grid_attention(group: Group, storage: Mapping[Value, Storage], machine
     fitting = [t for t in TILES if _bytes(base, t, apart=False) <= SHARED]
     count = as_int(rows)
     if not fitting or (count is not None and count <= FEW_ROWS):
-        return attention_by_rows(group, base, machine.device)
+        return attention_by_rows(group, base, machine)
     if machine.device.tensor and suits_tensor_cores(base):
         if suits_groups(base, machine.device):
-            return [make_group_attention(base)]
-        band = choose_band(base, machine.device)
+            return [make_group_attention(base, machine)]
+        band = choose_band(base, machine)
         return [MmaAttention.of(base, tasks=base.points * ceil_div(rows, band.rows), tile=band)]
-    tile = _choose(fitting, base.points, rows)
+    named = next((t for t in fitting if t.sizes == machine.choice("tile")), None)
+    tile = named or _choose(fitting, base.points, rows)
     tasks = base.points * ceil_div(rows, tile.rows)
     return [GridAttention.of(base, tasks=tasks, tile=tile, apart=_bytes(base, tile, apart=True) <= SHARED)]
 

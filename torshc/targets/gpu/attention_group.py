@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...expr import Expr, as_int, const
@@ -11,13 +11,14 @@ from ...expr.index import poly_of
 from ...kernels.attention import AttentionBase
 from ...kernels.axes import ceil_div
 from ...kernels.heavy import Strided
-from ...kernels.machine import Device
+from ...kernels.machine import Device, Machine
 from .attention_mma import MMA_PACK, WASTE, MmaAttention, MmaBand
 from .grid import WARP
 
 GROUPS = 2  # groups of four warps that multiply, each for 64 queries
 KEYS = 128  # of a tile
 STAGES = 2  # tiles of keys, and of values, in shared memory at a time
+MEMORY = 227 * 1024  # bytes of shared memory that Hopper's cards give a block
 MOST_BATCH = 3  # axes of the batch that the card's copies can follow
 
 
@@ -56,11 +57,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class GroupAttention(MmaAttention):
-    """Online softmax on Hopper's tensor cores; the card copies tiles of keys and values while those before are used."""
+    """Online softmax on Hopper's tensor cores; the card copies tiles of keys and values while those before are used.
+
+    Attributes:
+        stages: tiles of keys, and of values, in shared memory at a time.
+    """
 
     template: ClassVar[str] = "attention_group.j2"
 
-    stages: ClassVar[int] = STAGES
+    stages: int = STAGES
 
     @property
     def deep_blocks(self) -> int:
@@ -130,5 +135,9 @@ def suits_groups(base: AttentionBase, device: Device) -> bool:
     return bands * BAND.rows <= WASTE * rows and 2 * points * bands >= device.units
 
 
-def make_group_attention(base: AttentionBase) -> GroupAttention:
-    return GroupAttention.of(base, tasks=base.points * ceil_div(base.row.args[0], BAND.rows), tile=BAND)
+def make_group_attention(base: AttentionBase, machine: Machine) -> GroupAttention:
+    """The kernel, with the keys of a tile and the stages that a tuning record says where they fit."""
+    usual = GroupAttention.of(base, tasks=base.points * ceil_div(base.row.args[0], BAND.rows), tile=BAND)
+    keys, stages = machine.number("keys", KEYS), machine.number("stages", STAGES)
+    given = replace(usual, tile=replace(BAND, keys=keys), stages=stages)
+    return given if given.shared <= MEMORY else usual

@@ -10,7 +10,7 @@ from ...expr import BF16, F16, as_int
 from ...expr.index import poly_of
 from ...kernels.attention import AttentionBase
 from ...kernels.heavy import Strided
-from ...kernels.machine import Device
+from ...kernels.machine import Choice, Machine
 from .grid import WARP
 
 PACK = 4  # neighbours that are read at once
@@ -32,6 +32,11 @@ class MmaBand:
     keys: int = 64
 
     @property
+    def sizes(self) -> Choice:
+        """What names it in tuning records."""
+        return self.warps, self.groups
+
+    @property
     def rows(self) -> int:
         return 16 * self.groups * self.warps
 
@@ -42,6 +47,8 @@ class MmaBand:
 
 # From the most products for each read of shared memory to the least work a block.
 MMA_BANDS = (MmaBand(4, 2), MmaBand(4, 1), MmaBand(2, 1), MmaBand(1, 1))
+MORE_BANDS = (MmaBand(8, 1),)  # that tuning tries too
+MMA_MEMORY = 99 * 1024  # bytes of shared memory that all cards with these products give a block
 WASTE = 1.5  # rows that a band computes, for each that is there in whole sixteens, at most
 MMA_HELD = 64  # columns that registers hold of queries beside scores of 64 keys
 MMA_WIDEST = 128  # columns of sums, beside scores of 32 keys
@@ -70,22 +77,21 @@ class MmaAttention(AttentionBase):
     @property
     def deep(self) -> int:
         """Columns of a query or key in shared memory."""
-        return -(-self.depth // 16) * 16
+        return _padded(self.depth)
 
     @property
     def wide(self) -> int:
         """Columns of a value in shared memory."""
-        return -(-self.width // 16) * 16
+        return _padded(self.width)
 
     @property
     def shared(self) -> int:
-        queries, tiles = self.tile.rows * (self.deep + 8), 2 * self.tile.keys * (self.deep + 8 + self.wide + 8)
-        return 2 * (max(queries, tiles) if self.held else queries + tiles)
+        return _bytes(self, self.tile)
 
     @property
     def held(self) -> bool:
         """Whether a thread has registers for its part of the queries, or reads them again for each tile of keys."""
-        return self.deep <= MMA_HELD
+        return _is_held(self)
 
     @property
     def unit_scale(self) -> bool:
@@ -118,7 +124,31 @@ def suits_tensor_cores(base: AttentionBase) -> bool:
     return fits and (kinds == {F16} or kinds == {BF16}) and all(whole_packets(x, n, MMA_PACK) for x, n in columns)
 
 
-def choose_band(base: AttentionBase, device: Device) -> MmaBand:
+def _padded(columns: int) -> int:
+    return -(-columns // 16) * 16
+
+
+def _is_held(base: AttentionBase) -> bool:
+    return _padded(base.depth) <= MMA_HELD
+
+
+def _bytes(base: AttentionBase, tile: MmaBand) -> int:
+    """Shared memory of a band."""
+    deep, wide = _padded(base.depth), _padded(base.width)
+    queries, tiles = tile.rows * (deep + 8), 2 * tile.keys * (deep + 8 + wide + 8)
+    return 2 * (max(queries, tiles) if _is_held(base) else queries + tiles)
+
+
+def choose_band(base: AttentionBase, machine: Machine) -> MmaBand:
+    """The band and the keys of a tuning record where they fit, else the usual ones."""
+    usual = _usual_band(base, machine.device.units)
+    sizes, keys = machine.choice("tile"), machine.number("keys", usual.keys)
+    named = next((b for b in (*MMA_BANDS, *MORE_BANDS) if b.sizes == sizes), usual)
+    given = replace(named, keys=keys)
+    return given if _bytes(base, given) <= MMA_MEMORY else usual
+
+
+def _usual_band(base: AttentionBase, units: int) -> MmaBand:
     """The first that gives every multiprocessor a block, else the last."""
     keys = 64 if max(base.depth, base.width) <= MMA_HELD else 32
     bands = [replace(b, keys=keys) for b in MMA_BANDS]
@@ -127,4 +157,4 @@ def choose_band(base: AttentionBase, device: Device) -> MmaBand:
         return next(b for b in bands if b.rows == 64)
     full = -(-rows // 16) * 16
     bands = [b for b in bands if -(-rows // b.rows) * b.rows <= WASTE * full]
-    return next((b for b in bands if points * -(-rows // b.rows) >= device.units), bands[-1])
+    return next((b for b in bands if points * -(-rows // b.rows) >= units), bands[-1])

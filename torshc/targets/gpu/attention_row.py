@@ -15,12 +15,13 @@ from ...expr import F32, Expr, acc, as_int
 from ...kernels.attention import AttentionBase
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import HeavyKernel, Strided
-from ...kernels.machine import Device
+from ...kernels.machine import Machine
 from ...plan.group import Group
 from .arguments import Arguments
 from .attention_mma import PACK, whole_packets
 from .grid import SHARED, WARP
 
+ROW_THREADS = (256, 128, 32)  # threads of a block, as many as memory for their sums allows
 FULL = 2  # blocks a multiprocessor, up to which a query's keys are shared by several
 SPLITS = 32  # blocks of a query, at the most: their parts are read again by each column
 FEW_KEYS = 256  # keys of a block, at the least: a second kernel takes as long as some hundreds
@@ -93,7 +94,7 @@ class AttentionJoin(HeavyKernel):
     threads: int
 
 
-def attention_by_rows(group: Group, base: AttentionBase, device: Device) -> list[Kernel]:
+def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> list[Kernel]:
     """The kernel of attention with a query a block, or the two kernels with several blocks a query.
 
     Raises:
@@ -102,7 +103,8 @@ def attention_by_rows(group: Group, base: AttentionBase, device: Device) -> list
     wide = max(base.depth, base.width, 1)
     part = next((p for p in (1, 2, 4, 8, 16) if p * PACK >= wide), WARP)
     columns = -(-base.width // (PACK * part)) * PACK * part
-    fitting = (t for t in (256, 128, 32) if t // WARP * (columns + 2) * 4 <= SHARED)
+    wanted = (machine.number("threads", ROW_THREADS[0]), *ROW_THREADS)
+    fitting = (t for t in wanted if t // WARP * (columns + 2) * 4 <= SHARED)
     threads = next(fitting, None)
     if threads is None:
         assert group.anchor is not None
@@ -110,15 +112,17 @@ def attention_by_rows(group: Group, base: AttentionBase, device: Device) -> list
             [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
         )
     queries = base.points * base.row.args[0]
-    ahead = 4 if wide <= PACK * WARP else 1
+    ahead = machine.number("ahead", 4 if wide <= PACK * WARP else 1)
     whole = GridAttentionRow.of(base, tasks=queries, threads=threads, part=part, ahead=ahead)
-    splits = _splits(queries, base.key.args[0], device)
+    splits = _splits(queries, base.key.args[0], machine)
     return [whole] if splits == 1 else [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
 
 
-def _splits(queries: Expr, keys: Expr, device: Device) -> int:
+def _splits(queries: Expr, keys: Expr, machine: Machine) -> int:
     """Blocks for each query. Keys of a cache, whose number only a run knows, are taken to be many."""
-    blocks, known = as_int(queries), as_int(keys)
+    device, blocks, known = machine.device, as_int(queries), as_int(keys)
+    if given := machine.number("splits", 0):
+        return given if known is None else max(1, min(given, known))
     if blocks is None or blocks * 2 > device.units * FULL:
         return 1
     most = SPLITS if known is None else known // FEW_KEYS

@@ -16,6 +16,7 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
+from .grid import Dealt
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
@@ -287,4 +288,4 @@ class GridTarget(Target):
 @GridTarget.lowers("nest")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
-    return [idle_when_empty(k) for k in lower_grid(group, storage, machine.device)]
+    return [idle_when_empty(k) for k in lower_grid(group, storage, machine.device, Dealt.of(machine))]

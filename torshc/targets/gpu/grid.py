@@ -11,7 +11,7 @@ from ...expr import BOOL, Expr, as_int, axis, call, const, walk
 from ...expr.affine import split_axis
 from ...kernels.axes import ceil_div, product
 from ...kernels.base import Kernel
-from ...kernels.machine import Device
+from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings
 from ...kernels.nest import MapKernel, RowKernel
 
@@ -30,6 +30,41 @@ TURNS, PACKET_TURNS = 8, 16  # threads that take turns at most, so that a warp r
 GUESS = 1024  # points or elements of a row, where they are known only at run time
 WHOLE = axis("piece", 1)
 DEVICE = Device()  # what any device has
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a tuning record says of how work is dealt out; 0 for what is not given. What cannot be had counts as that.
+
+    Attributes:
+        threads: threads of a block.
+        packet: neighbours that a thread computes together.
+        share: threads that share a row.
+        turns: threads that take turns along a row.
+        pieces: pieces that a row is cut into.
+        side: extent of a tile of a transpose.
+    """
+
+    threads: int = 0
+    packet: int = 0
+    share: int = 0
+    turns: int = 0
+    pieces: int = 0
+    side: int = 0
+
+    @classmethod
+    def of(cls, machine: Machine) -> Dealt:
+        """The choices that a machine comes with."""
+        return cls(**{f.name: machine.number(f.name, 0) for f in dataclasses.fields(cls)})
+
+    def packet_of(self, lane: Expr) -> int:
+        """Neighbours a thread along an axis: 1 where its extent is not surely a multiple."""
+        size = as_int(lane.args[0])
+        sizes = (n for n in (self.packet, PACKET) if n > 0)
+        return next((n for n in sizes if size and size % n == 0), 1)
+
+
+USUAL = Dealt()
 
 
 @dataclass(frozen=True)
@@ -170,20 +205,21 @@ class GridTiles(MapKernel):
         return ceil_div(a.args[0], self.side)
 
 
-def to_grid(kernel: Kernel, device: Device = DEVICE) -> Kernel:
+def to_grid(kernel: Kernel, device: Device = DEVICE, dealt: Dealt = USUAL) -> Kernel:
     """A map or row kernel with its work dealt out to blocks of threads.
 
     A kernel without axes (one element, such as what a uniform operand holds everywhere) gets one of extent 1.
     """
     kernel = with_axis(kernel)
     if isinstance(kernel, MapKernel):
-        if (tiles := _tiles(kernel)) is not None:
+        if (tiles := _tiles(kernel, dealt)) is not None:
             return tiles
-        packet = _packet(kernel.axes[-1])
+        packet, threads = dealt.packet_of(kernel.axes[-1]), dealt.threads or THREADS
         points = product([a.args[0] for a in kernel.axes])
-        return GridMap.of(kernel, tasks=_blocks(call("floordiv", points, packet), THREADS), packet=packet)
+        tasks = _blocks(call("floordiv", points, packet), threads)
+        return GridMap.of(kernel, tasks=tasks, threads=threads, packet=packet)
     if isinstance(kernel, RowKernel):
-        return _columns(kernel, device) or to_row(kernel)
+        return _columns(kernel, device, dealt) or to_row(kernel, dealt)
     return kernel
 
 
@@ -194,7 +230,7 @@ def with_axis(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _tiles(kernel: MapKernel) -> GridTiles | None:
+def _tiles(kernel: MapKernel, dealt: Dealt) -> GridTiles | None:
     """A large map kernel that reads along another axis than it writes; None for any other."""
     sizes = [as_int(a.args[0]) for a in kernel.axes]
     if math.prod(GUESS if s is None else s for s in sizes) < TILED:
@@ -204,20 +240,21 @@ def _tiles(kernel: MapKernel) -> GridTiles | None:
         side = TILE if wide else 2 * TILE
         if any((as_int(a.args[0]) or side) < TILE // 2 for a in (crossing.lane, crossing.inner)):
             continue
-        made = GridTiles.of(
-            kernel, **{f.name: getattr(crossing, f.name) for f in dataclasses.fields(crossing)}, side=side
-        )
+        found = {f.name: getattr(crossing, f.name) for f in dataclasses.fields(crossing)}
+        made = GridTiles.of(kernel, **found, side=side, threads=dealt.threads or THREADS)
+        given = dataclasses.replace(made, side=dealt.side or side)
+        made = given if given.shared <= SHARED else made
         tasks = product([a.args[0] for a in made.outer]) * made.count(made.lane) * made.count(made.inner)
         return dataclasses.replace(made, tasks=tasks) if made.shared <= SHARED else None
     return None
 
 
-def to_row(kernel: RowKernel) -> GridRow:
+def to_row(kernel: RowKernel, dealt: Dealt = USUAL) -> GridRow:
     """A row kernel whose rows have threads of their own, one or several."""
-    share = _share(kernel) if kernel.across else 1
-    threads = max(share, THREADS if share <= WARP else share)
+    share = (dealt.share or _share(kernel)) if kernel.across else 1
+    threads = (dealt.threads or THREADS) if share <= WARP else share
     points = product([a.args[0] for a in kernel.axes])
-    packet = _packet(kernel.reduce[-1]) if share > 1 else 1
+    packet = dealt.packet_of(kernel.reduce[-1]) if share > 1 else 1
     return GridRow.of(
         kernel,
         tasks=_blocks(points, threads // share),
@@ -228,13 +265,13 @@ def to_row(kernel: RowKernel) -> GridRow:
     )
 
 
-def _columns(kernel: RowKernel, device: Device) -> GridColumns | None:
+def _columns(kernel: RowKernel, device: Device, dealt: Dealt) -> GridColumns | None:
     """A row kernel whose neighbouring threads have neighbouring points; None for short rows, or rows along memory."""
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     if kernel.across or (size is not None and size < FEW):
         return None
     size = GUESS if size is None else size
-    packet = _packet(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
+    packet = dealt.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
     each = THREADS * register_bytes(kernel)
     if packet * each > SHARED // 2:
         packet = 1
@@ -242,12 +279,12 @@ def _columns(kernel: RowKernel, device: Device) -> GridColumns | None:
         return None
     points = as_int(product([a.args[0] for a in kernel.axes]))
     packets = GUESS if points is None else max(points // packet, 1)
-    turns, most = 1, TURNS if packet == 1 else PACKET_TURNS
-    while turns < most and packets * turns < device.units * UNIT_THREADS and turns * 16 <= size:
+    turns, most = dealt.turns or 1, TURNS if packet == 1 else PACKET_TURNS
+    while not dealt.turns and turns < most and packets * turns < device.units * UNIT_THREADS and turns * 16 <= size:
         turns *= 2
     side = -(-packets * turns // THREADS)
     lanes = -(-packets // side)  # blocks side by side have about as many
-    turns = min(THREADS // lanes, max(1, size // 8))
+    turns = min(THREADS // lanes, dealt.turns or max(1, size // 8))
     threads = -(-lanes * turns // WARP) * WARP
     made = GridColumns.of(kernel, threads=threads, lanes=lanes, turns=turns, packet=packet)
     return dataclasses.replace(made, tasks=made.blocks)
@@ -264,11 +301,6 @@ def register_bytes(kernel: RowKernel) -> int:
     """Bytes of the accumulators of a row."""
     sums = [a.term.dtype for stage in kernel.stages for a in stage.accumulators]
     return sum(4 if t is BOOL else t.register.size for t in sums)
-
-
-def _packet(lane: Expr) -> int:
-    size = as_int(lane.args[0])
-    return PACKET if size is not None and size % PACKET == 0 and size > 0 else 1
 
 
 def _share(kernel: RowKernel) -> int:

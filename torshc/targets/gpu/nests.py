@@ -21,7 +21,7 @@ from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, 
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .arguments import Arguments
-from .grid import GridColumns, GridRow, to_grid
+from .grid import USUAL, Dealt, GridColumns, GridRow, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
 SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
@@ -30,12 +30,12 @@ STEPS = 16  # elements of a piece a thread, at the least
 LARGE = 2**18  # elements that are read again for a second reduction, above which that is
 
 
-def lower_grid(group: Group, storage: Mapping[Value, Storage], device: Device) -> list[Kernel]:
+def lower_grid(group: Group, storage: Mapping[Value, Storage], device: Device, dealt: Dealt = USUAL) -> list[Kernel]:
     """The kernels of a group of nests on a device; what a row needs again stays in registers where it fits."""
-    kernels = [to_grid(k, device) for k in lower_nest(group, storage, keep=KEEP_ALL)]
+    kernels = [to_grid(k, device, dealt) for k in lower_nest(group, storage, keep=KEEP_ALL)]
     if any(isinstance(k, RowKernel) and k.kept and not (isinstance(k, GridRow) and k.steps) for k in kernels):
-        kernels = [to_grid(k, device) for k in lower_nest(group, storage, keep=None)]
-    return [part for k in kernels for part in in_pieces(k, group.id, device)]
+        kernels = [to_grid(k, device, dealt) for k in lower_nest(group, storage, keep=None)]
+    return [part for k in kernels for part in in_pieces(k, group.id, device, dealt)]
 
 
 def lower_grid_generic(group: Group, storage: Mapping[Value, Storage], device: Device) -> list[Kernel]:
@@ -44,23 +44,24 @@ def lower_grid_generic(group: Group, storage: Mapping[Value, Storage], device: D
     return [part for k in kernels for part in in_pieces(k, group.id, device)]
 
 
-def in_pieces(kernel: Kernel, owner: int, device: Device) -> list[Kernel]:
+def in_pieces(kernel: Kernel, owner: int, device: Device, dealt: Dealt = USUAL) -> list[Kernel]:
     """A kernel, or the kernels that do its work piece by piece where it has few long rows.
 
     Args:
         owner: number of its group, which memory between kernels belongs to.
+        dealt: what a tuning record says.
     """
     if not isinstance(kernel, GridRow | GridColumns) or kernel.kept:
         return [kernel]
-    count, length = _pieces(kernel, device)
-    return [kernel] if count == 1 else _Pieces(kernel, owner, device, count, length).run()
+    count, length = _pieces(kernel, device, dealt.pieces)
+    return [kernel] if count == 1 else _Pieces(kernel, owner, device, dealt, count, length).run()
 
 
-def _pieces(kernel: GridRow | GridColumns, device: Device) -> tuple[int, int]:
+def _pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> tuple[int, int]:
     """Into how many pieces rows are cut, and elements of a piece; (1, 0) for rows that stay whole."""
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     points = as_int(product([a.args[0] for a in kernel.axes]))
-    if size is None or points is None or (len(kernel.stages) > 1 and size * points < LARGE):
+    if size is None or points is None or (not given and len(kernel.stages) > 1 and size * points < LARGE):
         return 1, 0
     if isinstance(kernel, GridColumns):
         blocks, threads, packet = as_int(kernel.blocks) or 1, kernel.turns, 1
@@ -68,9 +69,10 @@ def _pieces(kernel: GridRow | GridColumns, device: Device) -> tuple[int, int]:
         blocks, threads, packet = points, kernel.share, kernel.packet
         if threads < kernel.threads:
             return 1, 0
-    if blocks >= device.units * SCARCE or size <= threads * LONG:
+    if not given and (blocks >= device.units * SCARCE or size <= threads * LONG):
         return 1, 0
-    count = min(-(-device.units * BLOCKS // blocks), size // (threads * STEPS))
+    usual = min(-(-device.units * BLOCKS // blocks), size // (threads * STEPS))
+    count = min(given, max(size // packet, 1)) or usual
     length = -(-size // (count * packet)) * packet
     return -(-size // length), length
 
@@ -78,8 +80,10 @@ def _pieces(kernel: GridRow | GridColumns, device: Device) -> tuple[int, int]:
 class _Pieces:
     """The kernels of reductions in pieces: for each stage its pieces and their sum, in the end what needs the sums."""
 
-    def __init__(self, kernel: GridRow | GridColumns, owner: int, device: Device, count: int, length: int) -> None:
-        self.kernel, self.owner, self.device = kernel, owner, device
+    def __init__(
+        self, kernel: GridRow | GridColumns, owner: int, device: Device, dealt: Dealt, count: int, length: int
+    ) -> None:
+        self.kernel, self.owner, self.device, self.dealt = kernel, owner, device, dealt
         self.piece, self.length = axis("piece", count), length
         self.points = product([a.args[0] for a in kernel.axes])
         self.known: dict[Expr, tuple[Temporary, Expr]] = {}  # what follows from a stage, by its name in later ones
@@ -158,7 +162,9 @@ class _Pieces:
                 stores=stores,
                 rows=1,
                 chunk=1,
-            )
+            ),
+            self.device,
+            self.dealt,
         )
 
     def _temporary(self, name: str, what: Expr, count: Expr) -> Temporary:

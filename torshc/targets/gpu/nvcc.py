@@ -299,6 +299,12 @@ class CudaToolchain(Toolchain):
             known = ()
         return choose_archs(options.arch, known)
 
+    def card(self, archs: Sequence[str]) -> str:
+        """As the driver calls it: "NVIDIA-H200"."""
+        cards = find_cards()
+        here = bool(cards) and all(_number(name) == _number(cards[0].arch) for name in archs)
+        return re.sub(r"[^\w.+-]+", "-", cards[0].name) if here else ""
+
     def require_here(self, options: CompileOptions, isa: Isa) -> None:
         cards = find_cards()
         if not cards:
