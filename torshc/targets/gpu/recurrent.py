@@ -144,8 +144,12 @@ class StepsLowering(RecurrentLowering):
 
     # -- what the gates get from the input ---------------------------------------------------------------------
 
-    def inputs(self) -> list[Kernel]:
-        """gates[.., D * G * H] = x w' + bias, as the graph would say it: rows as x has them."""
+    def inputs(self, whole: bool = False) -> list[Kernel]:
+        """gates[.., D * G * H] = x w' + bias, as the graph would say it: rows as x has them.
+
+        Args:
+            whole: with what is added to the products of the state, too.
+        """
         op, b = self.op, Builder(Graph())
         count = op.directions * op.gates * op.hidden_size
         flat = b.one(Reshape((const(count), self.w.shape[2])), self.w)
@@ -153,9 +157,9 @@ class StepsLowering(RecurrentLowering):
         nodes = [b.graph.nodes[-1]]
         if (bias := self.operand(3)) is not None:
             half = const(op.gates * op.hidden_size)
-            own, _ = b.add(Split(1, (half, half)), [bias])
-            made = apply(b, "Add", made, b.one(Reshape((const(count),)), own))
-            nodes.append(b.graph.nodes[-1])
+            for part in b.add(Split(1, (half, half)), [bias])[: 2 if whole else 1]:
+                made = apply(b, "Add", made, b.one(Reshape((const(count),)), part))
+                nodes.append(b.graph.nodes[-1])
         self.gates = Temporary("gates", self.group.id, made.type.nbytes)
         views = [n for n in b.graph.nodes if n not in nodes]
         group = Group(self.group.id, "gemm", nodes, nodes[0], views, [made])

@@ -17,10 +17,11 @@ from ...kernels.heavy import Strided, epilogue_flops, is_empty, traffic
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Buffers, MapKernel, RowKernel, lower_nest
-from ...kernels.recurrent import apart, needs_all_states, recurrent_node
+from ...kernels.recurrent import apart, moved, needs_all_states, recurrent_node
 from ...kernels.scan import read_scan
 from ...kernels.scatter import require_searchable
 from ...ops.core.base import Index
+from ...ops.nn.recurrent import GRU
 from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -217,11 +218,23 @@ def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine)
 
 @dataclass(frozen=True)
 class WgslRecurrent(Steps):
-    """All steps of a direction for a row of the batch, by one block."""
+    """All steps of a direction for a row of the batch, by one block.
+
+    Attributes:
+        in_memory: whether the states of all blocks lie behind what the gates get from the input, as workgroup memory
+            does not hold that of one.
+    """
+
+    in_memory: bool = False
+
+    @property
+    def state_size(self) -> int:
+        """Elements of a block's state: ``h`` twice, then the other arrays."""
+        return self.hidden * (2 + len(self.operands) + len(self.own))
 
     @property
     def shared(self) -> int:
-        return 4 * self.hidden * (2 + len(self.operands) + len(self.own))
+        return 0 if self.in_memory else 4 * self.state_size
 
 
 @WebGpuTarget.lowers("recurrent")
@@ -240,13 +253,22 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
             group, node, lambda g: lower_recurrent(g, storage, machine), lambda g: lower_loops(g, storage, machine)
         )
     lowering = StepsLowering(group, node, op, storage, lambda g: lower_products(g, storage, machine))
-    inputs, phases = lowering.inputs(), lowering.phases()
-    weights, biases = lowering.recurrent_weights(), lowering.biases()
-    tasks = lowering.row.args[0] * op.directions
-    threads = min(256, -(-op.hidden_size // 32) * 32)
-    base = lowering.base(lowering.gates, phases, tasks)
-    kernel = WgslRecurrent.of(base, phases=phases, weights=weights, biases=biases, threads=threads)
-    return [*inputs, idle_when_empty(kernel)]
+    whole = not (isinstance(op, GRU) and op.linear_before_reset)  # each bias is a buffer less for the steps
+    inputs, phases, weights = lowering.inputs(whole), lowering.phases(), lowering.recurrent_weights()
+    biases = () if whole else lowering.biases()
+    kernel = WgslRecurrent.of(
+        lowering.base(lowering.gates, phases, lowering.row.args[0] * op.directions),
+        phases=phases,
+        weights=weights,
+        biases=biases,
+        threads=min(256, -(-op.hidden_size // 32) * 32),
+    )
+    if kernel.shared <= SHARED:
+        return [*inputs, idle_when_empty(kernel)]
+    buffers = (replace(b, written=b.written or b.operand is lowering.gates) for b in kernel.buffers)
+    size = lowering.gates.nbytes + kernel.tasks * (4 * kernel.state_size)
+    kernel = replace(kernel, in_memory=True, buffers=tuple(buffers))
+    return moved([*inputs, idle_when_empty(kernel)], {lowering.gates: replace(lowering.gates, nbytes=size)})
 
 
 def _dealt(kernel: Kernel) -> Kernel:
