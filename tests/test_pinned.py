@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,11 +85,19 @@ def test_damage_is_told_at_once(ejected: Path, tmp_path: Path) -> None:
     contract["tasks"] = 99
     (ejected / "contract.json").write_text(json.dumps(contract))
     (ejected.parent / "other").mkdir()
-    (ejected.parent / "other" / "contract.json").write_text("{")
+    (ejected.parent / "other" / "contract.json").write_text("[" * 5000)
     with pytest.raises(ConfigError, match=r"it was altered(.|\n)*other: the kernel cannot be read"):
         torshc.compile(model(STATIC), tmp_path / "m.tsc", kernels=ejected.parent)
     with pytest.raises(ConfigError, match="holds no ejected kernel"):
         torshc.compile(model(STATIC), tmp_path / "m.tsc", kernels=tmp_path)
+
+
+@pytest.mark.parametrize(("field", "value"), [("nodes", [5]), ("kind", None), ("suffix", "/../../kernel.c")])
+def test_names_that_are_none(field: str, value: Any, ejected: Path) -> None:
+    body = json.loads((ejected / "contract.json").read_text())
+    (ejected / "contract.json").write_text(json.dumps({**body, field: value}))
+    with pytest.raises(ConfigError, match="it was altered: a name in it is none"):
+        prepare(model(STATIC).SerializeToString(), CompileOptions(kernels=ejected.parent))
 
 
 def test_a_kernel_that_is_there_is_left_alone(ejected: Path) -> None:

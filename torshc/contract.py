@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ FILE = "contract.json"
 ORIGINAL = "original"  # the generated source, beside the edited one
 EDITED = "kernel"
 _OF_INTERFACE = ("symbol", "target", "buffers", "dims", "tasks", "scratch")
+_SUFFIX = re.compile(r"\.[a-z]+\Z")
 _LIMIT = 1 << 16  # nodes of an expression; a contract says it whole
 
 
@@ -82,6 +84,9 @@ class Contract:
         given["buffers"] = tuple(Argument(**a) for a in given["buffers"])
         given |= {name: tuple(v) for name, v in given.items() if isinstance(v, list)}
         found = cls(**given)
+        texts = (found.symbol, found.target, found.suffix, found.kind, *found.nodes)
+        if not all(isinstance(text, str) for text in texts) or not _SUFFIX.match(found.suffix):
+            raise TypeError("it was altered: a name in it is none")
         if found.interface != body["interface"]:
             raise TypeError("it was altered: its interface is not the hash of what it says")
         return found

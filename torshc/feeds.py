@@ -20,6 +20,7 @@ from .runtime import ConditionSpec, TensorSpec
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
+_DIGITS = 19  # of numbers beyond 64 bits
 FLAGS = 2  # integers are drawn below this unless more is known: masks and token types take 0 and 1
 _SHORT = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}  # first and last number
 _WORDS = np.array(["", "a", "b", "word", "two words"], np.object_)  # what strings are drawn from
@@ -38,7 +39,7 @@ def parse_dims(words: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in (p for word in words for p in word.split(",") if p):
         name, equals, size = part.rpartition("=")
-        if not equals or not name or not (size.isascii() and size.isdecimal()):
+        if not equals or not name or not (size.isascii() and size.isdecimal() and len(size) < _DIGITS):
             raise ConfigError(f"{part!r} is not a dimension", "write --dims batch=2,seq=64")
         if name in found:
             raise ConfigError(f"the dimension {name!r} is given twice", "give each dimension one size")

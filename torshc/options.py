@@ -190,8 +190,8 @@ def parse_shape(text: str) -> tuple[str, tuple[int | str | None, ...]]:
     if not colon or not name:
         raise ConfigError(f"{text!r} is not a shape", "write name:1x3x224x224")
     parts = dims.split("x") if dims else []
-    if any(not p for p in parts):
-        raise ConfigError(f"{text!r} has an empty dimension", "write name:1x3x224x224")
+    if any(not p or len(p) > 1000 for p in parts):
+        raise ConfigError(f"{text[:80]!r} has an empty dimension, or an endless one", "write name:1x3x224x224")
     shape = tuple(int(p) if p.isdecimal() and p.isascii() else None if p == "?" else p for p in parts)
     _check_shape(name, shape)
     return name, shape

@@ -29,7 +29,7 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
         try:
             contract = Contract.from_json(json.loads((place / FILE).read_text(encoding="utf-8")))
             text = (place / f"{EDITED}{contract.suffix}").read_text(encoding="utf-8")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             problems.append(f"{place}: the kernel cannot be read: {error}")
             continue
         if contract.interface not in here:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from torshc import errors
 from torshc.cli import cli
@@ -186,6 +187,12 @@ main()
 def test_a_dimension_given_twice() -> None:
     with pytest.raises(errors.ConfigError, match="'batch' is given twice"):
         parse_dims(["batch=2,batch=3"])
+
+
+@pytest.mark.parametrize("option", ["--dims", "--shapes"])
+def test_numbers_of_thousands_of_digits(option: str, chain: Path) -> None:
+    given = f"n={'9' * 5000}" if option == "--dims" else f"x:{'9' * 5000}"
+    assert CliRunner().invoke(cli, ["explain", str(chain), option, given]).exit_code == errors.ConfigError.exit_code
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])

@@ -67,7 +67,10 @@ def test_measured_times(tmp_path: Path) -> None:
     file.write_text(json.dumps({"steps": steps}))
     assert read_measured(file, explanation) == [0.5] * len(steps)
     for text, message in (
-        ("{", "is not what bench printed"), ('{"steps": []}', "has no profile"),
+        ("{", "is not what bench printed"), ("[" * 5000, "is not what bench printed"),
+        (json.dumps({"steps": [{**steps[0], "seconds": 10**400}]}), "is not what bench printed"),
+        (json.dumps({"steps": [{**s, "seconds": float("nan")} for s in steps]}), "its times are no numbers"),
+        ('{"steps": []}', "has no profile"),
         ('{"steps": [{"kernel": "k0", "calls": 1, "seconds": 1}]}', "is of another compilation"),
     ):  # fmt: skip
         file.write_text(text)

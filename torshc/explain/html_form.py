@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,9 @@ def read_measured(path: Path, explanation: Explanation) -> list[float]:
     try:
         steps: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["steps"]
         times = [(str(s["kernel"]), s["seconds"] / max(s["calls"], 1)) for s in steps]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not all(0 <= seconds < math.inf for _, seconds in times):
+            raise ValueError("its times are no numbers")
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigError(
             f"{path} is not what bench printed: {error}", "write it with torshc bench MODEL --profile --json > FILE"
         ) from error
