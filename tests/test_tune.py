@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
+from onnx import helper
 
 from torshc import measure, tune
+from torshc._version import __version__
+from torshc.bundle.build import Object
 from torshc.cli import cli
+from torshc.compilation import Compilation
 from torshc.compiler import prepare
 from torshc.errors import ConfigError, OutputError
 from torshc.measure import Stand, Variant
@@ -22,6 +26,7 @@ from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, PIECES,
 from torshc.targets.gpu.cuda import CudaTarget
 from torshc.targets.gpu.nvcc import Card
 from torshc.targets.parameters import Parameter, parameters_of
+from torshc.targets.toolchain import Tools
 from torshc.tune import tune_model
 
 from .emulation.emulated import emulated_tools, missing
@@ -29,6 +34,19 @@ from .support.cli_models import STATIC, save
 from .support.products import product
 
 VALUES = ((4, 2), (2, 1))
+
+
+def chain() -> onnx.ModelProto:
+    """Two softmaxes of rows of other lengths, and what has one place only."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["a"]),
+        helper.make_node("Softmax", ["y"], ["b"]),
+        helper.make_node("Neg", ["z"], ["c"]),
+    ]
+    shapes = {"x": [3, 700], "y": [3, 900], "z": [1], "a": [3, 700], "b": [3, 900], "c": [1]}
+    values = {n: helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in shapes.items()}
+    graph = helper.make_graph(nodes, "chain", [values[n] for n in "xyz"], [values[n] for n in "abc"])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
 @pytest.fixture
@@ -180,6 +198,29 @@ def test_a_device_is_tuned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert [k.kind for k in found.units[0].kernels] == ["contraction", "nest"]
         with pytest.raises(ConfigError, match="--arch sm_80 cannot be measured here: this is sm_90"):
             tune_model(tmp_path / "m.onnx", CompileOptions(target="cuda", arch="sm_80"), tmp_path / "r", 60)
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_what_comes_next_is_compiled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device; kernels whose sizes leave nothing to choose are passed over."""
+    stated = (Parameter("share", "threads of a row", ((32,), (64,))), Parameter("packet", "neighbours", ((1,),)))
+    monkeypatch.setattr(CudaTarget, "parameters", lambda self, k: stated)
+    monkeypatch.setattr("torshc.targets.gpu.nvcc.find_cards", lambda: (Card("a card", "sm_90", "1"),))
+    timed(monkeypatch, lambda v: 1.0)
+    hurried: list[list[str]] = []
+    real = tune.compile_sources
+
+    def compiled(c: Compilation, tools: Tools, sources: Mapping[str, str], folder: Path) -> list[Object]:
+        hurried.append(sorted(sources))
+        return real(c, tools, sources, folder)
+
+    monkeypatch.setattr(tune, "compile_sources", compiled)
+    onnx.save(chain(), tmp_path / "m.onnx")
+    with emulated_tools():
+        done = tune_model(tmp_path / "m.onnx", CompileOptions(target="cuda", arch="sm_90"), tmp_path / "r", 60)
+    assert [t.record.template for t in done.tuned] == ["row.j2", "row.j2"] and (done.left, done.skipped) == (0, ())
+    assert str(done.place) == f"cuda a-card,sm_90 torshc {__version__}"
+    assert hurried[0][0].endswith(".cu") and len(hurried) == 2
 
 
 @pytest.mark.parametrize(

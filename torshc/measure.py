@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .bundle.build import build_objects, link_library
+from .bundle.build import Object, build_objects, link_library
 from .bundle.cache import Cache
 from .bundle.program import Weight
 from .compilation import Compilation, Unit, kernel_headers
@@ -26,8 +27,8 @@ from .targets.base import Rendered, environment
 from .targets.toolchain import Tools
 
 Array = np.ndarray[Any, Any]
-SWEPT = 8 << 20  # bytes that are written between two runs: more than the second caches of processors hold
 SLACK = 256  # bytes behind a buffer
+DRAWN = 1_048_573  # random elements, after which they repeat: a prime, so that rows differ
 # Largest difference between variants, as part of the largest result. They add the same terms in other orders: for some
 # thousands of random terms f32 differs by about 1e-6 then, and a result that is rounded to a half by one of its steps.
 TOLERANCES = {"f32": 2e-5, "f64": 1e-12, "f16": 2.0**-9, "bf16": 2.0**-6}
@@ -57,6 +58,21 @@ def variant_of(c: Compilation, unit: Unit, choices: Choices) -> Variant:
     return Variant(choices, tuple(kernels), tuple(map(c.target.render, kernels)))
 
 
+def sources_of(c: Compilation, variants: Iterable[Variant]) -> dict[str, str]:
+    """The sources of variants, by file name."""
+    return {r.symbol + c.target.suffix: r.source for v in variants for r in v.rendered}
+
+
+def compile_sources(c: Compilation, tools: Tools, sources: Mapping[str, str], folder: Path) -> list[Object]:
+    """Objects of sources, from the cache where they are there.
+
+    Raises:
+        ToolchainError: the compiler failed.
+    """
+    cache, options = Cache(cache_folder() if c.options.cache else None), c.options
+    return build_objects(sources, kernel_headers(c), tools.compiler, tools.flags, cache, options.workers, folder)
+
+
 class _Step(ctypes.Structure):
     _fields_ = (
         ("kernel", ctypes.c_int64),
@@ -81,6 +97,8 @@ class Stand:
         self.taken: list[int] = []  # all memory
         self.places: dict[Operand, int] = {}
         self.values: dict[Value, tuple[int, Array]] = {}  # where it is, and what it holds at first
+        self.originals: dict[Value, int] = {}  # where the latter lies beside it
+        self.swept = 0, 0  # memory that is written between two runs, and its bytes
         self.random = np.random.default_rng(0)
         self.library: ctypes.CDLL | None = None
 
@@ -108,6 +126,9 @@ class Stand:
                 raise
             return {v: call for one in variants for v, call in self._alone(one).items()}
         self.library = library
+        if not self.swept[0]:
+            size = int(library.t_swept())
+            self.swept = self._get(size), size
         return {v: self._call(v, library, order) for v in variants}
 
     def results(self, run: Callable[[], float], variant: Variant) -> dict[Value, Array]:
@@ -118,8 +139,8 @@ class Stand:
 
     def _reset(self) -> None:
         """The first contents of all values."""
-        for place, first in self.values.values():
-            self._copy(place, first.ctypes.data, first.nbytes)
+        for value, (place, first) in self.values.items():
+            self._copy(place, self.originals[value], first.nbytes)
 
     def _read(self, value: Value) -> Array:
         place, first = self.values[value]
@@ -134,20 +155,19 @@ class Stand:
             return {}
 
     def _library(self, variants: Sequence[Variant]) -> tuple[ctypes.CDLL, dict[str, int]]:
-        suffix, options = self.compilation.target.suffix, self.compilation.options
-        sources = {r.symbol + suffix: r.source for v in variants for r in v.rendered}
+        suffix = self.compilation.target.suffix
+        sources = sources_of(self.compilation, variants)
         order = {name.removesuffix(suffix): k for k, name in enumerate(sorted(sources))}
         template = environment(self.compilation.target.search).get_template(f"variants{suffix}.j2")
-        sources[f"variants{suffix}"] = template.render(symbols=list(order), swept=SWEPT)
-        headers, cache = kernel_headers(self.compilation), Cache(cache_folder() if options.cache else None)
+        sources[f"variants{suffix}"] = template.render(symbols=list(order))
         with scratch_folder() as folder:
-            objects = build_objects(
-                sources, headers, self.tools.compiler, self.tools.flags, cache, options.workers, folder
-            )
+            objects = compile_sources(self.compilation, self.tools, sources, folder)
             library = ctypes.CDLL(str(link_library(self.tools.compiler, objects, folder)))
         library.t_get.restype, library.t_get.argtypes = ctypes.c_void_p, (ctypes.c_int64,)
         library.t_copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
         library.t_copy.restype = None
+        library.t_swept.restype, library.t_sweep.restype = ctypes.c_int64, None
+        library.t_sweep.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         library.t_time.restype = ctypes.c_double
         return library, order
 
@@ -164,7 +184,7 @@ class Stand:
 
         def run() -> float:
             # As in a run of the model: what the kernel before wrote lies in the caches, and weights do not.
-            library.t_sweep()
+            library.t_sweep(*self.swept)
             self._reset()
             seconds = float(library.t_time(kept[0], len(variant.kernels)))
             if seconds < 0:
@@ -205,19 +225,20 @@ class Stand:
             elif isinstance(operand, Value):
                 first = self._contents(operand, size)
                 self.values[operand] = place, first
-                self._copy(place, first.ctypes.data, size)
+                self.originals[operand] = self._get(size)
+                self._copy(self.originals[operand], first.ctypes.data, size)
         return self.places[operand] + b.start_bytes
 
     def _contents(self, value: Value, size: int) -> Array:
         """Floats from -1 to 1, integers from 0 to 7: small sums, and indices that are mostly in range."""
         name, count = value.dtype.name, size // value.dtype.size
         if value.dtype.is_float and value.dtype.size > 1:
-            drawn = self.random.uniform(-1, 1, count)
+            drawn = np.resize(self.random.uniform(-1, 1, min(count, DRAWN)), count)
             if name == "bf16":
                 bits = drawn.astype(np.float32).view(np.uint32) >> 16
                 return bits.astype(np.uint16).view(np.uint8)
             return drawn.astype({"f64": np.float64, "f16": np.float16}.get(name, np.float32)).view(np.uint8)
-        whole = self.random.integers(0, 2 if name == "bool" else 8, count)
+        whole = np.resize(self.random.integers(0, 2 if name == "bool" else 8, min(count, DRAWN)), count)
         return whole.astype(f"u{value.dtype.size}").view(np.uint8)
 
 

@@ -12,16 +12,29 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .bundle.host import CPU
 from .compilation import Compilation, Unit
 from .compiler import prepare
-from .errors import ConfigError
+from .errors import ConfigError, TorshcError
 from .explain.sizes import Evaluator, bind
+from .folders import scratch_folder
 from .graph import Value
 from .kernels.base import Kernel
-from .measure import Array, Stand, Unmeasured, Variant, agree, variant_of
+from .measure import (
+    Array,
+    Stand,
+    Unmeasured,
+    Variant,
+    agree,
+    compile_sources,
+    sources_of,
+    variant_of,
+)
 from .options import CompileOptions
 from .records import Choices, Place, Record, Records, name_of, place_of, read_records, tunable, write_records
 from .targets import TARGETS, Target, target_of
@@ -130,9 +143,13 @@ def tune_model(
     write_records(records, found)  # so that a place that cannot be written is known at once
     wanted = [s for s in subjects if s.symbol not in found[place]]
     work = _Work(compilation, sizes, target.toolchain.find(options, compilation.isa), time.monotonic() + budget, say)
-    tuned, skipped, interrupted = [], [], False
+    tuned, skipped, settled, interrupted = [], [], 0, False
     try:
         for number, subject in enumerate(wanted, 1):
+            if len(work.singles(subject)) == 1:
+                settled += 1  # its sizes leave nothing to choose
+                continue
+            work.hurry(wanted[number : number + 1])
             try:
                 done = work.tune(subject, f"kernel {number} of {len(wanted)}, {subject.kernel.kind} {subject.shape}")
             except Unmeasured as reason:
@@ -145,7 +162,9 @@ def tune_model(
         pass
     except KeyboardInterrupt:
         interrupted = True
-    left = len(wanted) - len(tuned) - len(skipped)
+    finally:
+        work.close()
+    left = len(wanted) - len(tuned) - len(skipped) - settled
     return Outcome(
         str(records), place, tuple(tuned), len(subjects) - len(wanted), left, tuple(skipped), interrupted,
         time.monotonic() - began,
@@ -214,6 +233,32 @@ class _Work:
 
     def __init__(self, compilation: Compilation, sizes: Evaluator, tools: Tools, end: float, say: Say) -> None:
         self.compilation, self.sizes, self.tools, self.end, self.say = compilation, sizes, tools, end, say
+        self.compilers = ThreadPoolExecutor(1)
+
+    def close(self) -> None:
+        """Compiles nothing more ahead."""
+        self.compilers.shutdown(wait=False, cancel_futures=True)
+
+    def hurry(self, subjects: Sequence[Subject]) -> None:
+        """Compile kernels that come next into the cache, while a device measures and the processor is idle."""
+        if self.compilation.target.device == CPU or not self.compilation.options.cache:
+            return
+        for subject in subjects:
+            sources = sources_of(self.compilation, self.singles(subject))
+            self.compilers.submit(self._compile, sources)
+
+    def _compile(self, sources: Mapping[str, str]) -> None:
+        with suppress(TorshcError), scratch_folder() as folder:  # who needs them is told
+            compile_sources(self.compilation, self.tools, sources, folder)
+
+    def singles(self, subject: Subject) -> list[Variant]:
+        """The usual variant, and those that differ from it in one parameter."""
+        found: dict[tuple[str, ...], Variant] = {}
+        choices = [((p.name, v),) for p in self.compilation.target.parameters(subject.kernel) for v in p.values]
+        for one in ((), *choices):
+            variant = variant_of(self.compilation, subject.unit, one)
+            found.setdefault(variant.symbols, variant)
+        return list(found.values())
 
     def tune(self, subject: Subject, title: str) -> Tuned:
         """What is best for a kernel.
