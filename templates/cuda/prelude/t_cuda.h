@@ -108,6 +108,11 @@ T_FN void t_split_tf32(uint32_t &x, uint32_t &rest) {
     rest = T_BITS_F32(whole - T_FLOAT_U32(x));
 }
 
+/* What a float leaves when it is read as tf32, without its low 13 bits; rounded, as it will be read so itself. */
+T_FN uint32_t t_tf32_rest(uint32_t x) {
+    return T_BITS_F32(T_FLOAT_U32(x) - T_FLOAT_U32(x & ~0x1fffu)) + 0x1000u;
+}
+
 /* Whether a sum of products of floats as two tf32 may be another than that of the floats: infinite or NaN, or so small
  * that factors had too few bits (below 2^-80). */
 T_FN bool t_tf32_is_doubtful(float sum) {

@@ -122,23 +122,25 @@ static_assert(sizeof(Barrier) == 8, "as large as the hardware's");
 // Swizzled by 128 bytes: packet c of a row of 128 bytes is at packet c ^ (its address / 128) % 8.
 template <class Type> float element(uint64_t tile, bool across, int line, int term) {
     if (tile >> 62 != 1) fail("wgmma: a tile that is not swizzled by 128 bytes");
+    constexpr uint32_t size = 4 / Type::per_word;
+    if (size > 2 && across) fail("wgmma: only 16-bit elements may lie across the sum");
     const uint32_t start = (uint32_t)(tile & 0x3fff) << 4, block = (uint32_t)(tile >> 16 & 0x3fff) << 4, eight = (uint32_t)(tile >> 32 & 0x3fff) << 4;
-    uint32_t at = across ? start + line / 64 * block + term / 8 * eight + term % 8 * 128 + line % 64 * 2
-                         : start + line / 8 * eight + line % 8 * 128 + term * 2;
+    uint32_t at = across ? start + line / 64 * block + term / 8 * eight + term % 8 * 128 + line % 64 * size
+                         : start + line / 8 * eight + line % 8 * 128 + term * size;
     at ^= (at / 128 % 8) * 16;
-    if (at + 2 > most_dynamic) fail("wgmma: a tile ends beyond shared memory");
-    uint16_t bits;
-    memcpy(&bits, dynamic + at, 2);
+    if (at + size > most_dynamic) fail("wgmma: a tile ends beyond shared memory");
+    uint32_t bits = 0;
+    memcpy(&bits, dynamic + at, size);
     return Type::value(bits, 0);
 }
 
 // Each thread sums its own elements: with lane = 4 g + t and warp w of the group, d[h][2 i + j] is row 16 w + g + 8 i,
 // column 8 h + 2 t + j. A product that is not waited for is not found.
-template <class Type, bool b_across, int H> void add_row(float (&d)[H][4], int i, const float row[16], uint64_t b) {
+template <class Type, bool b_across, int H> void add_row(float (&d)[H][4], int i, const float row[], uint64_t b) {
     for (int h = 0; h < H; ++h)
         for (int j = 0; j < 2; ++j) {
             double sum = d[h][2 * i + j];
-            for (int k = 0; k < 16; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * (lane() % 4) + j, k);
+            for (int k = 0; k < 8 * Type::per_word; ++k) sum += (double)row[k] * element<Type>(b, b_across, 8 * h + 2 * (lane() % 4) + j, k);
             d[h][2 * i + j] = toward_zero(sum);
         }
 }
@@ -185,13 +187,14 @@ template <int N, bool a_across, bool b_across> void t_emulate_wgmma_bf16(float (
 // The first factor in registers, as those of mma: the four threads of a row exchange what they have of it.
 namespace t_emulate {
 template <class Type, bool b_across, int H> void wgmma_registers(float (&d)[H][4], const uint32_t a[4], uint64_t b) {
+    constexpr int P = Type::per_word;
     const int first = lane() & ~3;
     for (int i = 0; i < 2; ++i) {
-        float row[16];
+        float row[8 * P];
         for (int k = 0; k < 2; ++k)
             for (int from = 0; from < 4; ++from) {
                 const uint32_t word = shuffle(0xffffffffu, a[i + 2 * k], first + from);
-                for (int e = 0; e < 2; ++e) row[8 * k + 2 * from + e] = Type::value(word, e);
+                for (int e = 0; e < P; ++e) row[4 * P * k + P * from + e] = Type::value(word, e);
             }
         add_row<Type, b_across>(d, i, row, b);
     }
@@ -202,6 +205,10 @@ template <int N, bool b_across> void t_emulate_wgmma_registers_f16(float (&d)[N 
 }
 template <int N, bool b_across> void t_emulate_wgmma_registers_bf16(float (&d)[N / 8][4], const uint32_t a[4], uint64_t b) {
     t_emulate::wgmma_registers<t_emulate::Bfloat, b_across>(d, a, b);
+}
+
+template <int N, bool b_across> void t_emulate_wgmma_registers_tf32(float (&d)[N / 8][4], const uint32_t a[4], uint64_t b) {
+    t_emulate::wgmma_registers<t_emulate::Tf32, b_across>(d, a, b);
 }
 
 // ---- asynchronous copies ----

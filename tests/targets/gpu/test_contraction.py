@@ -13,12 +13,15 @@ from torshc.targets.gpu import contraction
 from torshc.targets.gpu.contraction import EXACT
 from torshc.targets.gpu.contraction_kernels import ContractionKernel, GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import (
+    GROUP_EXACT,
     GROUP_TILES,
     MMA_TILES,
+    TF32_GROUP_TILES,
     TF32_TILES,
     TILES,
     AnyTile,
     GridTile,
+    Tf32GroupTile,
     Tf32Tile,
     choose_mma_tile,
     choose_tile,
@@ -134,7 +137,7 @@ def test_convolution_on_tensor_cores(case: Case, dtype: DType) -> None:
 
 def forced(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, splits: int) -> None:
     """From now on products have this tile."""
-    chooser = "choose_tile" if isinstance(tile, (GridTile, Tf32Tile)) else "choose_mma_tile"
+    chooser = "choose_tile" if isinstance(tile, (GridTile, Tf32Tile, Tf32GroupTile)) else "choose_mma_tile"
     monkeypatch.setattr(contraction, chooser, lambda *_, **__: (tile, splits))
 
 
@@ -178,28 +181,54 @@ def test_floats_as_two_tf32(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, spli
         close(found, np.maximum(left.astype(np.float64) @ other.astype(np.float64) + bias, 0), 1e-6)
 
 
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, replace(TF32_GROUP_TILES[0], products=1)], ids=str)
+def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, right: bool, splits: int) -> None:
+    """A batch, ragged tiles, a short last stage, more tiles than blocks; what does not lie along the sum is copied."""
+    forced(monkeypatch, tile, splits)
+    monkeypatch.setattr(type(tile), "blocks", 3)
+    monkeypatch.setattr(contraction, "COPIED", 1)
+    maker = Maker()
+    b, m, k, n = 2, tile.m + 8, 7 * tile.k - 12, tile.n + 8
+    left, other, bias = (random(RNG, s) for s in ((b, m, k), (b, k, n), (n,)))
+    x, y = maker.input(b, m, k), maker.input(b, *((n, k) if right else (k, n)))
+    product = maker.add("MatMul", x, maker.add("Transpose", y, perm=(0, 2, 1)) if right else y)
+    out = maker.add("Relu", maker.add("Add", product, maker.constant(bias)))
+    program = GridProgram(maker.output(out), target=HOPPER)
+    assert templates(program) == [*(() if right else ("map",)), "contraction_group", *(["map"] * (splits > 1))]
+    (found,) = program.run(left, other.swapaxes(1, 2) if right else other)
+    # A term has an error of 2^-22, and the sums of at most 212 terms are rounded 28 times; of one product each 2^-10.
+    tolerance = 1e-6 if tile.products == 3 else 2.0**-10
+    close(found, np.maximum(left.astype(np.float64) @ other.astype(np.float64) + bias, 0), tolerance)
+
+
 @pytest.mark.parametrize("signs", ["both", "positive"])
 def test_sums_of_tf32_are_as_exact_as_of_f32(monkeypatch: pytest.MonkeyPatch, signs: str) -> None:
     """Against f64, with tensor cores that round toward zero; one product of tf32 alone is far from it."""
-    m, k, n = 64, EXACT, 64
-    left, right = (x if signs == "both" else abs(x) for x in (random(RNG, (m, k)), random(RNG, (k, n))))
-    expected = left.astype(np.float64) @ right.astype(np.float64)
+    monkeypatch.setattr(contraction, "COPIED", 1)
 
-    def error(target: CudaTarget, tile: AnyTile) -> float:
+    def error(target: CudaTarget, tile: AnyTile, k: int) -> float:
         forced(monkeypatch, tile, 1)
-        maker = Maker()
+        m, n, maker, rng = 64, 64, Maker(), np.random.default_rng(3)
+        left, right = (x if signs == "both" else abs(x) for x in (random(rng, (m, k)), random(rng, (k, n))))
+        expected = left.astype(np.float64) @ right.astype(np.float64)
         product = maker.add("MatMul", maker.input(m, k), maker.input(k, n))
         (found,) = GridProgram(maker.output(product), target=target).run(left, right)
         return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
-    plain, exact, rounded = (error(AMPERE, t) for t in (TILES[4], TF32_TILES[3], replace(TF32_TILES[3], products=1)))
+    tiles = (TILES[4], TF32_TILES[3], replace(TF32_TILES[3], products=1))
+    plain, exact, rounded = (error(AMPERE, t, EXACT) for t in tiles)
     assert exact <= plain < 2e-7 < 2e-5 < rounded < 2**-10
+    assert error(HOPPER, TF32_GROUP_TILES[1], GROUP_EXACT) <= error(AMPERE, TILES[4], GROUP_EXACT)
 
 
 @pytest.mark.parametrize("splits", [1, 2])
-def test_what_tf32_cannot_hold(monkeypatch: pytest.MonkeyPatch, splits: int) -> None:
+@pytest.mark.parametrize(("target", "tile"), [(AMPERE, TF32_TILES[-2]), (HOPPER, TF32_GROUP_TILES[1])])
+def test_what_tf32_cannot_hold(monkeypatch: pytest.MonkeyPatch, target: CudaTarget, tile: AnyTile, splits: int) -> None:
     """Infinite, NaN, large and tiny elements give what f32 gives, and nothing else of the result changes."""
-    forced(monkeypatch, TF32_TILES[-2], splits)
+    forced(monkeypatch, tile, splits)
+    monkeypatch.setattr(contraction, "COPIED", 1)
     most = np.finfo(np.float32).max
     left, right = random(RNG, (40, 80)), random(RNG, (80, 40))
     left[0, 3], left[1, 5], left[2, 79], left[3, 0] = np.inf, -np.inf, np.nan, most
@@ -209,8 +238,8 @@ def test_what_tf32_cannot_hold(monkeypatch: pytest.MonkeyPatch, splits: int) -> 
     left[7], left[7, 9], right[9, 11] = 0.0, most, 1.0
     right[:, 12] *= np.float32(2.0**-90)
     maker = Maker()
-    program = GridProgram(maker.output(maker.add("MatMul", maker.input(40, 80), maker.input(80, 40))), target=AMPERE)
-    assert templates(program)[0] == "contraction_mma"
+    program = GridProgram(maker.output(maker.add("MatMul", maker.input(40, 80), maker.input(80, 40))), target=target)
+    assert ("contraction_mma" if target is AMPERE else "contraction_group") in templates(program)
     with np.errstate(all="ignore"):
         (found,), expected = program.run(left, right), left.astype(np.float64) @ right.astype(np.float64)
         same = expected.astype(np.float32)
@@ -234,10 +263,21 @@ def test_convolution_of_tf32(monkeypatch: pytest.MonkeyPatch, case: Case) -> Non
     assert {x for x in convolve(case, F32, AMPERE) if x != "map"} == {"contraction_mma"}
 
 
+@pytest.mark.parametrize("case", [
+    Case((1, 64, 9, 7), (40, 64, 3, 3), "", pads=(1, 1, 1, 1), residual=True),
+    Case((2, 16, 9, 7), (20, 16, 3, 3), "", (2, 2), (1, 1, 1, 1)),
+], ids=str)  # fmt: skip
+def test_convolution_of_tf32_by_groups(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    """Pixels are brought by threads, weights lie along the sum and are copied by the card."""
+    forced(monkeypatch, TF32_GROUP_TILES[1], 1)
+    assert {x for x in convolve(case, F32, HOPPER) if x != "map"} == {"contraction_group"}
+
+
 @pytest.mark.parametrize(
     ("archs", "tf32", "k", "products"),
     [
         (("sm_80",), False, 512, 3), (("sm_80", "sm_90a"), False, 512, 3), (("sm_90a",), False, EXACT - 1, 0),
+        (("sm_90a",), False, 512, 3), (("sm_90a",), True, 512, 1),
         (("sm_86",), False, 512, 0), ((), False, 512, 0), (("sm_86",), True, 48, 1), (("sm_75",), True, 512, 0),
     ],
 )  # fmt: skip
@@ -246,9 +286,10 @@ def test_which_products_are_of_tf32(archs: tuple[str, ...], tf32: bool, k: int, 
     maker = Maker()
     product = maker.add("MatMul", maker.input(1024, k), maker.input(k, 1024))
     target = CudaTarget(Machine(archs=archs, tf32=tf32))
-    (kernel,) = GridProgram(maker.output(product), target=target).kernels
+    kernel = GridProgram(maker.output(product), target=target).kernels[-1]
     assert isinstance(kernel, ContractionKernel)
-    assert (kernel.tile.products if isinstance(kernel.tile, Tf32Tile) else 0) == products
+    assert (kernel.tile.products if isinstance(kernel.tile, Tf32Tile | Tf32GroupTile) else 0) == products
+    assert isinstance(kernel, GroupMmaKernel) == (archs == ("sm_90a",) and k == 512)
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)

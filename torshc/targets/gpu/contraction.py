@@ -30,7 +30,17 @@ from ...plan.storage import Storage
 from .base import GridTarget
 from .contraction_factor import Term, add_operand, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
-from .contraction_tiles import UNKNOWN, AnyTile, Given, GroupTile, MmaTile, Tf32Tile, choose_mma_tile, choose_tile
+from .contraction_tiles import (
+    UNKNOWN,
+    AnyTile,
+    Given,
+    GroupTile,
+    MmaTile,
+    Tf32GroupTile,
+    Tf32Tile,
+    choose_mma_tile,
+    choose_tile,
+)
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
@@ -39,6 +49,7 @@ MANY = 32768  # results that keep a device busy with a thread for each
 SHORT = 64  # terms of a sum that one thread may as well add up
 EXACT = 64  # terms from which on sums of tf32 are as exact as those of f32, whose own rounding grows
 PACKET_BYTES = 16  # of neighbours that a thread reads at once; f64 are read four at a time all the same
+COPIED = 1024  # rows from which on the second factor may as well be copied, to lie along the sum
 PARTS = "parts"  # axis of the pieces of sums
 
 
@@ -353,16 +364,16 @@ def _lower_tiles(
     group: Group, node: Node, p: Problem, storage: Mapping[Value, Storage], machine: Machine, number: int
 ) -> list[Kernel] | None:
     """The tiled kernel, and where sums are cut into pieces one that joins them."""
-    buffers = Buffers(storage)
-    terms, before = [], list[Kernel]()
-    for k, (element, axes) in enumerate(((p.first, p.m), (p.second, p.n))):
-        order = (*(a for a in p.batch if contains(element, a)), *p.k, *axes)
-        term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, f"factor{k}_{number}")
-        terms.append(term)
-        before += made
+    buffers, terms, before = _factors(group, p, storage, number)
     kinds = {buffers.list[t.buffer].dtype for t in terms}
     sizes = [as_int(s) for s in p.sizes]
+    single = replace(machine, device=replace(machine.device, groups=False))
     tile, splits = _choose(machine, kinds, sizes, p.dtype)
+    if isinstance(tile, Tf32GroupTile):
+        along = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
+        if not along[0] or not (along[1] or (sizes[1] or 0) >= COPIED):
+            return _lower_tiles(group, node, p, storage, single, number)
+        buffers, terms, before = _factors(group, p, storage, number, along)
     part = axis(PARTS, splits)
     to = None
     if splits > 1:
@@ -375,11 +386,31 @@ def _lower_tiles(
     if kernel is None:
         return None
     if isinstance(kernel, GroupMmaKernel) and not kernel.is_served:
-        single = replace(machine, device=replace(machine.device, groups=False))
         return _lower_tiles(group, node, p, storage, single, number)
     kernel = replace(kernel, nbytes=traffic(buffers.list, group.outputs if to is None else ()))
     after = [] if to is None else [_sums(group, node, p, to, splits, storage)]
     return [*before, kernel, *after]
+
+
+def _factors(
+    group: Group, p: Problem, storage: Mapping[Value, Storage], number: int, along: Sequence[bool] = ()
+) -> tuple[Buffers, list[Term], list[Kernel]]:
+    """The arguments of a product, where its factors are in them, and kernels that copy these.
+
+    Args:
+        along: which factors lie along the sum, as constants then do; copies of those that do not are made. Without it,
+            constants lie along the outer axes.
+    """
+    buffers = Buffers(storage)
+    terms, before = [], list[Kernel]()
+    for i, (element, axes) in enumerate(((p.first, p.m), (p.second, p.n))):
+        inner = (*axes, *p.k) if along else (*p.k, *axes)
+        order = (*(a for a in p.batch if contains(element, a)), *inner)
+        name, copied = f"factor{i}_{number}", bool(along) and not along[i]
+        term, made = bring(element, order, (*axes, *p.k), buffers, group, storage, name, copied)
+        terms.append(term)
+        before += made
+    return buffers, terms, before
 
 
 def _choose(machine: Machine, kinds: Set[DType], sizes: Sequence[int | None], dtype: DType) -> tuple[AnyTile, int]:
@@ -407,7 +438,7 @@ def _tiled(
     batch, m, n, k = joined
     size = as_int(k[-1].args[0])
     walks_on = len(k) > 1 and size is not None and size % tile.k != 0 and size < 4 * tile.k
-    kinds = {GroupTile: GroupMmaKernel, MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
+    kinds = {GroupTile: GroupMmaKernel, Tf32GroupTile: GroupMmaKernel, MmaTile: MmaKernel, Tf32Tile: Tf32Kernel}
     kind = kinds.get(type(tile), ContractionKernel)
     factors = [
         make_factor(Term(t.buffer, flat[2 * i], flat[2 * i + 1], t.padded), axes, k, PACKET_BYTES // tile.element)

@@ -96,21 +96,22 @@ class Matrices:
     which: Expr
 
 
-def as_matrices(f: Factor, batch: Sequence[Expr], k: Sequence[Expr], tile: int) -> Matrices | None:
+def as_matrices(f: Factor, batch: Sequence[Expr], k: Sequence[Expr], tile: int, packet: int) -> Matrices | None:
     """A factor as matrices; None when something else decides what is read, or rows do not begin at packets.
 
     Args:
         k: axes of the sum, as one running number, of which a step takes `tile`.
+        packet: elements in 16 bytes.
 
     >>> from ...expr import axis
     >>> batch, m, tap, depth = axis("g0", 2), axis("m0", 40), axis("k0", 9), axis("k1", 64)
     >>> f = Factor(0, batch * 23040, m * 576, tap * 64 + depth, const(True), (m,), along_k=True, packet=WIDE)
-    >>> found = as_matrices(f, [batch], [tap, depth], 64)
+    >>> found = as_matrices(f, [batch], [tap, depth], 64, WIDE)
     >>> [str(e) for e in (found.inner, found.outer, found.pitch, found.count, found.each, found.which)]
     ['576', '40', '576', '2', '23040', 'g0']
     """
     starts = strides_along(f.start, batch)
-    if f.guarded or f.packet != WIDE or starts is None or len(f.axes) != 1:
+    if f.guarded or f.packet != packet or starts is None or len(f.axes) != 1:
         return None
     (row,) = f.axes
     lines, terms = strides_along(f.row, [row]), strides_along(f.step, k)
@@ -129,7 +130,7 @@ def as_matrices(f: Factor, batch: Sequence[Expr], k: Sequence[Expr], tile: int) 
     pitch = lines[0][0] if f.along_k else terms[0][-1]
     inner, outer = (length, row.args[0]) if f.along_k else (row.args[0], length)
     each = moving[0][1] if moving else pitch * outer
-    if any((size := as_int(e)) is None or size <= 0 or size % WIDE for e in (const(start + WIDE), pitch, each)):
+    if any((size := as_int(e)) is None or size <= 0 or size % packet for e in (const(start + packet), pitch, each)):
         return None
     which = moving[0][0] if moving else const(0)
     return Matrices(start, inner, outer, pitch, which.args[0] if moving else const(1), each, which)
@@ -162,6 +163,7 @@ def bring(
     group: Group,
     storage: Mapping[Value, Storage],
     name: str,
+    copied: bool = False,
 ) -> tuple[Term, list[Kernel]]:
     """A factor as memory with strides: where it lies, a packed constant, or a copy with the kernel that makes it.
 
@@ -169,6 +171,7 @@ def bring(
         element: the factor's element, made of loads of values.
         order: axes of a packed constant or a copy, from outermost to innermost; those that do not move it are left out.
         affine: axes along which it has to have strides.
+        copied: whether what is no constant is a copy, so that it lies in this order too.
     """
     read, guard = unguard(element)
     probe = Buffers(storage)
@@ -181,9 +184,10 @@ def bring(
             if packed is not None:
                 operand, offset = packed
                 return Term(add_operand(buffers, operand, root.dtype), offset, guard, moving[-1]), []
-        placed = buffers.resolve(read)
-        assert isinstance(placed.data, int)
-        return Term(placed.data, placed.args[0], guard), []
+        if not copied:
+            placed = buffers.resolve(read)
+            assert isinstance(placed.data, int)
+            return Term(placed.data, placed.args[0], guard), []
     to, kernel = _copy(element, moving, group, storage, name)
     return Term(add_operand(buffers, to, kernel.buffers[-1].dtype), row_major(moving), const(True)), [kernel]
 

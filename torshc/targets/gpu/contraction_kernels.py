@@ -8,8 +8,8 @@ from typing import ClassVar
 from ...expr import DType, Expr
 from ...kernels.axes import ceil_div, product
 from ...kernels.heavy import HeavyKernel
-from .contraction_factor import WIDE, Factor, Matrices, as_matrices
-from .contraction_tiles import AnyTile, GroupTile, Tf32Tile
+from .contraction_factor import Factor, Matrices, as_matrices
+from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,12 @@ class MmaKernel(ContractionKernel):
         """Element type of the factors."""
         return self.buffers[self.a.buffer].dtype.name
 
+    @property
+    def approximation(self) -> str:
+        """What makes results differ from the plain sum by more than its own rounding."""
+        rounded = isinstance(self.tile, Tf32Tile | Tf32GroupTile) and self.tile.products == 1
+        return "tf32 factors" if rounded else ""
+
 
 @dataclass(frozen=True)
 class Tf32Kernel(MmaKernel):
@@ -98,11 +104,6 @@ class Tf32Kernel(MmaKernel):
     infinite or NaN factors, factors that round to infinity, and results below 2^-80, whose factors may have lost bits
     (what is below 2^-137 counts as 0).
     """
-
-    @property
-    def approximation(self) -> str:
-        assert isinstance(self.tile, Tf32Tile)
-        return "tf32 factors" if self.tile.products == 1 else ""
 
 
 @dataclass(frozen=True)
@@ -122,15 +123,23 @@ class GroupMmaKernel(MmaKernel):
 
     @property
     def is_served(self) -> bool:
-        """Whether tiles can be brought: by the card, or by threads in packets that they share evenly."""
+        """Whether tiles can be brought: by the card, or by threads in packets that they share evenly.
+
+        Tensor cores read tf32 along the sum only.
+        """
+        assert isinstance(self.tile, GroupTile)
+        packet = self.tile.packet
+        if isinstance(self.tile, Tf32GroupTile):
+            return all(f.along_k and f.packet == packet for f in (self.a, self.b))
         return all(
-            name in self.copied or (f.packet == WIDE and (f.along_k or self.loaders % (size // WIDE) == 0))
+            name in self.copied or (f.packet == packet and (f.along_k or self.loaders % (size // packet) == 0))
             for name, f, size in (("a", self.a, self.tile.m), ("b", self.b, self.tile.n))
         )
 
     @property
     def copied(self) -> dict[str, Matrices]:
         """The factors of which the card copies whole tiles, by the names that the template gives them."""
-        k = (*self.taps, self.depth)
-        found = {name: as_matrices(f, self.batch, k, self.tile.k) for name, f in (("a", self.a), ("b", self.b))}
+        assert isinstance(self.tile, GroupTile)
+        k, tile = (*self.taps, self.depth), self.tile
+        found = {x: as_matrices(f, self.batch, k, tile.k, tile.packet) for x, f in (("a", self.a), ("b", self.b))}
         return {name: m for name, m in found.items() if m is not None}

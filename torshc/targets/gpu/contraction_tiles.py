@@ -266,6 +266,7 @@ class GroupTile:
     k: ClassVar[int] = 64  # terms in shared memory for each stage: rows of 128 bytes, as the hardware swizzles them
     element: ClassVar[int] = 2
     loaders: ClassVar[int] = 4 * WARP
+    splitters: ClassVar[int] = 0  # threads that leave more in shared memory than what is brought there
     fits: ClassVar[int] = 1
     cache: ClassVar[float] = 64.0
     pitch: ClassVar[int] = 36  # floats from row to row of 32 results on their way out: packets meet no bank twice
@@ -283,7 +284,12 @@ class GroupTile:
 
     @property
     def threads(self) -> int:
-        return self.loaders + self.warps * WARP
+        return self.loaders + self.splitters + self.warps * WARP
+
+    @property
+    def packet(self) -> int:
+        """Elements that go to shared memory at once."""
+        return 16 // self.element
 
     @property
     def rate(self) -> float:
@@ -302,19 +308,56 @@ class GroupTile:
     @property
     def stages(self) -> int:
         """Tiles in shared memory at a time."""
-        return min(MOST_STAGES, (GROUP_SHARED - self._results) // (self._stage + 16))
+        return min(MOST_STAGES, (GROUP_SHARED - self._results) // (self.stage + 8 * self.barriers))
+
+    @property
+    def barriers(self) -> int:
+        """Barriers for each stage: its tiles are here, were used, and what the splitters leave is here."""
+        return 3 if self.splitters else 2
 
     def shared(self, size: int) -> int:
-        """Bytes of shared memory: of tiles, of two barriers for each stage, and of results on their way out."""
-        return self.stages * (self._stage + 16) + self._results
+        """Bytes of shared memory: of tiles, of barriers for each stage, and of results on their way out."""
+        return self.stages * (self.stage + 8 * self.barriers) + self._results
 
     @property
     def _results(self) -> int:
         return self.warps * 16 * self.pitch * 4
 
     @property
-    def _stage(self) -> int:
-        return 2 * self.k * (self.m + self.n)
+    def stage(self) -> int:
+        """Bytes of the tiles of a stage."""
+        return self.element * self.k * (self.m + self.n)
+
+
+@dataclass(frozen=True)
+class Tf32GroupTile(GroupTile):
+    """The same for f32, whose factors are rounded to tf32, or are taken as sums of two tf32.
+
+    The first factor's are made in registers. For the second's there are four more warps, which round a tile where it
+    lies, or leave beside it what is lost when tensor cores read it as tf32. Sums of 32 terms of two tf32 are made on
+    tensor cores and added to the rest by the plain units.
+
+    Attributes:
+        products: of tf32 for each of f32: 1, or 3 for the accuracy of f32.
+    """
+
+    products: int = 3
+
+    k: ClassVar[int] = 32
+    element: ClassVar[int] = 4
+    splitters: ClassVar[int] = 4 * WARP
+
+    @property
+    def rate(self) -> float:
+        return TF32_SM / self.products * self.worth
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        return 56, 200
+
+    @property
+    def stage(self) -> int:
+        return self.element * self.k * (self.m + self.n * (2 if self.products == 3 else 1))
 
 
 GROUP_TILES = (
@@ -323,6 +366,10 @@ GROUP_TILES = (
     GroupTile(128, 128, 0.8),
     GroupTile(128, 64, 0.49),
 )
+# For 32 terms a group of four warps has 12 products, at 64 clocks each where there are 128 columns, and about 200
+# instructions of each warp beside them, which the other group's products hide. Measured with three products on an H200.
+TF32_GROUP_TILES = (Tf32GroupTile(128, 128, 0.86), Tf32GroupTile(128, 64, 0.71))
+GROUP_EXACT = 128  # terms of a sum from which on these round no more than sums of f32 do
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
 AnyTile = GridTile | MmaTile | GroupTile
 T = TypeVar("T", bound=AnyTile)
@@ -351,7 +398,7 @@ def choose_mma_tile(
 
 def choose_tile(
     device: Device, sizes: Sequence[int | None], dtype: DType, tf32: int = 0, given: Given = Given()
-) -> tuple[GridTile | Tf32Tile, int]:
+) -> tuple[GridTile | Tf32Tile | Tf32GroupTile, int]:
     """The tile, and into how many pieces sums are cut.
 
     Args:
@@ -361,7 +408,9 @@ def choose_tile(
         given: what a tuning record says.
     """
     size = dtype.size
-    tensor = [replace(t, products=tf32) for t in TF32_TILES if tf32]
+    tensor: list[Tf32Tile | Tf32GroupTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
+    if device.groups and (tf32 == 1 or (sizes[3] or 0) >= GROUP_EXACT):
+        tensor += [replace(t, products=tf32) for t in TF32_GROUP_TILES if tf32]
     tiles = TILES if device.stages > 1 else SINGLE_TILES
     fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
     return _choose(device, sizes, [*tensor, *fit], given)
