@@ -22,7 +22,7 @@ LEGACY_STREAM = 1  # CUDA's name for the default stream that all ordinary stream
 REMEDIES: dict[int, str] = {
     Status.CPU: "compile the model for this processor too: --isa names several, --mcpu one; TORSHC_ISA chooses",
     Status.MEMORY: "free memory on the device, or run smaller shapes",
-    Status.DRIVER: "install the card's driver or a newer one (nvidia-smi shows its version), or use --target c",
+    Status.DRIVER: "install the device's driver or a newer one (nvidia-smi shows NVIDIA's), or use --target c",
     Status.ARCH: "compile the model again with --arch for this card",
     Status.LAUNCH: "restart the process; if it happens again, please report it with the model",
     Status.DEVICE: "move the tensors to the model's device",
