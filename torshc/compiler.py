@@ -15,24 +15,26 @@ from .bundle.browser import browser_files, require_device_only
 from .bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from .bundle.build_script import build_script
 from .bundle.cache import Cache
-from .bundle.host import CPU, HostProgram
+from .bundle.host import CPU, HostProgram, NamedWeight
 from .bundle.host_source import host_sources, own_header
 from .bundle.layout import weights_layout
 from .bundle.linking import link_files
 from .bundle.manifest import (
     Manifest,
     ToolInfo,
+    WeightInfo,
     WeightsFile,
 )
+from .bundle.named import Array, named_weights, proven
 from .bundle.names import prefix_of
 from .bundle.package import HEADER, BundleWriter
-from .bundle.program import Placed, assemble
+from .bundle.program import Placed, Program, assemble
 from .bundle.script import assemble_script
 from .bundle.shared_weights import share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
-from .errors import ConfigError, InternalError, UnsupportedError
+from .errors import ConfigError, InternalError, TorshcError, UnsupportedError
 from .formats import load_graph
 from .graph import Graph
 from .kernels.base import Kernel
@@ -73,18 +75,22 @@ class Clock:
 
 
 def prepare(
-    source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None = None
+    source: str | Path | bytes | Graph,
+    options: CompileOptions,
+    observer: Observer | None = None,
+    weights: Mapping[str, Array] | None = None,
 ) -> Compilation:
     """Import, optimise, fuse and render a model; runs no compiler.
 
     Args:
         source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
+        weights: arrays in place of the model's weights of these names.
 
     Raises:
         TorshcError: a member of the family, by cause.
     """
     with spending(options.budget):
-        return _prepared(source, options, observer)
+        return _prepared(source, options, observer, weights or {})
 
 
 def prepare_versions(
@@ -105,7 +111,12 @@ def prepare_versions(
     return [dataclasses.replace(c, program=p) for c, p in zip(done, programs, strict=True)]
 
 
-def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
+def _prepared(
+    source: str | Path | bytes | Graph,
+    options: CompileOptions,
+    observer: Observer | None,
+    weights: Mapping[str, Array],
+) -> Compilation:
     clock = Clock(observer)
     if options.isa and options.mcpu == "native":
         options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
@@ -114,7 +125,8 @@ def _prepared(source: str | Path | bytes | Graph, options: CompileOptions, obser
     policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers)
     options = dataclasses.replace(options, fusion=policy.strategy)
     with clock.stage("import"):
-        graph = source if isinstance(source, Graph) else load_graph(source, shapes=options.shapes or None)
+        kept = weights if options.named_weights else None
+        graph = source if isinstance(source, Graph) else load_graph(source, options.shapes or None, kept)
         imported = len(graph.nodes)
     if kind.device != CPU:
         graph.drop_demands()
@@ -287,21 +299,56 @@ def compile_model(
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
         manifest = manifest_of(*versions)
-        hosts = [_host(c, manifest, weights, embedded) for c in versions]
+        with clock.stage("names"):
+            named = _named(source, versions) if options.named_weights else ()
+        hosts = [_host(c, manifest, weights, embedded, named) for c in versions]
         library = ""
         if options.emit == "page":
             _add_page(bundle, hosts[0], manifest, weights, compilation)
         else:
             bundle.add_test(test(compilation) if test is not None else {})
             library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, clock)
-        file = _weights_file(versions, weights, embedded)
+        file = _weights_file(versions, weights, embedded, named)
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         glibc = bundle.glibc
         bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc))
     return compilation
 
 
-def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:
+def _named(source: str | Path | bytes | Graph, versions: Sequence[Compilation]) -> tuple[NamedWeight, ...]:
+    """The model's weights with their places, where other values of them would make the same library.
+
+    Raises:
+        ConfigError: the bundle cannot take weights by name.
+    """
+    whole = versions[0]
+    why = (
+        "several versions (--isa) lay them out in several ways"
+        if len(versions) > 1
+        else "the model's sizes or steps are known only at run time"
+        if whole.script is not None
+        else ""
+    )
+    if why:
+        raise ConfigError(f"--named-weights: {why}", "leave it out, and exchange weights with torshc weights")
+    if isinstance(source, Graph):
+        raise ConfigError("--named-weights: a Graph is compiled once, and changed by that", "give the model's file")
+
+    def compiled(weights: Mapping[str, Array]) -> Program | None:
+        try:
+            other = prepare(source, whole.options, weights=weights)
+        except TorshcError:  # these values are none that it takes
+            return None
+        same = other.sources == whole.sources and other.program.steps == whole.program.steps
+        return other.program if same and weights_layout(other.program) == weights_layout(whole.program) else None
+
+    found = named_weights(whole.graph, whole.program, whole.options.weights_dtype)
+    return proven(found, whole.graph, whole.program, compiled)
+
+
+def _host(
+    c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool, named: tuple[NamedWeight, ...]
+) -> HostProgram:
     held, at = c.program.weights, c.program.offsets
     stored = stored_table(held, at, weights.offsets, c.options.weights_dtype)
     return c.program.host(
@@ -309,6 +356,7 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
         weights_bytes=memory_bytes(held, at) if stored else weights.bytes,
         file_bytes=weights.bytes,
         stored=stored,
+        named=named,
         weights_id=weights.id,
         embed_weights=embedded,
         cpu_features=c.isa.cpu_features,
@@ -372,10 +420,14 @@ def _add_page(
     bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))
 
 
-def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
+def _weights_file(
+    versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool, named: Sequence[NamedWeight]
+) -> WeightsFile | None:
+    if not weights.bytes:
+        return None
     layout = weights_layout(*(c.program for c in versions))
-    dtype = versions[0].options.weights_dtype
-    return WeightsFile(weights.bytes, weights.sha256, embedded, layout, dtype) if weights.bytes else None
+    known = tuple(WeightInfo(w.name, w.dtype, w.dims, w.why) for w in named)
+    return WeightsFile(weights.bytes, weights.sha256, embedded, layout, versions[0].options.weights_dtype, known)
 
 
 def _describe(

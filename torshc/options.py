@@ -65,6 +65,7 @@ class CompileOptions:
         weights_dtype: what large weights of f32 (two or more dimensions, 4,096 elements) are in the bundle: "f32",
             or "f16", "bf16" or "f8", f32 again when it is opened. Error class: 2^-11 (f16), 2^-8 (bf16) or 2^-4 (f8) of
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.
+        named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
         emit: "source", "objects", "bundle", "archive", a bundle with a static library too, or "page",
@@ -102,6 +103,7 @@ class CompileOptions:
     winograd: bool = False
     precision: str = "f32"
     weights_dtype: str = "f32"
+    named_weights: bool = False
     profile: bool = False
     cc: str = ""
     emit: str = "bundle"

@@ -17,6 +17,7 @@ from ..errors import InternalError
 from ..expr import Expr, as_expr, as_int, dims_of, stated
 from ..graph import Value
 from ..plan.script import Check, Script
+from .copies import Copy
 
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
@@ -128,6 +129,28 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class NamedWeight:
+    """A weight of the model that the library may be given by name.
+
+    Attributes:
+        name, dtype, dims: as the model has them.
+        copies: what brings its elements to their places, in elements from the start of the weights in memory.
+        why: what keeps it from being exchanged; empty where nothing does.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    copies: tuple[Copy, ...] = ()
+    why: str = ""
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """DLPack's type code and bits."""
+        return _DLPACK[self.dtype]
+
+
+@dataclass(frozen=True)
 class Launch:
     """Runs kernel ``symbol`` over its tasks.
 
@@ -233,6 +256,7 @@ class HostProgram:
         weights_bytes: of the weights in memory, 0 for none.
         file_bytes: payload of the weights file.
         stored: the weights, where the file holds some in a narrower type; empty where it is used as it is.
+        named: the model's weights by name, where the library takes others for them.
         weights_id: its 64-bit identity (:class:`torshc.bundle.weights.WeightsInfo`).
         embed_weights: whether they are linked into the library.
         cpu_features: what the processor must have (:attr:`torshc.targets.isa.Isa.cpu_features`).
@@ -256,6 +280,7 @@ class HostProgram:
     weights_bytes: int = 0
     file_bytes: int = 0
     stored: tuple[Stored, ...] = ()
+    named: tuple[NamedWeight, ...] = ()
     weights_id: int = 0
     embed_weights: bool = False
     cpu_features: tuple[str, ...] = ()

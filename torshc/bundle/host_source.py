@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
 from ..expr import Expr, as_int, condition_text, const, dims_of
 from ..graph import Value
 from ..ops.core.host import HostOp
 from ..plan.script import Check
 from ..targets.base import HostFiles, environment
-from .host import Condition, HostProgram, HostScript, Launch, Size, check_program, sizes_of
+from .copies import Copy, Loop
+from .host import Condition, HostProgram, HostScript, Launch, NamedWeight, Size, check_program, sizes_of
 from .interface import Interface
 from .manifest import Manifest, TensorInfo
 from .names import c_text
@@ -156,6 +158,33 @@ def spell(program: HostProgram) -> dict[str, str]:
     return spelled
 
 
+@dataclass(frozen=True)
+class NamedView:
+    """Weights by name as the template renders them: in one list each, with what belongs to it as a range of another."""
+
+    weights: Sequence[NamedWeight]
+
+    @property
+    def copies(self) -> list[Copy]:
+        """Of all weights."""
+        return [copy for w in self.weights for copy in w.copies]
+
+    @property
+    def loops(self) -> list[Loop]:
+        """Of all copies."""
+        return [loop for copy in self.copies for loop in copy.loops]
+
+    @property
+    def rows(self) -> list[tuple[NamedWeight, int]]:
+        """Each weight and the number of its first copy."""
+        return [*zip(self.weights, accumulate((len(w.copies) for w in self.weights), initial=0), strict=False)]
+
+    @property
+    def nests(self) -> list[tuple[Copy, int]]:
+        """Each copy and the number of its first loop."""
+        return [*zip(self.copies, accumulate((len(c.loops) for c in self.copies), initial=0), strict=False)]
+
+
 class ScriptView:
     """A script as the template renders it.
 
@@ -224,6 +253,8 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
             p=program,
             parts=[*views, whole],
             script=None if script is None else ScriptView(script, spelled),
+            named=NamedView(program.named),
+            text=c_text,
             launchers=files.launchers,
         )
     )

@@ -123,11 +123,21 @@ class OperatorInfo:
 
 
 @dataclass(frozen=True)
+class WeightInfo:
+    """A weight of the model: name, dtype and dimensions; ``why`` it cannot be exchanged by name, "" where it can."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class WeightsFile:
     """The weights: bytes of the payload, and the SHA-256 of the file; ``embedded`` when linked into the library.
 
     ``layout`` is a hash of how the library reads them: other weights of the same layout can take their place.
-    ``dtype`` is what large weights of f32 are stored as.
+    ``dtype`` is what large weights of f32 are stored as, ``named`` what ``torshc_set_tensors`` knows.
     """
 
     bytes: int
@@ -135,6 +145,7 @@ class WeightsFile:
     embedded: bool
     layout: str = ""
     dtype: str = "f32"
+    named: tuple[WeightInfo, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -66,15 +66,20 @@ class Weight:
             return text_blob(self.operand.const).size
         return int(self.operand.const.size) * self.operand.dtype.size
 
-    def parts(self) -> Iterable[npt.NDArray[Any]]:
-        """Its contents in memory order, made again at each call, so that a part of one weight is held at a time."""
+    def parts(self, contents: npt.NDArray[Any] | None = None) -> Iterable[npt.NDArray[Any]]:
+        """Its contents in memory order, made again at each call, so that a part of one weight is held at a time.
+
+        Args:
+            contents: an array in place of the model's constant.
+        """
         source = self.source
-        assert source.const is not None
+        given = source.const if contents is None else contents
+        assert given is not None
         if isinstance(self.operand, Packed):
-            return self.operand.make(source.const)
+            return self.operand.make(given)
         if source.dtype is STRING:
-            return [text_blob(source.const)]
-        array = np.ascontiguousarray(source.const)
+            return [text_blob(given)]
+        array = np.ascontiguousarray(given)
         return [array.view(f"u{source.dtype.size}") if source.dtype is BOOL or source.dtype.is_storage else array]
 
 

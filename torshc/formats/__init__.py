@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from ..graph import Graph
 from .json_format import import_json, parse
@@ -14,12 +17,18 @@ from .onnx_reader import map_file
 __all__ = ["import_json", "import_model", "load_graph"]
 
 
-def load_graph(path: str | Path | bytes, shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:
+def load_graph(
+    path: str | Path | bytes,
+    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    weights: Mapping[str, npt.NDArray[Any]] | None = None,
+) -> Graph:
     """Import a model of any form, told by its content: a JSON graph, or ONNX (binary, text, protobuf-JSON).
 
     Args:
         path: a file, or the bytes of one.
         shapes: dimensions that inputs are fixed to, e.g. ``{"x": (1, 3, 224, 224)}``.
+        weights: arrays in place of the model's weights of these names, of the same types and shapes. When given, even
+            if empty, the graph keeps the model's weights by name.
 
     Raises:
         ModelError: when the file is damaged or contradicts itself; names file and node.
@@ -27,7 +36,7 @@ def load_graph(path: str | Path | bytes, shapes: Mapping[str, Sequence[int | str
         ConfigError: when `shapes` does not fit the model.
     """
     data = memoryview(path) if isinstance(path, bytes) else map_file(Path(path))
-    return import_json(path, shapes) if _is_json_graph(data) else import_model(path, shapes)
+    return import_json(path, shapes, weights) if _is_json_graph(data) else import_model(path, shapes, weights)
 
 
 def _is_json_graph(data: memoryview) -> bool:

@@ -36,16 +36,20 @@ _ATTEMPTS = 64  # imports to find out which branches fit
 _DEPTH = 64  # calls of functions and branches inside each other
 
 
-def build(model: SourceModel, pins: Pins, lenient: bool = False) -> Graph:
+def build(model: SourceModel, pins: Pins, lenient: bool = False, weights: Mapping[str, Array] | None = None) -> Graph:
     """The graph of a source model.
 
     Args:
         pins: dimensions that inputs are fixed to.
         lenient: attributes come from JSON, which cannot distinguish an int from a float.
+        weights: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
     """
+    if weights is not None:
+        constants = {**model.graph.constants, **weights}
+        model = replace(model, graph=replace(model.graph, constants=constants), keeps_weights=True)
     return _settled(model, pins, lenient, {}, iter(range(_ATTEMPTS)))
 
 
@@ -166,6 +170,9 @@ class _Importer:
         if self.problems:
             raise UnsupportedError(list(self.problems), warnings=[*self.warnings.values()])
         self.graph.warnings = [*self.warnings.values()]
+        if self.model.keeps_weights:
+            found = ((name, scope.values[name]) for name in self.model.graph.constants)
+            self.graph.weights = {name: v for name, v in found if v is not None}
         return self.graph
 
     def problem(self, text: str) -> None:

@@ -27,12 +27,15 @@ _OPERATOR = re.compile(r"[-+*/%()<>=!&|^~?]")
 Pins = Mapping[str, Sequence[int | str | None]]
 
 
-def import_json(path: str | Path | bytes, shapes: Pins | None = None) -> Graph:
+def import_json(
+    path: str | Path | bytes, shapes: Pins | None = None, weights: Mapping[str, Array] | None = None
+) -> Graph:
     """Import a JSON graph.
 
     Args:
         path: a file, or the bytes of one; weights in files are looked for below its folder.
         shapes: dimensions that inputs are fixed to.
+        weights: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError: names the file and the place in it, such as ``nodes[3].inputs``, or the line of a syntax error.
@@ -43,7 +46,7 @@ def import_json(path: str | Path | bytes, shapes: Pins | None = None) -> Graph:
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
         text = path if isinstance(path, bytes) else Path(path).read_bytes()
-        return build(read_json(parse(text), file, folder), shapes or {}, lenient=True)
+        return build(read_json(parse(text), file, folder), shapes or {}, lenient=True, weights=weights)
     except OSError as e:
         raise ModelError(f"{file} cannot be read: {e.strerror}") from e
     except Misfit as e:

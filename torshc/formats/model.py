@@ -128,6 +128,7 @@ class SourceModel:
         file: its path, for messages.
         opsets: version of each domain; "" is ONNX's own.
         stated: types by value name as the model states them, to go on past an unsupported node.
+        keeps_weights: whether the graph keeps the main graph's constants by name.
     """
 
     file: str
@@ -135,3 +136,4 @@ class SourceModel:
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], SourceFunction] = field(default_factory=dict)
     stated: Callable[[], Mapping[str, TypeDecl]] = dict
+    keeps_weights: bool = False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from ..graph import Graph
 from .build import build
@@ -12,16 +15,19 @@ from .onnx_reader import read_model
 Pins = Mapping[str, Sequence[int | str | None]]
 
 
-def import_model(path: str | Path | bytes, shapes: Pins | None = None) -> Graph:
+def import_model(
+    path: str | Path | bytes, shapes: Pins | None = None, weights: Mapping[str, npt.NDArray[Any]] | None = None
+) -> Graph:
     """Import an ONNX model.
 
     Args:
         path: a file, or the bytes of one; binary, ONNX's text form or protobuf-JSON, told apart by content.
         shapes: dimensions that inputs are fixed to, e.g. ``{"x": (1, 3, 224, 224)}``.
+        weights: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError: when the file is damaged or contradicts itself; names file and node.
         UnsupportedError: with all that torshc cannot do in this model.
         ConfigError: when `shapes` does not fit the model.
     """
-    return build(read_model(path), shapes or {})
+    return build(read_model(path), shapes or {}, weights=weights)

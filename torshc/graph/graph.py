@@ -128,9 +128,11 @@ class Value(_Freezable):
         const: its contents when they are known (read only), else None.
         data: the contents element by element as expressions, for small tensors such as shapes, else None.
         layout: permutation of the dimensions from outermost to innermost in memory, or None for row-major.
+        folded: of a constant that was computed from others, the node that made it and which of its results it is, where
+            the compilation keeps that; else None.
     """
 
-    __slots__ = ("const", "data", "id", "layout", "name", "producer", "type")
+    __slots__ = ("const", "data", "folded", "id", "layout", "name", "producer", "type")
 
     def __init__(self, id: int, name: str, type: TensorType) -> None:
         self.id = id
@@ -140,6 +142,7 @@ class Value(_Freezable):
         self.const: np.ndarray[Any, Any] | None = None
         self.data: tuple[Expr, ...] | None = None
         self.layout: tuple[int, ...] | None = None
+        self.folded: tuple[Node, int] | None = None
 
     @property
     def dtype(self) -> DType:
@@ -294,6 +297,7 @@ class Graph:
         demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
             says that the run must be refused (an index or a length is out of range).
         warnings: what the import passed over in the model, a line each.
+        weights: the model's own weights by name, where the import was asked to keep them.
     """
 
     name: str = ""
@@ -306,6 +310,7 @@ class Graph:
     sources: dict[str, SymbolSource] = field(default_factory=dict)
     demands: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    weights: dict[str, Value] = field(default_factory=dict)
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked

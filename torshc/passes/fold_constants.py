@@ -47,7 +47,10 @@ def fold_constants(graph: Graph, options: CompileOptions, *, budget_mib: int = 0
             return None
         for array in arrays:
             array.flags.writeable = False
-        return site.replace(*(graph.constant(a) for a in arrays))
+        made = [graph.constant(a) for a in arrays]
+        for k, v in enumerate(made if options.named_weights else ()):
+            v.folded = node, k
+        return site.replace(*made)
 
     return walk(graph, rule, "fold_constants")
 

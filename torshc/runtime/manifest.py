@@ -123,6 +123,7 @@ class Manifest:
     library_sha256: str
     weights_sha256: str
     weights_embedded: bool
+    named: tuple[TensorSpec, ...]  # the model's weights, where the library takes others by name
     other_versions: Mapping[str, tuple[StepSpec, ...]]  # steps of the library's other versions, by the processor's name
     versions: tuple[str, ...]  # all of them, the best first
 
@@ -216,6 +217,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         library_sha256=_is(body["library_sha256"], str),
         weights_sha256=_is(weights["sha256"], str) if weights and not embedded else "",
         weights_embedded=embedded,
+        named=_named(weights),
         other_versions={_isa(version): _steps(version) for version in others},
         versions=tuple(_isa(version) for version in (body, *others)),
     )
@@ -224,6 +226,11 @@ def _read(body: dict[str, Any]) -> Manifest:
 def _symbol(item: dict[str, Any]) -> SymbolSpec:
     place, dim, low, high = (_is(item[name], int) for name in ("input", "dim", "min", "max"))
     return SymbolSpec(_is(item["name"], str), place, dim, low, high, _is(item["kind"], str))
+
+
+def _named(weights: dict[str, Any] | None) -> tuple[TensorSpec, ...]:
+    """The weights by name; nothing in manifests of before there were any."""
+    return tuple(_tensor({**w, "inner": None}) for w in weights.get("named", ())) if weights else ()
 
 
 def _isa(version: dict[str, Any]) -> str:

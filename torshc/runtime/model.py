@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from .native import CPU, Tensor
 from .sides import OnDevice, Repeat, Side, address_of
 from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
+from .weights import set_weights
 
 Array = npt.NDArray[Any]
 CUDA = 2  # DLPack's device type
@@ -370,6 +372,24 @@ class Model:
         if opened is None:
             raise RunError(f"model {self.name!r} is closed", "load it again")
         return Model(self._manifest, opened.context(threads, stream_number(stream)))
+
+    def set_weights(self, weights: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Gives the model, and its contexts, other weights; runs in progress end with those that they began with.
+
+        Args:
+            weights: arrays by the model's names, for a bundle compiled with ``named_weights=True``; others stay as they
+                are. Or the ``weights.bin`` of another bundle of the same library, as ``torshc weights`` writes it.
+
+        Raises:
+            RunError: the model is closed, a name is unknown, an array is of another type or shape, a weight was folded
+                into others when the model was compiled, or the file is not this library's. The model keeps the weights
+                that it had.
+        """
+        with self._lock:
+            opened = self._opened
+        if opened is None:
+            raise RunError(f"model {self.name!r} is closed", "load it again")
+        set_weights(opened, self._manifest.named, weights)
 
     @property
     def versions(self) -> tuple[str, ...]:

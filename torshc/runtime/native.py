@@ -76,6 +76,12 @@ class Fault(ctypes.Structure):
     )
 
 
+class NamedTensor(ctypes.Structure):
+    """A weight of the model by its name, and what it is to hold."""
+
+    _fields_ = (("name", c_char_p), ("tensor", POINTER(Tensor)))
+
+
 _MODEL = ctypes.c_void_p
 _INFO = (c_int32, POINTER(Dtype), POINTER(c_int32), POINTER(POINTER(c_int64)))
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -107,6 +113,8 @@ _DYNAMIC_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_context_new": (c_int, (_MODEL, POINTER(Options), POINTER(_MODEL))),
     "torshc_isa": (c_char_p, ()),
+    "torshc_set_weights": (c_int, (_MODEL, c_char_p)),
+    "torshc_set_tensors": (c_int, (_MODEL, POINTER(NamedTensor), c_size_t)),
 }
 # What only libraries for devices are asked for; older ones for processors do not have them.
 _DEVICE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -208,6 +216,11 @@ class Library:
     def has_contexts(self) -> bool:
         """Whether models of the library have contexts."""
         return hasattr(self._library, "torshc_context_new")
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether open models of the library can be given other weights."""
+        return hasattr(self._library, "torshc_set_tensors")
 
     @property
     def isa(self) -> str:

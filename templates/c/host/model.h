@@ -70,7 +70,8 @@ enum {
     TORSHC_E_DRIVER = 18,      /* no driver or no card, or one of their calls failed */
     TORSHC_E_ARCH = 19,        /* the library holds no code that this card can run */
     TORSHC_E_LAUNCH = 20,      /* a kernel failed; the message has its step, a number of the manifest's "steps" */
-    TORSHC_E_VALUE = 21        /* what an operand holds is not possible: a place out of range, text that is not UTF-8 */
+    TORSHC_E_VALUE = 21,       /* what an operand holds is not possible: a place out of range, text that is not UTF-8 */
+    TORSHC_E_NAME = 22         /* the model has no weight of this name */
 };
 
 /* Type codes, those of DLPack's DLDataTypeCode. Types of fewer than 8 bits (integers of 4 and 2, TORSHC_FLOAT4_E2M1FN)
@@ -180,6 +181,24 @@ TORSHC_API void torshc_context_free(torshc_model *context);
  * a library with its weights inside, for one that has none or is for a GPU, and for a model with sizes or steps that are
  * known only at run time. */
 TORSHC_API int torshc_set_weights(torshc_model *model, const char *weights_path);
+
+/* A weight of the model by its name, and what it is to hold. */
+typedef struct torshc_named_tensor {
+    const char *name;
+    const torshc_tensor *tensor;
+} torshc_named_tensor;
+
+/* Gives an open model other values of some weights, by the model's names, with nothing but this library: it was compiled
+ * with --named-weights and has tables of how the weights lie in its memory. Type and shape have to be the model's.
+ * Either all are taken or none: on failure the model keeps the weights that it had. The data is copied, and runs go on
+ * as with torshc_set_weights; the weights in memory are as many again while both are in use. Weights may be inside the
+ * library.
+ *
+ * TORSHC_E_NAME for what is no weight of the model. TORSHC_E_UNSUPPORTED for a library that was compiled without
+ * --named-weights, and for a weight that is not in it as it is: one that was folded into others (batch normalisation,
+ * quantisation) or whose values chose what was compiled. The message names it; `torshc weights` can exchange it. The
+ * manifest lists all of them, in "named" of "weights". TORSHC_E_ARGUMENT for a name that is given twice. */
+TORSHC_API int torshc_set_tensors(torshc_model *model, const torshc_named_tensor *tensors, size_t count);
 
 /* What kind of device it runs on: TORSHC_CPU, TORSHC_CUDA or TORSHC_METAL. */
 TORSHC_API int32_t torshc_device_type(void);

@@ -96,7 +96,8 @@ const char *torshc_status_text(int status)
                                        "no driver or card",
                                        "card older than the library",
                                        "a kernel failed",
-                                       "contents of an operand that are not possible"};
+                                       "contents of an operand that are not possible",
+                                       "no weight of this name"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 

@@ -43,6 +43,7 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
     if (!head->shared)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
     pthread_mutex_init(&head->shared->lock, NULL);
+    pthread_mutex_init(&head->shared->exchanging, NULL);
     head->shared->users = 1;
     head->shared->ordinal = options->device;
     return t_first_weights(head->shared, options->weights_path);
@@ -147,6 +148,7 @@ void torshc_close(torshc_model *m)
     if (last) {
         t_drop_weights(head->shared->weights);
         pthread_mutex_destroy(&head->shared->lock);
+        pthread_mutex_destroy(&head->shared->exchanging);
         free(head->shared);
     }
     free(head->counters);

@@ -20,7 +20,8 @@ typedef struct {
  * not take cache lines from each other. */
 typedef struct {
     _Atomic(t_weights *) weights; /* the newest; one of their users is this */
-    pthread_mutex_t lock;         /* held while they are exchanged or taken */
+    pthread_mutex_t lock;         /* held while the newest are put there or taken */
+    pthread_mutex_t exchanging;   /* held while others are made of the newest */
     unsigned char *there;         /* on the device */
     int32_t ordinal;              /* which device */
     atomic_int users;

@@ -106,8 +106,8 @@ static void widen(const t_stored *s, const unsigned char *file, unsigned char *m
             to[i] = (uint32_t)from[i] << 16;
 }
 
-/* Weights in memory in place of a file that holds some in a narrower type. */
-static int widen_all(t_weights_file *weights)
+/* Memory for weights, to be written until t_keep_weights(). */
+static int allocate_weights(t_weights_file *weights)
 {
     unsigned char *memory =
         mmap(NULL, (size_t)P->weights_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -116,11 +116,32 @@ static int widen_all(t_weights_file *weights)
 #ifdef MADV_HUGEPAGE
     (void)madvise(memory, (size_t)P->weights_bytes, MADV_HUGEPAGE);
 #endif
-    for (int32_t i = 0; i < P->stored_count; i++)
-        widen(&P->stored[i], weights->at, memory);
-    (void)mprotect(memory, (size_t)P->weights_bytes, PROT_READ);
-    t_close_weights(weights);
     *weights = (t_weights_file){memory, (size_t)P->weights_bytes};
+    return TORSHC_OK;
+}
+
+void t_keep_weights(const t_weights_file *weights) { (void)mprotect(weights->at, weights->mapped, PROT_READ); }
+
+int t_copy_weights(t_weights_file *weights, const t_weights_file *of)
+{
+    const int status = allocate_weights(weights);
+    if (!status)
+        memcpy(weights->at, of->at, (size_t)P->weights_bytes);
+    return status;
+}
+
+/* Weights in memory in place of a file that holds some in a narrower type. */
+static int widen_all(t_weights_file *weights)
+{
+    t_weights_file wide;
+    const int status = allocate_weights(&wide);
+    if (status)
+        return status;
+    for (int32_t i = 0; i < P->stored_count; i++)
+        widen(&P->stored[i], weights->at, wide.at);
+    t_keep_weights(&wide);
+    t_close_weights(weights);
+    *weights = wide;
     return TORSHC_OK;
 }
 

@@ -108,6 +108,26 @@ typedef struct {
     uint64_t bytes;         /* in memory */
 } t_stored;
 
+/* Elements of a tensor that go to the weights in memory: `from` and `to` count elements, those of the outermost loop's
+ * round `i` are `i` times its steps further. */
+enum { T_LOOPS_MAX = 8 };
+
+typedef struct {
+    int64_t count, from, to;
+} t_loop;
+
+typedef struct {
+    int64_t from, to;
+    int32_t first, loops; /* the outermost, and how many there are */
+} t_copy;
+
+/* A weight of the model that may be given by its name, as type, dimensions and name say; `why` it may not, or NULL. */
+typedef struct {
+    t_port port;
+    const char *why;
+    int32_t first, copies;
+} t_named;
+
 /* What the steps of a run get; each kind of target has its own. */
 typedef struct t_run t_run;
 
@@ -143,6 +163,10 @@ typedef struct {
     uint64_t file_bytes, weights_id; /* payload of the file, without the footer */
     int32_t stored_count;            /* 0 where the file is used as it is */
     const t_stored *stored;
+    int32_t named_count; /* 0 for a library that takes no weights by name */
+    const t_named *named;
+    const t_copy *copies;
+    const t_loop *loops;
     const unsigned char *embedded;  /* weights inside the library, or NULL */
     int (*fits)(const int64_t *s);  /* status: is every size of a run in 0 .. T_BYTES_MAX? */
     int (*holds)(const int64_t *s); /* status: are the sizes equal that have to be? */
@@ -202,6 +226,8 @@ typedef struct {
 } t_weights_file;
 
 int t_open_weights(t_weights_file *weights, const char *path);
+int t_copy_weights(t_weights_file *weights, const t_weights_file *of); /* to be changed, then t_keep_weights() */
+void t_keep_weights(const t_weights_file *weights);
 void t_close_weights(t_weights_file *weights);
 int t_usable_processors(void);
 

@@ -158,7 +158,7 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
-    options = CpuTarget.options | {"isa", "weights_dtype", "tuning_records"}
+    options = CpuTarget.options | {"isa", "named_weights", "weights_dtype", "tuning_records"}
     tunable = True
 
     def render(self, kernel: Kernel) -> Rendered:

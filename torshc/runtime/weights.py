@@ -1,0 +1,56 @@
+"""Other weights for an open model, by the model's names or from a weights file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, c_int64, cast, pointer
+from typing import Any
+
+import numpy as np
+
+from torshc.errors import RunError, did_you_mean
+
+from .device import Opened
+from .dlpack import host_array
+from .manifest import REMEDY, TensorSpec
+from .native import CPU, Dtype, NamedTensor, Tensor
+from .values import code_of
+
+NAMED = "compile it with named_weights=True (--named-weights)"
+
+
+def set_weights(
+    opened: Opened, named: Sequence[TensorSpec], weights: Mapping[str, Any] | str | os.PathLike[str]
+) -> None:
+    """Gives an open model other weights; see :meth:`torshc.runtime.model.Model.set_weights`."""
+    if not opened.library.takes_weights:
+        raise RunError(f"the bundle of {opened.name!r} is of a torshc that exchanges no weights", REMEDY)
+    if not isinstance(weights, Mapping):
+        opened.check(opened.library.torshc_set_weights(opened.handle, os.fsencode(weights)))
+        return
+    known = {spec.name: spec for spec in named}
+    if not known:
+        raise RunError(f"the bundle of {opened.name!r} takes no weights by name", NAMED)
+    if lost := [name for name in weights if name not in known]:
+        raise RunError(f"model {opened.name!r} has no weight {lost[0]!r}{did_you_mean(lost[0], [*known])}")
+    arrays = {name: _array(value, known[name]) for name, value in weights.items()}  # held until the call is over
+    shapes = [(c_int64 * max(a.ndim, 1))(*a.shape) for a in arrays.values()]
+    tensors = (NamedTensor * max(len(arrays), 1))()
+    for entry, (name, array), shape in zip(tensors, arrays.items(), shapes, strict=False):
+        tensor = Tensor(array.__array_interface__["data"][0])
+        tensor.device.type, tensor.ndim, tensor.dtype = CPU, array.ndim, Dtype(*code_of(known[name].dtype), 1)
+        tensor.shape = cast(shape, POINTER(c_int64))
+        entry.name, entry.tensor = name.encode(), pointer(tensor)
+    opened.check(opened.library.torshc_set_tensors(opened.handle, tensors, len(arrays)))
+
+
+def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
+    what = f"weight {spec.name!r}"
+    found = None if isinstance(value, np.ndarray) else host_array(value, what, spec.numpy, code_of(spec.dtype))
+    array = np.asarray(value) if found is None else np.asarray(found)
+    if array.dtype != spec.numpy:
+        raise RunError(f"{what} has type {array.dtype}; expected {spec.numpy}", f"pass it as {spec.numpy}")
+    if array.shape != spec.shape:
+        raise RunError(f"{what} has shape {list(array.shape)}; expected {list(spec.shape)}")
+    return np.require(array, requirements=("C", "A"))
