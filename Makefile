@@ -40,7 +40,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -111,6 +111,9 @@ operators: $(call stamp,test) ## write the table of operators anew, torshc/ops/R
 
 bench: $(call stamp,test) ## MODEL=... THREADS=...: latency beside ONNX Runtime
 	$(VENV)/bin/torshc bench $(MODEL) --threads $(THREADS) --against ort
+
+contexts: $(call stamp,test) ## MODELS="a.onnx b.onnx": two contexts at once against one alone; ARGS='--dims batch=2'
+	$(py) -m tests.robust.callers $(MODELS) $(ARGS)
 
 demo-numpy: $(call stamp,run) ## a function written in NumPy, compiled when it is called, beside NumPy
 	@$(py) samples/numpy_function.py

@@ -1,5 +1,5 @@
 /* Calls a bundle in ways that a program may: from many threads, in any floating-point state, between signals, after
- * fork(), and counting allocations. Every answer must be the first one, bit for bit.
+ * fork(), counting allocations, and two at once against the clock. Every answer must be the first one, bit for bit.
  *
  *     callers WEIGHTS INPUTS MODE COUNT
  *
@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PORTS = 16, RANK = 8, THREADS = 8 };
@@ -329,13 +330,116 @@ static void without_allocations(long count)
     printf("runs without an allocation %ld\n", count / 2 * 2);
 }
 
+/* ---- contexts ---- */
+
+/* A thread with a context: `runs` runs, and the processor time that they took, in seconds. */
+typedef struct {
+    torshc_model *context;
+    tensors out;
+    long runs;
+    double own;
+    pthread_barrier_t *start;
+} runner;
+
+static double seconds(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void *in_context(void *argument)
+{
+    runner *r = argument;
+    int status = 0;
+    pthread_barrier_wait(r->start);
+    const double began = seconds(CLOCK_THREAD_CPUTIME_ID);
+    for (long k = 0; k < r->runs; k++)
+        status |= torshc_run(r->context, inputs.tensor, inputs.count, r->out.tensor, r->out.count, NULL, 0);
+    r->own = seconds(CLOCK_THREAD_CPUTIME_ID) - began;
+    return status ? "a run in a context" : NULL;
+}
+
+/* Seconds by the clock until so many contexts have made their runs; `own` gets the processor time of the slowest. */
+static double stretch(runner *runners, int count, double *own)
+{
+    pthread_t threads[2];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, (unsigned)count + 1);
+    for (int k = 0; k < count; k++) {
+        runners[k].start = &start;
+        need(!pthread_create(&threads[k], NULL, in_context, &runners[k]), "a thread");
+    }
+    pthread_barrier_wait(&start);
+    const double began = seconds(CLOCK_MONOTONIC);
+    *own = 0;
+    for (int k = 0; k < count; k++) {
+        void *wrong;
+        pthread_join(threads[k], &wrong);
+        need(!wrong, wrong);
+        *own = runners[k].own > *own ? runners[k].own : *own;
+    }
+    const double took = seconds(CLOCK_MONOTONIC) - began;
+    pthread_barrier_destroy(&start);
+    return took;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, long count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    return (values[count / 2] + values[(count - 1) / 2]) / 2;
+}
+
+/* How long two contexts take that run at once, each as often as one that runs alone; the two in turns. By the threads'
+ * own time what else the machine does counts less. */
+static void two_contexts(long count)
+{
+    const double stretches = 0.1; /* seconds */
+    runner runners[2];
+    torshc_model *m = opened(1);
+    double *clock = calloc(3 * (size_t)count, sizeof *clock), *own = clock + count, *alone = own + count;
+    double took = 0, ours[2];
+    long runs = 1;
+    for (int k = 0; k < 2; k++) {
+        need(!torshc_context_new(m, NULL, &runners[k].context), "a context");
+        make_outputs(m, &runners[k].out);
+    }
+    for (;; runs *= 2) { /* both, so that what a first run brings is behind them */
+        runners[0].runs = runners[1].runs = runs;
+        if ((took = stretch(runners, 2, ours)) > stretches / 2)
+            break;
+    }
+    runners[0].runs = runners[1].runs = runs = 1 + (long)((double)runs * stretches / took);
+    for (long k = 0; k < count; k++) {
+        alone[k] = stretch(runners, 1, &ours[0]);
+        clock[k] = stretch(runners, 2, &ours[1]) / alone[k];
+        own[k] = ours[1] / ours[0];
+    }
+    for (int k = 0; k < 2; k++) {
+        need(same(&runners[k].out), "another answer in a context");
+        torshc_context_free(runners[k].context);
+        free_outputs(&runners[k].out);
+    }
+    torshc_close(m);
+    printf("nanoseconds %.0f\n", 1e9 * median(alone, count) / (double)runs);
+    printf("thousandths by the clock %.0f\n", 1000 * median(clock, count));
+    printf("thousandths by the threads' own time %.0f\n", 1000 * median(own, count));
+    free(clock);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*function)(long);
-    } modes[] = {{"threads", in_threads}, {"states", in_states}, {"signals", between_signals},
-                 {"fork", in_children}, {"memory", without_allocations}};
+    } modes[] = {{"threads", in_threads}, {"states", in_states},           {"signals", between_signals},
+                 {"fork", in_children},   {"memory", without_allocations}, {"contexts", two_contexts}};
     if (argc != 5)
         return 2;
     options.weights_path = argv[1];

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 
@@ -17,10 +14,10 @@ from torshc.targets.cc import find_compiler
 
 from ..support import compilers, sanitize
 from ..support.slow import some
-from ..support.zoo import Array, zoo
+from ..support.zoo import zoo
+from .callers import calls, written
 
 ZOO = zoo()
-SOURCE = Path(__file__).with_name("callers.c")
 # Of every kind of kernel one, and sizes that are computed in floats.
 NAMES = ("convolutions", "map", "attention", "lstm", "gemm", "reductions", "softmax", "sizes in other types")
 CALLS = 10_000
@@ -33,27 +30,6 @@ def bundle_of(name: str, folder: Path) -> tuple[Path, Path]:
     onnx.save(specimen.model, folder / "m.onnx")
     torshc.compile(folder / "m.onnx", folder / "m.tsc", keep_intermediates=True)
     return folder / "m.tsc", written(specimen.feeds(len(specimen.shapes) - 1), folder / "inputs")
-
-
-def written(feeds: dict[str, Array], path: Path) -> Path:
-    parts = [np.array([a.ndim, *a.shape], np.int64).tobytes() + a.tobytes() for a in feeds.values()]
-    path.write_bytes(b"".join(parts))
-    return path
-
-
-def calls(bundle: Path, feeds: Path, mode: str, count: int, cc: str = "", flags: Sequence[str] = ()) -> dict[str, int]:
-    """The figures of a program that calls the bundle."""
-    program = bundle.parent / "callers"
-    command = [cc or compilers.needed().cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{bundle}", SOURCE]
-    compilers.build(
-        [*command, *flags, bundle / "libmodel.so", f"-Wl,-rpath,{bundle}", "-lpthread", "-lm", "-o", program]
-    )
-    weights = bundle / "weights.bin"
-    arguments = [program, weights if weights.exists() else "", feeds, mode, str(count)]
-    env = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, env=env, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    return {name: int(value) for name, _, value in (line.rpartition(" ") for line in done.stdout.splitlines())}
 
 
 def told(record: Record, found: dict[str, int], at_least: int = 1) -> None:
@@ -94,6 +70,13 @@ def test_between_signals(name: str, tmp_path: Path, record_property: Record) -> 
 @pytest.mark.parametrize("name", some(NAMES, 8))
 def test_after_fork(name: str, tmp_path: Path, record_property: Record) -> None:
     told(record_property, calls(*bundle_of(name, tmp_path), "fork", 10), 10)
+
+
+def test_two_contexts_at_once(tmp_path: Path, record_property: Record) -> None:
+    """What `make contexts` measures; how long is for an idle machine to say."""
+    found = calls(*bundle_of("gemm", tmp_path), "contexts", 3)
+    told(record_property, found)
+    assert {"nanoseconds", "thousandths by the clock"} < found.keys()
 
 
 def static() -> list[str]:

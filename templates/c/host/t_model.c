@@ -21,6 +21,16 @@ int t_check_alive(const torshc_model *m, const char *what)
 
 /* ---- open and close ---- */
 
+/* Zeros on cache lines of their own, of which processors fetch two at a time: runs in one context write to none that
+ * another one reads. */
+static void *allocate_apart(size_t bytes)
+{
+    enum { LINES = 128 };
+    bytes = (bytes + LINES - 1) / LINES * LINES;
+    void *memory = aligned_alloc(LINES, bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
 /* Threads, where the processor has kernels to run or other work between those of a device. */
 static void start_threads(t_model *head, int threads)
 {
@@ -39,7 +49,7 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
         atomic_fetch_add(&head->shared->users, 1);
         return TORSHC_OK;
     }
-    head->shared = calloc(1, sizeof *head->shared);
+    head->shared = allocate_apart(sizeof *head->shared);
     if (!head->shared)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
     pthread_mutex_init(&head->shared->lock, NULL);
@@ -68,19 +78,9 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     return head->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
 }
 
-/* A model on cache lines of its own, of which processors fetch two at a time: what a run writes here takes none from a
- * context beside it. */
-static torshc_model *allocate_model(void)
-{
-    enum { LINES = 128 };
-    const size_t bytes = (t_model_bytes + LINES - 1) / LINES * LINES;
-    void *m = aligned_alloc(LINES, bytes);
-    return m ? memset(m, 0, bytes) : NULL;
-}
-
 static int make(const torshc_model *of, const torshc_options *options, torshc_model **model)
 {
-    torshc_model *m = allocate_model();
+    torshc_model *m = allocate_apart(t_model_bytes);
     if (!m)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
     pthread_mutex_init(&head_of(m)->lock, NULL);
