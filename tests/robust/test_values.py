@@ -116,6 +116,15 @@ def test_reductions(axis: int, compare: Compare) -> None:
     compare(made, {"x": rows if axis else np.ascontiguousarray(rows.T)})
 
 
+def test_quantised_nan_is_the_least_number(compare: Compare) -> None:
+    """Infinities are left out: onnx's evaluator converts what is out of range as the machine does."""
+    zeros = {"a": np.int8(0), "b": np.int8(3), "c": np.uint8(3)}
+    weights = {"s": np.array(0.5, np.float32), **{n: np.array(z) for n, z in zeros.items()}}
+    nodes = [node("QuantizeLinear", f"x s {n}", f"to_{n}") for n in zeros]
+    made = model(nodes, {"x": [19]}, [f"to_{n}" for n in zeros], weights)
+    compare(made, {"x": np.where(np.arange(19) % 3 == 1, np.nan, np.linspace(-99, 99, 19)).astype(np.float32)})
+
+
 def test_softmax_and_norms(compare: Compare) -> None:
     nodes = [node("Softmax", "x", "a"), node("LogSoftmax", "x", "b"), node("LayerNormalization", "x s", "c")]
     rows = np.random.default_rng(0).standard_normal((5, 19)).astype(np.float32)

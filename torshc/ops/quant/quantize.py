@@ -1,8 +1,8 @@
 """Quantised tensors: integers that stand for scale * (integer - zero point).
 
 Decided here where ONNX leaves it open: a scale or zero point of one element belongs to the whole tensor whatever its
-rank; NaN becomes the zero point's type's 0; sums of products are taken in i32 and wrap. Floats of 8 and 4 bits have no
-zero point but 0, and one that is given is not looked at unless it is a constant.
+rank; NaN becomes the type's least number, as for onnx's evaluator and ONNX Runtime; sums of products are taken in i32
+and wrap. Floats of 8 and 4 bits have no zero point but 0, and one that is given is not looked at unless it is constant.
 """
 
 from __future__ import annotations
@@ -139,9 +139,11 @@ class QuantizeLinear(Op):
         whole = apply(b, "Round", quotient)
         if zero is not None and (zero.const is None or zero.const.any()):
             whole = apply(b, "Add", whole, as_type(b, _spread(b, zero, x, self.axis, self.block_size), kind))
+        low, high = map(float, self.to.range)
+        if low < 0:  # a Cast takes NaN to 0
+            whole = apply(b, "Where", apply(b, "Greater", whole, low), whole, b.constant(low, whole))
         if self.to.is_narrow:  # casts to these keep the low bits
-            low, high = self.to.range
-            whole = apply(b, "Clip", whole, low=float(low), high=float(high))
+            whole = apply(b, "Clip", whole, low=low, high=high)
         return [apply(b, "Cast", whole, to=self.to)]
 
     @classmethod
