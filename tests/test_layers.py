@@ -35,7 +35,7 @@ LAYERS = (
     ("fitting",),
     ("inprocess",),
     ("feeds",),
-    ("explain", "verify", "bench", "peers", "depfile", "loaded", "reweigh", "backend"),
+    ("explain", "verify", "bench", "peers", "roofs", "depfile", "loaded", "reweigh", "backend"),
     ("trial", "bisect", "eject", "measure", "torch_dynamo", "tracing"),
     ("tune",),
     ("cli",),

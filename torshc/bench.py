@@ -17,11 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from .compilation import Compilation
 from .errors import ConfigError
+from .explain import Evaluator
 from .feeds import Arrays, make_inputs
 from .folders import scratch_folder
+from .kernels.base import Kernel
 from .options import CompileOptions
 from .peers import TORCH, TORCH_COMPILE, torch_calls
+from .roofs import Roof, meter_of, require_flush, unit_of
 from .runtime import Model, load
 from .runtime.stats import StepStats
 from .targets import target_of
@@ -55,14 +59,37 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Step(StepStats):
+    """A step with its work in a run; None for what only a run knows.
+
+    Attributes:
+        bytes, flops: moved and computed at the least.
+        share: of the roof: the least time that this may take, as part of the time that it took.
+        bound: what decides the least time, "bytes" or "flops".
+    """
+
+    bytes: int | None = None
+    flops: int | None = None
+    share: float | None = None
+    bound: str = ""
+
+
+@dataclass(frozen=True)
 class Result:
-    """Figures of all systems, the first being what the others are compared with; profiled steps of the first."""
+    """Figures of all systems, the first being what the others are compared with; profiled steps of the first.
+
+    Attributes:
+        steps, roof: of a model with profiling; no roof where the target has none.
+        flushed: whether a card's second cache was written before each call.
+    """
 
     model: str
     threads: int
     dims: Mapping[str, int]
     figures: tuple[Figure, ...]
-    steps: tuple[StepStats, ...] = ()
+    steps: tuple[Step, ...] = ()
+    roof: Roof | None = None
+    flushed: bool = False
 
 
 def bench_model(
@@ -78,6 +105,7 @@ def bench_model(
     dims: Mapping[str, int] | None = None,
     inputs: Sequence[str] = (),
     seed: int = 0,
+    flush: bool = False,
     observer: Callable[[str, float], None] | None = None,
 ) -> Result:
     """Compiles a model at some optimisation levels and times it, on request next to other systems.
@@ -88,24 +116,26 @@ def bench_model(
         torch_module: where PyTorch's module is: FILE.pt2 or FILE.py:NAME; by default a .pt2 beside the model.
         rounds, seconds: number of measurements of each system, and seconds of each.
         dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1.
+        flush: write a card's second cache before each call.
 
     Raises:
         TorshcError: a member of the family, by cause.
     """
-    if unknown := [name for name in against if name not in SYSTEMS]:
-        raise ConfigError(f"--against {unknown[0]!r}", f"systems to compare with are {', '.join(SYSTEMS)}")
-    theirs = [name for name in (TORCH, TORCH_COMPILE) if name in against]
-    if torch_module and not theirs:
-        raise ConfigError("--torch-module goes with --against torch", "leave it out, or add --against torch")
+    theirs = _torch_of(against, torch_module)
+    if flush:
+        require_flush(target_of(options))
     say = observer or (lambda stage, seconds: None)
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
         models: dict[str, Model] = {}
-        limits: dict[str, int] = {}
+        built: list[Compilation] = []
         for level in dict.fromkeys(reversed(levels)):
             say(f"-O{level}", 0.0)
-            models[f"torshc -O{level}"], limits = _built(path, options, level, folder, threads, stack, observer)
-        first = next(iter(models.values()))
+            model, done = _built(path, options, level, folder, threads, stack, observer)
+            models[f"torshc -O{level}"] = model
+            built.append(done)
+        first, limits = next(iter(models.values())), index_limits(built[-1].graph)
+        meter = meter_of(built[0]) if flush or options.profile else None
         made = make_inputs(first.inputs, inputs, dims, seed, limits=limits, conditions=first.conditions)
         feeds = made.arrays
         calls: dict[str, Call] = {name: _caller(model, feeds) for name, model in models.items()}
@@ -116,8 +146,24 @@ def bench_model(
             expected = list(first.run(feeds).values())
             device = target_of(options).device
             calls |= torch_calls(theirs, Path(path), torch_module, feeds, expected, threads, device)
-        times = paired(calls, rounds, seconds, say)
-        return Result(str(path), threads, made.dims, figures(times), first.stats().steps)
+        times = paired(calls, rounds, seconds, say, meter.flush if meter and flush else _nothing)
+        roof = meter.roof(threads) if meter and options.profile else None
+        steps = profiled(first.stats().steps, built[0], made.dims, roof)
+        return Result(str(path), threads, made.dims, figures(times), steps, roof, flush)
+
+
+def _torch_of(against: Sequence[str], torch_module: str) -> list[str]:
+    """The systems of PyTorch among some.
+
+    Raises:
+        ConfigError: one is unknown, or a module is given for none of them.
+    """
+    if unknown := [name for name in against if name not in SYSTEMS]:
+        raise ConfigError(f"--against {unknown[0]!r}", f"systems to compare with are {', '.join(SYSTEMS)}")
+    theirs = [name for name in (TORCH, TORCH_COMPILE) if name in against]
+    if torch_module and not theirs:
+        raise ConfigError("--torch-module goes with --against torch", "leave it out, or add --against torch")
+    return theirs
 
 
 def _built(
@@ -128,36 +174,70 @@ def _built(
     threads: int,
     stack: ExitStack,
     observer: Callable[[str, float], None] | None,
-) -> tuple[Model, dict[str, int]]:
-    """A model compiled at a level and opened, and how large its index inputs may be."""
+) -> tuple[Model, Compilation]:
+    """A model compiled at a level and opened."""
     from .compiler import compile_model  # start-up: bundles are measured without the compiler
 
     bundle = folder / f"O{level}.tsc"
     done = compile_model(path, bundle, dataclasses.replace(options, opt_level=level), observer)
-    return stack.enter_context(load(bundle, threads or None)), index_limits(done.graph)
+    return stack.enter_context(load(bundle, threads or None)), done
+
+
+def profiled(
+    steps: Sequence[StepStats], compilation: Compilation, dims: Mapping[str, int], roof: Roof | None
+) -> tuple[Step, ...]:
+    """Steps with the work of their kernels."""
+    kernels = [pair for u in compilation.units for pair in zip(u.symbols, u.kernels, strict=True)]
+    sizes = Evaluator(dims)
+    found = []
+    for number, step in enumerate(steps):
+        symbol, kernel = kernels[number] if number < len(kernels) else ("", None)
+        known = kernel if symbol == step.kernel else None  # of another version of the library, it is not known
+        found.append(_profiled(step, known, sizes, roof))
+    return tuple(found)
+
+
+def _profiled(step: StepStats, kernel: Kernel | None, sizes: Evaluator, roof: Roof | None) -> Step:
+    named = {f.name: getattr(step, f.name) for f in dataclasses.fields(step)}
+    if kernel is None:
+        return Step(**named)
+    flops, nbytes = sizes.integer(kernel.flops), sizes.integer(kernel.nbytes)
+    if flops is None or nbytes is None or roof is None or not step.calls or not step.seconds:
+        return Step(**named, bytes=nbytes, flops=flops)
+    least, bound = roof.least(flops, nbytes, unit_of(kernel))
+    return Step(**named, bytes=nbytes, flops=flops, share=least * step.calls / step.seconds, bound=bound)
 
 
 def _caller(model: Model, feeds: Arrays) -> Call:
     return lambda: model.run(feeds)
 
 
+def _nothing() -> None:
+    pass
+
+
 def paired(
-    calls: Mapping[str, Call], rounds: int, seconds: float, say: Callable[[str, float], None]
+    calls: Mapping[str, Call],
+    rounds: int,
+    seconds: float,
+    say: Callable[[str, float], None],
+    before: Callable[[], None] = _nothing,
 ) -> dict[str, list[list[float]]]:
-    """Seconds of all calls of each system, for each round."""
+    """Seconds of all calls of each system, for each round; `before` is called before each, and takes no time."""
     times: dict[str, list[list[float]]] = {name: [] for name in calls}
     for number in range(1, rounds + 1):
         say(f"round {number} of {rounds}", 0.0)
         for name, call in calls.items():
-            _repeat(call, WARM_SECONDS, 1)
-            times[name].append(_repeat(call, seconds, LEAST_CALLS))
+            _repeat(call, WARM_SECONDS, 1, before)
+            times[name].append(_repeat(call, seconds, LEAST_CALLS, before))
     return times
 
 
-def _repeat(call: Call, seconds: float, least: int) -> list[float]:
+def _repeat(call: Call, seconds: float, least: int, before: Callable[[], None]) -> list[float]:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < least or time.perf_counter() < end:
+        before()
         began = time.perf_counter()
         call()
         times.append(time.perf_counter() - began)

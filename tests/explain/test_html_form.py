@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from torshc.cli import cli
 from torshc.errors import ConfigError
-from torshc.explain import Explanation, Shown, read_measured, to_html
+from torshc.explain import Explanation, Shown, read_measured, read_roof, to_html
 from torshc.explain.data import GroupInfo, NodeInfo, Tensor
 
 from ..support.browser import Browser, find
@@ -152,3 +152,15 @@ def test_many_groups_are_folded_and_found(browser: Browser, tmp_path: Path) -> N
     browser.run("torshc.graphs[0].search('relu_19998')")
     browser.run("document.querySelector('.found button').click()")
     assert "g19998" in boxes(browser) and "relu_19998" in detail(browser) and browser.errors == []
+
+
+def test_the_roof_that_was_measured(tmp_path: Path) -> None:
+    """Where there is none, or one that is no rate, the page assumes one."""
+    file = tmp_path / "m.json"
+    for roof, expected in (
+        ({"bytes": 3e12, "flops": {"f32": 5e13, "f16": 9e14}, "how": "measured"}, {"bytes": 3e12, "flops": 5e13}),
+        (None, {}), ({"bytes": 3e12, "flops": {}}, {}), ({"bytes": 0, "flops": {"f32": 1}}, {}), ([1], {}),
+        ({"bytes": 10**400, "flops": {"f32": 1}}, {}),
+    ):  # fmt: skip
+        file.write_text(json.dumps({"steps": [], "roof": roof}))
+        assert read_roof(file) == expected

@@ -11,8 +11,8 @@ from . import flags
 from .console import Progress, echo_json
 
 if TYPE_CHECKING:
-    from ..bench import Result
-    from ..runtime.stats import StepStats
+    from ..bench import Result, Step
+    from ..roofs import Roof
 
 
 def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:
@@ -43,6 +43,7 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
 @click.option(
     "--seconds", type=click.FloatRange(0, 600), default=0.3, show_default=True, help="Seconds per measurement."
 )
+@click.option("--flush-l2/--no-flush-l2", "flush", help="Write a card's second cache before each call.")
 @flags.add(flags.THREADS, flags.PROFILE, flags.INPUT, flags.DIMS, flags.SEED, *flags.MODEL, *flags.BUILD, flags.JSON)
 def bench(
     model: Path,
@@ -55,6 +56,7 @@ def bench(
     inputs: tuple[str, ...],
     dims: dict[str, int],
     seed: int,
+    flush: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -62,7 +64,8 @@ def bench(
 
     Levels and other systems take turns; medians are over rounds, and of all calls 90 and 99 % are as fast as is said.
 
-    With --profile a table says where the time goes, kernel by kernel.
+    With --profile a table says where the time goes, kernel by kernel, and how near each comes to what the machine's
+    bandwidth and arithmetic allow (roof).
     """
     import dataclasses
 
@@ -82,6 +85,7 @@ def bench(
             dims=dims,
             inputs=inputs,
             seed=seed,
+            flush=flush,
             observer=progress,
         )
     echo_json(dataclasses.asdict(result)) if as_json else _show(result)
@@ -93,7 +97,8 @@ def _show(result: Result) -> None:
 
     threads = f"{result.threads} thread{'s' if result.threads != 1 else ''}" if result.threads else "all processors"
     at = "".join(f", {printable(name)}={size}" for name, size in result.dims.items())
-    click.echo(f"{printable(result.model)}: {threads}{at}, {len(result.figures[0].rounds)} rounds")
+    flushed = ", second cache written before each call" if result.flushed else ""
+    click.echo(f"{printable(result.model)}: {threads}{at}, {len(result.figures[0].rounds)} rounds{flushed}")
     columns = [Column("system", 22), *(Column(t, 12, right=True) for t in ("median ms", "90 % ms", "99 % ms"))]
     columns.append(Column("times as long", 15, right=True))
     rows = [
@@ -103,24 +108,37 @@ def _show(result: Result) -> None:
     click.echo("\n".join(table(columns, rows)))
     if result.steps:
         click.echo("\n" + "\n".join(_profile(result.steps)))
+    if result.roof is not None:
+        click.echo("\n".join(_roof(result.roof)))
 
 
-def _profile(steps: tuple[StepStats, ...]) -> list[str]:
+def _roof(roof: Roof) -> list[str]:
+    from ..explain.columns import paragraph
+
+    rates = [f"{roof.bytes / 1e9:.0f} GB/s", *(f"{rate / 1e9:.0f} GFLOP/s {unit}" for unit, rate in roof.flops.items())]
+    return paragraph("roof", f"{', '.join(rates)} ({roof.how}); what lies in a cache may be above it", 0, 6)
+
+
+def _profile(steps: tuple[Step, ...]) -> list[str]:
     from ..explain.columns import Column, table
     from ..explain.safe import shortened
+    from ..explain.sizes import bytes_text, flops_text
 
     total = sum(s.seconds for s in steps) or 1.0
-    columns = [Column("step", 4, right=True), Column("kernel", 14), Column("template", 14)]
-    columns += [Column("us", 9, right=True), Column("%", 5, right=True), Column("nodes", 29)]
+    columns = [Column("step", 4, right=True), Column("kernel", 12)]
+    columns += [Column(t, w, right=True) for t, w in (("us", 8), ("%", 4), ("bytes", 7), ("flops", 11), ("roof", 5))]
+    columns.append(Column("nodes", 22))
     order = sorted(enumerate(steps), key=lambda pair: -pair[1].seconds)
     rows = [
         [
             str(k),
-            s.kernel,
             s.template.partition(".")[0],
             f"{s.seconds / max(s.calls, 1) * 1e6:.1f}",
-            f"{100 * s.seconds / total:.1f}",
-            shortened(", ".join(filter(None, s.nodes)), 29),
+            f"{100 * s.seconds / total:.0f}",
+            "" if s.bytes is None else bytes_text(s.bytes),
+            "" if s.flops is None else flops_text(s.flops),
+            "" if s.share is None else f"{100 * s.share:.0f} %",
+            shortened(", ".join(filter(None, s.nodes)), 44),
         ]
         for k, s in order
     ]

@@ -3,18 +3,21 @@
 from .data import Explanation, explain
 from .detail import group_text
 from .dot import to_dot
-from .html_form import Shown, read_measured, to_html
+from .html_form import Shown, read_measured, read_roof, to_html
 from .json_form import to_json
 from .safe import printable
+from .sizes import Evaluator
 from .text import to_text
 
 __all__ = [
+    "Evaluator",
     "Explanation",
     "Shown",
     "explain",
     "group_text",
     "printable",
     "read_measured",
+    "read_roof",
     "to_dot",
     "to_html",
     "to_json",

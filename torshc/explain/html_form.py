@@ -33,18 +33,26 @@ class Shown:
         explanation: what is known of it.
         sources: source of each kernel, by its symbol.
         measured: seconds a call of each launch, in order; empty where nothing was measured.
+        roof: operations of f32 ("flops") and bytes in a second, where they were measured; else empty.
     """
 
     title: str
     explanation: Explanation
     sources: Mapping[str, str]
     measured: Sequence[float] = field(default_factory=tuple)
+    roof: Mapping[str, float] = field(default_factory=dict)
 
 
 def to_html(shown: Sequence[Shown]) -> str:
     """The page of one compilation, or of two side by side."""
     bodies = [
-        {**body_of(s.explanation), "title": s.title, "sources": dict(s.sources), "measured": list(s.measured)}
+        {
+            **body_of(s.explanation),
+            "title": s.title,
+            "sources": dict(s.sources),
+            "measured": list(s.measured),
+            "roof": dict(s.roof),
+        }
         for s in shown
     ]
     packed = gzip.compress(json.dumps(bodies, separators=(",", ":")).encode(), 6, mtime=0)
@@ -80,3 +88,13 @@ def read_measured(path: Path, explanation: Explanation) -> list[float]:
         what = "has no profile" if not times else "is of another compilation: its kernels are others"
         raise ConfigError(f"{path} {what}", "run bench with --profile and the options of explain")
     return [seconds for _, seconds in times]
+
+
+def read_roof(path: Path) -> dict[str, float]:
+    """The roof in a file that :func:`read_measured` takes; empty where it has none."""
+    roof: Any = json.loads(path.read_text(encoding="utf-8")).get("roof")
+    try:
+        found = {"bytes": float(roof["bytes"]), "flops": float(roof["flops"]["f32"])}
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return {}
+    return found if all(0 < rate < math.inf for rate in found.values()) else {}

@@ -297,12 +297,12 @@ function memoryPane(model, pane) {
 }
 
 function rooflinePane(model, pane) {
-  // Two multiply-adds of a vector each cycle at 3 GHz and 12 GB/s for one core; of a device, an H100's order.
-  const roof = model.lanes ? { flops: model.lanes * 12e9, bytes: 12e9 } : { flops: 5e13, bytes: 3e12 };
+  // What bench measured; else two multiply-adds of a vector each cycle at 3 GHz and 12 GB/s for one core, and an H100's order.
+  const roof = { ...(model.lanes ? { flops: model.lanes * 12e9, bytes: 12e9 } : { flops: 5e13, bytes: 3e12 }), ...model.roof };
   const place = el("div");
   const field = (name) => el("input", { type: "number", value: roof[name] / 1e9, min: 0.001, oninput: (e) => { if (e.target.value > 0) { roof[name] = e.target.value * 1e9; draw(); } } });
   const draw = () => place.replaceChildren(rooflineChart(model, roof), rooflineTable(model, roof));
-  pane.append(el("p", {}, "Assumed peak: ", field("flops"), " GFLOP/s, ", field("bytes"), " GB/s. ",
+  pane.append(el("p", {}, `${model.roof.flops ? "Measured" : "Assumed"} peak: `, field("flops"), " GFLOP/s, ", field("bytes"), " GB/s. ",
     model.measured.length ? "Blue: predicted, green: measured." : "Blue: predicted. torshc bench MODEL --profile --json > FILE measures; explain --measured FILE shows it here."), place);
   draw();
 }
