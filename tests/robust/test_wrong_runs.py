@@ -94,6 +94,17 @@ SHAPES: dict[str, tuple[str, dict[str, Any], str]] = {
         " else_branch = e () => (float[2] b) { b = Abs(x) }> }",
         {"c": np.ones(2, bool), "x": np.ones(2, F32)}, "2 elements",
     ),
+    "the place of a maximum of nothing": (
+        "(float[N] x) => (int64 y) { y = ArgMax<keepdims=0>(x) }", {"x": np.zeros(0, F32)}, "1 <= N does not hold",
+    ),
+    "the place of a minimum of what a run leaves out": (
+        "(float[N] x) => (int64[A] y) { places = NonZero(x)  y = ArgMin<axis=1, keepdims=0>(places) }",
+        {"x": np.zeros(3, F32)}, "1 <= places/value.* does not hold",
+    ),
+    "a scale below zero": (
+        "(float[1,1,4,4] x, float[4] s) => (float[A,B,C,D] y) { y = Resize(x, , s) }",
+        {"x": np.ones((1, 1, 4, 4), F32), "s": np.array([1, 1, -1, 1], F32)}, r"1 <= y/value\d+\[2\] does not hold",
+    ),
     "a float beyond": (
         "(float a, float b) => (float[A] y) { y = Range(a, b, b) }", {"a": F32(-1e30), "b": F32(1e-30)}, "a size of",
     ),

@@ -249,6 +249,7 @@ class _Importer:
         made: Sequence[Value | None] = ()
         mistakes = len(self.mistakes)
         before = len(self.graph.constraints)
+        self.graph.place = op.name or next(filter(None, op.outputs), "")
         try:
             afford("expanded", self.unfolded, f"functions and bodies expand to {self.unfolded} nodes")
             made = self.call(op, operands, scope, known)

@@ -298,6 +298,7 @@ class Graph:
             says that the run must be refused (an index or a length is out of range).
         warnings: what the import passed over in the model, a line each.
         weights: the model's own weights by name, where the import was asked to keep them.
+        place: name of the node that is being imported, after which symbols of nameless values are called.
     """
 
     name: str = ""
@@ -311,6 +312,7 @@ class Graph:
     demands: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     weights: dict[str, Value] = field(default_factory=dict)
+    place: str = ""
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked
@@ -445,9 +447,13 @@ class Graph:
         return value.data
 
     def _element(self, value: Value, position: int) -> Expr:
-        name = self._fresh(f"{value.name or f'value{value.id}'}[{position}]")
+        name = self._fresh(f"{self._called(value)}[{position}]")
         self.sources[name] = SymbolSource(value, position)
         return element(name)
+
+    def _called(self, value: Value) -> str:
+        own = f"value{value.id}"
+        return value.name or (f"{self.place}/{own}" if self.place else own)
 
     def _fresh(self, name: str) -> str:
         taken = {*self.sources, *self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
@@ -470,7 +476,7 @@ class Graph:
 
     def new_dimension(self, value: Value, k: int) -> Expr:
         """A new symbol for a dimension of a value, which a run reads when it has made the value."""
-        symbol = self._fresh(f"{value.name or f'value{value.id}'}.{k}")
+        symbol = self._fresh(f"{self._called(value)}.{k}")
         self.sources[symbol] = SymbolSource(value, k, "dim")
         return runtime_dim(symbol)
 

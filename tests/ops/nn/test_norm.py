@@ -7,7 +7,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import run
-from tests.support.nodes import F32, check, model_of, numbers
+from tests.support.nodes import F32, check, given, model_of, numbers
 from torshc.errors import ModelError
 from torshc.formats import import_model
 
@@ -26,6 +26,12 @@ def test_softmax(op: str, opset: int) -> None:
         wanted = ReferenceEvaluator(new).run(None, {"x": matrix})[0].reshape(x.shape)
         old = model_of(op, {"x": x}, {}, ["x"], opset, axis=axis)
         np.testing.assert_allclose(run(import_model(old.SerializeToString()), {"x": x})[0], wanted, rtol=1e-5)
+
+
+def test_hardmax_of_nothing() -> None:
+    for shape in ((3, 0), (0, 3)):
+        (out,) = given("Hardmax", np.zeros(shape, F32))
+        assert out.shape == shape
 
 
 def test_normalisations() -> None:

@@ -12,6 +12,7 @@ from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast, need, operator, same_dim
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode, Unsupported
+from ..tensor.index import ArgSearch
 from ..tensor.view import Expand, Reshape
 from .conv import inside
 
@@ -79,7 +80,7 @@ class Hardmax(SoftmaxBase):
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x = need(inputs[0], "input 0 of Hardmax")
         axis = axis_of(self.axis, x.type.rank)
-        first = apply(b, "ArgMax", x, axis=axis)
+        first = b.one(ArgSearch(axis, False), x, apply(b, "ReduceMax", x, axes=(axis,)))  # ArgMax, but of nothing too
         places = apply(b, "Range", start=const(0), step=const(1), count=x.shape[axis])
         places = b.one(Reshape((x.shape[axis], *(const(1),) * (x.type.rank - 1 - axis))), places)
         return [apply(b, "Cast", apply(b, "Equal", first, places), to=x.dtype)]

@@ -12,7 +12,7 @@ from typing import ClassVar
 from ...errors import ModelError
 from ...expr import I64, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, TensorType, Value
-from ..core.axes import axis_at, constraints_of, integer, pick
+from ..core.axes import axis_at, constraints_of, integer, pick, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.compose import apply
@@ -216,8 +216,8 @@ class Arg(Op):
         x = need(inputs[0], f"input 0 of {self.name}")
         axis = axis_of(self.axis, x.type.rank)
         kept = (const(1),) if self.keepdims else ()
-        if as_int(x.shape[axis] if x.type.rank else const(1)) == 0:
-            raise ModelError(f"{self.name} along a dimension without elements")
+        if x.type.rank:
+            require(constraints, call("le", const(1), x.shape[axis]), f"{self.name} along a dimension without elements")
         return [TensorType(I64, (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
