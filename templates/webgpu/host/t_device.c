@@ -234,43 +234,6 @@ void t_device_bind(const int64_t *spans, int has_sizes)
     sized = has_sizes;
 }
 
-/* The pipeline of a kernel, by the address of its text; made once for all models. */
-static int prepare(const t_step *step, const char *text, size_t length, t_made *made)
-{
-    int status = TORSHC_OK;
-    pthread_mutex_lock(&g.lock);
-    for (int32_t i = 0; i < g.kernels; i++)
-        if (g.made[i].text == text) {
-            *made = g.made[i];
-            goto end;
-        }
-    if (g.kernels == g.kernel_room) {
-        const int32_t room = g.kernel_room ? 2 * g.kernel_room : 64;
-        t_made *more = realloc(g.made, (size_t)room * sizeof *more);
-        if (!more) {
-            status = t_fail(TORSHC_E_MEMORY, "no memory for %d kernels", (int)room);
-            goto end;
-        }
-        g.made = more;
-        g.kernel_room = room;
-    }
-    const w_code code = {{NULL, W_WGSL}, {text, length}};
-    w_module module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain});
-    const w_pipeline_options options = {.compute = {.module = module, .entry = {"main", 4}}};
-    *made = (t_made){text, *g.error ? NULL : w.DeviceCreateComputePipeline(g.device, &options), NULL};
-    if (module)
-        w.ShaderModuleRelease(module);
-    char what[80];
-    snprintf(what, sizeof what, "kernel %.40s cannot be prepared", step->name);
-    if (!(status = t_gpu_told(TORSHC_E_ARCH, what))) {
-        made->layout = w.ComputePipelineGetBindGroupLayout(made->pipeline, 0);
-        g.made[g.kernels++] = *made;
-    }
-end:
-    pthread_mutex_unlock(&g.lock);
-    return status;
-}
-
 /* The sizes that a kernel gets, after its number of blocks, in a place of their own. */
 static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
 {
@@ -318,12 +281,12 @@ static int bind(const t_step *step, int32_t i, w_entry *entry)
     return TORSHC_OK;
 }
 
-int t_webgpu_launch(void *stream, const char *text, size_t length)
+int t_webgpu_launch(void *stream, const t_source *const *kernel)
 {
     t_device *d = stream;
     const t_step *step = d->step;
     w_entry entry[T_BINDINGS];
-    t_made made;
+    const t_made made = t_gpu_made(kernel);
     int status;
     size_t count = 0;
     if (step->buffers >= T_BINDINGS)
@@ -332,8 +295,6 @@ int t_webgpu_launch(void *stream, const char *text, size_t length)
     if (step->blocks > (int64_t)T_BLOCKS * T_BLOCKS)
         return t_fail(TORSHC_E_SIZE, "step %d (%.40s) has %lld blocks", (int)step->step, step->name,
                       (long long)step->blocks);
-    if ((status = prepare(step, text, length, &made)))
-        return status;
     for (int32_t i = 0; i < step->buffers; i++)
         if (bound[i] >= 0 && (status = bind(step, i, &entry[count++])))
             return status;

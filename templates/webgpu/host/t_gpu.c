@@ -6,22 +6,26 @@
 #include "t_gpu.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct t_functions w;
-struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .next = (uintptr_t)1 << 44};
+struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INITIALIZER, .next = (uintptr_t)1 << 44};
 
 /* ---- the library and its device ---- */
 
 void t_gpu_note(w_text message)
 {
     const size_t length = message.length == SIZE_MAX ? strlen(message.data) : message.length;
+    pthread_mutex_lock(&g.noting);
     if (!*g.error)
         snprintf(g.error, sizeof g.error, "%.*s", (int)(length < 360 ? length : 360), message.data ? message.data : "");
     for (char *c = g.error; *c; c++)
         *c = (unsigned char)*c < ' ' ? ' ' : *c;
+    pthread_mutex_unlock(&g.noting);
 }
 
 static void on_failed(const w_device *device, uint32_t type, w_text message, void *user, void *more)
@@ -124,6 +128,66 @@ static int open_device(void)
     return t_gpu_told(TORSHC_E_DRIVER, "WebGPU");
 }
 
+/* ---- kernels ---- */
+
+/* The linker names both ends of the section that kernels list themselves in; NULL where none does. */
+extern const t_source *const __start_t_kernels[] __attribute__((weak, visibility("hidden")));
+extern const t_source *const __stop_t_kernels[] __attribute__((weak, visibility("hidden")));
+
+t_made t_gpu_made(const t_source *const *kernel) { return g.made[kernel - __start_t_kernels]; }
+
+static int is_well(void)
+{
+    pthread_mutex_lock(&g.noting);
+    const int well = !*g.error;
+    pthread_mutex_unlock(&g.noting);
+    return well;
+}
+
+static t_made make(const t_source *kernel)
+{
+    const w_text name = {kernel->name, strlen(kernel->name)};
+    const w_code code = {{NULL, W_WGSL}, {kernel->text, (size_t)(kernel->end - kernel->text)}};
+    w_module module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain, .label = name});
+    const w_pipeline_options options = {.label = name, .compute = {.module = module, .entry = {"main", 4}}};
+    t_made made = {is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL, NULL};
+    if (module)
+        w.ShaderModuleRelease(module);
+    if (made.pipeline && is_well())
+        made.layout = w.ComputePipelineGetBindGroupLayout(made.pipeline, 0);
+    return made;
+}
+
+static void *make_next(void *next)
+{
+    for (int32_t i; (i = atomic_fetch_add((atomic_int *)next, 1)) < g.kernels;)
+        g.made[i] = make(__start_t_kernels[i]);
+    return NULL;
+}
+
+/* Adapters compile kernels for long, each by itself: as many at a time as there are processors. */
+static int make_kernels(void)
+{
+    pthread_t thread[T_MAKERS];
+    atomic_int next = 0;
+    int32_t threads = 0;
+    g.kernels = (int32_t)(__stop_t_kernels - __start_t_kernels);
+    if (!g.kernels)
+        return TORSHC_OK;
+    if (!(g.made = calloc((size_t)g.kernels, sizeof *g.made)))
+        return t_fail(TORSHC_E_MEMORY, "no memory for %d kernels", (int)g.kernels);
+    const long here = sysconf(_SC_NPROCESSORS_ONLN);
+    while (threads < T_MAKERS && threads + 1 < here && threads + 1 < g.kernels &&
+           !pthread_create(&thread[threads], NULL, make_next, &next))
+        threads++;
+    make_next(&next);
+    while (threads)
+        pthread_join(thread[--threads], NULL);
+    return t_gpu_told(TORSHC_E_ARCH, "a kernel cannot be prepared");
+}
+
+/* ---- from the first model to the last ---- */
+
 #define W_DROP(WHAT, RELEASE)                                                                                          \
     if (WHAT)                                                                                                          \
         w.RELEASE(WHAT);                                                                                               \
@@ -139,7 +203,7 @@ static void release(void)
     free(g.block);
     g.made = NULL;
     g.block = NULL;
-    g.kernels = g.kernel_room = g.room = 0;
+    g.kernels = g.room = 0;
     W_DROP(g.sizes, BufferRelease);
     W_DROP(g.empty, BufferRelease);
     W_DROP(g.queue, QueueRelease);
@@ -160,7 +224,8 @@ int t_gpu_open(void)
 {
     int status = TORSHC_OK;
     g.users++;
-    if (!g.device && ((status = load_functions()) || (status = open_adapter()) || (status = open_device())))
+    if (!g.device && ((status = load_functions()) || (status = open_adapter()) || (status = open_device()) ||
+                      (status = make_kernels())))
         t_gpu_close();
     return status;
 }

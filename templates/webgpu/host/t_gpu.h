@@ -7,8 +7,9 @@
 #include "t_device.h"
 #include "t_webgpu.h"
 
-/* Alignment of bindings and of copies; bytes of all sizes of a batch; what a dispatch takes along one dimension. */
-enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64 };
+/* Alignment of bindings and of copies; bytes of all sizes of a batch; what a dispatch takes along one dimension; bindings
+ * of a kernel; threads that make pipelines. */
+enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64, T_MAKERS = 15 };
 
 #define W_MEMBER(R, NAME, PARAMETERS) R(*NAME) PARAMETERS;
 struct t_functions {
@@ -23,7 +24,6 @@ typedef struct {
 } t_block;
 
 typedef struct {
-    const char *text;
     w_pipeline pipeline;
     w_layout layout;
 } t_made;
@@ -41,9 +41,10 @@ struct t_gpu {
     t_block *block;
     int32_t blocks, room;
     uintptr_t next;
-    t_made *made;
-    int32_t kernels, kernel_room;
-    char error[400]; /* the first since it was last told */
+    t_made *made; /* of each kernel of the library, in their order */
+    int32_t kernels;
+    pthread_mutex_t noting; /* of the error alone */
+    char error[400];        /* the first since it was last told */
 };
 extern struct t_gpu g;
 
@@ -52,6 +53,9 @@ int t_gpu_open(void);
 void t_gpu_close(void);
 
 w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes);
+
+/* The pipeline of a kernel, by its place in t_kernels. */
+t_made t_gpu_made(const t_source *const *kernel);
 
 /* Notes an error of WebGPU; tells what went wrong since this was last asked, by `status`. */
 void t_gpu_note(w_text message);

@@ -1,8 +1,16 @@
 /* A kernel: the text of its module, T_FILE, and the launcher of its name, T_KERNEL. */
 #include "t_webgpu.h"
 
+#define T_QUOTED(X) #X
+#define T_TEXT(X) T_QUOTED(X)
+
 __asm__(".section .rodata\nt_text:\n.incbin \"" T_FILE "\"\nt_text_end:\n.text\n");
 extern const char t_text[] __attribute__((visibility("hidden"))), t_text_end[] __attribute__((visibility("hidden")));
+
+static const t_source source = {T_TEXT(T_KERNEL), t_text, t_text_end};
+
+/* In a section that has those of all kernels of the library, side by side. */
+static const t_source *const listed __attribute__((section("t_kernels"), used)) = &source;
 
 int T_KERNEL(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);
 
@@ -11,5 +19,5 @@ int T_KERNEL(void *const *buf, const int64_t *dim, int64_t blocks, void *stream)
     (void)buf;
     (void)dim;
     (void)blocks; /* all in the step, which `stream` knows */
-    return t_webgpu_launch(stream, t_text, (size_t)(t_text_end - t_text));
+    return t_webgpu_launch(stream, &listed);
 }

@@ -182,7 +182,12 @@ enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORA
     X(void, InstanceProcessEvents, (w_instance))                                                                       \
     X(uint32_t, DevicePoll, (w_device, uint32_t, const void *))
 
-/* What a kernel's launcher gives the device layer: itself as the text of its module. */
-int t_webgpu_launch(void *stream, const char *text, size_t length);
+/* A kernel's name and the text of its module. */
+typedef struct {
+    const char *name, *text, *end;
+} t_source;
+
+/* What a kernel's launcher gives the device layer: itself, by its place among the kernels of the library. */
+int t_webgpu_launch(void *stream, const t_source *const *kernel);
 
 #endif

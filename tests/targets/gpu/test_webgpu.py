@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from torshc.errors import BundleError, UnsupportedError
+from torshc.kernels.base import Kernel
+from torshc.targets.base import Rendered
 from torshc.targets.gpu import webgpu
 from torshc.webgpu import find_library
 
@@ -241,3 +244,18 @@ def test_a_closed_model_leaves_no_device(tmp_path: Path) -> None:
         with torshc.load(tmp_path / "m.tsc") as again:
             again.run({"x": np.zeros(3, np.float32)})
     assert len(list(TASKS.iterdir())) == before
+
+
+def test_a_kernel_that_the_adapter_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F32, [3])}, {"y": F32})
+    opened(source, tmp_path).close()
+    render = webgpu.WebGpuTarget.render
+
+    def broken(target: webgpu.WebGpuTarget, kernel: Kernel) -> Rendered:
+        made = render(target, kernel)
+        return replace(made, source=made.source.replace("let tid", "let other"))
+
+    monkeypatch.setattr(webgpu.WebGpuTarget, "render", broken)
+    torshc.compile(source, tmp_path / "m.tsc", target="webgpu")
+    with pytest.raises(BundleError, match=r"a kernel cannot be prepared: .*k[0-9a-f]{12}"):
+        torshc.load(tmp_path / "m.tsc")
