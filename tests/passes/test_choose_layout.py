@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from torshc.passes import PASSES
+from torshc.passes.policy import Policy
+from torshc.plan.place import make_plan
 
 from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, run_pass
 
@@ -40,3 +42,18 @@ def test_an_image_is_read_as_it_is() -> None:
     shape = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
     made = run_pass("choose_layout", m.done(m("Conv", x, w, **shape)))
     assert made.count("Identity") == 1 and "(%0, " in made  # only the output is copied back
+
+
+def test_a_transposed_image_is_its_memory() -> None:
+    """Exporters of frameworks that keep channels innermost put a Transpose before and behind convolutions."""
+    m = Model()
+    x = m.input(2, 4, 5, 8)
+    w = m.const(np.ones((8, 8, 1, 1)))
+    shape = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
+    image = m("Transpose", x, perm=(0, 3, 1, 2))
+    graph = m.done(m("Transpose", m("Conv", image, w, **shape), perm=(0, 2, 3, 1)))
+    made = run_pass("choose_layout", graph)
+    assert "Identity" not in made and made.count("in (0, 2, 3, 1)") == 2
+    plan = make_plan(graph, Policy.of())
+    assert [n.op.name for g in plan.groups for n in g.nodes] == ["Conv"]
+    assert {place.root for place in plan.storage.values()} == {graph.inputs[0], graph.nodes[1].output}

@@ -13,7 +13,7 @@ from ..ops.nn.conv import FEW_CHANNELS
 from ..ops.nn.norm import LRN
 from ..ops.nn.pool import Pool
 from ..ops.tensor.parts import Pad, Slice, Split
-from ..ops.tensor.view import Concat
+from ..ops.tensor.view import Concat, Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
 
@@ -26,7 +26,8 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     """Store what convolutions make, and what is computed from it place by place, with the channels innermost.
 
     Logical shapes stay. Inputs, outputs and constants of the graph stay row-major: a convolution that reads something
-    row-major, and an output that is not, get a copy (Identity) between. Other readers take any layout.
+    row-major, and an output that is not, get a copy (Identity) between. Other readers take any layout. What a Transpose
+    makes of a tensor with the channels innermost needs no copy: channels-last it is that tensor's memory.
 
     Before::
 
@@ -43,13 +44,13 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     if any(v.layout is not None for n in graph.nodes for v in n.outputs):
         return False  # chosen before
     rewriter = Rewriter(graph, "choose_layout")
-    copies: dict[Value, Value] = {}
+    users, copies = graph.users(), dict[Value, Value]()
     for node in rewriter:
         if node.op.family in _CONVOLUTIONS:
             _copy_operand(rewriter, node, copies)
         rewriter.keep(node)
         for v in node.outputs:
-            if matters(v) and _is_last(node):
+            if matters(v) and (_is_last(node) or (_keeps_memory(node) and any(map(_is_convolution, users.get(v, []))))):
                 relayout(v, channels_last(v.type.rank))
     changed = bool(copies) or any(v.layout is not None for n in rewriter.nodes for v in n.outputs)
     for k, v in enumerate(graph.outputs):
@@ -69,6 +70,18 @@ def matters(v: Value) -> bool:
     if not 3 <= v.type.rank <= 5:
         return False
     return as_int(v.shape[1]) != 1 and any(as_int(d) != 1 for d in v.shape[2:])
+
+
+def _is_convolution(node: Node) -> bool:
+    return node.op.family in _CONVOLUTIONS and not _reads_planes(node)
+
+
+def _keeps_memory(node: Node) -> bool:
+    """Whether a result is its operand's memory when it is stored channels-last."""
+    if not isinstance(node.op, Transpose) or node.operands[0].layout is not None:
+        return False
+    perm = node.op.perm
+    return [perm[d] for d in channels_last(len(perm))] == list(range(len(perm)))
 
 
 def _copy_operand(rewriter: Rewriter, node: Node, copies: dict[Value, Value]) -> None:

@@ -276,7 +276,7 @@ class _Placer:
         return [value]
 
     def _can_alias(self, value: Value, base: Value, offset: Expr, strides: tuple[Expr, ...]) -> bool:
-        if base.layout is not None or value.layout is not None or not contiguous(value, strides):
+        if not contiguous(value, strides):
             return False
         if base in self.parts or base in self.joined or (base.producer is not None and is_view(base.producer)):
             return False
