@@ -22,7 +22,7 @@ from .attention_mma import PACK, whole_packets
 from .grid import SHARED, WARP
 
 ROW_THREADS = (256, 128, 32)  # threads of a block, as many as memory for their sums allows
-FULL = 2  # blocks a multiprocessor, up to which a query's keys are shared by several
+FULL = 4  # blocks a multiprocessor, up to which several share the keys of a query: what an H200 wants for its memory
 SPLITS = 32  # blocks of a query, at the most: their parts are read again by each column
 FEW_KEYS = 256  # keys of a block, at the least: a second kernel takes as long as some hundreds
 
