@@ -29,7 +29,7 @@ LAYERS = (
     ("targets",),
     ("bundle",),
     ("compilation",),
-    ("contract",),
+    ("contract", "named"),
     ("pinned", "records"),
     ("compiler",),
     ("fitting",),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ._version import __version__
-from .bundle.host import CPU, Condition
+from .bundle.host import CPU, Condition, NamedWeight
 from .bundle.manifest import (
     ConditionInfo,
     IsaInfo,
@@ -91,6 +91,7 @@ class Compilation:
         dims_of_kernels: the sizes that each kernel wants, in order, by its name.
         pinned: kernel sources that a person wrote, by file name, and where they came from.
         warnings: what the import passed over in the model, and why the kernel cache was not used.
+        named: the model's weights, where the library takes others by name.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Compilation:
     warnings: tuple[str, ...] = ()
     dims_of_kernels: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     pinned: Mapping[str, str] = field(default_factory=dict)
+    named: tuple[NamedWeight, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[str, ...]:

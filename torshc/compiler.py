@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from .budget import afford, spending
@@ -15,7 +16,7 @@ from .bundle.browser import browser_files, require_device_only
 from .bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from .bundle.build_script import build_script
 from .bundle.cache import Cache
-from .bundle.host import CPU, HostProgram, NamedWeight
+from .bundle.host import CPU, HostProgram
 from .bundle.host_source import host_sources, own_header
 from .bundle.layout import weights_layout
 from .bundle.linking import link_files
@@ -25,20 +26,21 @@ from .bundle.manifest import (
     WeightInfo,
     WeightsFile,
 )
-from .bundle.named import Array, named_weights, proven
+from .bundle.named import Array
 from .bundle.names import prefix_of
 from .bundle.package import HEADER, BundleWriter
-from .bundle.program import Placed, Program, assemble
+from .bundle.program import Placed, assemble
 from .bundle.script import assemble_script
 from .bundle.shared_weights import share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
-from .errors import ConfigError, InternalError, TorshcError, UnsupportedError
+from .errors import ConfigError, InternalError, UnsupportedError
 from .formats import load_graph
 from .graph import Graph
 from .kernels.base import Kernel
 from .kernels.machine import Machine
+from .named import named_in
 from .options import CompileOptions
 from .passes import pipeline_of, run_pipeline
 from .passes.policy import Policy, policy_of
@@ -300,55 +302,25 @@ def compile_model(
         embedded = options.embed_weights and weights.bytes > 0
         manifest = manifest_of(*versions)
         with clock.stage("names"):
-            named = _named(source, versions) if options.named_weights else ()
-        hosts = [_host(c, manifest, weights, embedded, named) for c in versions]
+            if options.named_weights:
+                again = partial(prepare, source, compilation.options, None)
+                compilation = named_in(versions, None if isinstance(source, Graph) else again)
+                versions[0] = compilation
+        hosts = [_host(c, manifest, weights, embedded) for c in versions]
         library = ""
         if options.emit == "page":
             _add_page(bundle, hosts[0], manifest, weights, compilation)
         else:
             bundle.add_test(test(compilation) if test is not None else {})
             library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, clock)
-        file = _weights_file(versions, weights, embedded, named)
+        file = _weights_file(versions, weights, embedded)
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         glibc = bundle.glibc
         bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc))
     return compilation
 
 
-def _named(source: str | Path | bytes | Graph, versions: Sequence[Compilation]) -> tuple[NamedWeight, ...]:
-    """The model's weights with their places, where other values of them would make the same library.
-
-    Raises:
-        ConfigError: the bundle cannot take weights by name.
-    """
-    whole = versions[0]
-    why = (
-        "several versions (--isa) lay them out in several ways"
-        if len(versions) > 1
-        else "the model's sizes or steps are known only at run time"
-        if whole.script is not None
-        else ""
-    )
-    if why:
-        raise ConfigError(f"--named-weights: {why}", "leave it out, and exchange weights with torshc weights")
-    if isinstance(source, Graph):
-        raise ConfigError("--named-weights: a Graph is compiled once, and changed by that", "give the model's file")
-
-    def compiled(weights: Mapping[str, Array]) -> Program | None:
-        try:
-            other = prepare(source, whole.options, weights=weights)
-        except TorshcError:  # these values are none that it takes
-            return None
-        same = other.sources == whole.sources and other.program.steps == whole.program.steps
-        return other.program if same and weights_layout(other.program) == weights_layout(whole.program) else None
-
-    found = named_weights(whole.graph, whole.program, whole.options.weights_dtype)
-    return proven(found, whole.graph, whole.program, compiled)
-
-
-def _host(
-    c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool, named: tuple[NamedWeight, ...]
-) -> HostProgram:
+def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:
     held, at = c.program.weights, c.program.offsets
     stored = stored_table(held, at, weights.offsets, c.options.weights_dtype)
     return c.program.host(
@@ -356,7 +328,7 @@ def _host(
         weights_bytes=memory_bytes(held, at) if stored else weights.bytes,
         file_bytes=weights.bytes,
         stored=stored,
-        named=named,
+        named=c.named,
         weights_id=weights.id,
         embed_weights=embedded,
         cpu_features=c.isa.cpu_features,
@@ -420,13 +392,11 @@ def _add_page(
     bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))
 
 
-def _weights_file(
-    versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool, named: Sequence[NamedWeight]
-) -> WeightsFile | None:
+def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
     if not weights.bytes:
         return None
     layout = weights_layout(*(c.program for c in versions))
-    known = tuple(WeightInfo(w.name, w.dtype, w.dims, w.why) for w in named)
+    known = tuple(WeightInfo(w.name, w.dtype, w.dims, w.why) for w in versions[0].named)
     return WeightsFile(weights.bytes, weights.sha256, embedded, layout, versions[0].options.weights_dtype, known)
 
 

@@ -47,5 +47,7 @@ def test_no_nest_is_deeper_than_the_library_takes() -> None:
     source = np.arange(2**12).reshape([2] * 12).transpose(*range(11, -1, -1)).reshape(-1)
     found = fewest(source, np.arange(source.size))
     assert max(len(copy.loops) for copy in found) == LOOPS
-    pairs = np.concatenate([np.stack(copy.elements()) for copy in found], axis=1)
-    np.testing.assert_array_equal(pairs, [source, np.arange(source.size)])
+    to = np.zeros_like(source)
+    for copy in found:
+        moved(copy, np.arange(source.size), to)
+    np.testing.assert_array_equal(to, source)

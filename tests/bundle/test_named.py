@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from onnx import numpy_helper
 
 import torshc
 from tests.support import compilers, sanitize
-from torshc.compiler import _named, prepare
+from torshc.bundle.host import NamedWeight
+from torshc.compiler import prepare
 from torshc.errors import ConfigError
+from torshc.formats import load_graph
+from torshc.named import named_in
 from torshc.options import CompileOptions
 from torshc.targets.cc import find_compiler
 
@@ -119,10 +123,14 @@ def test_new_weights_from_c_are_those_that_compiling_would_make(
             assert got.tobytes() == wanted(x)[0].tobytes()
 
 
+def found_in(source: bytes, **options: Any) -> tuple[NamedWeight, ...]:
+    compiled = partial(prepare, source, CompileOptions(named_weights=True, **options), None)
+    return named_in([compiled()], compiled).named
+
+
 def listed(text: str, weights: Arrays, **options: Any) -> dict[str, str]:
     source = model(text, weights)
-    done = prepare(source, CompileOptions(named_weights=True, **options))
-    return {w.name: w.why for w in _named(source, [done])}
+    return {w.name: w.why for w in found_in(source, **options)}
 
 
 def test_without_folding_all_can_be_exchanged() -> None:
@@ -152,7 +160,7 @@ def test_other_types(dtype: str) -> None:
     kind = onnx.TensorProto.DataType.Value(dtype.upper())
     made.graph.initializer.append(onnx.helper.make_tensor("w", kind, (130, 40), RNG.standard_normal(130 * 40)))
     source = bytes(made.SerializeToString())
-    (found,) = _named(source, [prepare(source, CompileOptions(named_weights=True))])
+    (found,) = found_in(source)
     assert not found.why and len(found.copies) == 1
 
 
@@ -165,5 +173,7 @@ def test_what_goes_without(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="known only at run time"):
         torshc.compile(sized, tmp_path / "m.tsc", named_weights=True)
+    with pytest.raises(ConfigError, match="a Graph is compiled once"):
+        torshc.compile(load_graph(source), tmp_path / "m.tsc", named_weights=True)
     with pytest.raises(ConfigError, match="several versions"):
         torshc.compile(source, tmp_path / "m.tsc", named_weights=True, isa=("x86-64-v3", "x86-64-v2"))

@@ -44,15 +44,6 @@ class Copy:
     place: int
     loops: tuple[Loop, ...]
 
-    def elements(self) -> tuple[Places, Places]:
-        """All elements that it reads, and where it writes each."""
-        source, place = np.array([self.source]), np.array([self.place])
-        for loop in self.loops:
-            rounds = np.arange(loop.count)
-            source = (source[:, None] + rounds * loop.source).reshape(-1)
-            place = (place[:, None] + rounds * loop.place).reshape(-1)
-        return source, place
-
 
 def fewest(source: Places, place: Places) -> list[Copy]:
     """The nests that copy element ``source[i]`` to ``place[i]`` for all i; more than `MOST` where there is no order.
@@ -60,10 +51,12 @@ def fewest(source: Places, place: Places) -> list[Copy]:
     Packing is regular in the order of places (panels) or in that of the weight's own elements (gates, which lie between
     each other).
     """
+    found = [*islice(copies(source, place), _FEW + 1)]
+    if len(found) <= _FEW:
+        return found
     order = np.argsort(source, kind="stable")
-    found: list[Copy] = []
     for most in (_FEW, MOST):
-        for a, b in ((source, place), (source[order], place[order])):
+        for a, b in ((source[order], place[order]), (source, place)):
             found = [*islice(copies(a, b), most + 1)]
             if len(found) <= most:
                 return found
@@ -113,6 +106,11 @@ def _rounds(places: Places, size: int, step: int) -> int:
 
 
 def moved(copy: Copy, given: npt.NDArray[Any], to: npt.NDArray[Any], start: int = 0) -> None:
-    """Does a copy, as the library does it, into an array whose first element is place ``start``."""
-    source, place = copy.elements()
-    to[place - start] = given[source]
+    """Does a copy, as the library does it, from one flat array into another, whose first element is place ``start``."""
+    shape = [loop.count for loop in copy.loops]
+    source = _strided(given[copy.source :], shape, [loop.source for loop in copy.loops])
+    _strided(to[copy.place - start :], shape, [loop.place for loop in copy.loops])[...] = source
+
+
+def _strided(flat: npt.NDArray[Any], shape: list[int], steps: list[int]) -> npt.NDArray[Any]:
+    return np.lib.stride_tricks.as_strided(flat, shape, [step * flat.itemsize for step in steps])

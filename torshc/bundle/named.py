@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .program import Program, Weight
 from .stored import is_narrow
 
 Array = npt.NDArray[Any]
+Words = npt.NDArray[np.unsignedinteger[Any]]
 
 _MANTISSA = {F64: 52, F32: 23, F16: 10, BF16: 7}  # bits of a number from 1 to 2 that may be any
 _TRIES = 24  # compilations that look for the weights whose values decide
@@ -103,20 +105,55 @@ def _computed(value: Value, given: Mapping[Value, Array]) -> Array:
     return known[value]
 
 
-def _words(weight: Weight, given: Mapping[Value, Array], dtype: DType) -> npt.NDArray[np.uint64] | None:
+def _words(weight: Weight, given: Mapping[Value, Array], dtype: DType) -> Words | None:
     """A weight as words of a type's size; None where it is no whole number of them."""
     parts = weight.parts(_computed(weight.source, given))
     data = [np.ascontiguousarray(p).reshape(-1).view(np.uint8) for p in parts]
-    whole = np.concatenate(data) if data else np.zeros(0, np.uint8)
-    return None if whole.size % dtype.size else whole.view(f"u{dtype.size}").astype(np.uint64)
+    whole = data[0] if len(data) == 1 else np.concatenate(data) if data else np.zeros(0, np.uint8)
+    return None if whole.size % dtype.size else whole.view(_word(dtype))
 
 
-def _numbered(numbers: npt.NDArray[np.uint64], digit: int, dtype: DType, shape: Sequence[int]) -> Array:
-    """An array whose elements are from 1 to 2 and hold a digit of their numbers."""
-    bits = _MANTISSA[dtype]
-    one = np.ones(1, dtype.numpy).view(f"u{dtype.size}").astype(np.uint64)
-    held = (numbers >> np.uint64(bits * digit)) & np.uint64((1 << bits) - 1)
-    return (one | held).astype(f"u{dtype.size}").view(dtype.numpy).reshape(shape)
+def _word(dtype: DType) -> np.dtype[Any]:
+    return np.dtype(f"u{dtype.size}")
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """Numbers below `total` as elements from 1 to 2, which hold as much of a number as their mantissa has bits."""
+
+    dtype: DType
+    total: int
+
+    @property
+    def count(self) -> int:
+        return max(1, -(-(self.total - 1).bit_length() // _MANTISSA[self.dtype]))
+
+    @property
+    def wide(self) -> type[np.unsignedinteger[Any]]:
+        """What holds a number, and the sum of two."""
+        return np.uint32 if self.total < 1 << 31 else np.uint64
+
+    @property
+    def one(self) -> Words:
+        return np.ones(1, self.dtype.numpy).view(_word(self.dtype))
+
+    @property
+    def mask(self) -> Words:
+        return np.full(1, (1 << _MANTISSA[self.dtype]) - 1, _word(self.dtype))
+
+    def shift(self, digit: int) -> Any:
+        return self.wide(digit * _MANTISSA[self.dtype])
+
+    def write(self, numbers: Words, digit: int) -> Words:
+        """A digit of each number."""
+        held: Words = (numbers >> self.shift(digit)).astype(_word(self.dtype)) & self.mask
+        return held | self.one
+
+    def read(self, words: Words, digit: int) -> tuple[Words, Any]:
+        """What elements hold, in its place in the numbers, and which of them may be digits of any."""
+        held = words & self.mask
+        may = (words & ~self.mask == self.one) & (held <= (self.total - 1) >> int(self.shift(digit)))
+        return held.astype(self.wide) << self.shift(digit), may
 
 
 def _traced(weight: Weight, roots: Sequence[Value]) -> dict[Value, tuple[Any, Any]] | None:
@@ -131,37 +168,33 @@ def _traced(weight: Weight, roots: Sequence[Value]) -> dict[Value, tuple[Any, An
     dtype = roots[0].dtype
     if any(v.dtype is not dtype for v in roots):
         return None
-    sizes = [math.prod(v.type.static_shape or ()) for v in roots]
-    starts = np.cumsum([0, *sizes])
-    total = int(starts[-1]) + int(starts[-1]) % 2  # even, so that no number is the same in both orders
-    bits, one = _MANTISSA[dtype], np.ones(1, dtype.numpy).view(f"u{dtype.size}").astype(np.uint64)[0]
-    rising: Any = np.uint64(0)
-    falling: Any = np.uint64(0)
+    shapes = [v.type.static_shape or () for v in roots]
+    starts = np.cumsum([0, *map(math.prod, shapes)])
+    digits = _Digits(dtype, int(starts[-1]) + int(starts[-1]) % 2)  # even: no number is the same in both orders
+    orders = [np.arange(digits.total, dtype=digits.wide)]
+    orders.append(orders[0][::-1])
+    found: list[Any] = [0, 0]
     fixed: Any = True
     valid: Any = True
-    for digit in range(max(1, -(-(total - 1).bit_length() // bits))):
+    for digit in range(digits.count):
         read = []
-        for turned in (False, True):
-            given = {}
-            for v, start, size in zip(roots, starts[:-1], sizes, strict=True):
-                numbers = np.arange(start, start + size, dtype=np.uint64)
-                numbers = np.uint64(total - 1) - numbers if turned else numbers
-                given[v] = _numbered(numbers, digit, dtype, v.type.static_shape or ())
+        for k, numbers in enumerate(orders):
+            parts = [digits.write(numbers[a:b], digit) for a, b in pairwise(starts)]
+            given = {v: p.view(dtype.numpy).reshape(s) for v, p, s in zip(roots, parts, shapes, strict=True)}
             words = _words(weight, given, dtype)
             if words is None:
                 return None
+            held, may = digits.read(words, digit)
+            found[k], valid = found[k] | held, valid & may
             read.append(words)
-        mask, shift = np.uint64((1 << bits) - 1), np.uint64(bits * digit)
         fixed = fixed & (read[0] == read[1])
-        valid = valid & (read[0] & ~mask == one) & (read[1] & ~mask == one)
-        rising, falling = rising | (read[0] & mask) << shift, falling | (read[1] & mask) << shift
-    element = valid & (rising + falling == total - 1) & (rising < starts[-1])
+    element = valid & (found[0] + found[1] == digits.total - 1) & (found[0] < starts[-1])
     if not np.all(fixed | element):
         return None
     places = np.flatnonzero(element & ~fixed)
-    numbers = rising[places].astype(np.int64)
-    inside = {v: (numbers >= a) & (numbers < b) for v, a, b in zip(roots, starts[:-1], starts[1:], strict=True)}
-    return {v: (numbers[i] - a, places[i]) for (v, i), a in zip(inside.items(), starts[:-1], strict=True) if i.any()}
+    at = found[0][places].astype(np.int64)
+    inside = [(v, a, (at >= a) & (at < b)) for v, (a, b) in zip(roots, pairwise(starts), strict=True)]
+    return {v: (at[i] - a, places[i]) for v, a, i in inside if i.any()}
 
 
 def proven(
@@ -199,7 +232,9 @@ def proven(
 def _drawn(rng: np.random.Generator, like: Value) -> Array:
     """Numbers of either sign, and of many sizes."""
     shape = like.type.static_shape or ()
-    return (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype(like.dtype.numpy)
+    sizes = (10.0 ** np.arange(-3, 4)).astype(np.float32)[rng.integers(0, 7, shape, np.uint8)]
+    drawn: Array = (rng.standard_normal(shape, np.float32) * sizes).astype(like.dtype.numpy)
+    return drawn
 
 
 def _agree(some: Iterable[NamedWeight], values: Mapping[str, Array], before: Program, after: Program) -> bool:

@@ -107,6 +107,7 @@ def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
         "on_the_processor": list(done.refusals),
         "warnings": list(done.warnings),
         "weights_bytes": done.weights_bytes,
+        "weights_by_name": {w.name: w.why for w in done.named},
         "seconds": seconds,
         "stages": dict(done.seconds),
     }
@@ -118,7 +119,10 @@ def _line(done: Compilation, seconds: float) -> str:
     s = _summary(done, "", seconds)
     launches = f"{s['launches']} launch{'es' if s['launches'] != 1 else ''}"
     kernels = f"{s['kernels']} kernel{'s' if s['kernels'] != 1 else ''}"
-    return f"{launches}, {kernels}, {bytes_text(s['weights_bytes'])} weights; {s['compiled']} compiled, {seconds:.2f} s"
+    weights = f"{bytes_text(s['weights_bytes'])} weights"
+    if done.options.named_weights:
+        weights += f", {sum(not why for why in s['weights_by_name'].values())} of {len(done.named)} by name"
+    return f"{launches}, {kernels}, {weights}; {s['compiled']} compiled, {seconds:.2f} s"
 
 
 def _show_times(done: Compilation) -> None:

@@ -1,0 +1,50 @@
+"""Weights that a library takes by the model's names: found in a compilation, and proven by compiling other values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from .bundle.layout import weights_layout
+from .bundle.named import named_weights, proven
+from .bundle.program import Program
+from .compilation import Compilation
+from .errors import ConfigError, TorshcError
+
+_REMEDY = "leave it out, and exchange weights with torshc weights"
+
+
+def named_in(
+    versions: Sequence[Compilation], compiled: Callable[[Mapping[str, npt.NDArray[Any]]], Compilation] | None
+) -> Compilation:
+    """A compilation with the model's weights and their places, those where other values make the same library.
+
+    Args:
+        versions: it, and the same model for other processors.
+        compiled: compiles the model with other values of some weights; None where it is no file.
+
+    Raises:
+        ConfigError: the bundle cannot take weights by name.
+    """
+    whole = versions[0]
+    if len(versions) > 1:
+        raise ConfigError("--named-weights: several versions (--isa) lay weights out in several ways", _REMEDY)
+    if whole.script is not None:
+        raise ConfigError("--named-weights: the model's sizes or steps are known only at run time", _REMEDY)
+    if compiled is None:
+        raise ConfigError("--named-weights: a Graph is compiled once, and changed by that", "give the model's file")
+    layout = weights_layout(whole.program)
+
+    def other(weights: Mapping[str, npt.NDArray[Any]]) -> Program | None:
+        try:
+            made = compiled(weights)
+        except TorshcError:  # these values are none that it takes
+            return None
+        same = made.sources == whole.sources and made.program.steps == whole.program.steps
+        return made.program if same and weights_layout(made.program) == layout else None
+
+    found = named_weights(whole.graph, whole.program, whole.options.weights_dtype)
+    return dataclasses.replace(whole, named=proven(found, whole.graph, whole.program, other))
