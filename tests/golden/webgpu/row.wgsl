@@ -20,7 +20,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     }
     let x1 = a1;
     for (var r0 = 0; r0 < 37; r0++) {
-        let v0 = t_exp_f32((b0[((37 * i0) + r0)] - x0)) / x1;
+        let v0 = t_div_f32(t_exp_f32((b0[((37 * i0) + r0)] - x0)), x1);
         b1[((37 * i0) + r0)] = v0;
     }
 }
@@ -40,6 +40,17 @@ fn t_exp_f32(x: f32) -> f32 {
     let k = round(c * 1.44269504f);
     let r = (c - k * 0.693359375f) + k * 2.12194440e-4f;
     return t_scale_(1.0f + (r + t_exp_tail_(r)), i32(k));
+}
+
+fn t_div_f32(a: f32, b: f32) -> f32 {
+    let q = a / b;
+    let near = abs(q) > 1e-18f && abs(q) < 1e18f && abs(b) > 1e-18f && abs(b) < 1e18f;
+    let q_high = bitcast<f32>(bitcast<u32>(q) & 0xfffff000u);
+    let b_high = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
+    let q_low = q - q_high;
+    let b_low = b - b_high;
+    let rest = ((a - q_high * b_high) - q_high * b_low - q_low * b_high) - q_low * b_low;
+    return select(q, q + rest / b, near);
 }
 
 fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }

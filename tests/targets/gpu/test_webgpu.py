@@ -77,6 +77,15 @@ def test_integers_of_64_bits(tmp_path: Path) -> None:
     check(source, {"x": ODD[:, None], "y": ODD}, tmp_path)
 
 
+def test_quotients_of_floats_are_the_nearest(tmp_path: Path) -> None:
+    """To the bit, so that what is rounded to whole numbers is right too; a card by itself may be 2.5 ULP away."""
+    source = model([helper.make_node("Div", ["x", "y"], ["d"])], {"x": (F32, ["n"]), "y": (F32, ["n"])}, {"d": F32})
+    rng = np.random.default_rng(2)
+    x, y = (np.ldexp(rng.normal(size=4000), rng.integers(-40, 40, 4000)).astype(np.float32) for _ in "xy")
+    x[:6], y[:6] = [0, -0.0, np.inf, 1, 3e38, 1e-30], [2, 3, 7, 0, 1e-3, 1e-3]
+    check(source, {"x": x, "y": y}, tmp_path, 0)
+
+
 def test_division_of_64_bits(tmp_path: Path) -> None:
     nodes = [helper.make_node("Div", ["x", "y"], ["d"]), helper.make_node("Mod", ["x", "y"], ["m"])]
     source = model(nodes, {"x": (I64, ["n", 1]), "y": (I64, ["m"])}, {"d": I64, "m": I64})

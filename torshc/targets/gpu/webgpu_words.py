@@ -124,7 +124,7 @@ def _stored(op: str, x: str, needs: Needs) -> str:
 
 
 def _float(op: str, args: Sequence[str], needs: Needs) -> str:
-    if op in OPERATORS:
+    if op in OPERATORS and op != "div":
         return f" {OPERATORS[op]} ".join(args)
     if op == "neg":
         return f"-{args[0]}"
