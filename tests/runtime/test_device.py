@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import re
@@ -19,8 +18,9 @@ from tests.bundle import tiny, tiny_cuda
 from tests.emulation.emulated import emulated_tools
 from torshc.errors import BundleError, RunError, ToolchainError
 from torshc.runtime import DeviceArray, Model, dlpack, exchange, load
-from torshc.runtime.native import Tensor
 from torshc.targets.gpu.nvcc import find_cards, find_nvcc
+
+from ..support.foreign import Described, Foreign
 
 Z = 'z"*/\n{{ }}'
 Write = Callable[..., Path]
@@ -82,71 +82,6 @@ def to_device(model: Model, x: np.ndarray[Any, Any]) -> DeviceArray:
     return array
 
 
-class Foreign:
-    """A tensor of another library: a part of a device array, seen through DLPack."""
-
-    def __init__(
-        self,
-        array: DeviceArray,
-        skip: int = 0,
-        versioned: bool = False,
-        place: tuple[int, int] | None = None,
-        read_only: bool = False,
-    ) -> None:
-        self.array, self.skip, self.versioned, self.read_only = array, skip, versioned, read_only
-        self.place = place or array.__dlpack_device__()
-        self.streams: list[Any] = []
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.place
-
-    def __dlpack__(self, *, stream: Any = None, **more: Any) -> Any:
-        self.streams.append(stream)
-        if "max_version" in more and not self.versioned:
-            raise TypeError("unexpected keyword argument 'max_version'")
-        shape = (self.array.shape[0] - self.skip, *self.array.shape[1:])
-        step = self.array.nbytes // self.array.shape[0]
-        if not self.versioned:
-            return dlpack.export(self, self.array._data + self.skip * step, self.place, self.array.code, shape)
-        return versioned_capsule(self, self.array._data, self.skip * step, shape, self.read_only)
-
-
-class Described(Foreign):
-    """The same of a library that has DLPack's table of functions, and works in the stream ``works_in``."""
-
-    works_in = 0
-
-    @classmethod
-    def make_table(cls) -> None:
-        def describe(value: Described, to: int) -> int:
-            tensor = Tensor.from_address(to)
-            array = value.array
-            value.dims = (ctypes.c_int64 * len(array.shape))(*array.shape)
-            tensor.data, tensor.ndim, tensor.byte_offset = array._data, len(array.shape), 0
-            tensor.device.type, tensor.device.id = value.place
-            tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = *array.code, 1
-            tensor.shape = ctypes.cast(value.dims, ctypes.POINTER(ctypes.c_int64))
-            return 0
-
-        def current_stream(kind: int, ordinal: int, to: int) -> int:
-            ctypes.c_void_p.from_address(to).value = cls.works_in
-            return 0
-
-        cls.functions = exchange._Describe(describe), exchange._CurrentStream(current_stream)
-        described, current = (ctypes.cast(f, ctypes.c_void_p).value for f in cls.functions)
-        cls.table = exchange._Table(major=1, minor=3, describe=described, current_stream=current)
-        capsule = dlpack._new(ctypes.addressof(cls.table), exchange._NAME, None)
-        cls.__dlpack_c_exchange_api__ = capsule
-
-    dims: Any
-    functions: Any
-    table: Any
-    __dlpack_c_exchange_api__: Any
-
-
-Described.make_table()
-
-
 def test_a_table_of_functions_is_quicker_than_a_capsule(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is used where the library works in the model's stream; else the library has to order the streams."""
     with load(write()) as model:
@@ -163,17 +98,37 @@ def test_a_table_of_functions_is_quicker_than_a_capsule(write: Write, monkeypatc
     assert exchange.exchange_of(Foreign(x.array)) is None
 
 
-def versioned_capsule(owner: Foreign, data: int, offset: int, shape: tuple[int, ...], read_only: bool) -> Any:
-    """A capsule "dltensor_versioned", as newer libraries give."""
-    dims = (ctypes.c_int64 * len(shape))(*shape)
-    managed = dlpack._Versioned(major=1, minor=1, flags=int(read_only))
-    tensor: Tensor = managed.tensor
-    tensor.data, tensor.byte_offset, tensor.ndim = data, offset, len(shape)
-    tensor.device.type, tensor.device.id = owner.place
-    tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = *owner.array.code, 1
-    tensor.shape = ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64))
-    owner.kept = (managed, dims)  # type: ignore[attr-defined]
-    return dlpack._new(ctypes.addressof(managed), b"dltensor_versioned", None)
+def test_tensors_of_a_library_with_a_table_are_handed_over(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their library describes them to the model's, which checks them; nothing else looks at them."""
+    with load(write()) as model:
+
+        def there(x: np.ndarray[Any, Any]) -> Described:
+            return Described(to_device(model, x))
+
+        x, y, z = there(rows(3)), there(np.zeros((3, 16), np.float32)), there(np.zeros((3, 16), np.float32))
+        assert same(model.run({"x": x}), rows(3))  # from here on the sizes are known
+        with monkeypatch.context() as patch:
+            patch.setattr(Model, "_borrow", lambda *_: pytest.fail("it is looked at"))
+            found = model.run({"x": x}, out={Z: z, "y": y})
+            assert found["y"] is y and found[Z] is z and list(found) == ["y", Z]
+            assert np.array_equal(z.array.numpy(), tiny.expected(rows(3))[Z])
+            for seed in range(4):  # recorded, and replayed
+                other = there(rows(3, seed))
+                assert same(model.run({"x": other}), rows(3, seed)) and same(model.run({"x": other}), rows(3, seed))
+        for n in (5, 0, 3, 5):  # other sizes, of outputs too
+            assert same(model.run({"x": there(rows(n, n))}), rows(n, n))
+        assert same(model.run({"x": rows(2)}), rows(2)) and same(model.run({"x": there(rows(2, 7))}), rows(2, 7))
+        with pytest.raises(RunError, match=r"out\['y'\] has shape \[3, 16\]; expected \[5, 16\]"):
+            model.run({"x": there(rows(5))}, out={"y": y, Z: z})
+        with pytest.raises(RunError, match="shape"):
+            model.run({"x": there(rows(3)[:, :8].copy())}, out={"y": y, Z: z})
+        with pytest.raises(RunError, match="expected float32"):
+            model.run({"x": there(rows(3).astype(np.float64))}, out={"y": y, Z: z})
+        with pytest.raises(RunError, match="input 'x' is on cuda:1; the model is on cuda:0"):
+            model.run({"x": Described(x.array, place=(2, 1))}, out={"y": y, Z: z})
+        assert same(model.run({"x": x}), rows(3)) and model.stats().runs > 10
+    with pytest.raises(RunError, match="is closed"):
+        model.run({"x": x}, out={"y": y, Z: z})
 
 
 @pytest.mark.parametrize("options", [{}, {"profile": True}, {"fallback": True}, {"embed": True}], ids=str)

@@ -7,13 +7,13 @@ hangs on the type (``DLPackExchangeAPI`` in dlpack.h, from DLPack 1.2 on) and li
 from __future__ import annotations
 
 import ctypes
-from ctypes import PYFUNCTYPE, c_char, c_int, c_int32, c_uint32, c_void_p, py_object
+from collections.abc import Iterable
+from ctypes import PYFUNCTYPE, byref, c_char, c_int, c_int32, c_uint32, c_void_p, py_object
 from functools import lru_cache
 from typing import Any
 
 from .device import LEGACY_STREAM
 from .dlpack import LAYOUT, MAJOR, View, get_pointer, is_valid
-from .native import CPU
 
 _NAME = b"dlpack_exchange_api"
 _Describe = PYFUNCTYPE(c_int, py_object, c_void_p)
@@ -39,25 +39,38 @@ class Exchange:
     def __init__(self, describe: int, current_stream: int) -> None:
         self._describe, self._current_stream = _Describe(describe), _CurrentStream(current_stream)
 
-    def look(self, value: Any, what: str, stream: int | None, writable: bool) -> View | None:
+    def look(self, value: Any, what: str, place: tuple[int, int], stream: int | None, writable: bool) -> View | None:
         """A tensor on a device, in whose stream the model runs; None where ``__dlpack__`` has to be asked.
 
-        That is for tensors of the processor, whose library works in another stream, or that are part of a computation
-        of gradients.
+        That is for tensors elsewhere, whose library works in another stream, or that are part of a computation of
+        gradients.
 
         Raises:
             RunError: as :class:`View`.
         """
-        tensor, current = (c_char * LAYOUT.size)(), c_void_p()
+        tensor = (c_char * LAYOUT.size)()
+        filled = self.fill([value], [ctypes.addressof(tensor)], place, stream)
+        there = filled and LAYOUT.unpack(tensor.raw)[1:3] == place
+        return Glance(value, tensor.raw, what, writable) if there else None
+
+    def fill(self, values: Iterable[Any], to: Iterable[int], place: tuple[int, int], stream: int | None) -> bool:
+        """Has the library write DLTensors of its tensors to some addresses.
+
+        They hold what belongs to the tensors, and are of use for as long as these live and are not changed.
+
+        Returns:
+            Whether it has done so for all, and works in `stream` on the device at `place`.
+        """
+        describe, current = self._describe, c_void_p()
         try:
-            if getattr(value, "requires_grad", False) or self._describe(value, ctypes.addressof(tensor)):
-                return None
-            kind, ordinal = LAYOUT.unpack(tensor.raw)[1:3]
-            if kind == CPU or self._current_stream(kind, ordinal, ctypes.addressof(current)):
-                return None
+            for value, at in zip(values, to, strict=True):
+                if getattr(value, "requires_grad", False) or describe(value, at):
+                    return False
+            if self._current_stream(*place, byref(current)):
+                return False
         except Exception:  # of any kind; what the other library has to say comes again, as its answer to __dlpack__
-            return None
-        return Glance(value, tensor.raw, what, writable) if (current.value or LEGACY_STREAM) == stream else None
+            return False
+        return (current.value or LEGACY_STREAM) == stream
 
 
 class Glance(View):

@@ -21,7 +21,7 @@ from .exchange import exchange_of
 from .faults import explain_fault, remedy_for
 from .manifest import Manifest, TensorSpec
 from .native import CPU, Tensor
-from .sides import OnDevice, Repeat, Side, address_of
+from .sides import Handed, OnDevice, Repeat, Side, address_of
 from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
 from .weights import set_weights
@@ -54,13 +54,14 @@ class Model:
         self._shapes: list[tuple[int, ...]] | None = None  # of the inputs of the last run that passed the checks
         self._out_shapes: list[tuple[int, ...]] = []
         self._repeat: Repeat | None = None  # for runs with those shapes
-        self._in = Side(library, "input", self.inputs)
-        self._out = Side(library, "output", self.outputs)
+        self._in = Side(library, "input", self.inputs, opened.device)
+        self._out = Side(library, "output", self.outputs, opened.device)
         self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs are sizes
         self._static = [all(isinstance(d, int) for d in spec.shape) for spec in self.outputs]
         self._place = opened.device
         self.device = device_name(*self._place)
         self._stream = opened.stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
+        self._handed = Handed(len(self.inputs), len(self.outputs)) if self._stream is not None else None
         self._opened: Opened | None = opened
         # Made once: what ctypes has to convert costs more than a small model.
         counted = c_int32(len(self.inputs)), c_int32(len(self.outputs))
@@ -132,7 +133,9 @@ class Model:
         if self._manifest.dynamic:
             return self._run_sized(values, out)
         with self._lock:
-            results = self._again(values, out)
+            results = self._hand_over(values, out) if self._handed is not None else None
+            if results is None:
+                results = self._again(values, out)
             if results is not None:
                 return results
         arrays = [self._as_input(i, value) for i, value in enumerate(values)]
@@ -144,6 +147,8 @@ class Model:
             known = shapes == self._shapes and not self._told  # most runs have the shapes of the one before
             if not known:
                 self._shapes = self._repeat = None
+                if self._handed is not None:
+                    self._handed.expect_nothing()
             for i, array in enumerate(arrays):
                 self._in.put(i, array)
             if not known:
@@ -154,8 +159,35 @@ class Model:
             results = [self._output(i, out.get(spec.name), stay) for i, spec in enumerate(self.outputs)]
             for i, array in enumerate(results):
                 self._out.put(i, array)
+            if not known and self._handed is not None and not self._told:
+                self._handed.expect(shapes, self._out, self._out_shapes)
             self._launch()
         return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)] if out else results
+
+    def _hand_over(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
+        """A run with tensors on the device as their library describes them; None where it may be none; under the lock.
+
+        A call that fails is made once more in the longer way, which says what is wrong with a tensor.
+        """
+        handed, results = self._handed, [out[name] for name in self._out.index if name in out]
+        if handed is None or self._opened is None or not values or len(results) not in (0, len(self.outputs)):
+            return None
+        if not handed.set([*values, *results], self._place, self._stream):
+            return None
+        outputs = handed.outputs
+        if not results:
+            outputs, made = handed.made, handed.make(self._opened)
+            if made is None:
+                return None
+            results = [*made]
+        handle, _, inputs, _, outs, *rest = self._passed
+        began = _now()
+        status = self._library.torshc_run(handle, handed.inputs, inputs, outputs, outs, *rest)
+        self._seconds += _now() - began
+        if status:
+            return None
+        self._runs += 1
+        return results
 
     def _again(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
         """A run that repeats the one before with other arrays of NumPy; None where it may be none; under the lock."""
@@ -251,8 +283,7 @@ class Model:
         if self._stream is None:
             return None
         table = exchange_of(value)
-        found = table.look(value, what, self._stream, writable) if table is not None else None
-        return found if found is not None and found.device == self._place else None
+        return table.look(value, what, self._place, self._stream, writable) if table is not None else None
 
     def _asked(self, value: Any, what: str, writable: bool) -> OnDevice | None:
         if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):

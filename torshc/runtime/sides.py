@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Mapping, Sequence
-from ctypes import addressof, c_int64
+from ctypes import addressof, c_int64, string_at
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .device import DeviceArray
+from .device import DeviceArray, Opened
 from .dlpack import View
+from .exchange import exchange_of
 from .manifest import TensorSpec
 from .native import CPU, Library, Tensor
 
@@ -31,8 +33,8 @@ def address_of(array: Array) -> int:
 class Side:
     """The inputs or the outputs, with the structures that a call passes; used under the model's lock only."""
 
-    def __init__(self, library: Library, kind: str, specs: Sequence[TensorSpec]) -> None:
-        self.kind, self.specs = kind, tuple(specs)
+    def __init__(self, library: Library, kind: str, specs: Sequence[TensorSpec], place: tuple[int, int]) -> None:
+        self.kind, self.specs, self.place = kind, tuple(specs), place
         self.index = {spec.name: i for i, spec in enumerate(specs)}
         self.tensors = (Tensor * max(len(specs), 1))()
         self.at = list(self.tensors)  # the same structures; a look into an array of ctypes makes an object
@@ -68,6 +70,59 @@ class Side:
         if array.shape != self.held[i]:
             self.held[i] = array.shape
             self.shapes[i][:] = list(array.shape)
+
+
+class Handed:
+    """What runs on a device pass whose tensors are all of one type, one that has DLPack's table of functions.
+
+    Their library writes the structures, and the model's library checks them. So nothing is read here but what has to be
+    known of the inputs where outputs are to be made.
+
+    Attributes:
+        inputs, outputs: the structures.
+        made: those of outputs that :meth:`make` makes.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        self.inputs, self.outputs = (Tensor * max(inputs, 1))(), (Tensor * max(outputs, 1))()
+        self.made = (Tensor * max(outputs, 1))()
+        size = ctypes.sizeof(Tensor)
+        self._in = [addressof(self.inputs) + k * size for k in range(inputs)]
+        self._to = [*self._in, *(addressof(self.outputs) + k * size for k in range(outputs))]
+        self._forms = struct.Struct("=" + inputs * "8xiii4xQ16x")  # place, rank, and where the sizes are
+        self._expected: list[tuple[tuple[int, int, int], bytes]] | None = None
+        self._wanted: list[tuple[Tensor, tuple[int, ...], np.dtype[Any], tuple[int, int]]] = []
+
+    def set(self, values: Sequence[Any], place: tuple[int, int], stream: int | None) -> bool:
+        """Lets the structures of inputs, or of inputs and outputs, be these tensors; False where they may not be."""
+        table = exchange_of(values[0]) if len(set(map(type, values))) == 1 else None
+        return table is not None and table.fill(values, self._to[: len(values)], place, stream)
+
+    def expect(self, shapes: Sequence[tuple[int, ...]], outputs: Side, out_shapes: Sequence[tuple[int, ...]]) -> None:
+        """The shapes of inputs on the device for which outputs are made, and those of the outputs."""
+        place = outputs.place
+        self._expected = [((*place, len(shape)), struct.pack(f"{len(shape)}q", *shape)) for shape in shapes]
+        self._wanted = []
+        for i, (tensor, shape) in enumerate(zip(self.made, out_shapes, strict=False)):
+            ctypes.pointer(tensor)[0] = outputs.at[i]
+            self._wanted.append((tensor, shape, outputs.numpy(i), (tensor.dtype.code, tensor.dtype.bits)))
+
+    def expect_nothing(self) -> None:
+        """Nothing is known of inputs any more."""
+        self._expected = None
+
+    def make(self, opened: Opened) -> list[DeviceArray] | None:
+        """Outputs for inputs that are as expected; None where they are not."""
+        if self._expected is None:
+            return None
+        found = self._forms.unpack(string_at(self.inputs, self._forms.size))
+        for k, (form, shape) in enumerate(self._expected):
+            if found[4 * k : 4 * k + 3] != form or (shape and string_at(found[4 * k + 3], len(shape)) != shape):
+                return None
+        arrays = [DeviceArray(opened, shape, dtype, code) for _, shape, dtype, code in self._wanted]
+        for (tensor, *_), array in zip(self._wanted, arrays, strict=True):
+            array.point(tensor)
+        return arrays
 
 
 class Repeat:
