@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="What the model's own C functions and header are called; by default after OUT.",
 )
+@click.option("--named-weights", is_flag=True, help="Let the library take other weights by the model's names.")
 @click.option(
     "--MT",
     "targets",

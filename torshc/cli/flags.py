@@ -111,7 +111,6 @@ PLAN: list[Option] = [
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,
                  help="How the bundle stores large weights of f32; they are f32 again in memory."),
-    click.option("--named-weights", is_flag=True, help="Let the library take other weights by the model's names."),
     BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip
