@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy.typing as npt
 
+from .bundle.host import NamedWeight
 from .bundle.layout import weights_layout
 from .bundle.named import named_weights, proven
 from .bundle.program import Program
 from .compilation import Compilation
 from .errors import ConfigError, TorshcError
 
+_FOLDS = "fold_batch_norm"
 _REMEDY = "leave it out, and exchange weights with torshc weights"
 
 
@@ -47,4 +49,16 @@ def named_in(
         return made.program if same and weights_layout(made.program) == layout else None
 
     found = named_weights(whole.graph, whole.program, whole.options.weights_dtype)
-    return dataclasses.replace(whole, named=proven(found, whole.graph, whole.program, other))
+    named = proven(found, whole.graph, whole.program, other)
+    return dataclasses.replace(whole, named=named, warnings=(*whole.warnings, *_hint(whole, named)))
+
+
+def _hint(whole: Compilation, named: Sequence[NamedWeight]) -> list[str]:
+    """How more weights could be given by name, where that is known."""
+    fixed = sum(w.why != "" and w.dims != () for w in named)
+    if not fixed or not any(r.name == _FOLDS and r.changed for r in whole.records):
+        return []
+    return [
+        f"--named-weights: {fixed} of {len(named)} weights cannot be given by name, some of them because {_FOLDS} puts "
+        f"them together; --pass {_FOLDS}=off keeps those of convolutions and products apart"
+    ]

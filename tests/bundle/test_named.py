@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 import torshc
 from tests.support import compilers, sanitize
-from torshc.bundle.host import NamedWeight
+from torshc.compilation import Compilation
 from torshc.compiler import prepare
 from torshc.errors import ConfigError
 from torshc.formats import load_graph
@@ -123,20 +123,28 @@ def test_new_weights_from_c_are_those_that_compiling_would_make(
             assert got.tobytes() == wanted(x)[0].tobytes()
 
 
-def found_in(source: bytes, **options: Any) -> tuple[NamedWeight, ...]:
-    compiled = partial(prepare, source, CompileOptions(named_weights=True, **options), None)
-    return named_in([compiled()], compiled).named
+def compiled(source: bytes, **options: Any) -> Compilation:
+    again = partial(prepare, source, CompileOptions(named_weights=True, **options), None)
+    return named_in([again()], again)
 
 
 def listed(text: str, weights: Arrays, **options: Any) -> dict[str, str]:
     source = model(text, weights)
-    return {w.name: w.why for w in found_in(source, **options)}
+    return {w.name: w.why for w in compiled(source, **options).named}
 
 
 def test_without_folding_all_can_be_exchanged() -> None:
     assert not any(listed(CNN, drawn(CNN_WEIGHTS), opt_level=0).values())
     found = listed(CNN, drawn(CNN_WEIGHTS), passes={"fold_batch_norm": False})
     assert {name for name, why in found.items() if why} == {"scale", "shift", "mean", "variance"}
+
+
+def test_a_warning_says_which_pass_folds() -> None:
+    source = model(CNN, drawn(CNN_WEIGHTS))
+    (warning,) = compiled(source).warnings
+    assert "6 of 11 weights" in warning and "--pass fold_batch_norm=off" in warning
+    assert not compiled(source, passes={"fold_batch_norm": False}).warnings
+    assert not compiled(model(BLOCK, drawn(BLOCK_WEIGHTS))).warnings
 
 
 def test_values_that_decide() -> None:
@@ -160,7 +168,7 @@ def test_other_types(dtype: str) -> None:
     kind = onnx.TensorProto.DataType.Value(dtype.upper())
     made.graph.initializer.append(onnx.helper.make_tensor("w", kind, (130, 40), RNG.standard_normal(130 * 40)))
     source = bytes(made.SerializeToString())
-    (found,) = found_in(source)
+    (found,) = compiled(source).named
     assert not found.why and len(found.copies) == 1
 
 
