@@ -17,6 +17,7 @@ COUNT ?= 5000
 SEED ?= 0
 FUSION ?= default
 TARGET ?= c
+WHAT ?= products
 
 py := $(VENV)/bin/python
 comma := ,
@@ -40,7 +41,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -117,6 +118,9 @@ contexts: $(call stamp,test) ## MODELS="a.onnx b.onnx": two contexts at once aga
 
 demo-numpy: $(call stamp,run) ## a function written in NumPy, compiled when it is called, beside NumPy
 	@$(py) samples/numpy_function.py
+
+card: $(call stamp,run) ## WHAT=products|convolutions|models: speed on an NVIDIA card beside PyTorch, which has to be installed
+	$(py) -m tests.card $(WHAT) $(ARGS)
 
 sample-c: $(call stamp,run) ## the program in C that uses a bundle
 	$(MAKE) -C samples/c run TORSHC='$(abspath $(VENV)/bin/torshc)' CC='$(or $(compiler),$(abspath $(py)) -m ziglang cc)'
