@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torshc.bundle.build import work_folder
-from torshc.folders import scratch_folder
+from torshc.folders import private_folder, scratch_folder
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +78,9 @@ def test_folders_of_others_and_links_are_left_alone(tmp_path: Path) -> None:
     with scratch_folder():
         pass
     assert len([*tmp_path.iterdir()]) == 4
+
+
+def test_where_no_folder_can_be_made() -> None:
+    """Nobody makes one below /proc, and the system says that the folder around it is missing, which it is not."""
+    with pytest.raises(FileNotFoundError):
+        private_folder(Path("/proc/self/cache/objects"))

@@ -29,18 +29,21 @@ def private_folder(folder: Path) -> Path:
         OSError: it cannot be made.
     """
     try:
-        folder.mkdir(mode=0o700)
-        folder.chmod(0o700)
+        _make_private(folder)
     except FileNotFoundError:
         private_folder(folder.parent)
-        return private_folder(folder)
-    except FileExistsError:
-        pass
+        _make_private(folder)  # below /proc there is none even then
     if reason := shared_with(folder.stat()):
         raise SharedError(
             f"{folder} is not used: {reason}; own it with mode 0700, or set TORSHC_CACHE_DIR to another folder"
         )
     return folder
+
+
+def _make_private(folder: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o700)
 
 
 def shared_with(status: os.stat_result) -> str:

@@ -205,6 +205,22 @@ def test_a_closed_stream_changes_no_exit_code(closed: int, chain: Path) -> None:
     assert run("check", "nothing.onnx") == errors.ModelError.exit_code
 
 
+def test_the_folder_that_is_no_longer_there(chain: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    leave = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(tmp_path / "gone")]
+    done = subprocess.run([*leave, *command("explain", str(chain))], capture_output=True, text=True, env=environment())
+    assert done.returncode == errors.ResourceError.exit_code and "is no longer there" in done.stderr, done.stderr
+
+
+def test_file_names_that_are_no_text(chain: Path, tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path / "odd") + b"\xff.onnx")
+    Path(odd).write_bytes(chain.read_bytes())
+    for form in ("text", "json", "html", "dot"):
+        out = ["--format", form, "-o", str(tmp_path / "out")]
+        assert CliRunner().invoke(cli, ["explain", odd, *out]).exit_code == 0
+        assert (tmp_path / "out").read_text(encoding="utf-8")
+
+
 def test_a_broken_pipe_is_quiet(chain: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

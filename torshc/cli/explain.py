@@ -68,15 +68,15 @@ def explain(
 
 def _shown(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:
     from ..compilation import commented_sources
-    from ..explain import Shown, explain, read_measured, read_roof
+    from ..explain import Shown, explain, printable, read_measured, read_roof
 
     found = explain(
         done, {n: size for n, size in dims.items() if n in done.program.names} if measured is None else dims
     )
     sources = {Path(file).stem: text for file, text in commented_sources(done).items()}
     if measured is None:
-        return Shown(model.name, found, sources)
-    return Shown(model.name, found, sources, read_measured(measured, found), read_roof(measured))
+        return Shown(printable(model.name), found, sources)
+    return Shown(printable(model.name), found, sources, read_measured(measured, found), read_roof(measured))
 
 
 def _write(text: str, out: Path | None, opened: bool) -> None:

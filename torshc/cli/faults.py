@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..errors import InternalError, TorshcError, UnsupportedError, resource_error
+from ..errors import InternalError, ResourceError, TorshcError, UnsupportedError, resource_error
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells use
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -97,11 +97,20 @@ def _refused(error: OSError | MemoryError | _PipeClosed) -> int:
         return BROKEN_PIPE
     place = getattr(error, "filename", None)  # most of what writes files has errors of its own
     what = "torshc cannot go on" + (f" at {os.fsdecode(place)}" if isinstance(place, str | bytes) else "")
-    found = resource_error(error, "cannot write to stdout" if no_output else what)
+    found = resource_error(error, "cannot write to stdout" if no_output else what) or _homeless()
     if found is None:
         return _unexpected(error)
     show(found)
     return found.exit_code
+
+
+def _homeless() -> ResourceError | None:
+    """What explains an error where the folder is gone that torshc was started in: paths and compilers begin there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return ResourceError("the folder that torshc was started in is no longer there", "change to one that is")
+    return None
 
 
 def _is_of_output(error: BaseException) -> bool:
