@@ -447,13 +447,10 @@ class Graph:
         return value.data
 
     def _element(self, value: Value, position: int) -> Expr:
-        name = self._fresh(f"{self._called(value)}[{position}]")
+        own = f"value{value.id}"
+        name = self._fresh(f"{value.name or (f'{self.place}/{own}' if self.place else own)}[{position}]")
         self.sources[name] = SymbolSource(value, position)
         return element(name)
-
-    def _called(self, value: Value) -> str:
-        own = f"value{value.id}"
-        return value.name or (f"{self.place}/{own}" if self.place else own)
 
     def _fresh(self, name: str) -> str:
         taken = {*self.sources, *self.taken, *dims_of(*(d for v in self.inputs for d in v.shape))}
@@ -476,7 +473,7 @@ class Graph:
 
     def new_dimension(self, value: Value, k: int) -> Expr:
         """A new symbol for a dimension of a value, which a run reads when it has made the value."""
-        symbol = self._fresh(f"{self._called(value)}.{k}")
+        symbol = self._fresh(f"{value.name or self.place or f'value{value.id}'}.{k}")
         self.sources[symbol] = SymbolSource(value, k, "dim")
         return runtime_dim(symbol)
 
