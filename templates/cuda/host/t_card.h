@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 // Host data goes through page-locked memory in pieces, so that copying a piece and moving the one before overlap.
-// Graphs are of runs whose symbols and addresses came before.
-enum { SLOTS = 8, GRAPHS = 8 };
+// Graphs are of runs whose symbols and addresses came before: of as many sets of tensors as callers take in turn.
+enum { SLOTS = 8, GRAPHS = 32 };
 static const size_t SLOT_BYTES = size_t(1) << 20;
 
 struct t_slot {
