@@ -18,6 +18,7 @@ from tests.bundle import tiny, tiny_cuda
 from tests.emulation.emulated import emulated_tools
 from torshc.errors import BundleError, RunError, ToolchainError
 from torshc.runtime import DeviceArray, Model, dlpack, exchange, load
+from torshc.runtime.device import SPARE_BLOCKS, SPARE_BYTES, Spare
 from torshc.targets.gpu.nvcc import find_cards, find_nvcc
 
 from ..support.foreign import Described, Foreign
@@ -167,10 +168,55 @@ def test_device_arrays_in_and_out(write: Write) -> None:
 
 def test_more_addresses_than_recorded_runs_are_kept(write: Write) -> None:
     with load(write()) as model:
-        inputs = [to_device(model, rows(6, k)) for k in range(12)]
+        inputs = [to_device(model, rows(6, k)) for k in range(36)]
         for _ in range(3):
             for k, x in enumerate(inputs):
                 assert same(model.run({"x": x}), rows(6, k))
+
+
+def test_memory_of_outputs_that_are_gone_is_used_again(write: Write) -> None:
+    """Unless another library has seen it, which may still read it."""
+    with load(write()) as model:
+        x, freed = to_device(model, rows(4)), list[int]()
+        opened = model._opened
+        assert opened is not None
+        free = opened.library.torshc_free
+
+        def noted(handle: int, data: int) -> None:
+            freed.append(data)
+            free(handle, data)
+
+        opened.library.torshc_free = noted
+        first = model.run({"x": x})
+        places = {v._data for v in first.values()}
+        del first
+        again = model.run({"x": x})
+        assert {v._data for v in again.values()} == places and same(again, rows(4)) and not freed
+        seen = again["y"]._data
+        capsule = again["y"].__dlpack__()
+        del again, capsule
+        gc.collect()
+        assert freed == [seen]
+        many = [model.run({"x": x}) for _ in range(SPARE_BLOCKS)]
+        assert all(same(found, rows(4)) for found in many)
+        del many
+        gc.collect()
+        assert len(freed) == 1 + SPARE_BLOCKS  # of twice as many outputs
+
+
+def test_spare_memory_gives_way(emulated: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T_EMULATE_MEMORY", "200000")
+    with load(emulated()) as model:
+        to_device(model, rows(1500))  # 96,000 bytes, kept for the next of that size
+        assert same(model.run({"x": rows(3)}), rows(3))
+        assert to_device(model, rows(2500)).nbytes == 160000
+
+
+def test_what_is_spare() -> None:
+    spare = Spare()
+    assert spare.take(64) is None and all(spare.keep(k, 64) for k in range(SPARE_BLOCKS)) and not spare.keep(99, 64)
+    assert spare.take(64) == SPARE_BLOCKS - 1 and not spare.keep(7, SPARE_BYTES) and spare.keep(7, 128)
+    assert sorted(spare.all()) == [*range(SPARE_BLOCKS - 1), 7] and spare.all() == [] and spare.keep(8, SPARE_BYTES)
 
 
 def test_outputs_where_they_are_wanted(write: Write) -> None:

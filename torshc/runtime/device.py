@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 import weakref
 from ctypes import byref, c_void_p
 from typing import Any
@@ -17,6 +18,7 @@ from .dlpack import device_name, dtype_name, export
 from .manifest import REMEDY
 from .native import CPU, Library, Options, Status, Tensor
 
+SPARE_BLOCKS, SPARE_BYTES = 8, 64 << 20  # of one size, and in all, that a model keeps of outputs that are gone
 LEGACY_STREAM = 1  # CUDA's name for the default stream that all ordinary streams are ordered with
 # Remedies by status; other failures are about the inputs.
 REMEDIES: dict[int, str] = {
@@ -31,7 +33,9 @@ REMEDIES: dict[int, str] = {
 }
 
 
-def _release(library: Library, handle: int, of: Opened | None) -> None:
+def _release(library: Library, handle: int, of: Opened | None, spare: Spare) -> None:
+    for data in spare.all():
+        library.torshc_free(handle, data)
     library.torshc_close(handle)
     if of is None:
         library.unload()
@@ -80,7 +84,8 @@ class Opened:
         self.handle: int = handle.value
         self.library, self.device, self.stream = library, device, stream
         self.name, self.weights, self.threads = name, weights, threads
-        weakref.finalize(self, _release, library, self.handle, of)
+        self._spare = Spare()
+        weakref.finalize(self, _release, library, self.handle, of, self._spare)
 
     def context(self, threads: int | None, stream: int) -> Opened:
         """Another open model with the same weights.
@@ -93,14 +98,75 @@ class Opened:
         count = self.threads if threads is None else threads
         return Opened(self.library, self.name, self.weights, count, self.device, stream, of=self)
 
+    def take(self, nbytes: int) -> int:
+        """Memory on the device for an output: what another had, or fresh.
+
+        Raises:
+            RunError: there is none.
+        """
+        found = self._spare.take(nbytes)
+        if found is not None:
+            return found
+        data = c_void_p()
+        status = self.library.torshc_alloc(self.handle, nbytes, byref(data))
+        if status == Status.MEMORY and (spare := self._spare.all()):
+            for old in spare:
+                self.library.torshc_free(self.handle, old)
+            status = self.library.torshc_alloc(self.handle, nbytes, byref(data))
+        self.check(status)
+        return data.value or 0
+
+    def give(self, data: int, nbytes: int, shown: bool) -> None:
+        """Memory of an output that nothing uses any more; what other libraries have seen is not given to the next.
+
+        Runs of a model follow each other in its stream, so that the next may write where the last one reads. Other
+        libraries may go on in streams of their own, for which freeing waits.
+        """
+        if shown or not self._spare.keep(data, nbytes):
+            self.library.torshc_free(self.handle, data)
+
     def check(self, status: int) -> None:
         """Raises RunError unless a call succeeded."""
         if status:
             raise RunError(self.library.last_error(), REMEDIES.get(status, ""))
 
 
-def _free(opened: Opened, data: int) -> None:
-    opened.library.torshc_free(opened.handle, data)
+class Spare:
+    """Memory of outputs that are gone, for those of the same size to come; threads may share it."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, list[int]] = {}
+        self._bytes = 0
+        self._lock = threading.RLock()  # memory may be collected, and come here, at any time
+
+    def take(self, nbytes: int) -> int | None:
+        """A block of this size."""
+        with self._lock:
+            blocks = self._blocks.get(nbytes)
+            if not blocks:
+                return None
+            self._bytes -= nbytes
+            return blocks.pop()
+
+    def keep(self, data: int, nbytes: int) -> bool:
+        """Whether a block is kept: there are few, and none is large."""
+        with self._lock:
+            blocks = self._blocks.setdefault(nbytes, [])
+            if len(blocks) == SPARE_BLOCKS or self._bytes + nbytes > SPARE_BYTES:
+                return False
+            self._bytes += nbytes
+            blocks.append(data)
+            return True
+
+    def all(self) -> list[int]:
+        """All of them, which are no longer here."""
+        with self._lock:
+            found, self._blocks, self._bytes = self._blocks, {}, 0
+        return [data for blocks in found.values() for data in blocks]
+
+
+def _free(opened: Opened, data: int, nbytes: int, shown: list[bool]) -> None:
+    opened.give(data, nbytes, bool(shown))
 
 
 class DeviceArray:
@@ -118,10 +184,9 @@ class DeviceArray:
     def __init__(self, opened: Opened, shape: tuple[int, ...], dtype: np.dtype[Any], code: tuple[int, int]) -> None:
         self.shape, self.dtype, self.code = shape, dtype, code
         self._opened = opened
-        data = c_void_p()
-        opened.check(opened.library.torshc_alloc(opened.handle, self.nbytes, byref(data)))
-        self._data = data.value or 0
-        weakref.finalize(self, _free, opened, self._data)
+        nbytes = self.nbytes
+        self._data, self._shown = opened.take(nbytes), list[bool]()
+        weakref.finalize(self, _free, opened, self._data, nbytes, self._shown)
 
     @property
     def nbytes(self) -> int:
@@ -149,6 +214,7 @@ class DeviceArray:
 
     def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
         """A capsule for another library; waits for the run unless both use the same stream."""
+        self._shown[:] = [True]
         if not stream or stream != self._opened.stream:
             self._opened.check(self._opened.library.torshc_synchronize(self._opened.handle))
         return export(self, self._data, self._opened.device, self.code, self.shape)
