@@ -22,6 +22,7 @@ _WORDS = """
     stdin stdout unix
 """
 _TAKEN = frozenset(_WORDS.split())
+_LITERAL = 4095  # characters
 _RAW = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ .,/:*+-()")
 
 
@@ -69,9 +70,15 @@ def prefix_of(out: Path) -> str:
 def c_text(text: str) -> str:
     r"""Text as a C string literal: by numbers, where a character of it could mean anything to a compiler.
 
+    What is longer than C promises for a literal is an array.
+
     >>> print(c_text("layer.0/out"), c_text('"é'))
     "layer.0/out" "\042\303\251"
+    >>> print(c_text("é" * 4096)[:29])
+    (const char[]){'\303', '\251'
     """
     data = text.encode("utf-8", "replace")
+    if len(data) > _LITERAL:
+        return "(const char[]){" + "".join(f"'\\{b:03o}', " for b in data) + "0}"
     plain = _RAW.issuperset(data)
     return '"' + "".join(chr(b) if plain else f"\\{b:03o}" for b in data) + '"'
