@@ -20,6 +20,8 @@ def test_a_processor_of_another_machine() -> None:
         resolve("x86-64-v3", "aarch64-linux-gnu")
 
 
-def test_a_machine_that_there_is_no_code_for() -> None:
-    with pytest.raises(ConfigError, match="--triple riscv64-linux-gnu"):
-        resolve(None, "riscv64-linux-gnu")
+@pytest.mark.parametrize("triple", ["riscv64-linux-gnu", "x86_64", "x86_64-pc-windows-msvc", "nowhere"])
+def test_a_machine_that_there_is_no_code_for(triple: str) -> None:
+    with pytest.raises(ConfigError, match=f"--triple {triple}: torshc has no such machine") as refused:
+        resolve(None, triple)
+    assert refused.value.remedy == "x86_64 or aarch64 with Linux, as in x86_64-linux-gnu"

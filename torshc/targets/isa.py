@@ -102,9 +102,10 @@ def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     """
     here = _arch(platform.machine())
     arch = _arch(triple.partition("-")[0]) if triple else here
-    if arch != here and arch not in _BASELINE:
+    if triple and (arch not in (here, *_BASELINE) or "linux" not in triple.split("-")[1:]):
+        known = " or ".join(_BASELINE)
         raise ConfigError(
-            f"--triple {triple}: torshc has no such machine", f"one of {', '.join(_BASELINE)}, as in x86_64-linux-gnu"
+            f"--triple {triple}: torshc has no such machine", f"{known} with Linux, as in x86_64-linux-gnu"
         )
     if mcpu in (None, "native", "host"):
         return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch)

@@ -62,7 +62,7 @@ void t_gpu_commit(t_device *d)
 {
     end_pass(d);
     if (d->encoder) {
-        w_commands commands = w.CommandEncoderFinish(d->encoder, NULL);
+        w_commands commands = g.lost ? NULL : w.CommandEncoderFinish(d->encoder, NULL);
         if (commands) {
             w.QueueSubmit(g.queue, 1, &commands);
             w.CommandBufferRelease(commands);
@@ -326,7 +326,7 @@ int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed
 {
     (void)d, (void)key, (void)count;
     *replayed = 0;
-    return TORSHC_OK;
+    return t_gpu_check();
 }
 
 int t_device_end(t_device *d, int status)

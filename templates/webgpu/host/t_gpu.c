@@ -17,14 +17,19 @@ struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INI
 
 /* ---- the library and its device ---- */
 
+static void copy_text(char *to, size_t room, w_text from)
+{
+    const size_t length = !from.data ? 0 : from.length == SIZE_MAX ? strlen(from.data) : from.length;
+    snprintf(to, room, "%.*s", (int)(length < room ? length : room - 1), length ? from.data : "");
+    for (char *c = to; *c; c++)
+        *c = (unsigned char)*c < ' ' ? ' ' : *c;
+}
+
 void t_gpu_note(w_text message)
 {
-    const size_t length = message.length == SIZE_MAX ? strlen(message.data) : message.length;
     pthread_mutex_lock(&g.noting);
     if (!*g.error)
-        snprintf(g.error, sizeof g.error, "%.*s", (int)(length < 360 ? length : 360), message.data ? message.data : "");
-    for (char *c = g.error; *c; c++)
-        *c = (unsigned char)*c < ' ' ? ' ' : *c;
+        copy_text(g.error, sizeof g.error, message);
     pthread_mutex_unlock(&g.noting);
 }
 
@@ -36,9 +41,11 @@ static void on_failed(const w_device *device, uint32_t type, w_text message, voi
 
 static void on_lost(const w_device *device, uint32_t reason, w_text message, void *user, void *more)
 {
-    (void)device, (void)user, (void)more;
-    if (reason == 1) /* unknown: neither destroyed by us nor cancelled */
-        t_gpu_note(message);
+    (void)device, (void)reason, (void)user, (void)more;
+    pthread_mutex_lock(&g.noting);
+    copy_text(g.reason, sizeof g.reason, message);
+    g.lost = g.device != NULL; /* else there was none yet */
+    pthread_mutex_unlock(&g.noting);
 }
 
 static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
@@ -49,11 +56,25 @@ static void on_made(uint32_t status, void *made, w_text message, void *user, voi
         t_gpu_note(message);
 }
 
+int t_gpu_check(void)
+{
+    pthread_mutex_lock(&g.noting);
+    const int status = g.lost ? t_fail(TORSHC_E_LAUNCH,
+                                       "WebGPU's device was lost (%.200s): close the models of this library that are "
+                                       "open, and open them again",
+                                       *g.reason ? g.reason : "no reason is given")
+                              : TORSHC_OK;
+    pthread_mutex_unlock(&g.noting);
+    return status;
+}
+
 /* Tells what went wrong since this was last asked. */
 int t_gpu_told(int status, const char *what)
 {
     if (!*g.error)
         return TORSHC_OK;
+    if (t_gpu_check()) /* all else fails for that */
+        return TORSHC_E_LAUNCH;
     t_fail(status, "%s: %.320s", what, g.error);
     *g.error = 0;
     return status;
@@ -211,6 +232,7 @@ static void release(void)
     W_DROP(g.adapter, AdapterRelease);
     W_DROP(g.instance, InstanceRelease);
     *g.error = 0;
+    g.lost = 0;
 }
 
 /* A library that is unloaded must leave nothing behind that could call it: threads, and callbacks of a lost device. */

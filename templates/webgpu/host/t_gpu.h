@@ -43,8 +43,10 @@ struct t_gpu {
     uintptr_t next;
     t_made *made; /* of each kernel of the library, in their order */
     int32_t kernels;
-    pthread_mutex_t noting; /* of the error alone */
+    pthread_mutex_t noting; /* of what follows */
     char error[400];        /* the first since it was last told */
+    char reason[200];       /* why the device was lost */
+    int32_t lost;
 };
 extern struct t_gpu g;
 
@@ -60,6 +62,9 @@ t_made t_gpu_made(const t_source *const *kernel);
 /* Notes an error of WebGPU; tells what went wrong since this was last asked, by `status`. */
 void t_gpu_note(w_text message);
 int t_gpu_told(int status, const char *what);
+
+/* Whether the device is there still; wgpu-native ends the process where a lost one is given work. */
+int t_gpu_check(void);
 
 /* The block that an address is in, if any. */
 t_block t_gpu_find(const void *at);

@@ -1,0 +1,107 @@
+"""What can go wrong with a library for WebGPU: no library, no adapter, limits of the adapter, a lost device."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import torshc
+from tests.support import compilers
+from tests.targets.gpu.test_webgpu import F32, model, opened
+from torshc.errors import BundleError, RunError
+from torshc.resources import find_template
+from torshc.webgpu import NAMED, find_library
+
+NEGATIVE = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F32, ["n"])}, {"y": F32})
+
+# Stands between a bundle and the library: keeps the device, so that it can be lost.
+BETWEEN = r"""
+#include <dlfcn.h>
+#include "t_webgpu.h"
+void *library;
+static w_device device;
+static w_made given;
+static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
+{
+    device = made;
+    given.call(status, made, message, user, more);
+}
+w_future wgpuAdapterRequestDevice(w_adapter adapter, const w_device_options *options, w_made made)
+{
+    w_future (*request)(w_adapter, const w_device_options *, w_made);
+    *(void **)&request = dlsym(library = dlopen(REAL, RTLD_NOW), "wgpuAdapterRequestDevice");
+    given = made;
+    made.call = on_made;
+    return request(adapter, options, made);
+}
+void lose(void)
+{
+    void (*destroy)(w_device);
+    *(void **)&destroy = dlsym(library, "wgpuDeviceDestroy");
+    destroy(device);
+}
+"""
+
+
+def test_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAMED, "/nowhere/libwebgpu.so")
+    torshc.compile(NEGATIVE, tmp_path / "m.tsc", target="webgpu")
+    with pytest.raises(
+        BundleError, match=r"no library of webgpu\.h: /nowhere/libwebgpu\.so: .*; TORSHC_WEBGPU names one"
+    ):
+        torshc.load(tmp_path / "m.tsc")
+
+
+def test_no_adapter(tmp_path: Path) -> None:
+    """In another process, since drivers stay where they are loaded."""
+    opened(NEGATIVE, tmp_path).close()
+    hidden = {"VK_DRIVER_FILES": os.devnull, "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull}
+    code = "import sys, torshc\ntry:\n torshc.load(sys.argv[1])\nexcept torshc.TorshcError as error:\n print(error)"
+    command = [sys.executable, "-c", code, str(tmp_path / "m.tsc")]
+    done = subprocess.run(command, env={**os.environ, **hidden}, capture_output=True, text=True, check=True)
+    if not done.stdout:
+        pytest.skip("this driver cannot be hidden")
+    assert "cannot open 'g': WebGPU finds no adapter: no GPU with a driver" in done.stdout
+    assert "its library says: " in done.stdout
+
+
+def test_what_the_adapter_cannot_hold(tmp_path: Path) -> None:
+    """The message has what is needed and what there is."""
+    negative = opened(NEGATIVE, tmp_path)
+    try:
+        negative.run({"x": np.zeros(40_000_000, np.float32)})
+    except RunError as error:
+        binding = r"argument \d has 160000000 bytes; this adapter binds \d+ at most"
+        assert re.search(rf"{binding}|asked \d+ bytes; a buffer of this adapter has \d+ at most", str(error))
+    else:
+        pytest.skip("this adapter holds it")
+    assert list(negative.run({"x": np.ones(2, np.float32)})["y"]) == [-1, -1]
+
+
+def test_another_device(tmp_path: Path) -> None:
+    opened(NEGATIVE, tmp_path).close()
+    with pytest.raises(RunError, match="there is no device 1 of WebGPU, only device 0"):
+        torshc.load(tmp_path / "m.tsc", device=1)
+
+
+def test_a_lost_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(NEGATIVE, tmp_path).close()
+    real, between = find_library(), tmp_path / "between.so"
+    (tmp_path / "between.c").write_text(BETWEEN)
+    headers = find_template(("webgpu",), "t_webgpu.h").parent
+    flags = ["-shared", "-fPIC", f"-I{headers}", f'-DREAL="{real}"', "between.c", real, "-o", str(between), "-ldl"]
+    subprocess.run([compilers.needed().cc, *flags, f"-Wl,-rpath,{Path(real).parent}"], cwd=tmp_path, check=True)
+    monkeypatch.setenv(NAMED, str(between))
+    with torshc.load(tmp_path / "m.tsc") as negative:
+        assert list(negative.run({"x": np.ones(2, np.float32)})["y"]) == [-1, -1]
+        ctypes.CDLL(str(between)).lose()
+        with pytest.raises(RunError, match=r"WebGPU's device was lost .*: close the models of this library"):
+            negative.run({"x": np.ones(2, np.float32)})
