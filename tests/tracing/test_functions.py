@@ -102,9 +102,18 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "argument": (lambda x: _in_place_of(x), "in place"),
     "elements": (lambda x: x.__setitem__(0, 1), "writes to elements"),
     "random": (lambda x: x * np.random.rand(), "random"),
+    "types": (lambda x: x & 1, "bitwise_and"),
+    "text": (lambda x: x + "a", "numpy.add"),
+    "wider in place": (lambda x: _wider(x > 0), "cannot write float64 into an array of bool"),
     "keyword": (lambda x: np.sum(x, where=x > 0), "numpy.sum"),
     "complex": (lambda x: x * 1j, "complex"),
 }
+
+
+def _wider(x: Any) -> Any:
+    total = ~x
+    total += 1.5
+    return total
 
 
 def _in_place_of(x: Any) -> Any:

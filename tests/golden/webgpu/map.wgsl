@@ -33,6 +33,8 @@ fn t_exp_f32(x: f32) -> f32 {
 
 fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 
+fn t_scale_(x: f32, n: i32) -> f32 { return x * t_pow2_(n >> 1u) * t_pow2_(n - (n >> 1u)); }
+
 fn t_exp_tail_(r: f32) -> f32 {
     let z = r * r;
     let p01 = r * 1.666652113e-1f + 4.999999404e-1f;
@@ -41,4 +43,3 @@ fn t_exp_tail_(r: f32) -> f32 {
 }
 
 fn t_pow2_(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
-fn t_scale_(x: f32, n: i32) -> f32 { return x * t_pow2_(n >> 1u) * t_pow2_(n - (n >> 1u)); }

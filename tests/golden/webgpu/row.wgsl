@@ -29,7 +29,6 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 @group(0) @binding(1) var<storage, read_write> b1: array<f32>;
 @group(0) @binding(2) var<uniform> params: array<vec4i, 1>;
 
-var<private> t_inf_bits = 0x7f800000u;
 fn t_inf() -> f32 { return bitcast<f32>(t_inf_bits); }
 
 fn t_max_f32(a: f32, b: f32) -> f32 { return select(b, a, a >= b || t_isnan_f32(a)); }
@@ -53,7 +52,11 @@ fn t_div_f32(a: f32, b: f32) -> f32 {
     return select(q, q + rest / b, near);
 }
 
+var<private> t_inf_bits = 0x7f800000u;
+
 fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+
+fn t_scale_(x: f32, n: i32) -> f32 { return x * t_pow2_(n >> 1u) * t_pow2_(n - (n >> 1u)); }
 
 fn t_exp_tail_(r: f32) -> f32 {
     let z = r * r;
@@ -63,4 +66,3 @@ fn t_exp_tail_(r: f32) -> f32 {
 }
 
 fn t_pow2_(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
-fn t_scale_(x: f32, n: i32) -> f32 { return x * t_pow2_(n >> 1u) * t_pow2_(n - (n >> 1u)); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from torshc.errors import BundleError, UnsupportedError
 from torshc.kernels.base import Kernel
 from torshc.targets.base import Rendered
 from torshc.targets.gpu import webgpu
+from torshc.targets.gpu.webgpu_text import prelude
 from torshc.webgpu import find_library
 
 Array = npt.NDArray[Any]
@@ -52,6 +54,13 @@ def check(source: bytes, feeds: dict[str, Array], folder: Path, atol: float = 0)
     wanted = ort.InferenceSession(source).run(None, feeds)
     for name, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(found[name], want, rtol=1e-5 if atol else 0, atol=atol)
+
+
+def test_the_prelude_has_what_it_names() -> None:
+    found = prelude()
+    assert len(found) > 100
+    for name, text in found.items():
+        assert set(re.findall(r"\bt_\w+", text)) <= set(found), name
 
 
 def test_narrow_elements_share_words(tmp_path: Path) -> None:

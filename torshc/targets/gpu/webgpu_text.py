@@ -7,7 +7,9 @@ arithmetic is i32; what bounds do not keep within it is computed in two words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...expr import BOOL, I32, I64, SYMBOLS, DType, Expr, as_int
@@ -15,12 +17,23 @@ from ...expr.bounds import fits
 from ...expr.derived import Derived
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator
-from ..base import indented
+from ..base import environment, indented
 from ..index import FORMS, leaf
 from ..statements import INDEX, VALUE, Frame, Text
 from .base import GridPrinter, Words
 from .simt import Names, Statements
 from .webgpu_words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index
+
+_NAME = re.compile(r"\bt_\w+")
+_PRELUDE = ("prelude.j2", "prelude_float.j2", "prelude_narrow.j2")
+
+
+@lru_cache(maxsize=1)
+def prelude() -> dict[str, str]:
+    """The functions and variables of the prelude, by name."""
+    texts = [environment(("webgpu",)).get_template(file).render() for file in _PRELUDE]
+    parts = re.split(r"^(?=fn |var)", "".join(texts), flags=re.MULTILINE)[1:]
+    return {found[0]: part.strip() for part in parts if (found := _NAME.search(part))}
 
 
 class WgslStatements(Statements):
@@ -244,16 +257,13 @@ class WgslPrinter(GridPrinter):
         ]
 
     def functions(self) -> Iterator[str]:
-        """The functions that the kernel calls, and what these call, as they ask for it."""
+        """The texts of the functions that the kernel calls, and of what these name."""
         done = 0
         while done < len(self.needs):
-            yield [*self.needs][done]
+            text = prelude()[[*self.needs][done]]
+            self.needs.update(dict.fromkeys(n for n in _NAME.findall(text) if n in prelude()))
+            yield text
             done += 1
-
-    def also(self, *names: str) -> str:
-        """Notes that a function calls others; no text."""
-        self.needs.update(dict.fromkeys(names))
-        return ""
 
     @property
     def has_parameters(self) -> bool:

@@ -20,7 +20,8 @@ _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
 _BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt")  # of f32, right in WGSL in every corner
 ROUNDED = ("as_f8e8m0_up", "as_f8e8m0_nearest")  # otherwise than stores round
-_CALLS = {"floordiv": "t_idiv", "mod": "t_imod", "div": "t_iquot"}
+_ROUNDED_DOWN = {"floordiv": "div", "mod": "fmod"}  # the same where nothing is negative
+_CALLS = {"floordiv": "t_floordiv_i32", "mod": "t_imod", "div": "t_div_i32"}
 
 
 class Needs(dict[str, None]):
@@ -97,6 +98,8 @@ def apply(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
         return f"!{args[0]}"
     if dtype is BOOL:
         return f" {_LOGIC[op]} ".join(args)
+    if dtype.kind == "u":
+        op = _ROUNDED_DOWN.get(op, op)
     if op == "ne" and dtype.is_float:
         return f"!({args[0]} == {args[1]})"  # NaN is not equal, also where != is an ordered comparison
     if kind == "vec2u":
