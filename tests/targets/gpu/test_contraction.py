@@ -318,16 +318,17 @@ def test_groups_of_four_warps(
 
 
 @pytest.mark.parametrize("shape", [("s", 72), ("b", "s", 72)], ids=str)
-def test_groups_over_symbolic_sizes(monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
+@pytest.mark.parametrize(("dtype", "tile"), [(F16, GROUP_TILES[-1]), (F32, TF32_GROUP_TILES[-1])], ids=str)
+def test_groups_over_symbolic_sizes(monkeypatch: pytest.MonkeyPatch, dtype: DType, tile: AnyTile, shape: Shape) -> None:
     """Rows whose number only a run knows are brought by threads, the weights by the card."""
-    forced(monkeypatch, GROUP_TILES[-1], 1)
+    forced(monkeypatch, tile, 1)
     dims, maker = {"b": 3, "s": 50}, Maker()
-    left, right = random(RNG, sizes(shape, dims), np.float16), random(RNG, (72, 80), np.float16)
-    product = maker.add("MatMul", maker.input(*shape, dtype=F16), maker.constant(right), out="f32")
+    left, right = random(RNG, sizes(shape, dims), dtype.numpy), random(RNG, (72, 80), dtype.numpy)
+    product = maker.add("MatMul", maker.input(*shape, dtype=dtype), maker.constant(right), out="f32")
     program = GridProgram(maker.output(product), dims, HOPPER)
     (kernel,) = program.kernels
     assert isinstance(kernel, GroupMmaKernel) and list(kernel.copied) == ["b"]
-    # Products of 16-bit floats are exact in f32, and the sums have 72 terms of f32.
+    # Products of 16-bit floats are exact in f32, those of floats 2^-22 from it; the sums have 72 terms of f32.
     close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64), 1e-5)
 
 
