@@ -31,7 +31,7 @@ from .bundle.names import prefix_of
 from .bundle.package import HEADER, BundleWriter
 from .bundle.program import Placed, assemble
 from .bundle.script import assemble_script
-from .bundle.shared_weights import share_weights
+from .bundle.shared_weights import move_named, share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
@@ -40,7 +40,7 @@ from .formats import load_graph
 from .graph import Graph
 from .kernels.base import Kernel
 from .kernels.machine import Machine
-from .named import named_in
+from .named import named_alike, named_in
 from .options import CompileOptions
 from .passes import pipeline_of, run_pipeline
 from .passes.policy import Policy, policy_of
@@ -106,11 +106,25 @@ def prepare_versions(
     names = versions_of(options.isa, options.mcpu, options.triple)
     if len(names) > 1 and isinstance(source, Graph):
         raise ConfigError("a Graph is compiled once, and changed by that", "give isa one version, or a model's file")
-    done = [prepare(source, dataclasses.replace(options, mcpu=name), observer) for name in names]
+    done = [_version(source, dataclasses.replace(options, mcpu=name), observer) for name in names]
     if len({manifest_of(c).interface_id for c in done}) > 1:
         raise InternalError("versions of a model have other inputs, outputs or conditions")
-    programs = share_weights([c.program for c in done])
-    return [dataclasses.replace(c, program=p) for c, p in zip(done, programs, strict=True)]
+    shared = share_weights([c.program for c in done])
+    return [
+        dataclasses.replace(c, program=p, named=move_named(c.named, to))
+        for c, (p, to) in zip(named_alike(done), shared, strict=True)
+    ]
+
+
+def _version(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
+    """As :func:`prepare`, with the weights by name if the library is to know them."""
+    done = prepare(source, options, observer)
+    if not options.named_weights:
+        return done
+    clock = Clock(observer)
+    clock.seconds = done.seconds
+    with clock.stage("names"):
+        return named_in(done, None if isinstance(source, Graph) else partial(prepare, source, options, None))
 
 
 def _prepared(
@@ -301,11 +315,6 @@ def compile_model(
             weights = bundle.write_weights(arrays, embed=options.embed_weights)
         embedded = options.embed_weights and weights.bytes > 0
         manifest = manifest_of(*versions)
-        with clock.stage("names"):
-            if options.named_weights:
-                again = partial(prepare, source, compilation.options, None)
-                compilation = named_in(versions, None if isinstance(source, Graph) else again)
-                versions[0] = compilation
         hosts = [_host(c, manifest, weights, embedded) for c in versions]
         library = ""
         if options.emit == "page":

@@ -20,20 +20,16 @@ _REMEDY = "leave it out, and exchange weights with torshc weights"
 
 
 def named_in(
-    versions: Sequence[Compilation], compiled: Callable[[Mapping[str, npt.NDArray[Any]]], Compilation] | None
+    whole: Compilation, compiled: Callable[[Mapping[str, npt.NDArray[Any]]], Compilation] | None
 ) -> Compilation:
     """A compilation with the model's weights and their places, those where other values make the same library.
 
     Args:
-        versions: it, and the same model for other processors.
         compiled: compiles the model with other values of some weights; None where it is no file.
 
     Raises:
         ConfigError: the bundle cannot take weights by name.
     """
-    whole = versions[0]
-    if len(versions) > 1:
-        raise ConfigError("--named-weights: several versions (--isa) lay weights out in several ways", _REMEDY)
     if whole.script is not None:
         raise ConfigError("--named-weights: the model's sizes or steps are known only at run time", _REMEDY)
     if compiled is None:
@@ -51,6 +47,17 @@ def named_in(
     found = named_weights(whole.graph, whole.program, whole.options.weights_dtype)
     named = proven(found, whole.graph, whole.program, other)
     return dataclasses.replace(whole, named=named, warnings=(*whole.warnings, *_hint(whole, named)))
+
+
+def named_alike(versions: Sequence[Compilation]) -> list[Compilation]:
+    """Versions of a model for several processors, with the weights that all of them take by name."""
+    why = {w.name: w.why for c in reversed(versions) for w in c.named if w.why}
+    return [
+        dataclasses.replace(
+            c, named=tuple(dataclasses.replace(w, copies=(), why=why[w.name]) if w.name in why else w for w in c.named)
+        )
+        for c in versions
+    ]
 
 
 def _hint(whole: Compilation, named: Sequence[NamedWeight]) -> list[str]:

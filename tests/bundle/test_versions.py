@@ -187,3 +187,19 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(source())
     with pytest.raises(ConfigError, match="a Graph is compiled once"):
         torshc.compile(load_graph(tmp_path / "m.onnx"), tmp_path / "m.tsc", isa=VERSIONS)
+
+
+def test_weights_by_name_in_all_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each version packs them in its own way; two that are equal when compiled are two."""
+    text = """<ir_version: 8, opset_import: ["" : 18]> named (float[n,4] x) => (float[n,12] y)
+        { p = MatMul(x, w) q = Add(p, t) r = Relu(q) y = Add(r, u) }"""
+    model = onnx.parser.parse_model(text)
+    given = {"w": W, "t": TABLE, "u": TABLE}
+    model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in given.items())
+    torshc.compile(model, tmp_path / "named.tsc", isa=VERSIONS, named_weights=True)
+    for version in runnable():
+        monkeypatch.setenv("TORSHC_ISA", version)
+        with loaded(tmp_path / "named.tsc", tmp_path / version) as opened:
+            opened.set_weights({"w": 2 * W, "u": 3 * TABLE})
+            assert opened.stats().isa == version
+            np.testing.assert_array_equal(opened(X)[0], np.maximum(X @ (2 * W) + TABLE, 0) + 3 * TABLE)

@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from .host import HostScript, Launch
+from .copies import Copy
+from .host import HostScript, Launch, NamedWeight
 from .program import Program, Weight
 from .weights import weight_offsets
 
+_Key = tuple[int, bytes, int]
 
-def share_weights(programs: Sequence[Program]) -> list[Program]:
-    """The programs with the weights of all; one by itself stays as it is."""
+
+def share_weights(programs: Sequence[Program]) -> list[tuple[Program, Mapping[int, int]]]:
+    """The programs with the weights of all, and where what each had at a place is now; one by itself stays as it is.
+
+    Equal weights of one program stay apart, as other values of them need not be equal.
+    """
     if len(programs) == 1:
-        return list(programs)
-    weights: dict[tuple[int, bytes], Weight] = {}
-    keys = [[_key(w) for w in p.weights] for p in programs]
+        return [(p, {at: at for at in p.offsets}) for p in programs]
+    weights: dict[_Key, Weight] = {}
+    keys = [_keys(p.weights) for p in programs]
     for p, known in zip(programs, keys, strict=True):
         for key, weight in zip(known, p.weights, strict=True):
             weights.setdefault(key, weight)
     whole = list(weights.values())
     offsets = weight_offsets([w.nbytes for w in whole])
     places = dict(zip(weights, offsets, strict=True))
-    return [
-        replace(
-            _moved(p, {at: places[key] for at, key in zip(p.offsets, known, strict=True)}),
-            weights=whole,
-            offsets=offsets,
-        )
+    moves = [
+        {at: places[key] for at, key in zip(p.offsets, known, strict=True)}
         for p, known in zip(programs, keys, strict=True)
     ]
+    return [(replace(_moved(p, to), weights=whole, offsets=offsets), to) for p, to in zip(programs, moves, strict=True)]
 
 
-def _key(weight: Weight) -> tuple[int, bytes]:
-    digest = hashlib.sha256()
-    for part in weight.parts():
-        digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
-    return weight.nbytes, digest.digest()
+def move_named(named: Iterable[NamedWeight], to: Mapping[int, int]) -> tuple[NamedWeight, ...]:
+    """Weights by name of a program whose weights lie elsewhere, by where each lay."""
+    return tuple(replace(w, copies=tuple(_copy(c, w, to) for c in w.copies)) for w in named)
+
+
+def _copy(copy: Copy, weight: NamedWeight, to: Mapping[int, int]) -> Copy:
+    size = weight.dlpack[1] // 8
+    base = max(at for at in to if at <= copy.place * size)
+    return replace(copy, place=copy.place + (to[base] - base) // size)
+
+
+def _keys(weights: Sequence[Weight]) -> list[_Key]:
+    """What tells each weight of a program from its others: its contents, and which it is of those that have them."""
+    seen: Counter[tuple[int, bytes]] = Counter()
+    found = []
+    for weight in weights:
+        digest = hashlib.sha256()
+        for part in weight.parts():
+            digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        key = weight.nbytes, digest.digest()
+        found.append((*key, seen[key]))
+        seen[key] += 1
+    return found
 
 
 def _moved(p: Program, to: Mapping[int, int]) -> Program:
