@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,15 @@ from torshc._version import __version__
 from torshc.bundle.build import Object
 from torshc.cli import cli
 from torshc.compilation import Compilation
-from torshc.compiler import prepare
+from torshc.compiler import compile_model, prepare
 from torshc.errors import ConfigError, OutputError
 from torshc.measure import Stand, Variant
 from torshc.options import CompileOptions
+from torshc.runtime import load
 from torshc.targets.cpu.c import CTarget
 from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, PIECES, TF32_TILES, TILES, AnyTile
 from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.grid import GridRow
 from torshc.targets.gpu.nvcc import Card
 from torshc.targets.parameters import Parameter, parameters_of
 from torshc.targets.toolchain import Tools
@@ -202,11 +205,11 @@ def test_a_device_is_tuned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_what_comes_next_is_compiled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device; kernels whose sizes leave nothing to choose are passed over."""
-    stated = (Parameter("share", "threads of a row", ((32,), (64,))), Parameter("packet", "neighbours", ((1,),)))
+    """On a device; kernels whose sizes leave nothing to choose are passed over. A compilation takes what was found."""
+    stated = (Parameter("share", "threads of a row", ((32,), (128,))), Parameter("packet", "neighbours", ((1,),)))
     monkeypatch.setattr(CudaTarget, "parameters", lambda self, k: stated)
     monkeypatch.setattr("torshc.targets.gpu.nvcc.find_cards", lambda: (Card("a card", "sm_90", "1"),))
-    timed(monkeypatch, lambda v: 1.0)
+    timed(monkeypatch, lambda v: 0.5 if dict(v.choices).get("share") == (128,) else 1.0)
     hurried: list[list[str]] = []
     real = tune.compile_sources
 
@@ -216,11 +219,22 @@ def test_what_comes_next_is_compiled_meanwhile(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(tune, "compile_sources", compiled)
     onnx.save(chain(), tmp_path / "m.onnx")
+    x, y, z = (np.random.default_rng(1).standard_normal(s, dtype=np.float32) for s in ((3, 700), (3, 900), 1))
     with emulated_tools():
-        done = tune_model(tmp_path / "m.onnx", CompileOptions(target="cuda", arch="sm_90"), tmp_path / "r", 60)
+        options = CompileOptions(target="cuda", arch="sm_90")
+        done = tune_model(tmp_path / "m.onnx", options, tmp_path / "r", 60)
+        options = replace(options, tuning_records=tmp_path / "r")
+        found = compile_model(tmp_path / "m.onnx", tmp_path / "m.tsc", options)
+        with load(tmp_path / "m.tsc") as model:
+            a, b, _ = model(x, y, z)
     assert [t.record.template for t in done.tuned] == ["row.j2", "row.j2"] and (done.left, done.skipped) == (0, ())
     assert str(done.place) == f"cuda a-card,sm_90 torshc {__version__}"
-    assert hurried[0][0].endswith(".cu") and len(hurried) == 2
+    assert hurried[0][0].endswith(".cu")
+    rows = [k for u in found.units for k in u.kernels if isinstance(k, GridRow)]
+    assert [k.share for k in rows] == [128, 128] and [u.tuned for u in found.units].count("share=128") == 2
+    for given, got in ((x, a), (y, b)):
+        e = np.exp(given - given.max(1, keepdims=True))
+        np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-5)  # the order of sums
 
 
 @pytest.mark.parametrize(
