@@ -233,7 +233,7 @@ class _Work:
 
     def __init__(self, compilation: Compilation, sizes: Evaluator, tools: Tools, end: float, say: Say) -> None:
         self.compilation, self.sizes, self.tools, self.end, self.say = compilation, sizes, tools, end, say
-        self.compilers = ThreadPoolExecutor(1)
+        self.compilers = ThreadPoolExecutor(compilation.options.workers)
 
     def close(self) -> None:
         """Compiles nothing more ahead."""
@@ -244,8 +244,8 @@ class _Work:
         if self.compilation.target.device == CPU or not self.compilation.options.cache:
             return
         for subject in subjects:
-            sources = sources_of(self.compilation, self.singles(subject))
-            self.compilers.submit(self._compile, sources)
+            for name, text in sources_of(self.compilation, self.singles(subject)).items():
+                self.compilers.submit(self._compile, {name: text})  # each alone, so that little is left to wait for
 
     def _compile(self, sources: Mapping[str, str]) -> None:
         with suppress(TorshcError), scratch_folder() as folder:  # who needs them is told
