@@ -251,8 +251,9 @@ def test_templates_of_devices_state_the_tiles_that_there_are(template: str, tile
 
 
 def test_other_bad_input(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--budget 0 leaves no time to measure"):
-        tune_model(path, CompileOptions(), Path("r"), 0)
+    for budget in (0, float("nan")):
+        with pytest.raises(ConfigError, match=f"--budget {budget} leaves no time to measure"):
+            tune_model(path, CompileOptions(), Path("r"), budget)
     with pytest.raises(ConfigError, match="has nothing to tune: no template of its kernels"):
         tune_model(save(STATIC, tmp_path / "s.onnx"), CompileOptions(), Path("r"), 1)
     with pytest.raises(OutputError, match="cannot write"):

@@ -177,7 +177,7 @@ def _target(options: CompileOptions, budget: float) -> tuple[type[Target], Compi
     Raises:
         ConfigError: there is nothing to measure, no time for it, or it cannot be measured here.
     """
-    if budget <= 0:
+    if not budget > 0:  # of NaN nothing is true
         raise ConfigError(
             f"--budget {budget:g} leaves no time to measure anything", "give seconds, such as --budget 60"
         )

@@ -14,6 +14,7 @@ N, M = dim("n"), dim("m")
     ("e", "text"),
     [
         (N - 1, "n - 1"), (N - 2 * M - 3, "-2*m + n - 3"), (const(-1) * N, "-1*n"),
+        (N - M * dim("a"), "-1*a*m + n"), (N - dim("z") * dim("z"), "n - z*z"),
         (N + dim("-x"), "-x + n"), (M + N * dim("-x"), "-x*n + m"), (dim("a") + dim("-x"), "-x + a"),
     ],
 )  # fmt: skip

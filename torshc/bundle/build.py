@@ -60,8 +60,9 @@ def work_folder(named: Path | None = None, keep: bool = False) -> Iterator[Path]
                 _claim(named)
             folder = named.absolute() if named is not None else stack.enter_context(scratch_folder(keep))
         except OSError as error:
+            what = f"cannot make the work folder {error.filename or ''}".strip()
             raise OutputError(
-                f"cannot make the work folder: {error}", "name another with --workdir, or set TMPDIR"
+                f"{what}: {error.strerror or error}", "name another with --workdir, or set TMPDIR"
             ) from error
         yield folder
 

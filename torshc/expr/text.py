@@ -64,8 +64,7 @@ def _glued(e: Expr, parts: list[str]) -> str:
     if e.op == "load":
         return f"{e.data}[{', '.join(parts)}]"
     if e.op == "add":
-        terms = zip(e.args[1:], parts[1:], strict=True)
-        return parts[0] + "".join(f" - {t[1:]}" if t[0] == "-" and _is_number(a) else f" + {t}" for a, t in terms)
+        return parts[0] + "".join(map(_joined, e.args[1:], parts[1:]))
     if e.op in _INFIX:
         glue = _INFIX[e.op] if e.op == "mul" else f" {_INFIX[e.op]} "
         return glue.join(f"({text})" if a.op in _INFIX else text for a, text in zip(e.args, parts, strict=True))
@@ -74,9 +73,12 @@ def _glued(e: Expr, parts: list[str]) -> str:
     return f"{e.op}({', '.join(parts)})"
 
 
-def _is_number(e: Expr) -> bool:
-    """Whether its text begins with a number; a minus may also begin a dimension's name."""
-    return e.op == "const" or (e.op == "mul" and e.args[0].op == "const")
+def _joined(e: Expr, text: str) -> str:
+    """A further term of a sum: less a number where it begins with one below zero, and not with a name like that."""
+    number = e.args[0] if e.op == "mul" else e
+    if number.op != "const" or not text.startswith("-"):
+        return f" + {text}"
+    return f" - {text[3:] if text.startswith('-1*') else text[1:]}"
 
 
 def stated(left: Expr, right: Expr) -> Expr | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from onnx import (
     GraphProto,
     ModelProto,
     NodeProto,
+    SparseTensorProto,
     TensorProto,
     load_external_data_for_model,
     numpy_helper,
@@ -61,7 +62,7 @@ def _onnx_names(data: memoryview) -> Iterator[str]:
 
 
 def _graph_names(graph: GraphProto) -> Iterator[str]:
-    for tensor in graph.initializer:
+    for tensor in (*graph.initializer, *_dense(graph.sparse_initializer)):
         yield from _tensor_names(tensor)
     yield from _node_names(graph.node)
 
@@ -74,10 +75,16 @@ def _node_names(nodes: Any) -> Iterator[str]:
 
 
 def _attribute_names(a: AttributeProto) -> Iterator[str]:
-    for tensor in (a.t, *a.tensors):
+    for tensor in (a.t, *a.tensors, *_dense((a.sparse_tensor, *a.sparse_tensors))):
         yield from _tensor_names(tensor)
     for graph in (a.g, *a.graphs):
         yield from _graph_names(graph)
+
+
+def _dense(tensors: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
+    """What sparse tensors consist of."""
+    for tensor in tensors:
+        yield from (tensor.values, tensor.indices)
 
 
 def _tensor_names(tensor: TensorProto) -> Iterator[str]:
