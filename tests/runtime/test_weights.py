@@ -53,7 +53,11 @@ def test_by_name(bundle: Path) -> None:
         ({"w": W, "bias": B}, "no weight 'bias'"),
         ({"b": B, "w": W.T}, r"weight 'w' has shape \[16, 8\]; expected \[8, 16\]"),
         ({"b": B.astype(np.float64)}, "weight 'b' has type float64; expected float32"),
+        ({"b": [[1], [1, 2]]}, "weight 'b' is not an array"),
+        ({3: B}, "no weight 3"),
         ("/nowhere", "/nowhere: No such file"),
+        ("weights\0.bin", "no file is named"),
+        ([B], "weights are list"),
     ],
 )
 def test_what_is_refused_changes_nothing(bundle: Path, given: Any, message: str) -> None:

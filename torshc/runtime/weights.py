@@ -27,13 +27,13 @@ def set_weights(
     if not opened.library.takes_weights:
         raise RunError(f"the bundle of {opened.name!r} is of a torshc that exchanges no weights", REMEDY)
     if not isinstance(weights, Mapping):
-        opened.check(opened.library.torshc_set_weights(opened.handle, os.fsencode(weights)))
+        opened.check(opened.library.torshc_set_weights(opened.handle, _path(weights)))
         return
     known = {spec.name: spec for spec in named}
     if not known:
         raise RunError(f"the bundle of {opened.name!r} takes no weights by name", NAMED)
     if lost := [name for name in weights if name not in known]:
-        raise RunError(f"model {opened.name!r} has no weight {lost[0]!r}{did_you_mean(lost[0], [*known])}")
+        raise RunError(f"model {opened.name!r} has no weight {lost[0]!r}{did_you_mean(str(lost[0]), [*known])}")
     arrays = {name: _array(value, known[name]) for name, value in weights.items()}  # held until the call is over
     shapes = [(c_int64 * max(a.ndim, 1))(*a.shape) for a in arrays.values()]
     tensors = (NamedTensor * max(len(arrays), 1))()
@@ -45,10 +45,24 @@ def set_weights(
     opened.check(opened.library.torshc_set_tensors(opened.handle, tensors, len(arrays)))
 
 
+def _path(given: Any) -> bytes:
+    if not isinstance(given, str | os.PathLike):
+        raise RunError(
+            f"weights are {type(given).__name__}", "pass a dictionary of arrays, or the path of a weights.bin"
+        )
+    path = os.fsencode(given)
+    if b"\0" in path:
+        raise RunError(f"no file is named {os.fspath(given)!r}")
+    return path
+
+
 def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     what = f"weight {spec.name!r}"
     found = None if isinstance(value, np.ndarray) else host_array(value, what, spec.numpy, code_of(spec.dtype))
-    array = np.asarray(value) if found is None else np.asarray(found)
+    try:
+        array = np.asarray(value) if found is None else np.asarray(found)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{what} is not an array: {error}", f"pass an array of {spec.numpy}") from error
     if array.dtype != spec.numpy:
         raise RunError(f"{what} has type {array.dtype}; expected {spec.numpy}", f"pass it as {spec.numpy}")
     if array.shape != spec.shape:
