@@ -174,11 +174,15 @@ class StatementPrinter(ABC):
         self.lines.append(f"const {kind} {name} = {text};")
         return name
 
+    def variable(self, kind: str, name: str) -> str:
+        """The statement that says that there is a variable."""
+        return f"{kind} {name};"
+
     def choose(self, kind: str, test: str, sides: Sequence[tuple[Frame, str]]) -> str:
         """A value that is computed on one side of a condition or on the other."""
         name = self.fresh()
         (yes, x), (no, y) = sides
-        self.lines.extend([f"{kind} {name};", f"if ({test}) {{"])
+        self.lines.extend([self.variable(kind, name), f"if ({test}) {{"])
         self.lines.extend([*yes.lines, f"{name} = {x};", "} else {", *no.lines, f"{name} = {y};", "}"])
         return name
 

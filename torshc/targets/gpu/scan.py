@@ -77,32 +77,35 @@ class GridScan(HeavyKernel):
         return points if self.across else ceil_div(points, self.threads)
 
 
+def grid_scan(group: Group, scan: Scan, across: bool, threads: int) -> GridScan:
+    """The kernel of a running sum or product, whose tasks are to be set."""
+    node = group.anchor
+    assert node is not None and isinstance(node.op, Cumulative)
+    size = node.output.type.size
+    return GridScan(
+        buffers=tuple(scan.buffers.list),
+        tasks=const(0),
+        flops=size + epilogue_flops(scan.stores, size),
+        nbytes=traffic(scan.buffers.list, group.outputs),
+        stores=scan.stores,
+        axes=(*scan.before, *scan.after) or (axis("i0", 1),),
+        time=scan.time,
+        total=scan.total,
+        exclusive=bool(node.op.exclusive),
+        reverse=bool(node.op.reverse),
+        across=across,
+        threads=threads,
+    )
+
+
 @GridTarget.lowers("scan")
 def lower_grid_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a running sum or product with what follows it."""
-    node = group.anchor
-    assert node is not None and isinstance(node.op, Cumulative)
     if all(is_empty(v) for v in group.outputs):
         return []
-    op, size = node.op, node.output.type.size
     scan = read_scan(group, storage)
     serial = scan.total.combine == "mul" and scan.total.term.dtype.is_float
-    whole = _finished(
-        GridScan(
-            buffers=tuple(scan.buffers.list),
-            tasks=const(0),
-            flops=size + epilogue_flops(scan.stores, size),
-            nbytes=traffic(scan.buffers.list, group.outputs),
-            stores=scan.stores,
-            axes=(*scan.before, *scan.after) or (axis("i0", 1),),
-            time=scan.time,
-            total=scan.total,
-            exclusive=bool(op.exclusive),
-            reverse=bool(op.reverse),
-            across=not scan.after and not serial,
-            threads=THREADS,
-        )
-    )
+    whole = _finished(grid_scan(group, scan, not scan.after and not serial, THREADS))
     count = 1 if serial else _pieces(whole, machine.device)
     return [whole] if count == 1 else _in_pieces(whole, scan, group, machine.device, count)
 

@@ -81,6 +81,8 @@ class Statements(StatementPrinter):
         packet: what one thread computes together, or None for one element.
     """
 
+    lazy = True  # whether a conditional computes one side alone
+
     def __init__(self, names: Names, prefix: str = "v", packet: Packet | None = None) -> None:
         super().__init__(names.dims, prefix)
         self.names, self.packet = names, packet
@@ -120,6 +122,10 @@ class Statements(StatementPrinter):
 
     def type_of(self, dtype: DType) -> str:
         return register_type(dtype)
+
+    def conditional(self, test: str, x: str, y: str) -> str:
+        """A choice between two texts."""
+        return f"{test} ? {x} : {y}"
 
     def index_type(self, dtype: DType) -> str:
         return "auto"  # int where indices are
@@ -199,14 +205,14 @@ class Statements(StatementPrinter):
         if not self.guards(e):
             x = yield a, VALUE
             y = yield b, VALUE
-            return f"{test} ? {x} : {y}"
+            return self.conditional(test, x, y)
         sides = []
         for side, scope in zip((a, b), self.sides(e), strict=True):
             with self.inside(Frame(scope)) as frame:
                 sides.append((frame, (yield side, VALUE)))
-        if not any(frame.lines for frame, _ in sides):
-            return f"{test} ? {sides[0][1]} : {sides[1][1]}"
-        return self.choose(register_type(e.dtype), test, sides)
+        if self.lazy and not any(frame.lines for frame, _ in sides):
+            return self.conditional(test, sides[0][1], sides[1][1])
+        return self.choose(self.type_of(e.dtype), test, sides)
 
     def _unguarded(self, roots: Sequence[Expr]) -> Iterator[Expr]:
         """Sub-expressions that are evaluated whatever the data: none below a select that guards an index."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...expr import as_int, axis, walk
+from ...expr import as_int, walk
 from ...graph import Graph, Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div, product
 from ...kernels.base import Buffer, Kernel
 from ...kernels.generic import lower_generic
-from ...kernels.heavy import Strided, epilogue_flops, is_empty, traffic
+from ...kernels.heavy import Strided, is_empty
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Buffers, MapKernel, RowKernel, lower_nest
@@ -22,7 +22,6 @@ from ...kernels.scan import read_scan
 from ...kernels.scatter import require_searchable
 from ...ops.core.base import Index
 from ...ops.nn.recurrent import GRU
-from ...ops.tensor.index import Cumulative
 from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import NoKernel, Rendered, register, render_kernel
@@ -31,7 +30,7 @@ from .contraction import contract
 from .contraction_kernels import ContractionKernel
 from .grid import GridMap, GridRow, with_axis
 from .recurrent import Steps, StepsLowering
-from .scan import GridScan
+from .scan import grid_scan
 from .topk import by_counting
 from .webgpu_blocks import in_blocks
 from .webgpu_text import WgslPrinter
@@ -179,27 +178,10 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
 @WebGpuTarget.lowers("scan")
 def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """A running sum or product, a thread for each row."""
-    node = group.anchor
-    assert node is not None and isinstance(node.op, Cumulative)
     if all(is_empty(v) for v in group.outputs):
         return []
-    scan, size = read_scan(group, storage), node.output.type.size
-    axes = (*scan.before, *scan.after) or (axis("i0", 1),)
-    kernel = GridScan(
-        buffers=tuple(scan.buffers.list),
-        tasks=ceil_div(product([a.args[0] for a in axes]), THREADS),
-        flops=size + epilogue_flops(scan.stores, size),
-        nbytes=traffic(scan.buffers.list, group.outputs),
-        stores=scan.stores,
-        axes=axes,
-        time=scan.time,
-        total=scan.total,
-        exclusive=bool(node.op.exclusive),
-        reverse=bool(node.op.reverse),
-        across=False,
-        threads=THREADS,
-    )
-    return [idle_when_empty(kernel)]
+    kernel = grid_scan(group, read_scan(group, storage), False, THREADS)
+    return [idle_when_empty(replace(kernel, tasks=kernel.columns))]
 
 
 @WebGpuTarget.lowers("topk")

@@ -45,6 +45,8 @@ class WgslStatements(Statements):
         shared: for each buffer, the one whose binding it is.
     """
 
+    lazy = False
+
     def __init__(self, names: Names, needs: Needs, shared: Sequence[int], prefix: str = "v") -> None:
         super().__init__(names, prefix, None)
         self.needs, self.shared = needs, shared
@@ -73,12 +75,11 @@ class WgslStatements(Statements):
     def finish(self, e: Expr, text: str) -> str:
         return f"({text})" if self.inline else super().finish(e, text)
 
-    def choose(self, kind: str, test: str, sides: Sequence[tuple[Frame, str]]) -> str:
-        name = self.fresh()
-        (yes, x), (no, y) = sides
-        self.lines.extend([f"var {name}: {kind};", f"if ({test}) {{"])
-        self.lines.extend([*yes.lines, f"{name} = {x};", "} else {", *no.lines, f"{name} = {y};", "}"])
-        return name
+    def variable(self, kind: str, name: str) -> str:
+        return f"var {name}: {kind};"
+
+    def conditional(self, test: str, x: str, y: str) -> str:
+        return f"select({y}, {x}, {test})"
 
     # ---- indices ------------------------------------------------------------------------------------------------
 
@@ -149,21 +150,8 @@ class WgslStatements(Statements):
         with self.inside(Frame(scope)) as frame:
             text = yield e, variant
         name, kind = self.fresh(), self.type_of(e.dtype) if variant == VALUE else self.index_type(e.dtype)
-        self.lines.extend([f"var {name}: {kind};", f"if ({test}) {{", *frame.lines, f"{name} = {text};", "}"])
+        self.lines.extend([self.variable(kind, name), f"if ({test}) {{", *frame.lines, f"{name} = {text};", "}"])
         return name
-
-    def _select(self, e: Expr) -> Text:
-        condition, a, b = e.args
-        test = yield condition, VALUE
-        if not self.guards(e):
-            x = yield a, VALUE
-            y = yield b, VALUE
-            return f"select({y}, {x}, {test})"
-        sides = []
-        for side, scope in zip((a, b), self.sides(e), strict=True):
-            with self.inside(Frame(scope)) as frame:
-                sides.append((frame, (yield side, VALUE)))
-        return self.choose(self.type_of(e.dtype), test, sides)
 
     # ---- memory -------------------------------------------------------------------------------------------------
 
