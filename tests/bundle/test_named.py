@@ -17,7 +17,7 @@ import torshc
 from tests.support import compilers, sanitize
 from torshc.compilation import Compilation
 from torshc.compiler import prepare
-from torshc.errors import ConfigError
+from torshc.errors import ConfigError, RunError
 from torshc.formats import load_graph
 from torshc.named import named_in
 from torshc.options import CompileOptions
@@ -157,6 +157,20 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
     with torshc.load(tmp_path / "m.tsc") as loaded:
         loaded.set_weights({n: (k + 2) * np.eye(3, dtype=np.float32) for k, n in enumerate(names)})
         np.testing.assert_array_equal(loaded(np.ones((2, 3), np.float32))[0], np.full((2, 3), 5040, np.float32))
+
+
+def test_a_name_that_ends_early_in_c_is_no_other_weights(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 18]> n (float[4] x) => (float[4] y) { t = Mul(x, v) y = Add(t, w) }'
+    made = onnx.parser.parse_model(text)
+    made.graph.node[0].input[1] = "w\0x"
+    ones = np.ones(4, np.float32)
+    made.graph.initializer.extend(numpy_helper.from_array(ones, name) for name in ("w\0x", "w"))
+    torshc.compile(made, tmp_path / "m.tsc", named_weights=True)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        loaded.set_weights({"w": 5 * ones})
+        np.testing.assert_array_equal(loaded(2 * ones)[0], 7 * ones)
+        with pytest.raises(RunError, match="no weight"):
+            loaded.set_weights({"w\0x": ones})
 
 
 def test_a_warning_says_which_pass_folds() -> None:

@@ -66,6 +66,7 @@ def named_weights(graph: Graph, program: Program, stored: str) -> tuple[NamedWei
             why.get(v, "" if v in found else _ABSENT),
         )
         for name, v in graph.weights.items()
+        if "\0" not in name  # in C a name ends there, and would be another weight's
     )
 
 
