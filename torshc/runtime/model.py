@@ -133,7 +133,8 @@ class Model:
         if self._manifest.dynamic:
             return self._run_sized(values, out)
         with self._lock:
-            results = self._hand_over(values, out) if self._handed is not None else None
+            away = self._handed is not None and bool(values) and type(values[0]) is not np.ndarray
+            results = self._hand_over(values, out) if away else None
             if results is None:
                 results = self._again(values, out)
             if results is not None:
@@ -170,7 +171,7 @@ class Model:
         A call that fails is made once more in the longer way, which says what is wrong with a tensor.
         """
         handed, results = self._handed, [out[name] for name in self._out.index if name in out]
-        if handed is None or self._opened is None or not values or len(results) not in (0, len(self.outputs)):
+        if handed is None or self._opened is None or len(results) not in (0, len(self.outputs)):
             return None
         if not handed.set([*values, *results], self._place, self._stream):
             return None
