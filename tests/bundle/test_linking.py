@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import onnx
 import pytest
 
+import torshc
 from tests.support import compilers
 from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
@@ -60,6 +62,33 @@ def test_two_bundles_of_one_prefix_do_not_link(bundles: tuple[Path, Path], tmp_p
     command = [compilers.needed().cc, "main.c", f"-I{again}", *whole, "-lm", "-lpthread", "-o", "main"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "one_open" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["static", "shared"])
+def test_calls_are_linked_with_their_own_model(bundles: tuple[Path, Path], kind: str, tmp_path: Path) -> None:
+    """Each part of a program has the header of another model, and the two models have one prefix."""
+    text = '<ir_version: 8, opset_import: ["": 18]> g (float[n,5] other) => (float[n,5] y) { y = Relu(other) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "again.onnx")
+    torshc.compile(tmp_path / "again.onnx", tmp_path / "again.tsc", prefix="one", emit="archive")
+    libraries, flags = [], [compilers.needed().cc, "-std=c11", *STRICT]
+    for k, bundle in enumerate((bundles[0], tmp_path / "again.tsc")):
+        body = f"int part{k}(one_model *m) {{ one_tensors t = {{0}}; return one_call(m, &t); }}"
+        (tmp_path / f"part{k}.c").write_text(f"#include <one.h>\nint part{k}(one_model *m);\n{body}\n")
+        compilers.build([*flags, f"-I{bundle}", "-c", f"part{k}.c"], tmp_path)
+        libraries.append(bundle / ("libone.a" if kind == "static" else "libone.so"))
+    (tmp_path / "main.c").write_text(
+        "int part0(void *), part1(void *);\nint main(void) { return !(part0(0) && part1(0)); }"
+    )
+    (tmp_path / "other.c").write_text("int part1(void *m) { return !m; }\n")
+    said_of = []
+    for parts in (["part0.o", "other.c"], ["part0.o", "part1.o"]):
+        command = [flags[0], "main.c", *parts, *libraries, "-lm", "-lpthread", "-o", "main"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            folders = ":".join(str(library.parent) for library in libraries)
+            done = subprocess.run([tmp_path / "main"], env={"LD_LIBRARY_PATH": folders}, capture_output=True, text=True)
+        said_of.append(done.stderr if done.returncode else "")
+    assert said_of[0] == "" and ("one_is_" in said_of[1] or "one_open" in said_of[1])
 
 
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="needs pkg-config")

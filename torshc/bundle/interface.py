@@ -83,6 +83,11 @@ class Interface:
     outputs: Sequence[TensorInfo]
 
     @property
+    def identity(self) -> str:
+        """A name that no library of the same prefix for a model with other inputs and outputs has."""
+        return f"{self.prefix}_is_{self.program.interface_id:016x}"
+
+    @property
     def dynamic(self) -> bool:
         """Whether only a run shows the sizes of its outputs."""
         return self.program.script is not None
@@ -140,4 +145,4 @@ class Interface:
 
     def source(self, files: HostFiles) -> str:
         """The source of the functions ``NAME_...``."""
-        return environment(files.search).get_template("name.c.j2").render(prefix=self.prefix)
+        return environment(files.search).get_template("name.c.j2").render(i=self, prefix=self.prefix)
