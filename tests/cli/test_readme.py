@@ -64,7 +64,7 @@ def test_every_exit_code_is_in_it(error: type[errors.TorshcError]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT).parent))
 def test_every_option_of_a_page_exists(page: Path) -> None:
-    mentioned = set(re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z0-9-]*", pages.TOOLS.sub("", page.read_text())))
+    mentioned = set(re.findall(r"(?<![\w,-])--[A-Za-z][A-Za-z0-9-]*", pages.TOOLS.sub("", page.read_text())))
     assert mentioned <= options_of(cli) | {"--version", "--help"}
 
 
