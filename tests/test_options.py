@@ -41,6 +41,19 @@ def test_wrong_options_are_refused(fields: dict[str, object], message: str) -> N
         CompileOptions.create(**fields)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"shapes": {5: (1,)}}, {"budget": 5}, {"passes": 5}, {"rules": 5}, {"rules": [5]}, {"pipeline": 5}, {"cc": 5},
+        {"isa": 5}, {"isa": [5]}, {"prefix": 5}, {"workdir": 5}, {"cache": "no"}, {"named_weights": 1}, {"mcpu": None},
+    ],
+)  # fmt: skip
+def test_values_of_other_types(fields: dict[str, object]) -> None:
+    (name,) = fields
+    with pytest.raises(ConfigError, match=name):
+        CompileOptions.create(**fields)
+
+
 def test_compile_says_what_a_misspelt_option_meant() -> None:
     with pytest.raises(ConfigError, match="no option 'targt'; did you mean 'target'"):
         torshc.compile("samples/mlp.json", "out.tsc", targt="cuda")

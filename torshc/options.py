@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,7 @@ class CompileOptions:
     budget: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         if self.fusion:
             _choice("fusion", self.fusion, FUSION_MODES)
         _choice("precision", self.precision, PRECISIONS)
@@ -152,13 +153,16 @@ class CompileOptions:
                 )
         for name in ("pipeline", "kernels", "tuning_records", "workdir", "dump"):
             if fields.get(name) is not None:
-                fields[name] = Path(fields[name])
+                fields[name] = _path(name, fields[name])
         if "rules" in fields:
             given = fields["rules"]
-            fields["rules"] = tuple(Path(p) for p in ([given] if isinstance(given, str | Path) else given or ()))
+            several = isinstance(given, Iterable) and not isinstance(given, str)
+            fields["rules"] = tuple(_path("rules", p) for p in (given if several else [given] if given else ()))
         if "isa" in fields:
-            given = fields["isa"]
-            fields["isa"] = tuple(given.split(",") if isinstance(given, str) and given else given or ())
+            given = fields["isa"] or ()
+            if not isinstance(given, Iterable) or not all(isinstance(level, str) for level in given):
+                raise ConfigError(f"isa is {given!r}", "give levels such as 'x86-64-v2,x86-64-v3'")
+            fields["isa"] = tuple(given.split(",") if isinstance(given, str) else given)
         if "shapes" in fields:
             given = fields["shapes"] or {}
             if not isinstance(given, Mapping) or not all(isinstance(s, Sequence) for s in given.values()):
@@ -215,6 +219,8 @@ def parse_switch(text: str) -> tuple[str, bool]:
 
 
 def _check_shape(name: str, shape: Sequence[int | str | None]) -> None:
+    if not isinstance(name, str):
+        raise ConfigError(f"shapes has {name!r}, which is no input's name")
     for d in shape:
         if isinstance(d, bool) or not isinstance(d, int | str | None):
             raise ConfigError(f"the shape of {name!r} holds {d!r}, which is not a dimension")
@@ -222,6 +228,26 @@ def _check_shape(name: str, shape: Sequence[int | str | None]) -> None:
             raise ConfigError(f"the shape of {name!r} holds {d}, which is out of range")
         if isinstance(d, str) and not d.isidentifier():
             raise ConfigError(f"the shape of {name!r} holds {d!r}, which is neither a size nor a name")
+
+
+_KINDS: Mapping[str, tuple[type, str]] = {"bool": (bool, "True or False"), "str": (str, "text")}
+
+
+def _check_kinds(options: CompileOptions) -> None:
+    """Raises ConfigError for a value of another type, which would be taken for true or fail somewhere else."""
+    for f in dataclasses.fields(options):
+        value = getattr(options, f.name)
+        kind, words = _KINDS.get(str(f.type), (object, ""))
+        if not isinstance(value, kind):
+            raise ConfigError(f"{f.name} is {value!r}, but must be {words}")
+        if str(f.type).startswith("Mapping") and not isinstance(value, Mapping):
+            raise ConfigError(f"{f.name} is {value!r}, but must be a dictionary")
+
+
+def _path(name: str, value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"{name} is {value!r}, which is no path")
+    return Path(value)
 
 
 def _choice(name: str, value: str, known: Sequence[str]) -> None:

@@ -470,5 +470,5 @@ def _check_names(kind: str, given: Mapping[str, Any], known: Mapping[str, int], 
 
 def check_threads(threads: int | None) -> None:
     """Raises RunError for a number of threads that is not 1 to 1024."""
-    if threads is not None and not 1 <= threads <= 1024:
-        raise RunError(f"{threads} threads; expected 1 to 1024")
+    if threads is not None and (not isinstance(threads, int | np.integer) or not 1 <= threads <= 1024):
+        raise RunError(f"{threads!r} threads; expected 1 to 1024")
