@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.evaluate import run
 from tests.support.nodes import check, given, model_of, numbers
+from torshc.errors import ModelError
 from torshc.formats import import_model
 
 
@@ -47,3 +48,11 @@ def test_places_of_maxima() -> None:
             pooled, places = given("MaxPool", x, outputs=2, pads=[1, 0, 1, 1], **model)
             order = x.transpose(0, 1, 3, 2) if columns else x
             np.testing.assert_array_equal(order.reshape(-1)[places], pooled)
+
+
+@pytest.mark.parametrize("op", ["LpPool", "GlobalLpPool"])
+def test_an_order_that_is_none(op: str) -> None:
+    more = {"kernel_shape": [2, 2]} if op == "LpPool" else {}
+    model = model_of(op, {"x": numbers(1, 2, 3, 4)}, {}, ["x"], 20, p=0, **more)
+    with pytest.raises(ModelError, match=r"'it' .*a p-norm with p = 0; p is 1 or more"):
+        import_model(model.SerializeToString())

@@ -7,7 +7,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+import torshc
 from torshc.expr import as_int, const
 from torshc.kernels.machine import Machine
 
@@ -123,6 +125,24 @@ TRANSPOSED = [
     Case((1, 4, 2, 3, 3), (4, 5, 2, 2, 2), "row", (2, 2, 1), extra=(0, 0, 0), out=None, layout=None),
     Case((1, 6, 3, 3), (6, 9, 3, 3), "row", (2, 2), extra=(0, 0), packed=False),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("w", [(4, 1, 3, 3), (6, 4, 3, 3), (12, 1, 3)], ids=str)
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_infinite_weights_meet_the_zeros_of_the_margin(w: tuple[int, ...], target: str) -> None:
+    """Depthwise kernels and those of many channels leave margins out, but not where they make NaN."""
+    channels, spatial = 4, w[2:]
+    weight, x = random(RNG, w), random(RNG, (1, channels, *(5 for _ in spatial)))
+    weight[(1, 0, *(0 for _ in spatial))] = -np.inf
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * (2 * len(spatial)), group=channels // w[1])
+    entry = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)
+    exit_ = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", [entry], [exit_], [numpy_helper.from_array(weight, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})  # ONNX Runtime leaves some margins out
+    (found,) = torshc.compile(model, target=target).run({"x": x}).values()
+    assert np.isnan(expected).any()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def reference(case: Case, x: Array, w: Array, bias: Array) -> Array:

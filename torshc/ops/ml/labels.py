@@ -155,6 +155,8 @@ def _default(kind: str, table: Any, defaults: dict[str, Any]) -> tuple[Any, Any]
         dtype = str if table.dtype.kind in "OUT" else table.dtype
         fallback: Any = "_Unused" if dtype is str else -0.0 if table.dtype.kind == "f" else -1
         given = defaults["tensor"]
+        if given is not None and given.size == 0:
+            raise ModelError("default_tensor has no element")
         return (fallback if given is None else given.reshape(-1)[0]), dtype
     if kind == "strings":
         return ("_Unused" if defaults["string"] is None else defaults["string"]), str

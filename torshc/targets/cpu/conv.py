@@ -179,7 +179,7 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     if first and planar and size.groups == 1 and size.ic <= FEW_CHANNELS:
         return lower_first(group, node, size, storage, machine)
     element, before = channels_last(x, size, group, storage)
-    if planar and size.depthwise:
+    if planar and size.depthwise and not _multiplies_padding(node):
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     if planar and machine.winograd and suits(size, machine.lanes):
         return [*before, lower_winograd(group, node, size, element, storage, machine)]
@@ -314,8 +314,16 @@ def lower_direct(
 
 def _skips_padding(node: Node) -> bool:
     """Whether taps in the padding are left out, which add zeros as long as all weights are finite."""
-    padded = any(as_int(p) != 0 for p in padding(node))
-    return padded and not is_bytes(node) and is_finite(node.operands[1])
+    return _is_padded(node) and not is_bytes(node) and is_finite(node.operands[1])
+
+
+def _multiplies_padding(node: Node) -> bool:
+    """Whether taps in the padding may add something: NaN, where an infinite weight meets a zero."""
+    return _is_padded(node) and not is_finite(node.operands[1])
+
+
+def _is_padded(node: Node) -> bool:
+    return any(as_int(p) != 0 for p in padding(node))
 
 
 def _cut_k(ic: int, taps: int, block: int) -> tuple[int, int]:
