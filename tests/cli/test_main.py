@@ -150,10 +150,12 @@ def test_the_file_is_named_that_the_system_refused(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["cache", "info", "--json"]])
-def test_a_full_stdout_is_no_fault_of_torshc(arguments: list[str]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_stdout_is_no_fault_of_torshc(arguments: list[str], unbuffered: str) -> None:
+    env = environment() | {"PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, env=environment(), text=True)
-        both = subprocess.run(command(*arguments), stdout=full, stderr=full, env=environment())
+        done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, env=env, text=True)
+        both = subprocess.run(command(*arguments), stdout=full, stderr=full, env=env)
     words = "cannot write to stdout: No space left on device\n  remedy: free some space\n"
     assert done.returncode == both.returncode == 9 and done.stderr == f"torshc: error: {words}"
 

@@ -57,7 +57,7 @@ for at in range(0, total, step):
     shutil.rmtree(place / "cache")
     (place / "cache").mkdir(0o700)
     status = compile(at)
-    print(json.dumps([at, status, messages.read_text(), left() == before, left()]))
+    print(json.dumps([at, status, messages.read_text(), left() == before, left()]), flush=True)  # before the next fork
 print(json.dumps(total))
 """
 # What fails for good: a full disk and a read-only one. Files are free again when a failure has closed them. Nothing can

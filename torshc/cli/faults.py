@@ -40,6 +40,7 @@ class GuardedGroup(click.Group):
     ) -> Any:
         """Runs the command and exits with its code."""
         code = guarded(lambda: super(GuardedGroup, self).main(args, prog_name, complete_var, False, **extra))
+        _finish_stderr()
         if standalone_mode:
             sys.exit(code)
         return code
@@ -111,6 +112,14 @@ def _homeless() -> ResourceError | None:
     except OSError:
         return ResourceError("the folder that torshc was started in is no longer there", "change to one that is")
     return None
+
+
+def _finish_stderr() -> None:
+    """Writes what a buffer still holds. Where stderr is full, Python would end with a code of its own for that."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _is_of_output(error: BaseException) -> bool:
