@@ -208,9 +208,11 @@ def test_a_closed_stream_changes_no_exit_code(closed: int, chain: Path) -> None:
 
 
 def test_the_folder_that_is_no_longer_there(chain: Path, tmp_path: Path) -> None:
-    (tmp_path / "gone").mkdir()
-    leave = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(tmp_path / "gone")]
-    done = subprocess.run([*leave, *command("explain", str(chain))], capture_output=True, text=True, env=environment())
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    leave = "import os, sys; os.chdir(sys.argv[1]); os.rmdir(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
+    started = [sys.executable, "-c", leave, str(gone), *command("explain", str(chain))]
+    done = subprocess.run(started, capture_output=True, text=True, env=environment())
     assert done.returncode == errors.ResourceError.exit_code and "is no longer there" in done.stderr, done.stderr
 
 
