@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx.parser
 import pytest
 
 from tests.support.nodes import F32, I64, check, given, numbers, refused
+from torshc import expr
+from torshc.expr import axis, load, walk
+from torshc.expr.bounds import of_data
+from torshc.formats import import_model
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
@@ -48,3 +53,16 @@ def test_col2im() -> None:
     x = numbers(2, 18, 16)
     sizes = np.array([7, 9], I64), np.array([2, 3], I64)
     check("Col2Im", x, *sizes, fixed=(1, 2), strides=[2, 3], pads=[1, 1, 0, 2], dilations=[1, 1])
+
+
+def test_an_image_without_pixels_is_not_read() -> None:
+    """Places that data decides are clamped into the image; whether there is one to read is asked of its sizes."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[1,2,n,m] x, float[1,3,2,2] grid) => (float[1,2,3,2] y) { y = GridSample(x, grid) }""")
+    (node,) = import_model(model.SerializeToString()).nodes
+    nest = node.op.nest(node, 0)
+    assert nest is not None
+    at = tuple(axis(f"i{k}", d) for k, d in enumerate(node.output.shape))
+    body = nest.body(at, (), lambda k, index: load(node.operands[k], index, expr.F32))
+    asked = {e.args[1] for e in walk(body) if e.op == "select" and not of_data(e.args[0])}
+    assert {e for e in walk(body) if e.op == "load" and e.data is node.operands[0]} <= asked

@@ -18,6 +18,7 @@ from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
 from ..core.bounds import demand_in_range
+from ..core.reach import guarded
 from ..core.source import SourceNode, Unsupported
 from ..math.pointwise import compute
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
@@ -151,7 +152,7 @@ class GridSample(Op):
                     if self.padding_mode == "reflection":
                         place = cast(self._reflected(cast(place, F32), size), I64)
                     index.append(clamp(place, size))  # a select does not keep a gather from being made
-                value = read(0, (*at[:2], *index))
+                value = guarded(read, 0, (*at[:2], *index), sizes)
                 return select(within, value, const(0, value.dtype))
 
             axes = []
@@ -255,7 +256,7 @@ class RoiAlign(Op):
             (ys, wy, ok_y), (xs, wx, ok_x) = _taps(rows, x[2]), _taps(columns, x[3])
             terms = []
             for (y, v), (c, u) in itertools.product(zip(ys, wy, strict=True), zip(xs, wx, strict=True)):
-                terms.append(call("mul", call("mul", v, u), read(0, (batch, at[1], y, c))))
+                terms.append(call("mul", call("mul", v, u), guarded(read, 0, (batch, at[1], y, c), x[2:])))
             total = terms[0]
             for term in terms[1:]:
                 total = call("max" if self.mode == "max" else "add", total, term)
@@ -367,7 +368,8 @@ class DeformConv(Op):
 
             def fetch(places: Index) -> Expr:
                 ok = call("and", inside(places[0], x.shape[2]), inside(places[1], x.shape[3]))
-                value = read(0, (at[0], channel, *(clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))))
+                near = (clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))
+                value = guarded(read, 0, (at[0], channel, *near), x.shape[2:])
                 return select(ok, value, const(0.0, value.dtype))
 
             value = call("mul", _bilinear(tuple(position), fetch, kind), read(1, (at[1], *inner)))
