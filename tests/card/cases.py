@@ -1,64 +1,97 @@
-"""What is measured on a card: products and convolutions as ONNX models, and models of PyTorch's libraries."""
+"""Products and convolutions as ONNX models with a constant second factor."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-_TYPES = {"f16": (np.float16, TensorProto.FLOAT16), "f32": (np.float32, TensorProto.FLOAT)}
+from .case import NUMPY, Case, Feed, Tensors, model
 
 # Rows, columns, terms.
 PRODUCTS = [
     (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (1024, 1024, 1024), (512, 512, 512),
     (4096, 3072, 768), (4096, 768, 3072), (128, 768, 768), (128, 3072, 768), (64, 4096, 4096), (16, 4096, 4096),
 ]  # fmt: skip
+# With a bias and GELU behind.
+TAILED = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 3072, 768)]
 # Images, channels, height and width, filters, their height and width; ResNet-50's layers.
 CONVOLUTIONS = [
     (32, 64, 56, 64, 3), (32, 128, 28, 128, 3), (32, 256, 14, 256, 3), (32, 512, 7, 512, 3), (32, 256, 56, 64, 1),
     (32, 64, 56, 256, 1), (32, 1024, 14, 256, 1), (32, 256, 14, 1024, 1), (1, 64, 56, 64, 3), (1, 256, 14, 256, 3),
     (1, 512, 7, 512, 3), (1, 2048, 7, 512, 1),
 ]  # fmt: skip
-MODELS = (
-    "bert_32x128", "gpt2_4x1024", "vit_32", "resnet50_32", "bert_1x128", "gpt2_1x128", "vit_1", "resnet50_1",
-    "mobilenet_1", "vgg19_1", "efficientnet_1",
-)  # fmt: skip
+_SHARES = {"f16": (0.9, 1.0), "f32": (1.6, 0.95), "tf32": (0.9, 1.0)}  # of cuBLAS from 2048 on, and below
 
 
-@dataclass(frozen=True)
-class Case:
-    """A product or convolution with a constant second factor.
-
-    Attributes:
-        name: what the table calls it.
-        model: as ONNX; the input is x, the output y. Images have their channels innermost.
-        shape: of x.
-        flops: additions and multiplications.
-        peer: the same of x and the weight in PyTorch.
-    """
-
-    name: str
-    model: onnx.ModelProto
-    shape: tuple[int, ...]
-    flops: int
-    peer: Callable[[Any, Any], Any]
+def product_cases(most: int | None, precision: str) -> list[Case]:
+    """All products, and those with a bias and GELU; with ``most`` at sizes for a processor."""
+    plain = [product(_cut(s, most), precision) for s in PRODUCTS]
+    return plain + [product(_cut(s, most), precision, tail=True) for s in TAILED]
 
 
-def product(size: tuple[int, int, int], dtype: str) -> Case:
-    """x[m, k] times a constant [k, n]."""
+def convolution_cases(most: int | None, precision: str) -> list[Case]:
+    """All convolutions; with ``most`` at sizes for a processor."""
+    return [convolution((*_cut(s[:4], most), s[4]), precision) for s in CONVOLUTIONS]
+
+
+def _cut(size: Sequence[int], most: int | None) -> Any:
+    return tuple(size) if most is None else tuple(min(d, most) for d in size)
+
+
+def product(size: tuple[int, int, int], precision: str, tail: bool = False) -> Case:
+    """x[m, k] times a constant [k, n], and with a tail a bias and GELU by erf: PyTorch has a kernel for each."""
     m, n, k = size
-    weight = np.random.default_rng(1).standard_normal((k, n), np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
-    return Case(f"{m}x{n}x{k}", _model(nodes, (m, k), (m, n), weight, dtype), (m, k), 2 * m * n * k, _matmul)
+    dtype = "f16" if precision == "f16" else "f32"
+    large, small = _SHARES[precision]
+    peers = {"eager": _tailed, "fused": _fused} if tail else {"eager": _matmul}
+    return Case(
+        f"{m}x{n}x{k}{', bias, GELU' * tail}",
+        partial(_product, size, dtype, tail),
+        {"x": Feed((m, k), dtype)},
+        peers,
+        _tailed if tail else _matmul,
+        1.0 if tail else large if min(m, n) >= 2048 else small,
+        2 * m * n * k,
+        precision=_option(precision),
+        constants=True,
+    )
 
 
-def convolution(size: tuple[int, int, int, int, int], dtype: str) -> Case:
-    """A convolution of stride 1 that keeps height and width."""
+def _product(size: tuple[int, int, int], dtype: str, tail: bool) -> onnx.ModelProto:
+    m, n, k = size
+    rng = np.random.default_rng(1)
+    arrays = {"w": rng.standard_normal((k, n), np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z" if tail else "y"])]
+    if tail:
+        arrays |= {"w": arrays["w"] / np.float32(k**0.5), "b": rng.standard_normal(n, np.float32)}
+        nodes += [helper.make_node("Add", ["z", "b"], ["t"]), helper.make_node("Gelu", ["t"], ["y"])]
+    constants = [numpy_helper.from_array(a.astype(NUMPY[dtype]), name) for name, a in arrays.items()]
+    return model(nodes, {"x": Feed((m, k), dtype)}, {"y": Feed((m, n), dtype)}, constants, 20)
+
+
+def convolution(size: tuple[int, int, int, int, int], precision: str) -> Case:
+    """A convolution of stride 1 that keeps height and width; images have their channels innermost."""
+    b, c, side, filters, kernel = size
+    dtype = "f16" if precision == "f16" else "f32"
+    return Case(
+        f"{b}x{c}x{side} to {filters}, {kernel}x{kernel}",
+        partial(_convolution, size, dtype),
+        {"x": Feed((b, side, side, c), dtype)},
+        {"eager": _conv},
+        _conv,
+        0.9,
+        2 * b * side**2 * c * filters * kernel**2,
+        precision=_option(precision),
+        constants=True,
+    )
+
+
+def _convolution(size: tuple[int, int, int, int, int], dtype: str) -> onnx.ModelProto:
     b, c, side, filters, kernel = size
     weight = np.random.default_rng(1).standard_normal((filters, c, kernel, kernel), np.float32)
     nodes = [
@@ -66,63 +99,29 @@ def convolution(size: tuple[int, int, int, int, int], dtype: str) -> Case:
         helper.make_node("Conv", ["planes", "w"], ["z"], pads=[kernel // 2] * 4),
         helper.make_node("Transpose", ["z"], ["y"], perm=[0, 2, 3, 1]),
     ]
-    shape, out = (b, side, side, c), (b, side, side, filters)
-    model = _model(nodes, shape, out, weight / np.sqrt(c * kernel**2), dtype)
-    return Case(
-        f"{b}x{c}x{side} to {filters}, {kernel}x{kernel}",
-        model,
-        shape,
-        2 * b * side**2 * c * filters * kernel**2,
-        _conv,
-    )
+    constant = numpy_helper.from_array((weight / np.sqrt(c * kernel**2)).astype(NUMPY[dtype]), "w")
+    x, y = Feed((b, side, side, c), dtype), Feed((b, side, side, filters), dtype)
+    return model(nodes, {"x": x}, {"y": y}, [constant], 20)
 
 
-def network(name: str) -> tuple[Any, Any]:
-    """A model of torchvision or transformers with random weights, on the processor, and an input for it."""
-    torch, models = (importlib.import_module(m) for m in ("torch", "torchvision.models"))
-    hugging: Any = importlib.import_module("transformers")
-    torch.manual_seed(0)
-    kind, _, size = name.partition("_")
-    dims = tuple(map(int, size.split("x")))
-    texts: dict[str, Any] = {
-        "bert": lambda: (hugging.BertModel(hugging.BertConfig(), add_pooling_layer=False), "last_hidden_state", {}),
-        "gpt2": lambda: (hugging.GPT2LMHeadModel(hugging.GPT2Config()), "logits", {"use_cache": False}),
-        "vit": lambda: (hugging.ViTForImageClassification(hugging.ViTConfig()), "logits", {}),
-    }
-    images = {"mobilenet": "mobilenet_v2", "efficientnet": "efficientnet_b0"}
-    made = _chosen(torch, *texts[kind]()) if kind in texts else getattr(models, images.get(kind, kind))()
-    x = torch.randint(0, 30000, dims) if len(dims) > 1 else torch.randn(dims[0], 3, 224, 224)
-    return made.eval(), x
+def _option(precision: str) -> str:
+    return "tf32" if precision == "tf32" else "f32"
 
 
-def _chosen(torch: Any, model: Any, field: str, more: dict[str, Any]) -> Any:
-    """A module that gives one field of what a model of transformers gives."""
-
-    class Chosen(torch.nn.Module):  # type: ignore[misc]  # PyTorch is no dependency
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, x: Any) -> Any:
-            return getattr(self.model(x, **more), field)
-
-    return Chosen()
+def _matmul(torch: Any, tensors: Tensors) -> Sequence[Any]:
+    return [tensors["x"] @ tensors["w"]]
 
 
-def _model(
-    nodes: list[onnx.NodeProto], shape: tuple[int, ...], out: tuple[int, ...], weight: Any, dtype: str
-) -> onnx.ModelProto:
-    numpy, onnx_type = _TYPES[dtype]
-    x, y = (helper.make_tensor_value_info(n, onnx_type, s) for n, s in (("x", shape), ("y", out)))
-    graph = helper.make_graph(nodes, "case", [x], [y], [numpy_helper.from_array(weight.astype(numpy), "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+def _tailed(torch: Any, tensors: Tensors) -> Sequence[Any]:
+    return [torch.nn.functional.gelu(torch.addmm(tensors["b"], tensors["x"], tensors["w"]))]
 
 
-def _matmul(x: Any, w: Any) -> Any:
-    return x @ w
+def _fused(torch: Any, tensors: Tensors) -> Sequence[Any]:
+    """cuBLAS's own epilogue, which has GELU by tanh alone."""
+    return [torch._addmm_activation(tensors["b"], tensors["x"], tensors["w"], use_gelu=True)]
 
 
-def _conv(x: Any, w: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
+def _conv(torch: Any, tensors: Tensors) -> Sequence[Any]:
+    x, w = tensors["x"], tensors["w"]
     last = w.contiguous(memory_format=torch.channels_last)
-    return torch.conv2d(x.permute(0, 3, 1, 2), last, None, 1, w.shape[-1] // 2).permute(0, 2, 3, 1)
+    return [torch.conv2d(x.permute(0, 3, 1, 2), last, None, 1, w.shape[-1] // 2).permute(0, 2, 3, 1)]

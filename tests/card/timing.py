@@ -1,18 +1,20 @@
-"""Times on a card: of kernels by PyTorch's profiler, and of calls by events."""
+"""Times: on a card of kernels by PyTorch's profiler and of calls by events; in a dry run by the clock."""
 
 from __future__ import annotations
 
+import importlib
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 Call = Callable[[], object]
+Turn = Callable[[int], object]  # of the number of the set of tensors that it uses
 
 
-def kernels(torch: Any, call: Call, runs: int = 12) -> float:
+def kernels(torch: Any, call: Call, runs: int = 12, warm: int = 4) -> float:
     """Microseconds of all kernels of a call, without the gaps between them: medians of each kernel's times."""
-    for _ in range(4):
+    for _ in range(warm):
         call()
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -21,8 +23,7 @@ def kernels(torch: Any, call: Call, runs: int = 12) -> float:
         torch.cuda.synchronize()
     times: dict[str, list[float]] = {}
     for event in profile.events():
-        copied = "emcpy" in event.name or "emset" in event.name
-        if event.device_type == torch.autograd.DeviceType.CUDA and not copied:
+        if event.device_type == torch.autograd.DeviceType.CUDA:
             times.setdefault(event.name, []).append(event.device_time)
     return sum(statistics.median(t) * len(t) / runs for t in times.values())
 
@@ -41,3 +42,80 @@ def calls(torch: Any, call: Call, seconds: float = 0.25) -> float:
         last.synchronize()
         times.append(first.elapsed_time(last))
     return statistics.median(times)
+
+
+class Card:
+    """Measures on the first card.
+
+    Attributes:
+        torch: PyTorch.
+        name: the card's.
+        device, target: PyTorch's and torshc's names of it.
+        cache: bytes of its second cache.
+    """
+
+    device = target = "cuda"
+
+    def __init__(self) -> None:
+        self.torch: Any = importlib.import_module("torch")
+        importlib.import_module("torch.nn.attention")
+        properties = self.torch.cuda.get_device_properties(0)
+        self.name, self.cache = properties.name, properties.L2_cache_size
+
+    def options(self) -> dict[str, Any]:
+        """How a bundle is loaded."""
+        return {"device": 0}
+
+    def wait(self) -> None:
+        """Until all work is done."""
+        self.torch.cuda.synchronize()
+
+    def kernels(self, turn: Turn, sets: int) -> float:
+        """Microseconds of the kernels of a turn; turns take the sets of tensors one after the other."""
+        count = iter(range(1 << 60))
+        warm = -(-max(4, 3 * sets) // sets) * sets  # a recorded graph replays from the third run over a set
+        return kernels(self.torch, lambda: turn(next(count) % sets), runs=12 if sets <= 4 else 2 * sets, warm=warm)
+
+    def calls(self, turn: Turn, sets: int) -> float:
+        """Microseconds of a turn as a caller sees it."""
+        count = iter(range(1 << 60))
+        return 1000 * calls(self.torch, lambda: turn(next(count) % sets))
+
+    def copy_rate(self) -> float:
+        """Bytes a microsecond that a copy of 1 GiB reads and writes."""
+        source = self.torch.empty(1 << 28, device=self.device).normal_()
+        target = self.torch.empty_like(source)
+        return 2 * 4 * float(source.numel()) / self.calls(lambda _: target.copy_(source), 1)
+
+
+class Processor(Card):
+    """Stands in for a card in a dry run: right in what it computes, and of no meaning in its times."""
+
+    device, target = "cpu", "c"
+
+    def __init__(self) -> None:
+        self.torch = importlib.import_module("torch")
+        importlib.import_module("torch.nn.attention")
+        self.name, self.cache = "this processor", 1 << 20
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def wait(self) -> None:
+        pass
+
+    def kernels(self, turn: Turn, sets: int) -> float:
+        return self.calls(turn, sets)
+
+    def calls(self, turn: Turn, sets: int) -> float:
+        times = []
+        for k in range(max(3, sets)):
+            began = time.perf_counter()
+            turn(k % sets)
+            times.append(time.perf_counter() - began)
+        return 1e6 * statistics.median(times)
+
+    def copy_rate(self) -> float:
+        source = self.torch.ones(1 << 20)
+        target = self.torch.empty_like(source)
+        return 2 * 4 * float(source.numel()) / self.calls(lambda _: target.copy_(source), 1)

@@ -1,0 +1,88 @@
+"""The cases of `make card` at small sizes: they are models that mean what they should, and tables have their width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import onnx
+import pytest
+
+import torshc
+from tests.emulation.emulated import emulated_tools
+from torshc.verify import verify_bundle
+
+from ..support.slow import some
+from .attention import attention_cases
+from .case import Case
+from .cases import convolution_cases, product_cases
+from .measure import Built, pool
+from .memory import memory_cases
+from .report import WIDTH, Report
+
+SLICES: dict[str, Callable[[int | None], list[Case]]] = {
+    "attention": attention_cases,
+    "memory": memory_cases,
+    "products": lambda most: product_cases(most, "f16"),
+    "convolutions": lambda most: convolution_cases(most, "f32"),
+}
+SMALL = {f"{name} {k}": case for name, make in SLICES.items() for k, case in enumerate(make(12))}
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("name", some(list(SMALL), 6))
+def test_cases_are_what_the_reference_computes(name: str, target: str, tmp_path: Path) -> None:
+    case = SMALL[name]
+    model = case.make()
+    onnx.checker.check_model(model, full_check=True)
+    assert [i.name for i in model.graph.input] == list(case.feeds)
+    onnx.save(model, tmp_path / "m.onnx")
+    with emulated_tools() if target == "cuda" else nullcontext():
+        torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", target=target)
+        # Halves: the reference rounds each step of theirs, of 11 bits, where kernels keep f32.
+        found = verify_bundle(tmp_path / "m.onnx", tmp_path / "m.tsc", rtol=4e-3 if _has_halves(case) else 2e-5)
+    assert all(o.ok for o in found.outputs), found.outputs
+
+
+def _has_halves(case: Case) -> bool:
+    return any(f.dtype == "f16" for f in case.feeds.values())
+
+
+@pytest.mark.parametrize("slice", SLICES)
+def test_names_fit_the_table_and_differ(slice: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """At their own sizes, which no test computes."""
+    cases = SLICES[slice](None)
+    report = Report(slice, "a card", tmp_path / "figures")
+    report.head(4e6)
+    for case in cases:
+        theirs = dict.fromkeys(case.peers, 20000.0)
+        report.line(case, theirs, 10000.0, 4e6, dict.fromkeys(theirs, 1e-7), 1e-7, 1, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    names = [c.name for c in cases]
+    assert len(set(names)) == len(names) and all(line.startswith(n) for n, line in zip(names, lines[2:], strict=True))
+    assert len((tmp_path / "figures").read_text().splitlines()) == len(cases) + 1
+
+
+def test_what_is_too_slow_or_wrong_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    case = memory_cases(None)[0]
+    report = Report("memory", "a card")
+    right, us = {"eager": 1e-7}, case.moved / 4e6  # as long as a copy takes
+    for ours, error in ((us, 2e-7), (2 * us, 2e-7), (us, 1e-3), (us, float("nan"))):
+        report.line(case, {"eager": us}, ours, 4e6, right, error, 1, {})
+    fast, slow, wrong, unwritten = capsys.readouterr().out.splitlines()
+    assert "100% bw " in fast and not fast.endswith("!")
+    assert "50% bw<" in slow and not slow.endswith("!")
+    assert wrong.endswith("1e-03!") and unwritten.endswith("nan!")
+    assert (report.low, report.faults) == (3, 0)
+
+
+def test_what_cannot_be_compiled_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = memory_cases(12)[0]
+    with pool(1, tmp_path, "nowhere", "") as compilers:
+        built: Built = compilers.begin(case, "a").result()
+    assert "nowhere" in built.fault
+    report = Report("memory", "a card")
+    report.fault(case, built.fault * 20)
+    assert report.faults == 1 and max(map(len, capsys.readouterr().out.splitlines())) <= WIDTH
