@@ -19,27 +19,21 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 @group(0) @binding(3) var<uniform> params: array<vec4i, 1>;
 
 fn t_sigmoid_f32(x: f32) -> f32 {
-    let e = t_exp_f32(-abs(x));
-    return select(1.0f, e, x < 0.0f) / (1.0f + e);
+    let v0 = t_exp_f32((-abs(x)));
+    return (select(1.0f, v0, (x < 0.0f)) / (v0 + 1.0f));
 }
 
 fn t_exp_f32(x: f32) -> f32 {
-    if (t_isnan_f32(x)) { return x; }
-    let c = clamp(x, -104.0f, 89.0f);
-    let k = round(c * 1.44269504f);
-    let r = (c - k * 0.693359375f) + k * 2.12194440e-4f;
-    return t_scale_(1.0f + (r + t_exp_tail_(r)), i32(k));
+    let v0 = select(select(x, 89.0f, (x > 89.0f)), -104.0f, (x < -104.0f));
+    let v1 = round((v0 * 1.4426950408889634f));
+    let v2 = (v0 - (v1 * 0.693359375f)) - (v1 * -0.00021219444005469057f);
+    let v3 = v2 * v2;
+    let v4 = ((v3 * 0.001381893875f) + ((v2 * 0.008368703537f) + 0.04166828841f)) * v3;
+    let v5 = i32(v1);
+    let v6 = v5 >> 1u;
+    let v7 = ((v2 + ((v4 + ((v2 * 0.1666652113f) + 0.4999999404f)) * v3)) + 1.0f) * bitcast<f32>((bitcast<u32>((v6 + 127)) << 23u));
+    let v8 = select((v7 * bitcast<f32>((bitcast<u32>(((v5 - v6) + 127)) << 23u))), x, t_isnan_f32(x));
+    return v8;
 }
 
 fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
-
-fn t_scale_(x: f32, n: i32) -> f32 { return x * t_pow2_(n >> 1u) * t_pow2_(n - (n >> 1u)); }
-
-fn t_exp_tail_(r: f32) -> f32 {
-    let z = r * r;
-    let p01 = r * 1.666652113e-1f + 4.999999404e-1f;
-    let p23 = r * 8.368703537e-3f + 4.166828841e-2f;
-    return ((z * 1.381893875e-3f + p23) * z + p01) * z;
-}
-
-fn t_pow2_(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }

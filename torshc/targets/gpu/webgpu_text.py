@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ...expr import BOOL, I32, I64, SYMBOLS, DType, Expr, as_int
+from ...expr import BOOL, F32, I32, I64, SYMBOLS, DType, Expr, as_int, walk
 from ...expr.bounds import fits
 from ...expr.derived import Derived
+from ...expr.formulas import formulas
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator
 from ..base import environment, indented
@@ -25,15 +26,33 @@ from .simt import Names, Statements
 from .webgpu_words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index
 
 _NAME = re.compile(r"\bt_\w+")
-_PRELUDE = ("prelude.j2", "prelude_float.j2", "prelude_narrow.j2")
 
 
 @lru_cache(maxsize=1)
 def prelude() -> dict[str, str]:
     """The functions and variables of the prelude, by name."""
-    texts = [environment(("webgpu",)).get_template(file).render() for file in _PRELUDE]
-    parts = re.split(r"^(?=fn |var)", "".join(texts), flags=re.MULTILINE)[1:]
-    return {found[0]: part.strip() for part in parts if (found := _NAME.search(part))}
+    found = environment(("webgpu",)).get_template("prelude.j2").render(formulas=map(_formula, formulas().items()))
+    parts = re.split(r"^(?=fn |var)", found, flags=re.MULTILINE)[1:]
+    return {name[0]: part.strip() for part in parts if (name := _NAME.search(part))}
+
+
+def _formula(named: tuple[str, Expr]) -> dict[str, str]:
+    """What the prelude says of a function that is a formula."""
+    name, e = named
+    given = {str(x.data): register_type(x.dtype) for x in walk(e) if x.op == "acc"}
+    s = FormulaStatements(Names({}, {}, {x: x for x in given}, (), {}), Needs(), (), "v")
+    s.expect(e)
+    s.uses[e] = 1
+    result = s.emit(e)
+    parameters = ", ".join(f"{x}: {kind}" for x, kind in sorted(given.items()))
+    lines = indented(s.lines, 4)
+    return {
+        "name": f"t_{name}",
+        "parameters": parameters,
+        "kind": register_type(e.dtype),
+        "lines": lines,
+        "result": result,
+    }
 
 
 class WgslStatements(Statements):
@@ -207,6 +226,19 @@ class WgslStatements(Statements):
         # Elements of one word have writers of their own, each of which changes its bits alone.
         self.lines.append(f"atomicAnd(&{name}[{place} / {4 // dtype.size}], ~({2**size - 1}u << {shift}));")
         self.lines.append(f"atomicOr(&{name}[{place} / {4 // dtype.size}], {bits} << {shift});")
+
+
+class FormulaStatements(WgslStatements):
+    """Statements of a formula, which allows for the error of a quotient in WGSL and chooses no integer out of range."""
+
+    def spell_value(self, e: Expr) -> Text:
+        if e.op == "div":
+            a = yield e.args[0], VALUE
+            b = yield e.args[1], VALUE
+            return f"{a} / {b}"
+        if e.op == "cast" and e.args[0].dtype is F32:
+            return f"{register_type(e.dtype)}({(yield e.args[0], VALUE)})"
+        return (yield from super().spell_value(e))
 
 
 class WgslPrinter(GridPrinter):

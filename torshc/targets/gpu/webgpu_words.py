@@ -17,6 +17,7 @@ WORDS = {"i32": "i32", "u32": "u32", "f32": "f32", "i64": "vec2u", "u64": "vec2u
 RING = ("add", "sub", "mul", "neg")
 _INFIX = {**OPERATORS, **COMPARE}
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
+_SHIFTS = {"shl": "<<", "shr": ">>"}
 _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
 _BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt")  # of f32, right in WGSL in every corner
 ROUNDED = ("as_f8e8m0_up", "as_f8e8m0_nearest")  # otherwise than stores round
@@ -150,6 +151,8 @@ def _integer(op: str, kind: str, args: Sequence[str], needs: Needs) -> str:
         return f"-{args[0]}" if kind == "i32" else f"(0u - {args[0]})"
     if op == "bitnot":
         return f"~{args[0]}"
+    if op in _SHIFTS and (by := args[1].removesuffix("u")).isdigit() and int(by) < 32:
+        return f"{args[0]} {_SHIFTS[op]} {by}u"
     return needs(f"t_{op}_{kind}", *args)
 
 

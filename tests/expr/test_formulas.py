@@ -1,0 +1,117 @@
+"""Formulas of scalar functions, computed by NumPy in f32: their error, and what they do in the corners."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from torshc.expr import BF16, F16, FUNCTIONS, NARROW, DType, Expr, walk
+from torshc.expr.formulas import formulas
+
+Array = npt.NDArray[Any]
+FORMULAS = formulas()
+ULP = 4.0  # the bound of the C prelude too
+ODD = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1e-30, 3.4e38, -3.4e38, 88.7, -103.9, 0.5, 2.0]
+# Where each is tried, beside the corners; arguments of sin, cos and tan are reduced up to 2^13 pi/2.
+LIMITS = {"exp": 100, "expm1": 88, "sinh": 89, "cosh": 89, "sin": 10000, "cos": 10000, "tan": 10000, "log": 1e6}
+
+
+def computed(e: Expr, **given: Array) -> Array:
+    """An expression over arrays, each step rounded to its type."""
+    known: dict[Expr, Any] = {}
+    with np.errstate(all="ignore"):
+        for x in walk(e):
+            args = [known[a] for a in x.args]
+            if x.op == "const":
+                known[x] = np.asarray(x.data, x.dtype.numpy)
+            elif x.op == "acc":
+                known[x] = given[str(x.data)]
+            elif x.op == "select":
+                known[x] = np.where(*args)
+            elif x.op == "cast":
+                known[x] = cast(args[0], x.dtype)
+            elif f"{x.op}_f32" in FORMULAS:
+                known[x] = computed(FORMULAS[f"{x.op}_f32"], x=args[0])
+            else:
+                known[x] = np.asarray(FUNCTIONS[x.op].numpy(*args)).astype(x.dtype.numpy)
+    return np.asarray(known[e])
+
+
+def cast(x: Array, dtype: DType) -> Array:
+    if x.dtype.kind != "f" or dtype.is_float:
+        return x.astype(dtype.numpy)
+    return np.clip(np.nan_to_num(x.astype(np.float64)), *dtype.range).astype(dtype.numpy)  # truncates and saturates
+
+
+def off_by(found: Array, wanted: Array) -> Array:
+    """Errors in units of the last place of what is wanted; corners have to be right."""
+    with np.errstate(all="ignore"):
+        exact = wanted.astype(np.float32)
+        plain = np.isfinite(exact) & np.isfinite(found)
+        np.testing.assert_array_equal(np.where(plain, 0, found), np.where(plain, 0, exact))
+        unit = np.spacing(np.maximum(np.abs(exact[plain]), np.float32(2.0**-126))).astype(np.float64)
+        errors = np.zeros(found.shape)
+        errors[plain] = np.abs(found[plain] - wanted[plain]) / unit
+        return errors
+
+
+@pytest.mark.parametrize("name", [n.removesuffix("_f32") for n in FORMULAS if n.endswith("_f32") and n != "pow_f32"])
+def test_functions_of_a_number(name: str) -> None:
+    rng = np.random.default_rng(0)
+    limit = LIMITS.get(name, 20)
+    drawn = [rng.uniform(-limit, limit, 20000), rng.normal(size=20000) * np.exp2(rng.integers(-30, 4, 20000))]
+    x = np.concatenate([ODD, *drawn]).astype(np.float32)
+    if name in ("sin", "cos", "tan"):
+        x = x[~(np.abs(x) > limit) | np.isinf(x)]
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(FUNCTIONS[name].numpy(x.astype(np.float64)))
+    assert off_by(computed(FORMULAS[f"{name}_f32"], x=x), wanted).max() <= ULP
+
+
+def test_powers() -> None:
+    """y log2(x) is a float, so that its last place, 2^-24 of it, is an error of that many units in the result."""
+    rng = np.random.default_rng(0)
+    odd = np.array([*ODD, 3.0, -2.0, -3.0, 0.5, -0.5, 65.0], np.float32)
+    x = np.concatenate([np.repeat(odd, len(odd)), np.exp(rng.uniform(-5, 5, 20000)).astype(np.float32)])
+    y = np.concatenate([np.tile(odd, len(odd)), rng.uniform(-10, 10, 20000).astype(np.float32)])
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.float64), y.astype(np.float64))
+        exponent = np.nan_to_num(np.abs(y * np.log2(np.abs(x))), posinf=0)
+    assert (off_by(computed(FORMULAS["pow_f32"], x=x, y=y), wanted) <= ULP + exponent).all()
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, *NARROW], ids=str)
+def test_elements_as_bits(dtype: DType) -> None:
+    """Each code is the number that it stands for, which it is again the nearest of."""
+    codes = np.arange(2**dtype.bits, dtype=np.uint32)
+    held = codes.astype(np.uint16 if dtype.size == 2 else np.uint8).view(dtype.numpy)
+    numbers = computed(FORMULAS[f"decode_{dtype.name}"], x=codes)
+    np.testing.assert_array_equal(numbers, held.astype(numbers.dtype))
+    back = computed(FORMULAS[f"encode_{dtype.name}"], x=numbers)
+    real = ~np.isnan(numbers.astype(np.float32)) if dtype.is_float else np.ones(len(codes), bool)
+    np.testing.assert_array_equal(back[real], codes[real])
+
+
+@pytest.mark.parametrize("dtype", [t for t in (F16, BF16, *NARROW) if t.is_float and t.name != "f8e8m0"], ids=str)
+def test_the_nearest_element(dtype: DType) -> None:
+    """As ml_dtypes and NumPy round; what overflows is the largest where a type has neither infinity nor NaN."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([ODD, rng.normal(size=20000) * np.exp2(rng.integers(-30, 18, 20000))]).astype(np.float32)
+    found = computed(FORMULAS[f"decode_{dtype.name}"], x=computed(FORMULAS[f"encode_{dtype.name}"], x=x))
+    with np.errstate(all="ignore"):
+        wanted = x.astype(dtype.numpy).astype(np.float32)
+    if dtype.name == "f4e2m1":
+        wanted[np.isnan(x)], found = 0, np.where(np.isnan(x), 0, found)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("mode", ["up", "nearest"])
+def test_powers_of_two_of_f8e8m0(mode: str) -> None:
+    x = np.exp2(np.linspace(-149, 127.9, 5000)).astype(np.float32)
+    wanted = FUNCTIONS[f"as_f8e8m0_{mode}"].numpy(x)
+    np.testing.assert_array_equal(computed(FORMULAS[f"as_f8e8m0_{mode}"], x=x), wanted)
+    assert math.isnan(float(computed(FORMULAS[f"as_f8e8m0_{mode}"], x=np.asarray(np.nan, np.float32))))
