@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from onnx import numpy_helper
 
 import torshc
+from torshc import arrays
 from torshc.bundle.manifest import manifest_hash
 from torshc.cli import cli
-from torshc.errors import BundleError, ConfigError
+from torshc.errors import BundleError, ConfigError, RunError
 from torshc.options import CompileOptions
 from torshc.reweigh import set_weights
 
@@ -75,6 +76,18 @@ def test_what_does_not_fit_is_told_at_once(files: Path) -> None:
     with pytest.raises(ConfigError, match=r"'w' is float\[16, 8\]; expected float\[8, 16\]\n.*'bb'; did you mean 'b'"):
         set_weights(files / "m.tsc", files / "m.onnx", CompileOptions(), files / "bad.npz")
     assert answers(files / "m.tsc", FIRST)
+
+
+def test_weights_that_unpack_to_much(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(files / "bad.npz", w=np.zeros(1 << 20, np.float32), c=OTHER["b"])
+    monkeypatch.setattr(arrays, "read_bytes", None)
+    with pytest.raises(
+        ConfigError, match=r"'w' is float32\[1048576\] of 4194304 bytes.* float\[8, 16\]\n.* weight 'c'"
+    ):
+        set_weights(files / "m.tsc", files / "m.onnx", CompileOptions(), files / "bad.npz")
+    (files / "bad.npz").write_bytes(b"PK")
+    with pytest.raises(RunError, match=r"bad\.npz cannot be read as \.npz"):
+        set_weights(files / "m.tsc", files / "m.onnx", CompileOptions(), files / "bad.npz")
 
 
 def test_another_model_or_plan_is_refused(files: Path) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .arrays import load_archive, load_array
+from .arrays import SLACK, Archive, TooLarge, load_array
 from .errors import ConfigError, OutputError, RunError, did_you_mean
 from .runtime import ConditionSpec, TensorSpec
 
@@ -59,6 +61,7 @@ def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec]) -> Arrays:
     """
     found: Arrays = {}
     names = [spec.name for spec in specs]
+    by_name = {spec.name: spec for spec in specs}
     for word in words:
         # A name may hold "=", so the known ones are tried first.
         name = next((n for n in names if word.startswith(f"{n}=")), None)
@@ -66,15 +69,16 @@ def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec]) -> Arrays:
         if name is None and "=" in word and not Path(word).exists():
             name, _, file = word.partition("=")
             raise RunError(f"there is no input {name!r}{did_you_mean(name, names)}", f"the inputs are {names}")
-        found.update(_read(name, file, names))
+        found.update(_read(name, file, by_name))
     return found
 
 
-def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
+def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec]) -> Arrays:
     path, key = file, ""
     if not Path(file).exists() and ".npz:" in file:
         path, _, key = file.rpartition(".npz:")
         path += ".npz"
+    names = [*specs]
     try:
         if not path.endswith(".npz") and not (Path(path).is_file() and zipfile.is_zipfile(path)):
             if name is None and len(names) != 1:
@@ -82,19 +86,43 @@ def _read(name: str | None, file: str, names: Sequence[str]) -> Arrays:
                     f"{path} belongs to no input by name, and there are several",
                     f"write NAME={path}; the inputs are {names}",
                 )
-            return {name if name is not None else names[0]: load_array(Path(path))}
-        if name is None:
-            return load_archive(Path(path), {*names})
-        found = load_archive(Path(path), {key} if key else None)
+            name = name if name is not None else names[0]
+            return {name: _sized(path, specs[name], partial(load_array, Path(path)))}
+        with Archive(Path(path)) as archive:
+            if name is None:
+                keys = {n: n for n in archive.names if n in specs}
+            else:
+                wanted = key or (archive.names[0] if len(archive.names) == 1 else name)
+                if wanted not in archive.names:
+                    raise RunError(f"{path} holds no array {wanted!r}", f"write NAME={path}:KEY")
+                keys = {name: wanted}
+            return {n: _sized(path, specs[n], partial(archive.array, k)) for n, k in keys.items()}
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(
             f"{path} cannot be read as .npy or .npz: {reason}", "write it with numpy.save or savez"
         ) from error
-    wanted = key or (next(iter(found)) if len(found) == 1 else name)
-    if wanted not in found:
-        raise RunError(f"{path} holds no array {wanted!r}", f"write NAME={path}:KEY")
-    return {name: found[wanted]}
+
+
+def _sized(path: str, spec: TensorSpec, read: Callable[[int | None], Array]) -> Array:
+    """An array for an input, which is read only if it has no more bytes than the input, or few.
+
+    Raises:
+        RunError: it has far more.
+    """
+    dims = [d for d in spec.shape if isinstance(d, int)]
+    known = len(dims) == len(spec.shape) and spec.numpy != np.object_
+    try:
+        return read(max(math.prod(dims) * spec.numpy.itemsize, SLACK) if known else None)
+    except TooLarge as error:
+        if not known:
+            raise RunError(
+                f"{path}: {error}", "write it with numpy.save, or with numpy.savez, which packs nothing"
+            ) from error
+        shape = ", ".join(map(str, spec.shape))
+        raise RunError(
+            f"{path}: {error} for {spec.name!r}", f"give an array of {spec.numpy}, of shape [{shape}]"
+        ) from error
 
 
 def symbols_of(specs: Sequence[TensorSpec]) -> list[str]:

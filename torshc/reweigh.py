@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
-from .arrays import load_archive
+from .arrays import Archive
 from .bundle.layout import weights_layout
 from .bundle.manifest import FILE, SCHEMA, manifest_hash
 from .bundle.package import WEIGHTS, BundleWriter
@@ -56,7 +54,7 @@ def set_weights(
         where = "has no weights" if body["weights"] is None else "has its weights inside the library"
         raise BundleError(f"{bundle} {where}", REMEDY)
     options = _as_compiled(options, body)
-    done = prepare_versions(with_weights(model, _read(new)) if new is not None else model, options)
+    done = prepare_versions(_changed(model, new) if new is not None else model, options)
     _check(done, body, bundle)
     with BundleWriter(out or bundle) as writer:
         writer.copy(bundle)
@@ -98,11 +96,13 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
     return dataclasses.replace(options, **known)
 
 
-def _read(file: Path) -> dict[str, npt.NDArray[Any]]:
+def _changed(model: Path, new: Path) -> bytes:
+    """The model with the weights in a file."""
     try:
-        return load_archive(file)
+        with Archive(new) as archive:
+            return with_weights(model, archive)
     except (OSError, ValueError) as error:
-        raise RunError(f"{file} cannot be read as .npz: {error}") from error
+        raise RunError(f"{new} cannot be read as .npz: {error}") from error
 
 
 def _steps(body: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:

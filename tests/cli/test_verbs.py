@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from torshc import arrays
 from torshc.errors import ConfigError
 from torshc.runtime import load
 
@@ -69,6 +70,20 @@ def test_run_says_what_is_wrong(torshc: Torshc, bundle: Path, arguments: list[st
     np.save("objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     np.savez("all.npz", a=np.zeros(1), b=np.zeros(1))
     assert says in torshc("run", bundle, *arguments, code=code).output
+
+
+def test_a_small_file_that_unpacks_to_much(torshc: Torshc, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is unpacked but headers; the message names file, entry, both sizes, and what to do."""
+    monkeypatch.setattr(arrays, "UNPACKED", 4 << 20)
+    np.savez_compressed("bomb.npz", scale=np.zeros(2 << 20, np.float32), x=np.zeros((1 << 15, 64), np.float32))
+    assert Path("bomb.npz").stat().st_size < 1 << 16
+    monkeypatch.setattr(arrays, "read_bytes", None)
+    fixed = torshc("run", bundle, "--input", "scale=bomb.npz:scale", code=6).output
+    assert "bomb.npz: 'scale' is float32[2097152] of 8388608 bytes, and at most 1048576 are allowed" in fixed
+    assert "give an array of float32, of shape [64]" in fixed
+    free = torshc("run", bundle, "--input", "x=bomb.npz", code=6).output
+    assert "bomb.npz: 'x' is float32[32768, 64] of 8388608 bytes, and at most 4194304" in free
+    assert "numpy.savez, which packs nothing" in free
 
 
 def test_run_of_what_is_no_bundle(torshc: Torshc, tmp_path: Path, bundle: Path) -> None:

@@ -252,7 +252,7 @@ def external(tmp_path: Path, location: str, data: bytes, **entries: str) -> Path
     return path
 
 
-def test_external_data_is_mapped(tmp_path: Path) -> None:
+def test_external_data_is_read_where_it_lies(tmp_path: Path) -> None:
     path = external(tmp_path, "w.bin", b"\0" * 16 + X.tobytes() + b"\0", offset="16", length="24")
     graph = import_model(path)
     np.testing.assert_array_equal(run(graph, {"x": X})[0], 2 * X)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy.typing as npt
 
 from ..graph import Graph
+from .contents import read_file
 from .json_format import import_json, parse
 from .model import Misfit
 from .onnx_format import import_model
-from .onnx_reader import map_file
 
 __all__ = ["import_json", "import_model", "load_graph"]
 
@@ -35,7 +35,7 @@ def load_graph(
         UnsupportedError: with all that torshc cannot do in this model.
         ConfigError: when `shapes` does not fit the model.
     """
-    data = memoryview(path) if isinstance(path, bytes) else map_file(Path(path))
+    data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
     return import_json(path, shapes, weights) if _is_json_graph(data) else import_model(path, shapes, weights)
 
 

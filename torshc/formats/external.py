@@ -1,13 +1,12 @@
-"""Files that a model refers to: found below the model's folder only, checked, and mapped."""
+"""Files that a model refers to: found below the model's folder only, and checked."""
 
 from __future__ import annotations
 
 import stat
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
-from .model import Array, Misfit
+from .contents import Contents
+from .model import Misfit
 
 
 def locate(folder: Path | None, location: str) -> Path:
@@ -39,24 +38,17 @@ def locate(folder: Path | None, location: str) -> Path:
 
 
 class Folder:
-    """The files beside a model, each mapped once."""
+    """The files beside a model."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._maps: dict[Path, Array] = {}
+        self._contents = Contents(follow=False)
 
     def bytes(self, location: str, offset: int, length: int) -> memoryview:
         """`length` bytes of a file from `offset`.
 
         Raises:
             Misfit: when the file cannot be used or is too short.
+            ResourceError: the system refuses memory or to open a file.
         """
-        path = locate(self.folder, location)
-        size = path.stat().st_size
-        if offset < 0 or offset + length > size:
-            raise Misfit(f"external data {location!r} has {size} bytes; {length} from {offset} are needed")
-        if not length:
-            return memoryview(b"")
-        if path not in self._maps:
-            self._maps[path] = np.memmap(path, dtype=np.uint8, mode="r")
-        return self._maps[path].data[offset : offset + length]
+        return self._contents.read(locate(self.folder, location), f"external data {location!r}", offset, length)

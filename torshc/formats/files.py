@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from onnx import (
     AttributeProto,
@@ -19,12 +19,15 @@ from onnx import (
     numpy_helper,
 )
 
+from ..arrays import SLACK, Archive, TooLarge
 from ..errors import ConfigError, ModelError, did_you_mean
+from ..expr import STRING, from_onnx
 from . import _is_json_graph
+from .contents import read_file
 from .external import locate
 from .json_format import parse
 from .model import Misfit
-from .onnx_reader import _binary, map_file
+from .onnx_reader import _binary
 from .onnx_wire import strip
 
 
@@ -35,7 +38,7 @@ def model_files(path: str | Path) -> list[Path]:
         ModelError: when the model cannot be read, or names a file that cannot be used.
     """
     path = Path(path)
-    data = map_file(path)
+    data = read_file(path)
     try:
         names = list(_json_names(parse(bytes(data)))) if _is_json_graph(data) else list(_onnx_names(data))
         return [path, *(locate(path.parent, name) for name in dict.fromkeys(names))]
@@ -99,12 +102,12 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
         ModelError: when the file cannot be read.
     """
     path = Path(path)
-    data = map_file(path)
+    data = read_file(path)
     if _is_json_graph(data):
         return None
     model = ModelProto()
     try:
-        model.ParseFromString(bytes(_binary(data)))
+        model.ParseFromString(_binary(data))
         load_external_data_for_model(model, str(path.parent))
     except Misfit as e:
         raise ModelError(f"{path}: {e.message}", e.remedy) from e
@@ -113,7 +116,7 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
     return model
 
 
-def with_weights(path: str | Path, new: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def with_weights(path: str | Path, new: Archive) -> bytes:
     """An ONNX model with other weights, as bytes.
 
     Args:
@@ -122,17 +125,23 @@ def with_weights(path: str | Path, new: Mapping[str, npt.NDArray[Any]]) -> bytes
     Raises:
         ConfigError: with all names that the model does not have, and arrays of another type or shape.
         ModelError: the model cannot be read, or is no ONNX model, or larger than 2 GiB.
+        ValueError: an array is damaged.
     """
     proto = onnx_proto(path)
     if proto is None:
         raise ModelError(f"{path} is a JSON graph, whose weights come with it", "pass a graph with the new weights")
     known = {tensor.name: tensor for tensor in proto.graph.initializer}
     problems = []
-    for name, array in new.items():
+    for name in new.names:
         if name not in known:
             problems.append(f"the model has no weight {name!r}{did_you_mean(name, list(known))}")
             continue
-        old, tensor = known[name], numpy_helper.from_array(array, name)
+        old = known[name]
+        try:
+            tensor = numpy_helper.from_array(new.array(name, _most(old)), name)
+        except TooLarge as error:
+            problems.append(f"weight {error}; expected {_kind(old)}")
+            continue
         if (old.data_type, list(old.dims)) != (tensor.data_type, list(tensor.dims)):
             problems.append(f"weight {name!r} is {_kind(tensor)}; expected {_kind(old)}")
         old.CopyFrom(tensor)
@@ -142,6 +151,12 @@ def with_weights(path: str | Path, new: Mapping[str, npt.NDArray[Any]]) -> bytes
         return bytes(proto.SerializeToString())
     except Exception as error:  # protobuf's own, which has changed its class more than once
         raise ModelError(f"{path} is larger than 2 GiB", "pass a model with the new weights") from error
+
+
+def _most(tensor: TensorProto) -> int | None:
+    """Bytes that an array in place of a tensor may have; None where they are not known."""
+    dtype = from_onnx(tensor.data_type)
+    return None if dtype is None or dtype is STRING else max(math.prod(tensor.dims) * dtype.numpy.itemsize, SLACK)
 
 
 def _kind(tensor: TensorProto) -> str:

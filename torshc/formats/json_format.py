@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import load_array
+from ..arrays import SLACK, load_array
 from ..errors import ModelError
 from ..expr import BOOL, DTYPES, from_numpy, parse_size
 from ..graph import Graph
 from . import json_schema
 from .build import build
+from .contents import read_file
 from .external import locate
 from .model import Array, Misfit, SourceGraph, SourceModel, SourceOp, TypeDecl, Unusable, several
 from .onnx_tensor import checked_size
@@ -45,10 +46,8 @@ def import_json(
     file = "the graph" if isinstance(path, bytes) else str(path)
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
-        text = path if isinstance(path, bytes) else Path(path).read_bytes()
+        text = path if isinstance(path, bytes) else bytes(read_file(Path(path)))
         return build(read_json(parse(text), file, folder), shapes or {}, lenient=True, weights=weights)
-    except OSError as e:
-        raise ModelError(f"{file} cannot be read: {e.strerror}") from e
     except Misfit as e:
         raise ModelError(f"{file}: {e.message}", e.remedy) from e
 
@@ -158,7 +157,7 @@ def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | 
         raise Misfit(f"{path} needs either data or file")
     try:
         count = checked_size(shape)
-        array = _stored(spec["file"], folder) if "file" in spec else None
+        array = _stored(spec["file"], folder, max(count * dtype.numpy.itemsize, SLACK)) if "file" in spec else None
     except Misfit as e:
         raise Misfit(f"{path}: {e.message}", e.remedy) from e
     if array is not None:
@@ -180,11 +179,11 @@ def _tensor(spec: Mapping[str, Any], path: str, folder: Path | None) -> Array | 
     return given.astype(dtype.numpy).reshape(shape)
 
 
-def _stored(name: str, folder: Path | None) -> Array:
-    """A .npy file, mapped."""
+def _stored(name: str, folder: Path | None, most: int) -> Array:
+    """The array of a .npy file."""
     path = locate(folder, name)
     try:
-        array = load_array(Path(path))
+        array = load_array(path, most)
     except (OSError, ValueError) as e:
         raise Misfit(f"{name!r} is not a usable .npy file: {e}") from e
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

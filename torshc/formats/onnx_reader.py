@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
 from ..errors import ModelError
+from .contents import read_file
 from .external import Folder
 from .model import (
     Array,
@@ -39,27 +39,10 @@ def read_model(path: str | Path | bytes) -> SourceModel:
     file = "the model" if isinstance(path, bytes) else str(path)
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
-        data = memoryview(path) if isinstance(path, bytes) else map_file(Path(path))
+        data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
         return _Reader(file, _binary(data), Folder(folder)).model()
     except Misfit as e:
         raise ModelError(f"{file}: {e.message}", e.remedy) from e
-
-
-def map_file(path: Path) -> memoryview:
-    """A file's bytes, mapped.
-
-    Raises:
-        ModelError: when it is missing, not a regular file, or empty.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path} is not a regular file")
-        with path.open("rb") as f:
-            return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as e:
-        raise ModelError(f"{path} cannot be read: {e.strerror}") from e
-    except ValueError as e:
-        raise ModelError(f"{path} is empty", "check that the file was downloaded or exported completely") from e
 
 
 def _binary(data: memoryview) -> memoryview:
@@ -123,7 +106,7 @@ class _Reader:
         try:
             array = make()
         except Misfit as e:
-            raise Misfit(f"initializer {name!r}: {e.message}") from e
+            raise Misfit(f"initializer {name!r}: {e.message}", e.remedy) from e
         if name in constants and (how := difference(constants[name], array)):
             raise Misfit(f"two initializers are named {name!r}, {how}")
         constants[name] = array
@@ -137,7 +120,7 @@ class _Reader:
             try:
                 attributes[a.name] = self.attribute(a)
             except Misfit as e:
-                raise Misfit(f"{op.describe()}: attribute {a.name!r}: {e.message}") from e
+                raise Misfit(f"{op.describe()}: attribute {a.name!r}: {e.message}", e.remedy) from e
         op.attributes = attributes
         return op
 

@@ -1,7 +1,7 @@
 """Reads a binary ONNX file without copying its weights.
 
 The protobuf library copies every ``raw_data`` twice (into the message, and again at each access). This walk over the
-wire format (https://protobuf.dev/programming-guides/encoding/) leaves large raw data where it is in the mapped file,
+wire format (https://protobuf.dev/programming-guides/encoding/) leaves large raw data where it is in the file's bytes,
 and hands a small model without it to the library. The place of each is noted in the tensor's ``doc_string``, which is
 dropped everywhere else, so that no model can forge such a note.
 """
