@@ -55,6 +55,10 @@ def test_by_name(bundle: Path) -> None:
         ({"b": B.astype(np.float64)}, "weight 'b' has type float64; expected float32"),
         ({"b": [[1], [1, 2]]}, "weight 'b' is not an array"),
         ({3: B}, "no weight 3"),
+        (
+            {"w": W.T, "bia": B, "b": B.astype(np.float64), "ww": W},
+            r"(?s)4 weights do not fit:\n.*'w' has shape.* weight 'bia'.*'b' has type.* weight 'ww'; did you mean 'w'",
+        ),
         ("/nowhere", "/nowhere: No such file"),
         ("weights\0.bin", "no file is named"),
         ([B], "weights are list"),

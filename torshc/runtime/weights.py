@@ -32,9 +32,7 @@ def set_weights(
     known = {spec.name: spec for spec in named}
     if not known:
         raise RunError(f"the bundle of {opened.name!r} takes no weights by name", NAMED)
-    if lost := [name for name in weights if name not in known]:
-        raise RunError(f"model {opened.name!r} has no weight {lost[0]!r}{did_you_mean(str(lost[0]), [*known])}")
-    arrays = {name: _array(value, known[name]) for name, value in weights.items()}  # held until the call is over
+    arrays = _arrays(opened.name, known, weights)  # held until the call is over
     shapes = [(c_int64 * max(a.ndim, 1))(*a.shape) for a in arrays.values()]
     tensors = (NamedTensor * max(len(arrays), 1))()
     for entry, (name, array), shape in zip(tensors, arrays.items(), shapes, strict=False):
@@ -43,6 +41,29 @@ def set_weights(
         tensor.shape = cast(shape, POINTER(c_int64))
         entry.name, entry.tensor = name.encode(), pointer(tensor)
     opened.check(opened.library.torshc_set_tensors(opened.handle, tensors, len(arrays)))
+
+
+def _arrays(model: str, known: Mapping[str, TensorSpec], weights: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The weights as the library takes them.
+
+    Raises:
+        RunError: with all that do not fit.
+    """
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    faults = []
+    for name, value in weights.items():
+        try:
+            if name not in known:
+                raise RunError(f"model {model!r} has no weight {name!r}{did_you_mean(str(name), [*known])}")
+            arrays[name] = _array(value, known[name])
+        except RunError as error:
+            faults.append(error)
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        lines = [f"{len(faults)} weights do not fit:", *(f"  - {f.message}" for f in faults)]
+        raise RunError("\n".join(lines), "; ".join(dict.fromkeys(f.remedy for f in faults if f.remedy)))
+    return arrays
 
 
 def _path(given: Any) -> bytes:

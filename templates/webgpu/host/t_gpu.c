@@ -80,15 +80,16 @@ int t_gpu_told(int status, const char *what)
     return status;
 }
 
+#ifdef __APPLE__
+#define W_LIBRARY "libwgpu_native.dylib"
+#else
+#define W_LIBRARY "libwgpu_native.so"
+#endif
+
 static int load_functions(void)
 {
-    static const char *const names[] = {"libwgpu_native.so", "libwgpu_native.dylib", NULL};
     const char *named = getenv("TORSHC_WEBGPU");
-    void *library = NULL;
-    if (named && *named)
-        library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    for (int i = 0; !library && !(named && *named) && names[i]; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(named && *named ? named : W_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return t_fail(TORSHC_E_DRIVER, "no library of webgpu.h: %.200s; TORSHC_WEBGPU names one", dlerror());
 #define W_FIND(R, NAME, PARAMETERS)                                                                                    \

@@ -18,6 +18,7 @@ from tests.support import compilers
 from tests.targets.gpu.test_webgpu import F32, model, opened
 from torshc.errors import BundleError, RunError
 from torshc.resources import find_template
+from torshc.targets.cc import find_compiler
 from torshc.webgpu import NAMED, find_library
 
 NEGATIVE = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F32, ["n"])}, {"y": F32})
@@ -58,6 +59,21 @@ def test_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         BundleError, match=r"no library of webgpu\.h: /nowhere/libwebgpu\.so: .*; TORSHC_WEBGPU names one"
     ):
         torshc.load(tmp_path / "m.tsc")
+
+
+def test_no_library_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the file that this system would have."""
+    monkeypatch.setenv(NAMED, "")
+    monkeypatch.setattr(torshc.webgpu, "find_library", str)
+    torshc.compile(NEGATIVE, tmp_path / "m.tsc", target="webgpu", keep_intermediates=True)
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    with pytest.raises(BundleError, match=rf"no library of webgpu\.h: .*libwgpu_native\.{suffix}.*; TORSHC_WEBGPU"):
+        torshc.load(tmp_path / "m.tsc")
+    sources = tmp_path / "m.tsc" / "src"
+    command = [*find_compiler(None).command, "-E", "-P", "-I", str(sources), str(sources / "t_gpu.c")]
+    for flag, name in (("-D__APPLE__", "libwgpu_native.dylib"), ("-U__APPLE__", "libwgpu_native.so")):
+        text = subprocess.run([*command, flag], capture_output=True, text=True, check=True).stdout
+        assert re.findall(r'"libwgpu_native[^"]*"', text) == [f'"{name}"']
 
 
 def test_no_adapter(tmp_path: Path) -> None:
