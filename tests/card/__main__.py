@@ -1,4 +1,4 @@
-"""Speed on a card beside PyTorch: ``python -m tests.card attention|memory|products|convolutions|models|all``.
+"""Speed on a card beside PyTorch: ``python -m tests.card attention|memory|llama|products|convolutions|models|all``.
 
 Needs an NVIDIA card, nvcc and PyTorch; for models torchvision, transformers and onnxscript too. Everything is compiled
 first, in processes side by side, then checked and timed beside PyTorch. All but models show the time of kernels alone,
@@ -22,6 +22,7 @@ from pathlib import Path
 from .attention import attention_cases
 from .case import Case
 from .cases import convolution_cases, product_cases
+from .llama import decoder_cases
 from .measure import kernels_of, pool
 from .memory import memory_cases
 from .models import models
@@ -59,6 +60,7 @@ def _slices(options: argparse.Namespace) -> dict[str, Callable[[], list[Case]]]:
     return {
         "attention": partial(attention_cases, most),
         "memory": partial(memory_cases, most),
+        "llama": partial(decoder_cases, most),
         "products": partial(product_cases, most, options.precision),
         "convolutions": partial(convolution_cases, most, options.precision),
     }
@@ -66,7 +68,7 @@ def _slices(options: argparse.Namespace) -> dict[str, Callable[[], list[Case]]]:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.card", description=__doc__)
-    parser.add_argument("what", choices=("attention", "memory", "products", "convolutions", "models", "all"))
+    parser.add_argument("what", choices=("attention", "memory", "llama", "products", "convolutions", "models", "all"))
     parser.add_argument(
         "--precision", choices=("f32", "f16", "tf32"), default="f32", help="of products and models; f32"
     )

@@ -30,6 +30,11 @@ class Feed:
         return int(np.prod(self.shape)) * BYTES[self.dtype]
 
 
+def unchanged(torch: Any, tensors: Tensors) -> dict[str, Any]:
+    """Tensors as they are."""
+    return dict(tensors)
+
+
 def same(torch: Any, tensors: Tensors, outputs: Sequence[Any]) -> Sequence[Any]:
     """Outputs as they are."""
     return outputs
@@ -50,6 +55,8 @@ class Case:
         moved: bytes that a run has to read and write.
         precision: of torshc's option.
         constants: whether peers want the model's constants.
+        prepare: what peers get of the constants.
+        called: whether calls are timed too, by a line of their own.
         seen: what is compared of the outputs, such as elements where they are indices.
     """
 
@@ -63,6 +70,8 @@ class Case:
     moved: int = 0
     precision: str = "f32"
     constants: bool = False
+    prepare: Callable[[Any, Tensors], dict[str, Any]] = unchanged
+    called: bool = False
     seen: Callable[[Any, Tensors, Sequence[Any]], Sequence[Any]] = same
 
 

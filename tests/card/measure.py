@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def _measure(case: Case, card: Card, place: Path, report: Report, rate: float) -
     sets = _SETS if case.moved and size < _SETS * card.cache else 1
     torch.manual_seed(0)
     fed = [{n: _draw(torch, f, card.device) for n, f in case.feeds.items()} for _ in range(sets)]
-    fixed = _constants(torch, case, card.device) if case.constants else {}
+    fixed = case.prepare(torch, _constants(torch, case, card.device)) if case.constants else {}
     right = case.seen(torch, fed[0], case.exact(torch, _doubles(fed[0] | fixed)))
     model = torshc.load(place, **card.options())
     outputs = {s.name: _nothing(torch, s.shape, s.dtype, card.device) for s in model.outputs}
@@ -132,6 +132,10 @@ def _measure(case: Case, card: Card, place: Path, report: Report, rate: float) -
         except Exception as fault:  # a way that PyTorch lacks here
             faults[name] = f"{type(fault).__name__}: {fault}"
     report.line(case, theirs, card.kernels(ours, sets), rate, worst, error, sets, faults)
+    if case.called:
+        theirs = {n: card.calls(lambda k, n=n: case.peers[n](torch, fed[k] | fixed), sets) for n in theirs}  # type: ignore[misc]
+        named = replace(case, name=f"{case.name}: call")
+        report.line(named, theirs, card.calls(ours, sets), rate, worst, error, sets, {})
 
 
 def _draw(torch: Any, feed: Feed, device: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -15,8 +16,9 @@ from torshc.verify import verify_bundle
 
 from ..support.slow import some
 from .attention import attention_cases
-from .case import Case
+from .case import NUMPY, Case
 from .cases import convolution_cases, product_cases
+from .llama import decoder_cases
 from .measure import Built, pool
 from .memory import memory_cases
 from .report import WIDTH, Report
@@ -24,10 +26,11 @@ from .report import WIDTH, Report
 SLICES: dict[str, Callable[[int | None], list[Case]]] = {
     "attention": attention_cases,
     "memory": memory_cases,
+    "llama": decoder_cases,
     "products": lambda most: product_cases(most, "f16"),
     "convolutions": lambda most: convolution_cases(most, "f32"),
 }
-SMALL = {f"{name} {k}": case for name, make in SLICES.items() for k, case in enumerate(make(12))}
+SMALL = {f"{name} {k}": case for name, make in SLICES.items() if name != "llama" for k, case in enumerate(make(12))}
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
@@ -43,6 +46,26 @@ def test_cases_are_what_the_reference_computes(name: str, target: str, tmp_path:
         # Halves: the reference rounds each step of theirs, of 11 bits, where kernels keep f32.
         found = verify_bundle(tmp_path / "m.onnx", tmp_path / "m.tsc", rtol=4e-3 if _has_halves(case) else 2e-5)
     assert all(o.ok for o in found.outputs), found.outputs
+
+
+@pytest.mark.parametrize("number", some([0, 1], 2))
+def test_decoders_are_the_same_without_passes_and_on_devices(number: int, tmp_path: Path) -> None:
+    """onnx has no reference for their operators; a dry run compares with PyTorch."""
+    case = decoder_cases(12)[number]
+    onnx.save(case.make(), tmp_path / "m.onnx")
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.standard_normal(f.shape).astype(NUMPY[f.dtype]) for n, f in case.feeds.items()}
+    found = []
+    for target, level in (("c", 0), ("c", 3), ("cuda", 3)):
+        with emulated_tools() if target == "cuda" else nullcontext():
+            torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", target=target, opt_level=level)
+            with torshc.load(tmp_path / "m.tsc") as model:
+                found.append(model.run(feeds))
+    for one in found[1:]:
+        for name, wanted in found[0].items():
+            # Halves are rounded to 11 bits, in other places with other passes, through two layers.
+            error = np.linalg.norm(one[name].astype("f8") - wanted) / np.linalg.norm(wanted.astype("f8"))
+            assert error <= 3e-3, name
 
 
 def _has_halves(case: Case) -> bool:
