@@ -224,6 +224,37 @@ def test_the_page_shows_names_as_text(browser: Browser, site: Path) -> None:
     assert not browser.errors
 
 
+@needs_browser
+def test_arrays_are_given_to_the_page_as_files(browser: Browser, site: Path) -> None:
+    """A file of NumPy is what the next run takes; one of another type is refused beside the field."""
+    address, x = browser.run("location.origin"), images(2)
+    np.save(site / "right.npy", x)
+    np.save(site / "wrong.npy", x.astype(np.float64))
+    browser.open(f"{address}/digits/index.html")
+    found = browser.run("""(async () => {
+        const field = document.querySelector("input[type=file]");
+        const note = field.closest(".tensor").querySelector(".soft");
+        const idle = async () => { do await new Promise((next) => setTimeout(next, 20)); while (run.disabled); };
+        const said = [];
+        for (const name of ["wrong.npy", "right.npy"]) {
+            const files = new DataTransfer();
+            files.items.add(new File([await (await fetch(`/${name}`)).blob()], name));
+            field.files = files.files;
+            field.dispatchEvent(new Event("change"));
+            await idle();
+            said.push(note.textContent);
+        }
+        document.getElementById("run").click();
+        await idle();
+        return [...said, document.getElementById("outputs").textContent];
+    })()""")  # fmt: skip
+    assert found[0] == "the file holds <f8; the input is <f4" and found[1] == ""
+    session = onnxruntime.InferenceSession(SAMPLES / "digits.onnx", providers=["CPUExecutionProvider"])
+    first = session.run(None, {"image": x})[0].reshape(-1)[0]
+    shown = re.search(r"f32 \[2, 10\] ([\d.e+-]+),", found[2])
+    assert shown and float(shown[1]) == pytest.approx(first, rel=1e-4)  # shown with 5 digits
+
+
 SIZES: tuple[Expr, ...] = (
     (dim("a") * 7 - dim("b")) // 3,
     call("mod", dim("a") - dim("b") * 5, const(4)),
