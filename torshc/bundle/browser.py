@@ -55,11 +55,10 @@ class PortView:
 
 @dataclass(frozen=True)
 class KernelView:
-    """A kernel: its text inside a template literal, and as JavaScript how its buffers are bound."""
+    """A kernel: its text inside a template literal, and as JavaScript whether it is given sizes."""
 
     symbol: str
     text: str
-    access: str
     sized: str
 
 
@@ -119,8 +118,7 @@ class BrowserView:
         for step in self.p.steps:
             first.setdefault(step.symbol, step)
         return [
-            KernelView(s, self.texts_of_kernels[s].translate(_NO_TEMPLATE), literal(_access(x)), literal(x.sized))
-            for s, x in first.items()
+            KernelView(s, self.texts_of_kernels[s].translate(_NO_TEMPLATE), literal(x.sized)) for s, x in first.items()
         ]
 
     def text(self, size: Size | None) -> str:
@@ -143,12 +141,6 @@ class BrowserView:
 def _port(t: TensorInfo) -> PortView:
     shown = literal([*t.dims]).replace("/", "\\/")  # inside a comment
     return PortView(literal(t.name), t.dtype, literal([*t.dims]), shown, ARRAYS[t.dtype])
-
-
-def _access(step: Launch) -> list[str | None]:
-    """How each buffer is bound; None for one that is another as well."""
-    spans = zip(step.buffers, step.spans, strict=True)
-    return [None if s is None else "read-only-storage" if b.space == "weights" else "storage" for b, s in spans]
 
 
 def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 /** Data and dimensions of what a caller gives for an input. */
 function readInput(port, given) {
   const name = `input ${quoted(port.name)}`;
-  const { data, dims } = given?.dims ? given : { data: given?.data ?? given, dims: null };
+  const data = given?.data ?? given;
   const kinds = [ARRAYS[port.dtype], ...(ALSO[port.dtype] ?? [])];
   const onDevice = typeof globalThis.GPUBuffer === "function" && data instanceof GPUBuffer;
   if (!onDevice && !kinds.includes(data?.constructor)) {
@@ -11,14 +11,14 @@ function readInput(port, given) {
     fail("input", `${name} is ${port.dtype}: give a ${kinds[0].name} or a GPUBuffer, not ${what}`);
   }
   const size = onDevice ? null : data.length;
-  const known = dims ? Array.from(dims) : dimsFor(port, size, name);
-  if (known.length !== port.dims.length || !known.every((d) => Number.isSafeInteger(d) && d >= 0))
-    fail("input", `${name} has dimensions ${shown(known)}; expected ${shown(port.dims)}`);
-  if (size !== null && count(known) !== size) fail("input", `${name} has ${size} elements, and dimensions ${shown(known)}`);
-  const bytes = count(known) * ARRAYS[port.dtype].BYTES_PER_ELEMENT;
-  if (onDevice && data.size < roundUp(bytes, 4)) fail("input", `${name} is a buffer of ${data.size} bytes; ${shown(known)} needs ${bytes}`);
+  const dims = given.dims ? Array.from(given.dims) : dimsFor(port, size, name);
+  if (dims.length !== port.dims.length || !dims.every((d) => Number.isSafeInteger(d) && d >= 0))
+    fail("input", `${name} has dimensions ${shown(dims)}; expected ${shown(port.dims)}`);
+  if (size !== null && count(dims) !== size) fail("input", `${name} has ${size} elements, and dimensions ${shown(dims)}`);
+  const bytes = count(dims) * ARRAYS[port.dtype].BYTES_PER_ELEMENT;
+  if (onDevice && data.size < roundUp(bytes, 4)) fail("input", `${name} is a buffer of ${data.size} bytes; ${shown(dims)} needs ${bytes}`);
   if (onDevice && !(data.usage & GPUBufferUsage.COPY_SRC)) fail("input", `${name} is a buffer without the usage COPY_SRC`);
-  return { data, dims: known, bytes, onDevice };
+  return { data, dims, bytes, onDevice };
 }
 
 /** The dimensions of data that comes without: where they follow from its length. */
@@ -30,21 +30,21 @@ function dimsFor(port, size, name) {
   return port.dims.map((d) => (typeof d === "number" ? d : size / rest));
 }
 
-function bindSymbols(program, given) {
-  return program.symbols.map((symbol) => {
-    const { data, dims, onDevice } = given[symbol.input];
-    const name = quoted(program.inputs[symbol.input].name);
-    const what = symbol.kind === "dim" ? `dimension ${symbol.dim} of input ${name}` : `element ${symbol.dim} of input ${name}`;
-    if (symbol.kind !== "dim" && onDevice) fail("input", `input ${name} holds sizes: give it as a typed array`);
-    const value = BigInt(symbol.kind === "dim" ? dims[symbol.dim] : data[symbol.dim]);
-    const moved = least(most(value, BigInt(symbol.min)), BigInt(symbol.max));
-    if (moved !== value && symbol.kind !== "clamped")
-      fail("input", `${what} is ${value}, which is not in ${symbol.min} .. ${symbol.max}`);
+/** The sizes that a run is about, from the inputs' dimensions and elements. */
+function bindSymbols(given) {
+  return program.symbols.map(({ input, dim, min, max, kind }) => {
+    const { data, dims, onDevice } = given[input];
+    const [what, name] = [kind === "dim" ? "dimension" : "element", quoted(program.inputs[input].name)];
+    if (kind !== "dim" && onDevice) fail("input", `input ${name} holds sizes: give it as a typed array`);
+    const value = BigInt(kind === "dim" ? dims[dim] : data[dim]);
+    const moved = least(most(value, BigInt(min)), BigInt(max));
+    if (moved !== value && kind !== "clamped")
+      fail("input", `${what} ${dim} of input ${name} is ${value}, which is not in ${min} .. ${max}`);
     return moved;
   });
 }
 
-function checkShapes(program, at, given) {
+function checkShapes(at, given) {
   for (const [text, left, right] of at.conditions)
     if (BigInt(left) !== BigInt(right)) fail("input", `sizes do not fit: ${text}, but these are ${left} and ${right}`);
   at.inputs.forEach((dims, k) => {
@@ -57,115 +57,92 @@ function checkShapes(program, at, given) {
 
 // ---- runs ----
 
-/** The kernels, compiled, each with the layout of what is bound. */
-async function compileKernels(device, program, progress) {
+/** The pipelines of the kernels, by name. */
+async function compileKernels(device, progress) {
   const names = Object.keys(program.kernels);
   let done = 0;
-  const made = await Promise.all(
-    names.map(async (name) => {
-      const { text, access, sized } = program.kernels[name];
-      const kinds = [...access, ...(sized ? ["uniform"] : [])];
-      const entries = kinds.map((type, binding) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type } }));
-      const layout = device.createBindGroupLayout({ entries: entries.filter((entry) => entry.buffer.type) });
-      const pipeline = await device
-        .createComputePipelineAsync({
-          label: name,
-          layout: device.createPipelineLayout({ bindGroupLayouts: [layout] }),
-          compute: { module: device.createShaderModule({ label: name, code: text }), entryPoint: "main" },
-        })
-        .catch((error) => fail("gpu", `kernel ${name} is not accepted: ${error.message}`));
-      progress((done += 1), names.length);
-      return [name, { layout, pipeline }];
-    }),
-  );
-  return new Map(made);
+  const made = names.map(async (label) => {
+    const module = device.createShaderModule({ label, code: program.kernels[label].text });
+    const pipeline = await device
+      .createComputePipelineAsync({ label, layout: "auto", compute: { module } })
+      .catch((error) => fail("gpu", `kernel ${label} is not accepted: ${error.message}`));
+    progress((done += 1), names.length);
+    return [label, pipeline];
+  });
+  return new Map(await Promise.all(made));
 }
 
 /** The buffers and launches of runs with inputs of certain shapes. */
 class Plan {
+  #model;
   #buffers = [];
 
   constructor(model, at) {
+    const { STORAGE, COPY_SRC, COPY_DST, MAP_READ, UNIFORM } = GPUBufferUsage;
+    this.#model = model;
     this.at = at;
-    this.model = model;
-    this.arenaBytes = sizeOf(at.arena);
-    const U = GPUBufferUsage;
     const ports = (kind) =>
-      model.program[kind].map((port, k) => {
-        const dims = at[kind][k].map(sizeOf);
-        const bytes = count(dims) * ARRAYS[port.dtype].BYTES_PER_ELEMENT;
-        const what = `${kind.slice(0, -1)} ${quoted(port.name)}`;
-        return { port, dims, bytes, buffer: this.#buffer(bytes, U.STORAGE | U.COPY_SRC | U.COPY_DST, what) };
+      program[`${kind}s`].map(({ name, dtype }, k) => {
+        const dims = at[`${kind}s`][k].map(sizeOf);
+        const bytes = count(dims) * ARRAYS[dtype].BYTES_PER_ELEMENT;
+        return { dtype, dims, bytes, buffer: this.#buffer(bytes, STORAGE | COPY_SRC | COPY_DST, `${kind} ${quoted(name)}`) };
       });
-    this.inputs = ports("inputs");
-    this.outputs = ports("outputs");
+    this.input = ports("input");
+    this.output = ports("output");
     let end = 0;
-    for (const out of this.outputs) {
+    for (const out of this.output) {
       out.at = end;
       end += roundUp(out.bytes, 8);
     }
-    this.staging = this.#buffer(end, U.MAP_READ | U.COPY_DST, "the outputs together");
-    this.params = this.#buffer(ALIGN * at.steps.length, U.UNIFORM | U.COPY_DST, "the kernels' sizes");
-    this.spare = { storage: null, "read-only-storage": null }; // what stands for tensors without elements
-    for (const type of Object.keys(this.spare)) this.spare[type] = this.#buffer(ALIGN * 64, U.STORAGE, "empty tensors");
-    this.#writeParams();
+    this.staging = this.#buffer(end, MAP_READ | COPY_DST, "the outputs together");
+    this.arena = this.#buffer(sizeOf(at.arena), STORAGE, "the memory between kernels");
+    this.params = this.#buffer(ALIGN * at.steps.length, UNIFORM | COPY_DST, "the kernels' sizes");
+    // What stands for tensors without elements; of weights apart, as these are only ever read.
+    [this.noWeights, this.nothing] = [0, 1].map(() => this.#buffer(ALIGN * 64, STORAGE, "empty tensors"));
+    this.steps = at.steps.map((step, k) => this.#launch(step, k)).filter((launch) => launch.blocks > 0);
   }
 
   #buffer(bytes, usage, what) {
     const size = Math.max(ALIGN, roundUp(bytes, ALIGN));
-    needLimits(this.model.device.limits, [["maxBufferSize", size, `${what}, in bytes,`]], "this device");
-    const buffer = this.model.device.createBuffer({ size, usage });
+    needLimit(this.#model.device, "maxBufferSize", size, what);
+    const buffer = this.#model.device.createBuffer({ size, usage });
     this.#buffers.push(buffer);
     return buffer;
   }
 
-  /** The number of blocks and the sizes that kernels are given. */
-  #writeParams() {
-    const words = new Int32Array((ALIGN / 4) * this.at.steps.length);
-    this.at.steps.forEach(([tasks, , dims], k) => {
-      if (1 + dims.length > ALIGN / 4) fail("limit", `step ${k} has ${dims.length} sizes, more than a kernel can be given`);
-      [tasks, ...dims].forEach((value, j) => {
-        if (BigInt.asIntN(32, BigInt(value)) !== BigInt(value))
-          fail("limit", `size ${value} of step ${k} (${this.model.program.steps[k].kernel}) does not fit 32 bits`);
-        words[(ALIGN / 4) * k + j] = Number(value);
-      });
-    });
-    this.model.device.queue.writeBuffer(this.params, 0, words);
-  }
-
-  /** Makes the launches for an arena. */
-  bind(arena) {
-    if (this.arena === arena) return;
-    this.arena = arena;
-    this.steps = this.at.steps.map((step, k) => this.#launch(step, k)).filter((launch) => launch.blocks > 0);
-  }
-
-  #launch([tasks, buffers, dims], number) {
-    const { kernel } = this.model.program.steps[number];
-    const { access, sized } = this.model.program.kernels[kernel];
-    const { layout, pipeline } = this.model.kernels.get(kernel);
+  #launch([kernel, tasks, buffers, dims], number) {
+    const { device, pipelines } = this.#model;
+    const who = `step ${number} (${kernel})`;
     const blocks = sizeOf(tasks);
-    if (blocks > GROUPS_MAX * GROUPS_MAX) fail("limit", `step ${number} (${kernel}) has ${blocks} blocks; at most 65535^2`);
-    const entries = buffers.flatMap((place, binding) =>
-      access[binding] ? [{ binding, resource: this.#range(place, binding, access[binding], `step ${number} (${kernel})`) }] : [],
-    );
-    if (sized) {
-      const size = 16 * Math.ceil((1 + dims.length) / 4);
-      entries.push({ binding: buffers.length, resource: { buffer: this.params, offset: ALIGN * number, size } });
-    }
-    const group = this.model.device.createBindGroup({ layout, entries });
+    if (blocks > GROUPS_MAX ** 2) fail("limit", `${who} has ${blocks} blocks; at most 65535^2`);
+    const entries = buffers.flatMap((place, binding) => {
+      const same = place[3] === null; // as one before it
+      return same ? [] : [{ binding, resource: this.#range(place, binding, who) }];
+    });
+    if (program.kernels[kernel].sized)
+      entries.push({ binding: buffers.length, resource: this.#giveSizes([tasks, ...dims], number, who) });
+    const pipeline = pipelines.get(kernel);
+    const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
     const x = Math.min(blocks, GROUPS_MAX);
-    return { number, kernel, pipeline, group, blocks, x, y: x ? Math.ceil(blocks / x) : 0 };
+    return { number, kernel, pipeline, group, blocks, x, y: Math.ceil(blocks / x) };
   }
 
-  #range([space, index, offset, span], binding, type, who) {
+  #range([space, index, offset, span], binding, who) {
     const size = roundUp(sizeOf(span), 4);
-    if (size === 0) return { buffer: this.spare[type], offset: ALIGN * binding, size: 4 };
-    const limits = [["maxStorageBufferBindingSize", size, `buffer ${binding} of ${who}, in bytes,`]];
-    needLimits(this.model.device.limits, limits, "this device");
-    const whole = { weights: this.model.weights, arena: this.arena };
-    const buffer = whole[space] ?? this[`${space}s`][index].buffer;
+    const { weights, device } = this.#model;
+    if (size === 0) return { buffer: space === "weights" ? this.noWeights : this.nothing, offset: ALIGN * binding, size: 4 };
+    needLimit(device, "maxStorageBufferBindingSize", size, `buffer ${binding} of ${who}`);
+    const buffer = { weights, arena: this.arena }[space] ?? this[space][index].buffer;
     return { buffer, offset: sizeOf(offset), size };
+  }
+
+  /** The number of blocks and the sizes that a kernel is given. */
+  #giveSizes(sizes, number, who) {
+    if (sizes.length > ALIGN / 4) fail("limit", `${who} has ${sizes.length} sizes, more than a kernel can be given`);
+    const wide = sizes.find((size) => BigInt.asIntN(32, BigInt(size)) !== BigInt(size));
+    if (wide !== undefined) fail("limit", `size ${wide} of ${who} does not fit 32 bits`);
+    this.#model.device.queue.writeBuffer(this.params, ALIGN * number, Int32Array.from(sizes, Number));
+    return { buffer: this.params, offset: ALIGN * number, size: roundUp(4 * sizes.length, 16) };
   }
 
   destroy() {
@@ -181,19 +158,13 @@ export class Model {
   #runs = 0;
   #seconds = 0;
 
-  constructor(program, device, kernels, weights) {
-    Object.assign(this, { program, device, kernels, weights });
-    this.arena = null;
-    device.lost.then((info) => (this.#lost = info.message || info.reason || "no reason was given"));
-  }
-
   /** Name, dtype and dims of each; text stands for a dimension that the caller chooses. */
-  get inputs() {
-    return this.program.inputs;
-  }
+  inputs = program.inputs;
+  outputs = program.outputs;
 
-  get outputs() {
-    return this.program.outputs;
+  constructor(device, pipelines, weights) {
+    Object.assign(this, { program, device, pipelines, weights });
+    device.lost.then((info) => (this.#lost = info.message || info.reason || "no reason was given"));
   }
 
   /** Runs the model; calls that overlap wait for each other. */
@@ -205,9 +176,8 @@ export class Model {
   profile(inputs, repeats = 8) {
     return this.#after(async () => {
       await this.#run(inputs, {});
-      const plan = this.#plan(this.#read(inputs));
       const found = [];
-      for (const step of plan.steps) {
+      for (const step of this.#plan(this.#read(inputs)).steps) {
         const once = await this.#time(step, 1);
         const milliseconds = once > LONG ? once : (await this.#time(step, repeats)) / repeats;
         found.push({ step: step.number, kernel: step.kernel, milliseconds });
@@ -222,9 +192,9 @@ export class Model {
     return {
       runs: this.#runs,
       seconds: this.#seconds,
-      launches: plan?.steps?.length ?? 0,
-      kernels: this.kernels.size,
-      arenaBytes: this.arena?.size ?? 0,
+      launches: plan?.steps.length ?? 0,
+      kernels: this.pipelines.size,
+      arenaBytes: plan?.arena.size ?? 0,
       weightsBytes: this.weights?.size ?? 0,
     };
   }
@@ -233,17 +203,16 @@ export class Model {
   destroy() {
     for (const plan of this.#plans.values()) plan.destroy();
     this.#plans.clear();
-    this.arena?.destroy();
     this.weights?.destroy();
-    this.arena = this.weights = null;
+    this.weights = null;
   }
 
   #after(work) {
     const done = this.#last.then(async () => {
-      if (this.#lost) this.#failLost();
+      this.#checkLost();
       return work().catch(async (error) => {
         await new Promise((next) => setTimeout(next)); // what lost the device is told after what failed
-        if (this.#lost) this.#failLost();
+        this.#checkLost();
         throw error;
       });
     });
@@ -251,93 +220,74 @@ export class Model {
     return done;
   }
 
-  #failLost() {
-    fail("lost", `the device was lost (${this.#lost}); load the model again`);
+  #checkLost() {
+    if (this.#lost) fail("lost", `the device was lost (${this.#lost}); load the model again`);
   }
 
   #read(inputs) {
-    const { program } = this;
-    const known = new Set(program.inputs.map((port) => port.name));
-    const names = program.inputs.map((port) => quoted(port.name)).join(", ");
+    const known = program.inputs.map(({ name }) => name);
+    const names = known.map(quoted).join(", ");
     if (typeof inputs !== "object" || inputs === null) fail("input", `give an object with the inputs ${names}`);
     for (const name of Object.keys(inputs))
-      if (!known.has(name)) fail("input", `there is no input ${quoted(name)}; the inputs are ${names}`);
-    for (const { name } of program.inputs)
+      if (!known.includes(name)) fail("input", `there is no input ${quoted(name)}; the inputs are ${names}`);
+    for (const name of known)
       if (!Object.hasOwn(inputs, name)) fail("input", `input ${quoted(name)} is missing; the inputs are ${names}`);
     return program.inputs.map((port) => readInput(port, inputs[port.name]));
   }
 
   #plan(given) {
-    const symbols = bindSymbols(this.program, given);
+    const symbols = bindSymbols(given);
     const key = symbols.join();
     const known = this.#plans.get(key);
-    const at = known?.at ?? this.program.at(symbols);
-    checkShapes(this.program, at, given);
+    const at = known?.at ?? program.at(symbols);
+    checkShapes(at, given);
     const plan = known ?? new Plan(this, at);
     this.#plans.delete(key);
     this.#plans.set(key, plan); // the latest is the last
-    for (const old of [...this.#plans.keys()].slice(0, -PLANS)) {
-      this.#plans.get(old).destroy();
+    for (const [old, unused] of [...this.#plans].slice(0, -PLANS)) {
+      unused.destroy();
       this.#plans.delete(old);
     }
-    if (!this.arena || this.arena.size < plan.arenaBytes) this.#enlarge(plan.arenaBytes);
-    plan.bind(this.arena);
     return plan;
   }
 
-  #enlarge(bytes) {
-    const size = Math.max(ALIGN, roundUp(bytes, ALIGN));
-    needLimits(this.device.limits, [["maxBufferSize", size, "the memory between kernels, in bytes,"]], "this device");
-    this.arena?.destroy();
-    this.arena = this.device.createBuffer({ size, usage: GPUBufferUsage.STORAGE });
-  }
-
-  /** Work whose faults on the device become an error. */
+  /** Work whose faults on the device become an error. It issues all its commands before it first waits. */
   async #checked(work) {
     const { device } = this;
     device.pushErrorScope("out-of-memory");
     device.pushErrorScope("validation");
-    let faults;
-    try {
-      return await work(() => (faults = [device.popErrorScope(), device.popErrorScope()]));
-    } finally {
-      faults ??= [device.popErrorScope(), device.popErrorScope()];
-      const [invalid, memory] = await Promise.all(faults);
-      if (memory) fail("gpu", `the device has too little memory: ${memory.message}`);
-      if (invalid) fail("gpu", invalid.message);
-    }
+    const done = work();
+    const faults = [device.popErrorScope(), device.popErrorScope()];
+    const [, invalid, memory] = await Promise.allSettled([done, ...faults]);
+    if (memory.value) fail("gpu", `the device has too little memory: ${memory.value.message}`);
+    if (invalid.value) fail("gpu", invalid.value.message);
+    return done;
   }
 
   async #run(inputs, { gpu = false }) {
     const began = performance.now();
     const given = this.#read(inputs);
-    const found = await this.#checked(async (issued) => {
+    const found = await this.#checked(async () => {
       const plan = this.#plan(given);
       const encoder = this.device.createCommandEncoder();
-      given.forEach((from, k) => this.#upload(encoder, from, plan.inputs[k]));
+      given.forEach((from, k) => this.#upload(encoder, from, plan.input[k].buffer));
       const pass = encoder.beginComputePass();
       for (const step of plan.steps) this.#encode(pass, step);
       pass.end();
-      const kept = plan.outputs.map((out) => this.#keep(encoder, plan, out, gpu));
+      const kept = plan.output.map((out) => this.#keep(encoder, gpu ? null : plan.staging, out));
       this.device.queue.submit([encoder.finish()]);
-      issued();
       return gpu ? kept : this.#download(plan);
     });
     this.#runs += 1;
     this.#seconds += (performance.now() - began) / 1000;
-    return Object.fromEntries(found.map((tensor, k) => [this.program.outputs[k].name, tensor]));
+    return Object.fromEntries(found.map((tensor, k) => [program.outputs[k].name, tensor]));
   }
 
-  #upload(encoder, from, to) {
-    if (from.onDevice) {
-      if (from.bytes) encoder.copyBufferToBuffer(from.data, 0, to.buffer, 0, roundUp(from.bytes, 4));
-      return;
-    }
-    const { buffer, byteOffset, byteLength } = from.data;
-    const whole = byteLength % 4 === 0;
-    const bytes = new Uint8Array(whole ? buffer : roundUp(byteLength, 4), whole ? byteOffset : 0, whole ? byteLength : undefined);
-    if (!whole) bytes.set(new Uint8Array(buffer, byteOffset, byteLength));
-    if (bytes.length) this.device.queue.writeBuffer(to.buffer, 0, bytes);
+  #upload(encoder, { data, bytes, onDevice }, to) {
+    if (onDevice) return encoder.copyBufferToBuffer(data, 0, to, 0, roundUp(bytes, 4));
+    let all = new Uint8Array(data.buffer, data.byteOffset, bytes);
+    if (bytes % 4) (all = new Uint8Array(roundUp(bytes, 4))).set(new Uint8Array(data.buffer, data.byteOffset, bytes));
+    this.device.queue.writeBuffer(to, 0, all);
   }
 
   #encode(pass, step) {
@@ -346,24 +296,20 @@ export class Model {
     pass.dispatchWorkgroups(step.x, step.y);
   }
 
-  /** Takes an output to where the caller finds it. */
-  #keep(encoder, plan, { port, dims, bytes, buffer, at }, gpu) {
+  /** Takes an output to the staging buffer, or to one of its own, which is the caller's. */
+  #keep(encoder, staging, { dtype, dims, bytes, buffer, at }) {
+    const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
     const size = roundUp(bytes, 4);
-    if (!gpu) {
-      if (size) encoder.copyBufferToBuffer(buffer, 0, plan.staging, at, size);
-      return null;
-    }
-    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
-    const data = this.device.createBuffer({ size: Math.max(4, size), usage });
-    if (size) encoder.copyBufferToBuffer(buffer, 0, data, 0, size);
-    return { data, dims, dtype: port.dtype };
+    const data = staging ?? this.device.createBuffer({ size: Math.max(4, size), usage: STORAGE | COPY_SRC | COPY_DST });
+    encoder.copyBufferToBuffer(buffer, 0, data, staging ? at : 0, size);
+    return { data, dims, dtype };
   }
 
-  async #download({ staging, outputs }) {
+  async #download({ staging, output }) {
     await staging.mapAsync(GPUMapMode.READ);
     const mapped = staging.getMappedRange();
-    const found = outputs.map(({ port, dims, bytes, at }) => {
-      return { data: new ARRAYS[port.dtype](mapped.slice(at, at + bytes)), dims, dtype: port.dtype };
+    const found = output.map(({ dtype, dims, bytes, at }) => {
+      return { data: new ARRAYS[dtype](mapped.slice(at, at + bytes)), dims, dtype };
     });
     staging.unmap();
     return found;
@@ -381,14 +327,6 @@ export class Model {
   }
 }
 
-/** The folder of the bundle, as an address that ends with a slash. */
-function folderOf(url) {
-  const here = globalThis.document?.baseURI ?? globalThis.location?.href ?? import.meta.url;
-  const found = url === undefined ? new URL(".", import.meta.url) : new URL(url, here);
-  if (!found.pathname.endsWith("/")) found.pathname += "/";
-  return found;
-}
-
 /**
  * Loads the model.
  * @param url the bundle's folder; where this module lies when left out.
@@ -396,15 +334,16 @@ function folderOf(url) {
  */
 export async function load(url, { device, onProgress } = {}) {
   const own = device ?? (await openDevice());
-  const size = program.weights?.payload ?? 0;
-  needLimits(own.limits, [["maxBufferSize", size, "the buffer of the weights, in bytes,"]], "this device");
-  const progress = (stage, loaded, total) => onProgress?.({ stage, loaded, total });
-  const file = new URL("weights.bin", folderOf(url));
-  const kernels = compileKernels(own, program, (loaded, total) => progress("kernels", loaded, total));
-  kernels.catch(() => null); // the weights may fail first
   const { weights: kept } = program;
+  needLimit(own, "maxBufferSize", kept?.payload ?? 0, "the buffer of the weights");
+  const folder = url === undefined ? new URL(".", import.meta.url) : new URL(url, globalThis.document?.baseURI ?? location.href);
+  if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+  const progress = (stage, loaded, total) => onProgress?.({ stage, loaded, total });
+  const pipelines = compileKernels(own, (loaded, total) => progress("kernels", loaded, total));
+  pipelines.catch(() => null); // the weights may fail first
+  const file = new URL("weights.bin", folder);
   const bytes = kept && (await fetchWeights(file, kept, (loaded) => progress("weights", loaded, kept.file)));
-  const weights = bytes && own.createBuffer({ size: kept.payload, usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST });
-  if (bytes) own.queue.writeBuffer(weights, 0, bytes, 0, kept.payload);
-  return new Model(program, own, await kernels, weights);
+  const weights = kept && own.createBuffer({ size: kept.payload, usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST });
+  if (kept) own.queue.writeBuffer(weights, 0, bytes, 0, kept.payload);
+  return new Model(own, await pipelines, weights);
 }

@@ -6,7 +6,7 @@ const PLANS = 4; // sets of input shapes whose buffers are kept
 const ALIGN = 256; // of what is bound
 const LONG = 20; // milliseconds of a launch that is timed once
 
-const ARRAYS = {
+export const ARRAYS = {
   f32: Float32Array, f64: Float64Array, f16: Uint16Array, bf16: Uint16Array, i64: BigInt64Array, u64: BigUint64Array,
   i32: Int32Array, u32: Uint32Array, i16: Int16Array, u16: Uint16Array, i8: Int8Array, u8: Uint8Array, bool: Uint8Array,
 };
@@ -35,9 +35,8 @@ function sizeOf(size) {
   return Number(size);
 }
 
-function needLimits(limits, needs, who) {
-  for (const [name, least, what] of needs)
-    if (limits[name] < least) fail("limit", `${what} needs ${least}, and ${who} has ${limits[name]} (${name})`);
+function needLimit({ limits }, name, least, what) {
+  if (limits[name] < least) fail("limit", `${what}, in bytes, needs ${least}, and this device has ${limits[name]} (${name})`);
 }
 
 /** A device with large buffers; kernels need no more than each adapter has. */
