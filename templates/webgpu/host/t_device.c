@@ -10,19 +10,10 @@ struct t_device {
     w_encoder encoder; /* being filled, with the pass that is open in it */
     w_pass pass;
     uint32_t used; /* of g.sizes by what is in the encoder */
-    int32_t blocking;
-    char last[48];
+    char last[48]; /* the kernel that was launched last */
     const t_step *step;
     uint64_t *mark;
-    int32_t marks;
 };
-
-static void close_gpu(void)
-{
-    pthread_mutex_lock(&g.lock);
-    t_gpu_close();
-    pthread_mutex_unlock(&g.lock);
-}
 
 int t_device_open(int32_t ordinal, void *stream, t_device **device)
 {
@@ -31,20 +22,14 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
         return t_fail(TORSHC_E_DEVICE, "there is no device %d of WebGPU, only device 0", (int)ordinal);
     if (stream)
         return t_fail(TORSHC_E_ARGUMENT, "WebGPU has no streams");
-    pthread_mutex_lock(&g.lock);
     const int status = t_gpu_open();
-    pthread_mutex_unlock(&g.lock);
     if (status)
         return status;
-    t_device *d = calloc(1, sizeof *d);
-    if (!d) {
-        close_gpu();
-        return t_fail(TORSHC_E_MEMORY, "no memory for a device");
-    }
-    const char *blocking = getenv("TORSHC_WEBGPU_BLOCKING");
-    d->blocking = blocking && *blocking && *blocking != '0';
-    *device = d;
-    return TORSHC_OK;
+    *device = calloc(1, sizeof **device);
+    if (*device)
+        return TORSHC_OK;
+    t_gpu_close();
+    return t_fail(TORSHC_E_MEMORY, "no memory for a device");
 }
 
 /* ---- the stream of work ---- */
@@ -80,13 +65,19 @@ static w_encoder encoder(t_device *d)
     return d->encoder;
 }
 
+/* What has gone wrong by now. */
+static int told(const t_device *d)
+{
+    char what[80];
+    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
+    return t_gpu_told(TORSHC_E_LAUNCH, what);
+}
+
 int t_device_finish(t_device *d)
 {
     t_gpu_commit(d);
     w.DevicePoll(g.device, 1, NULL);
-    char what[80];
-    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
-    return t_gpu_told(TORSHC_E_LAUNCH, what);
+    return told(d);
 }
 
 void t_device_drop(t_device *d)
@@ -107,7 +98,7 @@ void t_device_close(t_device *d)
     t_device_drop(d);
     free(d->mark);
     free(d);
-    close_gpu();
+    t_gpu_close();
 }
 
 /* ---- copies ---- */
@@ -120,12 +111,7 @@ static void on_mapped(uint32_t status, w_text message, void *user, void *more)
         t_gpu_note(message);
 }
 
-static int in_memory(const t_block *block)
-{
-    return block->buffer ? TORSHC_OK : t_fail(TORSHC_E_DEVICE, "a copy of data that is not on WebGPU's device");
-}
-
-/* Reads `bytes` from a multiple of T_COPY on; waits. */
+/* Reads from a buffer; waits. */
 static int read_back(t_device *d, unsigned char *to, const t_block *block, uint64_t offset, size_t bytes)
 {
     const size_t first = offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
@@ -144,82 +130,70 @@ static int read_back(t_device *d, unsigned char *to, const t_block *block, uint6
         memcpy(to, from + first, bytes);
     w.BufferUnmap(here);
     w.BufferRelease(here);
-    char what[80];
-    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
-    const int status = t_gpu_told(TORSHC_E_LAUNCH, what);
+    const int status = told(d);
     return status || from ? status : t_fail(TORSHC_E_LAUNCH, "WebGPU cannot read memory of the device");
 }
 
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+/* Writes less than whole words of a buffer, or what is in that buffer too: with the rest of the words, which it reads. */
+static int write_within(t_device *d, const t_block *block, uint64_t offset, const unsigned char *from, size_t bytes)
 {
-    const t_block block = t_gpu_find(to);
-    const uint64_t offset = (uintptr_t)to - block.at;
-    const size_t first = offset % T_COPY, body = (bytes + first) / T_COPY * T_COPY;
-    int status;
-    if (!bytes)
-        return TORSHC_OK;
-    if ((status = in_memory(&block)))
-        return status;
-    t_gpu_commit(d);
-    if (!first && body)
-        w.QueueWriteBuffer(g.queue, block.buffer, offset, from, body);
-    const size_t done = first ? 0 : body, left = bytes - done;
-    if (!left)
-        return TORSHC_OK;
-    /* What shares words with other data is read first. */
-    const size_t whole = (first + left + T_COPY - 1) / T_COPY * T_COPY;
+    const t_block source = t_gpu_find(from);
+    const size_t first = offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
     unsigned char *words = malloc(whole);
     if (!words)
-        return t_fail(TORSHC_E_MEMORY, "no memory to copy %zu bytes", left);
-    status = read_back(d, words, &block, offset + done - first, whole);
-    if (!status) {
-        memcpy(words + first, from + done, left);
-        w.QueueWriteBuffer(g.queue, block.buffer, offset + done - first, words, whole);
-    }
+        return t_fail(TORSHC_E_MEMORY, "no memory to copy %zu bytes", bytes);
+    int status = read_back(d, words, block, offset - first, whole);
+    if (!status && source.buffer)
+        status = read_back(d, words + first, &source, (uintptr_t)from - source.at, bytes);
+    else if (!status)
+        memcpy(words + first, from, bytes);
+    if (!status)
+        w.QueueWriteBuffer(g.queue, block->buffer, offset - first, words, whole);
     free(words);
     return status;
 }
 
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    const t_block block = t_gpu_find(from);
-    const int status = bytes ? in_memory(&block) : TORSHC_OK;
-    return status || !bytes ? status : read_back(d, to, &block, (uintptr_t)from - block.at, bytes);
-}
-
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+/* Between any two places, of which one is on the device. */
+static int move(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
 {
     const t_block a = t_gpu_find(from), b = t_gpu_find(to);
     const uint64_t at = (uintptr_t)from - a.at, there = (uintptr_t)to - b.at;
-    int status;
     if (!bytes)
         return TORSHC_OK;
-    if ((status = in_memory(&a)) || (status = in_memory(&b)))
-        return status;
-    if (a.buffer != b.buffer && !((at | there | bytes) % T_COPY)) {
+    if (!a.buffer && !b.buffer)
+        return t_fail(TORSHC_E_DEVICE, "neither end of a copy is on WebGPU's device");
+    if (!b.buffer)
+        return read_back(d, to, &a, at, bytes);
+    if (a.buffer && a.buffer != b.buffer && !((at | there | bytes) % T_COPY)) {
         end_pass(d);
         w.CommandEncoderCopyBufferToBuffer(encoder(d), a.buffer, at, b.buffer, there, bytes);
         return TORSHC_OK;
     }
-    unsigned char *here = malloc(bytes);
-    if (!here)
-        return t_fail(TORSHC_E_MEMORY, "no memory to copy %zu bytes", bytes);
-    if (!(status = t_device_download(d, here, from, bytes)))
-        status = t_device_upload(d, to, here, bytes);
-    free(here);
-    return status;
+    t_gpu_commit(d);
+    const size_t body = a.buffer || there % T_COPY ? 0 : bytes / T_COPY * T_COPY;
+    if (body)
+        w.QueueWriteBuffer(g.queue, b.buffer, there, from, body);
+    return body == bytes ? TORSHC_OK : write_within(d, &b, there + body, from + body, bytes - body);
+}
+
+int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    return move(d, to, from, bytes);
+}
+
+int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    return move(d, to, from, bytes);
+}
+
+int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    return move(d, to, from, bytes);
 }
 
 int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
 {
-    const int there = t_gpu_find(to).buffer != NULL, away = t_gpu_find(from).buffer != NULL;
-    if (there && away) {
-        const int status = t_device_copy(d, to, from, bytes);
-        return status ? status : t_device_finish(d);
-    }
-    if (!there && !away)
-        return t_fail(TORSHC_E_DEVICE, "neither end of a copy is on WebGPU's device");
-    const int status = (there ? t_device_upload : t_device_download)(d, to, from, bytes);
+    const int status = move(d, to, from, bytes);
     return status ? status : t_device_finish(d);
 }
 
@@ -247,8 +221,6 @@ static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
         words[i + 1] = (int32_t)step->dim[i];
     }
     const uint32_t whole = (uint32_t)((sizeof words + T_BIND - 1) / T_BIND * T_BIND);
-    if (whole > T_SIZES)
-        return t_fail(TORSHC_E_SIZE, "step %d (%.40s) has %d sizes", (int)step->step, step->name, (int)step->dims);
     if (d->used + whole > T_SIZES)
         t_gpu_commit(d);
     w.QueueWriteBuffer(g.queue, g.sizes, d->used, words, sizeof words);
@@ -263,8 +235,7 @@ static int bind(const t_step *step, int32_t i, w_entry *entry)
     const t_block block = t_gpu_find(step->buf[i]);
     const uint64_t offset = (uintptr_t)step->buf[i] - block.at, rest = block.bytes - offset;
     const uint64_t most = g.limits.storage_bytes / T_COPY * T_COPY;
-    *entry =
-        (w_entry){.binding = (uint32_t)i, .buffer = g.empty, .offset = (uint64_t)T_BIND * (uint64_t)i, .size = T_BIND};
+    *entry = (w_entry){.binding = (uint32_t)i, .buffer = g.empty, .offset = T_BIND * (uint64_t)i, .size = T_BIND};
     if (!block.buffer) /* an empty tensor, which is never read */
         return TORSHC_OK;
     if (offset % T_BIND)
@@ -312,7 +283,7 @@ int t_webgpu_launch(void *stream, const t_source *const *kernel)
     w.ComputePassEncoderDispatchWorkgroups(d->pass, x, (uint32_t)((step->blocks + x - 1) / x), 1);
     w.BindGroupRelease(group);
     snprintf(d->last, sizeof d->last, "%.40s", step->name);
-    return d->blocking ? t_device_finish(d) : TORSHC_OK;
+    return TORSHC_OK;
 }
 
 int t_device_launch(t_device *d, const t_step *step)
@@ -343,13 +314,10 @@ int t_device_end(t_device *d, int status)
 int t_device_mark(t_device *d, int32_t index)
 {
     const int status = t_device_finish(d);
-    if (index >= d->marks) {
-        uint64_t *more = realloc(d->mark, (size_t)(index + 64) * sizeof *more);
-        if (!more)
-            return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)index);
-        d->mark = more;
-        d->marks = index + 64;
-    }
+    uint64_t *more = realloc(d->mark, ((size_t)index + 1) * sizeof *more);
+    if (!more)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)index);
+    d->mark = more;
     d->mark[index] = t_now();
     return status;
 }

@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 struct t_functions w;
-struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INITIALIZER, .next = (uintptr_t)1 << 44};
+struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- the library and its device ---- */
 
 static void copy_text(char *to, size_t room, w_text from)
 {
-    const size_t length = !from.data ? 0 : from.length == SIZE_MAX ? strlen(from.data) : from.length;
-    snprintf(to, room, "%.*s", (int)(length < room ? length : room - 1), length ? from.data : "");
+    const w_text text = from.data && from.length ? from : (w_text){"no reason is given", SIZE_MAX};
+    const size_t length = text.length == SIZE_MAX ? strlen(text.data) : text.length;
+    snprintf(to, room, "%.*s", (int)(length < room ? length : room - 1), text.data);
     for (char *c = to; *c; c++)
         *c = (unsigned char)*c < ' ' ? ' ' : *c;
 }
@@ -50,9 +51,10 @@ static void on_lost(const w_device *device, uint32_t reason, w_text message, voi
 
 static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
 {
-    *(void **)user = status == W_SUCCESS ? made : NULL;
-    *(int *)more = 1;
-    if (status != W_SUCCESS)
+    (void)more;
+    if (status == W_SUCCESS)
+        *(void **)user = made;
+    else
         t_gpu_note(message);
 }
 
@@ -62,13 +64,12 @@ int t_gpu_check(void)
     const int status = g.lost ? t_fail(TORSHC_E_LAUNCH,
                                        "WebGPU's device was lost (%.200s): close the models of this library that are "
                                        "open, and open them again",
-                                       *g.reason ? g.reason : "no reason is given")
+                                       g.reason)
                               : TORSHC_OK;
     pthread_mutex_unlock(&g.noting);
     return status;
 }
 
-/* Tells what went wrong since this was last asked. */
 int t_gpu_told(int status, const char *what)
 {
     if (!*g.error)
@@ -106,22 +107,17 @@ w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes)
 
 static int open_adapter(void)
 {
-    int done = 0, status;
     const w_adapter_options options = {.level = 2, .power = W_FAST};
     g.instance = w.CreateInstance(NULL);
     if (!g.instance)
         return t_fail(TORSHC_E_DRIVER, "WebGPU gives no instance");
-    w.InstanceRequestAdapter(g.instance, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.adapter, &done});
-    while (!done)
+    w.InstanceRequestAdapter(g.instance, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.adapter, NULL});
+    while (!g.adapter && !*g.error)
         w.InstanceProcessEvents(g.instance);
-    if (!g.adapter) {
-        status = t_fail(TORSHC_E_DRIVER,
-                        "WebGPU finds no adapter: no GPU with a driver (apt install mesa-vulkan-drivers has one for "
-                        "processors); its library says: %.200s",
-                        g.error);
-        *g.error = 0;
-        return status;
-    }
+    if (!g.adapter)
+        return t_gpu_told(TORSHC_E_DRIVER,
+                          "WebGPU finds no adapter: no GPU with a driver (apt install mesa-vulkan-drivers has one for "
+                          "processors); its library says");
     if (w.AdapterGetLimits(g.adapter, &g.limits) != W_SUCCESS)
         return t_fail(TORSHC_E_DRIVER, "the adapter of WebGPU does not say its limits");
     return TORSHC_OK;
@@ -129,7 +125,6 @@ static int open_adapter(void)
 
 static int open_device(void)
 {
-    int status, done = 0;
     w_limits limits; /* what every adapter has, but for the sizes of buffers */
     memset(&limits, 0xff, sizeof limits);
     limits.next = NULL;
@@ -137,13 +132,11 @@ static int open_device(void)
     limits.storage_bytes = g.limits.storage_bytes;
     const w_device_options options = {
         .limits = &limits, .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL}, .failed = {NULL, on_failed, NULL, NULL}};
-    w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, &done});
-    while (!done)
+    w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, NULL});
+    while (!g.device && !*g.error)
         w.InstanceProcessEvents(g.instance);
-    if (!g.device) {
-        status = t_gpu_told(TORSHC_E_DRIVER, "WebGPU gives no device");
-        return status ? status : t_fail(TORSHC_E_DRIVER, "WebGPU gives no device");
-    }
+    if (!g.device)
+        return t_gpu_told(TORSHC_E_DRIVER, "WebGPU gives no device");
     g.queue = w.DeviceGetQueue(g.device);
     g.sizes = t_gpu_buffer(W_UNIFORM | W_COPY_TO, T_SIZES);
     g.empty = t_gpu_buffer(W_STORAGE, T_BIND * T_BINDINGS);
@@ -225,7 +218,7 @@ static void release(void)
     free(g.block);
     g.made = NULL;
     g.block = NULL;
-    g.kernels = g.room = 0;
+    g.kernels = g.blocks = 0;
     W_DROP(g.sizes, BufferRelease);
     W_DROP(g.empty, BufferRelease);
     W_DROP(g.queue, QueueRelease);
@@ -239,54 +232,50 @@ static void release(void)
 /* A library that is unloaded must leave nothing behind that could call it: threads, and callbacks of a lost device. */
 void t_gpu_close(void)
 {
-    if (--g.users == 0 && !g.blocks)
+    pthread_mutex_lock(&g.lock);
+    if (--g.users == 0 && !g.held)
         release();
+    pthread_mutex_unlock(&g.lock);
 }
 
 int t_gpu_open(void)
 {
     int status = TORSHC_OK;
+    pthread_mutex_lock(&g.lock);
     g.users++;
-    if (!g.device && ((status = load_functions()) || (status = open_adapter()) || (status = open_device()) ||
-                      (status = make_kernels())))
+    if (!g.device && !(status = load_functions()) && !(status = open_adapter()) && !(status = open_device()))
+        status = make_kernels();
+    pthread_mutex_unlock(&g.lock);
+    if (status)
         t_gpu_close();
     return status;
 }
 
-/* ---- memory ---- */
+/* ---- memory: an address of ours has the number of its buffer in the upper bits ---- */
 
 t_block t_gpu_find(const void *at)
 {
+    const uintptr_t number = ((uintptr_t)at - T_FIRST) / T_STRIDE;
     t_block found = {0, 0, NULL};
     pthread_mutex_lock(&g.lock);
-    int32_t low = 0, high = g.blocks;
-    while (low < high) {
-        const int32_t mid = (low + high) / 2;
-        if (g.block[mid].at <= (uintptr_t)at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low && (uintptr_t)at - g.block[low - 1].at < g.block[low - 1].bytes)
-        found = g.block[low - 1];
+    if (number < g.blocks && (uintptr_t)at - g.block[number].at < g.block[number].bytes)
+        found = g.block[number];
     pthread_mutex_unlock(&g.lock);
     return found;
 }
 
-static int keep(w_buffer buffer, size_t bytes, unsigned char **at)
+/* A place for a buffer: one that was given back, or a new one; NULL: no memory. */
+static t_block *find_place(void)
 {
-    if (g.blocks == g.room) {
-        const int32_t room = g.room ? 2 * g.room : 64;
-        t_block *more = realloc(g.block, (size_t)room * sizeof *more);
-        if (!more)
-            return t_fail(TORSHC_E_MEMORY, "no memory for %d buffers", (int)room);
-        g.block = more;
-        g.room = room;
-    }
-    g.block[g.blocks++] = (t_block){g.next, bytes, buffer};
-    *at = (unsigned char *)g.next;
-    g.next += (bytes + (1 << 20)) / (1 << 20) * (1 << 20);
-    return TORSHC_OK;
+    for (size_t i = 0; i < g.blocks; i++)
+        if (!g.block[i].buffer)
+            return &g.block[i];
+    t_block *more = realloc(g.block, (g.blocks + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    g.block = more;
+    more[g.blocks] = (t_block){T_FIRST + g.blocks * T_STRIDE, 0, NULL};
+    return &more[g.blocks++];
 }
 
 int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
@@ -298,12 +287,17 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
         return t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
                       what, bytes, (unsigned long long)g.limits.buffer_bytes);
     pthread_mutex_lock(&g.lock);
-    w_buffer buffer = t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole);
+    t_block *place = find_place();
+    w_buffer buffer = place ? t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole) : NULL;
     int status = t_gpu_told(TORSHC_E_MEMORY, what);
     if (!status && !buffer)
         status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes", what, bytes);
-    if (!status)
-        status = keep(buffer, whole, at);
+    if (!status) {
+        place->buffer = buffer;
+        place->bytes = whole;
+        *at = (unsigned char *)place->at;
+        g.held++;
+    }
     pthread_mutex_unlock(&g.lock);
     return status;
 }
@@ -314,13 +308,13 @@ void t_device_free(t_device *d, unsigned char *at)
         return;
     t_gpu_commit(d);
     pthread_mutex_lock(&g.lock);
-    for (int32_t i = 0; i < g.blocks; i++)
-        if (g.block[i].at == (uintptr_t)at) {
-            w.BufferRelease(g.block[i].buffer); /* work that is on its way holds it */
-            memmove(&g.block[i], &g.block[i + 1], (size_t)(g.blocks - i - 1) * sizeof *g.block);
-            g.blocks--;
-            break;
-        }
+    const uintptr_t number = ((uintptr_t)at - T_FIRST) / T_STRIDE;
+    if (number < g.blocks && g.block[number].buffer) {
+        w.BufferRelease(g.block[number].buffer); /* work that is on its way holds it */
+        g.block[number].buffer = NULL;
+        g.block[number].bytes = 0;
+        g.held--;
+    }
     pthread_mutex_unlock(&g.lock);
 }
 

@@ -11,6 +11,10 @@
  * of a kernel; threads that make pipelines. */
 enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64, T_MAKERS = 15 };
 
+/* Where the first buffer's addresses begin, above all of the processor's; how far those of two buffers are apart. */
+#define T_FIRST ((uintptr_t)1 << 62)
+#define T_STRIDE ((uintptr_t)1 << 40)
+
 #define W_MEMBER(R, NAME, PARAMETERS) R(*NAME) PARAMETERS;
 struct t_functions {
     W_FUNCTIONS(W_MEMBER)
@@ -38,9 +42,8 @@ struct t_gpu {
     w_queue queue;
     w_limits limits;
     w_buffer sizes, empty; /* sizes that kernels get; what empty tensors are bound to */
-    t_block *block;
-    int32_t blocks, room;
-    uintptr_t next;
+    t_block *block;        /* by its number; without a buffer where that was given back */
+    size_t blocks, held;
     t_made *made; /* of each kernel of the library, in their order */
     int32_t kernels;
     pthread_mutex_t noting; /* of what follows */
@@ -50,7 +53,7 @@ struct t_gpu {
 };
 extern struct t_gpu g;
 
-/* Both with the lock held: a user more, and one less. */
+/* A user more, and one less. */
 int t_gpu_open(void);
 void t_gpu_close(void);
 

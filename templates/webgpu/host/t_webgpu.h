@@ -35,26 +35,17 @@ typedef struct {
     uint64_t id;
 } w_future;
 
-typedef struct {
-    const w_chain *next;
-    uint32_t mode;
-    void (*call)(uint32_t status, void *made, w_text message, void *user, void *more);
-    void *user, *more;
-} w_made;
-
-typedef struct {
-    const w_chain *next;
-    uint32_t mode;
-    void (*call)(uint32_t status, w_text message, void *user, void *more);
-    void *user, *more;
-} w_mapped;
-
-typedef struct {
-    const w_chain *next;
-    uint32_t mode;
-    void (*call)(const w_device *device, uint32_t reason, w_text message, void *user, void *more);
-    void *user, *more;
-} w_lost;
+/* What is called when something is done: W_CALLBACK(name, what it is told first). */
+#define W_CALLBACK(NAME, ...)                                                                                          \
+    typedef struct {                                                                                                   \
+        const w_chain *next;                                                                                           \
+        uint32_t mode;                                                                                                 \
+        void (*call)(__VA_ARGS__, w_text message, void *user, void *more);                                             \
+        void *user, *more;                                                                                             \
+    } NAME
+W_CALLBACK(w_made, uint32_t status, void *made);
+W_CALLBACK(w_mapped, uint32_t status);
+W_CALLBACK(w_lost, const w_device *device, uint32_t reason);
 
 typedef struct {
     const w_chain *next;

@@ -102,6 +102,37 @@ def test_what_the_adapter_cannot_hold(tmp_path: Path) -> None:
     assert list(negative.run({"x": np.ones(2, np.float32)})["y"]) == [-1, -1]
 
 
+@pytest.mark.parametrize(
+    "to, source, size", [(0, 0, 64), (8, 4, 61), (5, 0, 3), (3, 64, 1), (2, 7, 40), (64, 0, 32), (6, 4, 30), (0, 5, 0)]
+)
+@pytest.mark.parametrize("where", ["up", "down", "across", "within"])
+def test_copies_of_any_bytes(where: str, to: int, source: int, size: int, tmp_path: Path) -> None:
+    """WebGPU copies words between buffers; what shares words with other bytes leaves those alone."""
+    opened_model = opened(NEGATIVE, tmp_path)
+    library, handle = opened_model._opened.library, opened_model._opened.handle
+    places = [ctypes.c_void_p(), ctypes.c_void_p()]
+    held = [np.random.default_rng(k).integers(0, 256, 128, np.uint8) for k in (0, 1)]
+    with opened_model:
+        for place, bytes_ in zip(places, held, strict=True):
+            assert library.torshc_alloc(handle, 128, ctypes.byref(place)) == 0
+            assert library.torshc_copy(handle, place, bytes_.ctypes.data, 128) == 0
+        first, second = (int(place.value or 0) for place in places)
+        data = np.random.default_rng(2).integers(0, 256, 128, np.uint8)
+        a = {"up": first, "down": data.ctypes.data, "across": first, "within": first}[where] + to
+        b = {"up": data.ctypes.data, "down": second, "across": second, "within": first}[where] + source
+        wanted = [held[0].copy(), held[1].copy(), data.copy()]
+        target = wanted[2] if where == "down" else wanted[0]
+        given = {"up": data, "down": held[1], "across": held[1], "within": held[0]}[where]
+        target[to : to + size] = given[source : source + size]
+        assert library.torshc_copy(handle, a, b, size) == 0
+        for place, want in zip(places, wanted[:2], strict=True):
+            found = np.zeros(128, np.uint8)
+            assert library.torshc_copy(handle, found.ctypes.data, place, 128) == 0
+            np.testing.assert_array_equal(found, want)
+            library.torshc_free(handle, place)
+        np.testing.assert_array_equal(data, wanted[2])
+
+
 def test_another_device(tmp_path: Path) -> None:
     opened(NEGATIVE, tmp_path).close()
     with pytest.raises(RunError, match="there is no device 1 of WebGPU, only device 0"):
