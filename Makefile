@@ -41,7 +41,7 @@ zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/te
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -94,6 +94,9 @@ conformance-dynamic: $(call stamp,test) ## the same with symbolic dimensions and
 
 conformance-sanitized: $(call stamp,test) ## its core cases with address and undefined-behaviour sanitizers
 	$(py) -m tests.conformance --sanitize --level $(LEVEL) --jobs $(JOBS)
+
+models-sanitized: $(call stamp,test) ## MODELS=... COUNT=... SEED=0: models, and as many random graphs, with the sanitizers
+	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.sanitized_models $(MODELS) $(if $(filter file,$(origin COUNT)),,--count $(COUNT)) --seed $(SEED) --jobs $(JOBS)
 
 shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic against ONNX Runtime and onnx's evaluator
 	$(py) -m tests.robust.shape_check --count $(COUNT) --seed $(SEED) --level $(LEVEL)

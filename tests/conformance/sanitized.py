@@ -47,17 +47,15 @@ def _runtime() -> str:
     return found[1]
 
 
+def environment() -> dict[str, str]:
+    """What preloads the runtime into a process, and ends it at the first finding."""
+    return {"LD_PRELOAD": _runtime(), "ASAN_OPTIONS": _ASAN, "UBSAN_OPTIONS": _UBSAN, "PYTHONMALLOC": "malloc"}
+
+
 def command(arguments: Sequence[str], cases: Sequence[Case], file: Path) -> tuple[list[str], dict[str, str]]:
     """The command with the runtime preloaded, and its environment; writes the cases to a file, which it removes."""
     file.write_bytes(pickle.dumps(tuple(cases)))
-    env = {
-        **os.environ,
-        "LD_PRELOAD": _runtime(),
-        "ASAN_OPTIONS": _ASAN,
-        "UBSAN_OPTIONS": _UBSAN,
-        "PYTHONMALLOC": "malloc",
-        "TORSHC_CACHE_DIR": str(cache_folder() / "sanitized"),
-    }
+    env = {**os.environ, **environment(), "TORSHC_CACHE_DIR": str(cache_folder() / "sanitized")}
     return [sys.executable, "-m", "tests.conformance", *arguments, "--cases", str(file)], env
 
 
