@@ -15,7 +15,7 @@ from .reduce import least
 from .typed_compare import difference
 from .typed_graphs import cut, make_graph, model_of, smaller
 from .typed_nodes import drawable, step
-from .typed_values import SAMPLES, TYPES, Maker, Rejected, Value, draw
+from .typed_values import SAMPLES, TYPES, Maker, Rejected, Value, defined, draw
 from .workers import Outcome, outcomes
 
 COUNT = 24  # a seed; `make graph-fuzz` takes more, each in all ways
@@ -81,6 +81,16 @@ def test_what_rounding_explains() -> None:
     count, other = np.array([3, 4]), np.array([3, 5])
     assert not difference(other, [count, other]) and difference(np.array([4, 4]), [count, other])
     assert difference(count.astype(np.int32), [count, count]) and difference(count[:1], [count, count])
+
+
+def test_powers_that_the_reference_rounds() -> None:
+    """(-1280)^4 is 0 in 32 bits that wrap, and no i32 in f64, to which NumPy takes i32 and u64."""
+    base, small = (Value("x", ((np.array([n], np.int32),),)) for n in (-1280, -128))
+    four = {d: Value("y", ((np.array([4], d),),)) for d in ("uint64", "int64")}
+    defined("Pow", [base, four["int64"]], {})
+    defined("Pow", [small, four["uint64"]], {})
+    with pytest.raises(Rejected, match="Pow: ONNX leaves"):
+        defined("Pow", [base, four["uint64"]], {})
 
 
 def test_failures_are_made_smaller() -> None:
