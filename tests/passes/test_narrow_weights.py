@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
+from torshc.expr import F16
 from torshc.graph import Graph
 from torshc.graph.verify import verify
 from torshc.options import CompileOptions
@@ -53,6 +54,27 @@ def test_what_stays(case: str) -> None:
     options = CompileOptions(target="cuda") if case == "device" else OPTIONS
     assert not PASSES["narrow_weights"](graph, options, above_kib=256 if case == "small" else 0)
     assert names(graph) == ["DequantizeLinear", "MatMul"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "block", "low", "pairs"), [(32, 32, -8, True), (33, 32, -8, False), (1, 16, -8, False), (1, 64, -9, False)]
+)
+def test_few_rows_of_halves_on_cards(rows: int, block: int, low: int, pairs: bool) -> None:
+    """Weights of 4 bits lie two to a byte, the first below, with 8 added."""
+    m = Model()
+    numbers = RNG.integers(-8, 8, (64, 9))
+    numbers[0, :2] = low, 7
+    w = m.const(numbers, "i8")
+    wide = m("DequantizeLinear", w, m.const(np.ones((64 // block, 9)), "f16"), axis=0, block_size=block, to=F16)
+    graph = m.done(m("MatMul", m.input(1, rows, 64, dtype="f16"), wide))
+    found = PASSES["narrow_weights"](graph, CompileOptions(target="cuda"), above_kib=0)
+    assert found == pairs
+    if pairs:
+        PASSES["dead_code"](graph, OPTIONS)
+        assert names(graph) == ["PairMatMul"]
+        bytes_ = graph.nodes[0].operands[1].const
+        assert bytes_ is not None and bytes_.shape == (9, 32) and bytes_[0, 0] & 15 == 0 and bytes_[1, 0] & 15 == 15
+        assert (bytes_[4] >> 4).tolist() == (numbers[1::2, 4] + 8).tolist()
 
 
 @pytest.mark.parametrize("rows", [1, 13])

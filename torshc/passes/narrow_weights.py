@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ..expr import F32, I2, I4, U2, U4, as_int
+from ..expr import F16, F32, I2, I4, U2, U4, DType, as_int
 from ..graph import Graph, Patch, Value
 from ..ops.core.compose import apply
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.quant.integer import BYTES
-from ..ops.quant.narrow import BlockMatMul
+from ..ops.quant.narrow import BlockMatMul, PairMatMul
 from ..ops.quant.quantize import DequantizeLinear
 from ..ops.tensor.view import Transpose
 from ..options import CompileOptions
@@ -20,10 +21,14 @@ from .walk import Site, walk
 
 Array = np.ndarray[Any, Any]
 SHORT = 8  # rows of a block below which scales are not few
+FEW = 32  # rows of the other factor up to which kernels of pairs are bound by the weights' bytes
+SHARE = 32  # terms that these kernels take at a time
 
 
 @graph_pass("narrow_weights")
-def narrow_weights(graph: Graph, options: CompileOptions, *, targets: str = "c", above_kib: int = 256) -> bool:
+def narrow_weights(
+    graph: Graph, options: CompileOptions, *, targets: str = "c", pairs: str = "cuda", above_kib: int = 256
+) -> bool:
     """A product of floats with dequantised constants reads them as i8 and scales them on the way.
 
     Weights of 2, 4 and 8 bits become i8, with their zero points taken off where the differences fit. One scale for a
@@ -31,6 +36,7 @@ def narrow_weights(graph: Graph, options: CompileOptions, *, targets: str = "c",
 
     Args:
         targets: which targets have kernels for this, by name, with commas between.
+        pairs: those with kernels for few rows of f16 by weights of 4 bits, two to a byte.
         above_kib: weights of fewer KiB are left to constant folding: they fit in caches as floats.
 
     Before::
@@ -42,12 +48,13 @@ def narrow_weights(graph: Graph, options: CompileOptions, *, targets: str = "c",
 
         %7 = BlockMatMul[block=32](%0, @5:i8[1024, 1024], @6:f32[32, 1024]) : f32[8, 1024]
     """
-    if options.target not in targets.split(","):
+    wanted = next((t for t, names in ((F32, targets), (F16, pairs)) if options.target in names.split(",")), None)
+    if wanted is None:
         return False
-    return walk(graph, lambda site: _rule(site, above_kib << 10), "narrow_weights")
+    return walk(graph, lambda site: _rule(site, wanted, above_kib << 10), "narrow_weights")
 
 
-def _rule(site: Site, above: int) -> Patch | None:
+def _rule(site: Site, wanted: DType, above: int) -> Patch | None:
     node, op, b = site.node, site.node.op, site.builder
     if not isinstance(op, MatMul | Gemm) or type(op) not in (MatMul, Gemm):
         return None
@@ -58,13 +65,22 @@ def _rule(site: Site, above: int) -> Patch | None:
         return None
     if w.producer is not None and w.producer.op == Transpose((1, 0)):
         w, flipped = w.producer.operands[0], not flipped
-    if x.dtype is not F32 or w.dtype is not F32 or x.type.rank < 2 or (as_int(w.type.size) or 0) < above:
+    if x.dtype is not wanted or w.dtype is not wanted or x.type.rank < 2 or (as_int(w.type.size) or 0) < above:
+        return None
+    rows = math.prod(as_int(d) or FEW + 1 for d in x.shape[:-1])
+    if wanted is F16 and rows > FEW:
         return None
     found = _weights(w, flipped)
     if found is None:
         return None
     weights, scale, block = found
-    out = b.one(BlockMatMul(block=block), x, site.graph.constant(weights, w.name), site.graph.constant(scale))
+    if wanted is F16:
+        if weights.shape[0] % SHARE or block % SHARE or weights.min() < -8 or weights.max() > 7:
+            return None
+        arrays = _paired(weights.T), np.ascontiguousarray(scale.T)
+        out = b.one(PairMatMul(block=block), x, *(site.graph.constant(a, w.name) for a in arrays))
+    else:
+        out = b.one(BlockMatMul(block=block), x, site.graph.constant(weights, w.name), site.graph.constant(scale))
     return site.replace(out if bias is None else apply(b, "Add", out, bias))
 
 
@@ -78,7 +94,7 @@ def _weights(w: Value, flipped: bool) -> tuple[Array, Array, int] | None:
     if (
         given is None
         or scale is None
-        or scale.dtype != np.float32
+        or scale.dtype not in (np.float32, np.float16)
         or node.operands[0].dtype not in (I2, U2, I4, U4, *BYTES)
     ):
         return None
@@ -106,6 +122,12 @@ def _weights(w: Value, flipped: bool) -> tuple[Array, Array, int] | None:
         return None
     scale = _spread(scale, [1, steps[1]], (scale.shape[0], weights.shape[1]))
     return np.ascontiguousarray(weights.astype(np.int8)), np.ascontiguousarray(scale), steps[0]
+
+
+def _paired(numbers: Array) -> Array:
+    """Numbers of 4 bits as bytes of two, the first below, each with 8 added."""
+    shifted = (numbers + 8).astype(np.uint8)
+    return shifted[:, ::2] | shifted[:, 1::2] << 4
 
 
 def _spread(values: Array, steps: list[int], shape: tuple[int, ...]) -> Array:

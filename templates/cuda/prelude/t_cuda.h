@@ -120,6 +120,24 @@ T_FN bool t_tf32_is_doubtful(float sum) {
     return size != 0 && size - (47u << 24) >= (255u - 47u) << 24;
 }
 
+/* Eight numbers of 4 bits less 8, times a scale of f16 (which both halves of `scale` hold), rounded to f16: as pairs of
+ * numbers 0 and 4, 1 and 5, 2 and 6, 3 and 7, from the lowest bits on.  A number's bits below those of 1024 are it and 1024. */
+T_FN void t_unpair_f16(uint32_t pairs[4], uint32_t word, uint32_t scale) {
+    for (int i = 0; i < 4; i++) {
+        const uint32_t x = (word >> 4 * i & 0x000f000fu) | 0x64006400u;
+#ifdef T_EMULATED
+        uint32_t r = 0;
+        for (int h = 0; h < 32; h += 16) {
+            const float number = t_decode_f16((uint16_t)(x >> h)) - 1032.0f;
+            r |= (uint32_t)t_encode_f16(number * t_decode_f16((uint16_t)(scale >> h))) << h;
+        }
+        pairs[i] = r;
+#else
+        asm("{ .reg .b32 less;\n sub.rn.f16x2 less, %1, %2;\n mul.rn.f16x2 %0, less, %3; }" : "=r"(pairs[i]) : "r"(x), "r"(0x64086408u), "r"(scale));
+#endif
+    }
+}
+
 /* Two floats as f16 (bf16) in one word, the first in the low half. */
 #if !defined(T_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define T_DEF_PACK(NAME) \

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ModelError
-from ...expr import F32, I8, Expr, call, cast
+from ...expr import F16, F32, I8, I32, U8, Expr, call, cast, select
 from ...graph import Node, TensorType
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 
@@ -38,6 +38,44 @@ class BlockMatMul(Op):
             weight = cast(read(1, (k, at[-1])), F32)
             scale = read(2, (call("floordiv", k, self.block), at[-1]))
             return call("mul", read(0, (*at[:-1], k)), call("mul", weight, scale))
+
+        return Nest(body, (node.operands[0].shape[-1],), "add")
+
+    def flops(self, node: Node) -> Expr:
+        return node.output.type.size * node.operands[0].shape[-1] * 2
+
+
+@operator("PairMatMul", "torshc")
+@dataclass(frozen=True)
+class PairMatMul(Op):
+    """x[.., M, K] @ (w[n, k] * scale[n, k / block]) of f16, with numbers of 4 bits less 8, two to a byte [N, K / 2].
+
+    Weights are rounded to f16, as DequantizeLinear gives them; sums are f32.
+
+    Attributes:
+        block: terms of a column that share a scale.
+    """
+
+    family: ClassVar[str] = "gemm"
+    block: int = 32
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, w, scale = (need(v, f"input {k} of PairMatMul") for k, v in enumerate(inputs))
+        pairs, scales = w.type.static_shape, scale.type.static_shape
+        if pairs is None or len(pairs) != 2 or scales != (pairs[0], -(-2 * pairs[1] // self.block)) or x.type.rank < 2:
+            raise ModelError(f"PairMatMul of {x.type!r}, {w.type!r} and {scale.type!r} in blocks of {self.block}")
+        if (x.dtype, w.dtype, scale.dtype) != (F16, U8, F16):
+            raise ModelError(f"PairMatMul of {x.dtype!r}, {w.dtype!r} and {scale.dtype!r}")
+        return [TensorType(F16, (*x.shape[:-1], w.shape[0]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        def body(at: Index, inner: Index, read: Read) -> Expr:
+            (k,) = inner
+            pair = cast(read(1, (at[-1], call("floordiv", k, 2))), I32)
+            number = select(call("eq", call("mod", k, 2), 0), call("bitand", pair, 15), call("shr", pair, 4))
+            scale = cast(read(2, (at[-1], call("floordiv", k, self.block))), F32)
+            weight = cast(call("mul", cast(call("sub", number, 8), F32), scale), F16)
+            return call("mul", cast(read(0, (*at[:-1], k)), F32), cast(weight, F32))
 
         return Nest(body, (node.operands[0].shape[-1],), "add")
 

@@ -20,16 +20,18 @@ from ...expr.affine import contains, split_axis
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, product
 from ...kernels.base import Kernel, Store, Temporary
-from ...kernels.heavy import epilogue_flops, finish, is_empty, is_finite, row_major, traffic
+from ...kernels.heavy import epilogue_flops, finish, is_empty, row_major, traffic
 from ...kernels.machine import Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, Nest
+from ...ops.quant.narrow import PairMatMul
 from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import GridTarget
-from .contraction_factor import Term, add_operand, bring, make_factor, unguard
+from .contraction_factor import Term, add_operand, as_product, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
+from .contraction_pairs import lower_pairs
 from .contraction_tiles import (
     UNKNOWN,
     AnyTile,
@@ -101,6 +103,10 @@ class Problem:
 @GridTarget.lowers("gemm", "conv", "conv_transpose")
 def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a MatMul, Conv or ConvTranspose with its epilogue."""
+    node = group.anchor
+    if node is not None and isinstance(node.op, PairMatMul):
+        kernels = lower_pairs(group, node, storage, machine.device)
+        return lower_grid_generic(group, storage, machine.device) if kernels is None else kernels
     kernels = contract(group, storage, machine)
     if kernels is None:
         return lower_grid_generic(group, storage, machine.device)
@@ -209,7 +215,7 @@ def _problem(group: Group, node: Node, nest: Nest, space: Space, storage: Mappin
         assert value is not None
         return inliner.at(value, index)
 
-    body = _as_product(nest.body(space.index, space.inner, read))
+    body = as_product(nest.body(space.index, space.inner, read))
     if body.op != "mul" or len(body.args) != 2 or body.dtype not in (F32, F64):
         return None
     first, second = body.args
@@ -221,22 +227,6 @@ def _problem(group: Group, node: Node, nest: Nest, space: Space, storage: Mappin
     k = _order(space, (first, second), storage)
     problem = Problem(space, first, second, result, tuple(both), tuple(m), tuple(n), k, body.dtype)
     return _turn(problem, _innermost(group, node, problem, storage))
-
-
-def _as_product(body: Expr) -> Expr:
-    """The product of a ConvTranspose with its condition at the first factor, if 0 times the second is surely 0."""
-    if body.op != "select" or body.args[1].op != "mul" or body.args[2] is not const(0, body.dtype):
-        return body
-    first, second = body.args[1].args
-    return call("mul", select(body.args[0], first, body.args[2]), second) if _finite(second) else body
-
-
-def _finite(e: Expr) -> bool:
-    """Whether an element is a finite number wherever it is read."""
-    while e.op == "cast" and e.args[0].dtype.is_float:  # to what products are computed in, which is no narrower
-        e = e.args[0]
-    known = e.op == "const" and isinstance(e.data, float) and math.isfinite(e.data)
-    return known or (e.op == "load" and isinstance(e.data, Value) and is_finite(e.data))
 
 
 def _order(space: Space, factors: Sequence[Expr], storage: Mapping[Value, Storage]) -> tuple[Expr, ...]:

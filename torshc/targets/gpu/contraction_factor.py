@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, walk
+from ...expr import BF16, F16, F32, DType, Expr, as_int, call, const, select, walk
 from ...expr.affine import aligned, contains, strides_along
 from ...graph import Value
 from ...kernels.axes import product
 from ...kernels.base import AT_ONCE, Buffer, Kernel, Operand, Packed, Store, Temporary
-from ...kernels.heavy import row_major
+from ...kernels.heavy import is_finite, row_major
 from ...kernels.nest import Buffers, MapKernel
 from ...plan.group import Group
 from ...plan.storage import Storage
@@ -297,3 +297,19 @@ def _whole(term: Term, a: Expr, packet: int, alone: bool) -> bool:
     size = as_int(a.args[0])
     fits = (size is not None and size % packet == 0) or (alone and term.padded is not None)
     return fits and aligned(term.offset, a, packet)
+
+
+def as_product(body: Expr) -> Expr:
+    """The product of a ConvTranspose with its condition at the first factor, if 0 times the second is surely 0."""
+    if body.op != "select" or body.args[1].op != "mul" or body.args[2] is not const(0, body.dtype):
+        return body
+    first, second = body.args[1].args
+    return call("mul", select(body.args[0], first, body.args[2]), second) if _finite(second) else body
+
+
+def _finite(e: Expr) -> bool:
+    """Whether an element is a finite number wherever it is read."""
+    while e.op == "cast" and e.args[0].dtype.is_float:  # to what products are computed in, which is no narrower
+        e = e.args[0]
+    known = e.op == "const" and isinstance(e.data, float) and math.isfinite(e.data)
+    return known or (e.op == "load" and isinstance(e.data, Value) and is_finite(e.data))
