@@ -1,4 +1,4 @@
-"""Speed on a card beside PyTorch: ``python -m tests.card attention|memory|llama|products|convolutions|models|all``.
+"""Speed on a card beside PyTorch: ``python -m tests.card WHAT``; ``--help`` lists what there is, ``all`` is everything.
 
 Needs an NVIDIA card, nvcc and PyTorch; for models torchvision, transformers and onnxscript too. Everything is compiled
 first, in processes side by side, then checked and timed beside PyTorch. All but models show the time of kernels alone,
@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from .attention import attention_cases
+from .calls import calls
 from .case import Case
 from .cases import convolution_cases, product_cases
 from .llama import decoder_cases
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     until = time.monotonic() + options.seconds
     slices = _slices(options)
-    wanted = [*slices, "models"] if options.what == "all" else [options.what]
+    wanted = [*slices, "calls", "models"] if options.what == "all" else [options.what]
     card = Processor() if options.dry else Card()
     matmul, cudnn = card.torch.backends.cuda.matmul, card.torch.backends.cudnn
     matmul.allow_tf32 = cudnn.allow_tf32 = options.precision == "tf32"
@@ -44,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faults = 0
     with tempfile.TemporaryDirectory(prefix="torshc-card-") as folder:
         for name in wanted:
-            if name != "models":
+            if name == "calls":
+                report = Report(name, card.name, options.json)
+                calls(card, Path(folder), report, options.arch, until)
+                faults += report.faults
+            elif name != "models":
                 cases = [c for c in slices[name]() if options.only in c.name]
                 report = Report(name, card.name, options.json)
                 with pool(options.jobs, Path(folder), card.target, options.arch) as compilers:
@@ -68,7 +73,9 @@ def _slices(options: argparse.Namespace) -> dict[str, Callable[[], list[Case]]]:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.card", description=__doc__)
-    parser.add_argument("what", choices=("attention", "memory", "llama", "products", "convolutions", "models", "all"))
+    parser.add_argument(
+        "what", choices=("attention", "memory", "llama", "products", "convolutions", "calls", "models", "all")
+    )
     parser.add_argument(
         "--precision", choices=("f32", "f16", "tf32"), default="f32", help="of products and models; f32"
     )

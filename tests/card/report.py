@@ -95,6 +95,20 @@ class Report:
         print(textwrap.fill(why[:1000], WIDTH - 4, initial_indent="    ", subsequent_indent="    "), flush=True)
         self.write(case=case.name, fault=why)
 
+    def figure(self, name: str, value: float, unit: str, asked: float = float("inf")) -> None:
+        """A figure by itself, of which less is better."""
+        low = value > asked
+        self.low += low
+        limit = "" if asked == float("inf") else f"at most {asked:g}"
+        print(f"{name:{WIDTH - 30}}{value:12.1f} {unit:2}{'<' if low else ' '}{limit:>13}".rstrip(), flush=True)
+        self.write(case=name, value=value, unit=unit, asked=None if asked == float("inf") else asked, low=low)
+
+    def told(self, name: str, why: str) -> None:
+        """Figures that are missing."""
+        self.faults += 1
+        print(textwrap.fill(f"{name}: {why[:1000]}", WIDTH, subsequent_indent="    "), flush=True)
+        self.write(case=name, fault=why)
+
     def write(self, **fields: Any) -> None:
         """A line of JSON."""
         if self.file is not None:

@@ -16,6 +16,7 @@ from torshc.verify import verify_bundle
 
 from ..support.slow import some
 from .attention import attention_cases
+from .calls import in_c_of, small
 from .case import NUMPY, Case
 from .cases import convolution_cases, product_cases
 from .llama import decoder_cases
@@ -109,3 +110,22 @@ def test_what_cannot_be_compiled_is_a_line(tmp_path: Path, capsys: pytest.Captur
     report = Report("memory", "a card")
     report.fault(case, built.fault * 20)
     assert report.faults == 1 and max(map(len, capsys.readouterr().out.splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_a_program_of_c_times_calls(target: str, tmp_path: Path) -> None:
+    onnx.save(small(), tmp_path / "m.onnx")
+    with emulated_tools() if target == "cuda" else nullcontext():
+        torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", target=target)
+        assert in_c_of(tmp_path / "m.tsc", tmp_path, 3) > 0
+
+
+def test_figures_by_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report("calls", "a card")
+    report.figure("a call", 12.0, "us", 10)
+    report.figure("another", 9.0, "us", 10)
+    report.figure("a third", 90000.0, "us")
+    report.told("a fourth", "no " * 99)
+    lines = capsys.readouterr().out.splitlines()
+    assert [("<" in line) for line in lines[:3]] == [True, False, False]
+    assert max(map(len, lines)) <= WIDTH and (report.low, report.faults) == (1, 1)
