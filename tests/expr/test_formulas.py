@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from torshc.expr import BF16, F16, FUNCTIONS, NARROW, DType, Expr, walk
+from torshc.expr import BF16, F16, FUNCTIONS, I8, I16, I32, NARROW, U8, U16, U32, DType, Expr, walk
 from torshc.expr.formulas import formulas
 
 Array = npt.NDArray[Any]
 FORMULAS = formulas()
+TWO = ("pow", "max", "min", "mod", "floordiv", "copysign")  # of two numbers
+ONE = [n for n in FORMULAS if n.endswith("_f32") and n.removesuffix("_f32") not in (*TWO, "sign")]
 ULP = 4.0  # the bound of the C prelude too
 ODD = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1e-30, 3.4e38, -3.4e38, 88.7, -103.9, 0.5, 2.0]
 # Where each is tried, beside the corners; arguments of sin, cos and tan are reduced up to 2^13 pi/2.
@@ -34,7 +36,7 @@ def computed(e: Expr, **given: Array) -> Array:
                 known[x] = np.where(*args)
             elif x.op == "cast":
                 known[x] = cast(args[0], x.dtype)
-            elif f"{x.op}_f32" in FORMULAS:
+            elif f"{x.op}_f32" in ONE:
                 known[x] = computed(FORMULAS[f"{x.op}_f32"], x=args[0])
             else:
                 known[x] = np.asarray(FUNCTIONS[x.op].numpy(*args)).astype(x.dtype.numpy)
@@ -59,7 +61,7 @@ def off_by(found: Array, wanted: Array) -> Array:
         return errors
 
 
-@pytest.mark.parametrize("name", [n.removesuffix("_f32") for n in FORMULAS if n.endswith("_f32") and n != "pow_f32"])
+@pytest.mark.parametrize("name", [n.removesuffix("_f32") for n in ONE])
 def test_functions_of_a_number(name: str) -> None:
     rng = np.random.default_rng(0)
     limit = LIMITS.get(name, 20)
@@ -82,6 +84,56 @@ def test_powers() -> None:
         wanted = np.power(x.astype(np.float64), y.astype(np.float64))
         exponent = np.nan_to_num(np.abs(y * np.log2(np.abs(x))), posinf=0)
     assert (off_by(computed(FORMULAS["pow_f32"], x=x, y=y), wanted) <= ULP + exponent).all()
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sign", "mod", "floordiv", "copysign"])
+def test_corners_of_floats(name: str) -> None:
+    """The same float as NumPy's, and of zeros the same sign."""
+    values = np.array([*ODD, 3.5, -3.5, 7.25, -0.1, 0.3, 1e8, 16777217.0], np.float32)
+    x, y = (m.ravel() for m in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        wanted = (
+            np.copysign(x, y) if name == "copysign" else FUNCTIONS[name].numpy(*((x,) if name == "sign" else (x, y)))
+        )
+    found = computed(FORMULAS[f"{name}_f32"], x=x, y=y)
+    np.testing.assert_array_equal(found, wanted)
+    real = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[real]), np.signbit(wanted[real]))
+
+
+INTEGERS = [(n, t) for t in (I32, U32) for n in ("div", "fmod", "mod", "floordiv", "shl", "shr")]
+
+
+@pytest.mark.parametrize("name, dtype", [(n, t) for n, t in INTEGERS if f"{n}_{t.name}" in FORMULAS])
+def test_corners_of_integers(name: str, dtype: DType) -> None:
+    """In whole numbers without limits, which then wrap; by 0 nothing is divided."""
+    low, high = dtype.range
+    some = [low, low + 1, -33, -32, -7, -2, -1, 0, 1, 2, 3, 5, 31, 32, 33, 1000, high - 1, high]
+    values = np.array([v for v in some if v >= low], dtype.numpy)
+    x, y = (m.ravel() for m in np.meshgrid(values, values))
+    found = computed(FORMULAS[f"{name}_{dtype.name}"], x=x, y=y)
+    wanted = [(exact(name, a, b) - low) % 2**32 + low for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    np.testing.assert_array_equal(found, np.array(wanted, dtype.numpy))
+
+
+def exact(name: str, a: int, b: int) -> int:
+    if name == "shl":
+        return a << b if 0 <= b < 32 else 0
+    if name == "shr":
+        return a >> (b if 0 <= b < 32 else 32)
+    if b == 0:
+        return 0
+    toward_zero = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return {"div": toward_zero, "fmod": a - toward_zero * b, "mod": a % b, "floordiv": a // b}[name]
+
+
+@pytest.mark.parametrize("dtype", [I32, I16, I8, U32, U16, U8], ids=str)
+def test_floats_as_integers(dtype: DType) -> None:
+    low, high = dtype.range
+    ends = [low - 1.5, low - 1, low, low + 0.5, high, high + 0.5, high + 1, high * 2.0, 2.5, -2.5, 0.99, -0.99]
+    x = np.array([*ODD, *ends], np.float32)
+    wanted = [0 if math.isnan(v) else max(low, min(high, math.trunc(max(-1e30, min(1e30, v))))) for v in x.tolist()]
+    np.testing.assert_array_equal(computed(FORMULAS[f"cast_f32_{dtype.name}"], x=x), wanted)
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16, *NARROW], ids=str)

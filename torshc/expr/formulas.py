@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from .dtype import BF16, F8E8M0, F16, F32, I32, NARROW, U32, DType
+from .dtype import BF16, F8E8M0, F16, F32, I8, I16, I32, NARROW, U8, U16, U32, DType
 from .expr import Expr, Scalar, acc, const
 from .functions import call, cast
 
@@ -388,6 +388,60 @@ def _to_power(x: Expr, nearest: bool) -> Expr:
     return decode(code + _where(above, _bits(1), _bits(0)), F8E8M0)
 
 
+# ---- what comparisons, remainders and conversions are in the corners -----------------------------------------------
+
+
+def _of_floats() -> dict[str, Expr]:
+    """numpy.maximum and minimum, NaN if either is; Python's remainder and quotient, as numpy.floor_divide has them."""
+    nan, r, whole = call("isnan", X), call("fmod", X, Y), _over(X, Y)
+    zero = const(0.0, F32)
+    differ = call("ne", call("lt", r, 0.0), call("lt", Y, 0.0))
+    wraps = call("and", call("ne", r, 0.0), differ)
+    q = _over(X - r, Y)
+    q = _where(wraps, q - 1.0, q)
+    f = call("floor", q)
+    f = _where(call("gt", q - f, 0.5), f + 1.0, f)
+    f = _where(call("eq", q, 0.0), _with_sign(zero, whole), f)
+    sign = _where(call("gt", X, 0.0), 1.0, _where(call("lt", X, 0.0), const(-1.0, F32), zero))
+    return {
+        "max_f32": _where(call("or", call("ge", X, Y), nan), X, Y),
+        "min_f32": _where(call("or", call("le", X, Y), nan), X, Y),
+        "sign_f32": _where(nan, X, sign),
+        "copysign_f32": _with_sign(_abs(X), Y),
+        "mod_f32": _where(call("eq", r, 0.0), _with_sign(zero, Y), _where(differ, r + Y, r)),
+        "floordiv_f32": _where(call("eq", Y, 0.0), whole, f),
+    }
+
+
+def _of_integers(dtype: DType) -> dict[str, Expr]:
+    """A quotient by 0 is 0, as are all remainders; shifts by the width or more, or less than 0, leave only the sign."""
+    x, y, signed = acc("x", dtype), acc("y", dtype), dtype.kind == "i"
+    none = call("eq", y, 0)
+    turned = call("eq", y, -1) if signed else none
+    safe = _where(call("or", none, turned), 1, y)
+    r, q = call("fmod", x, safe), call("div", x, safe)
+    q = _where(none, 0, _where(turned, call("neg", x), q) if signed else q)
+    within, by = call("lt", cast(y, U32), 32), call("bitand", y, 31)
+    far: Scalar = call("shr", x, 31) if signed else 0
+    found = {
+        "div": q,
+        "fmod": r,
+        "shl": _where(within, call("shl", x, by), 0),
+        "shr": _where(within, call("shr", x, by), far),
+    }
+    if signed:
+        wraps = call("and", call("ne", r, 0), call("lt", call("bitxor", r, y), 0))
+        found |= {"mod": _where(wraps, r + y, r), "floordiv": _where(wraps, q - 1, q)}
+    return {f"{name}_{dtype.name}": e for name, e in found.items()}
+
+
+def _truncated(x: Expr, dtype: DType) -> Expr:
+    """A float as an integer: what is out of range saturates, NaN is 0."""
+    kind, (low, high) = I32 if dtype.kind == "i" else U32, dtype.range
+    found = _where(call("ge", x, float(high + 1)), const(high, kind), cast(x, kind))
+    return _where(call("isnan", x), const(0, kind), _where(call("le", x, float(low)), const(low, kind), found))
+
+
 def formulas() -> dict[str, Expr]:
     """All formulas, by the names of functions in generated code after ``t_``; their arguments are x and y."""
     found = {f"{f.__name__[1:]}_f32": f(X) for f in _OF_ONE} | {"pow_f32": _pow(X, Y)}
@@ -395,6 +449,8 @@ def formulas() -> dict[str, Expr]:
         found[f"decode_{dtype.name}"] = decode(BITS, dtype)
         kind = {"f": F32, "i": I32, "u": U32}[dtype.kind]
         found[f"encode_{dtype.name}"] = encode(acc("x", kind), dtype)
+    found |= _of_floats() | _of_integers(I32) | _of_integers(U32)
+    found |= {f"cast_f32_{t.name}": _truncated(X, t) for t in (I32, I16, I8, U32, U16, U8)}
     return found | {"as_f8e8m0_up": _to_power(X, False), "as_f8e8m0_nearest": _to_power(X, True)}
 
 

@@ -31,7 +31,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 
 fn t_inf() -> f32 { return bitcast<f32>(t_inf_bits); }
 
-fn t_max_f32(a: f32, b: f32) -> f32 { return select(b, a, a >= b || t_isnan_f32(a)); }
+fn t_max_f32(x: f32, y: f32) -> f32 {
+    return select(y, x, ((x >= y) || t_isnan_f32(x)));
+}
 
 fn t_exp_f32(x: f32) -> f32 {
     let v0 = select(select(x, 89.0f, (x > 89.0f)), -104.0f, (x < -104.0f));

@@ -76,6 +76,16 @@ class GridPrinter(IndexPrinter):
         return "int64_t" if self.wide else "int"
 
     @property
+    def let(self) -> str:
+        """What begins the declaration of an index."""
+        return f"const {self.index}"
+
+    @property
+    def var(self) -> str:
+        """What begins the declaration of an index that changes."""
+        return self.index
+
+    @property
     def parameters(self) -> list[tuple[str, str]]:
         """Type and name of each buffer."""
         return [

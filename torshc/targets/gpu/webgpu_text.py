@@ -25,6 +25,7 @@ from .base import GridPrinter, Words
 from .simt import Names, Statements
 from .webgpu_words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index
 
+_PLAIN = {"div": "/", "fmod": "%", "shl": "<<", "shr": ">>"}
 _NAME = re.compile(r"\bt_\w+")
 
 
@@ -43,16 +44,9 @@ def _formula(named: tuple[str, Expr]) -> dict[str, str]:
     s = FormulaStatements(Names({}, {}, {x: x for x in given}, (), {}), Needs(), (), "v")
     s.expect(e)
     s.uses[e] = 1
-    result = s.emit(e)
+    s.lines.append(f"return {s.emit(e)};")
     parameters = ", ".join(f"{x}: {kind}" for x, kind in sorted(given.items()))
-    lines = indented(s.lines, 4)
-    return {
-        "name": f"t_{name}",
-        "parameters": parameters,
-        "kind": register_type(e.dtype),
-        "lines": lines,
-        "result": result,
-    }
+    return {"name": f"t_{name}", "parameters": parameters, "kind": register_type(e.dtype), "body": indented(s.lines, 4)}
 
 
 class WgslStatements(Statements):
@@ -229,13 +223,13 @@ class WgslStatements(Statements):
 
 
 class FormulaStatements(WgslStatements):
-    """Statements of a formula, which allows for the error of a quotient in WGSL and chooses no integer out of range."""
+    """Statements of a formula, which uses WGSL's operators where they are right, or near enough for a quotient."""
 
     def spell_value(self, e: Expr) -> Text:
-        if e.op == "div":
+        if e.op in _PLAIN and (e.op == "div" or e.dtype.is_int) and e.args[1].op != "const":
             a = yield e.args[0], VALUE
             b = yield e.args[1], VALUE
-            return f"{a} / {b}"
+            return f"{a} {_PLAIN[e.op]} {f'u32({b})' if e.op in ('shl', 'shr') else b}"
         if e.op == "cast" and e.args[0].dtype is F32:
             return f"{register_type(e.dtype)}({(yield e.args[0], VALUE)})"
         return (yield from super().spell_value(e))
@@ -243,6 +237,8 @@ class FormulaStatements(WgslStatements):
 
 class WgslPrinter(GridPrinter):
     """What templates ask for the text of a kernel in WGSL."""
+
+    let, var = "let", "var"
 
     def __init__(self, kernel: Kernel, words: Words, sizes: Sequence[str | Expr] | None = None) -> None:
         super().__init__(kernel, words, False, sizes)
