@@ -31,6 +31,8 @@ KEPT = {
     "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__",
     # set for llvmlite; what stats() tells its callers
     "data_layout", "compile_seconds", "traces",
+    # read by string.Template
+    "braceidpattern",
     # what programs of PyTorch have
     "graph_signature",
     # what NumPy's arrays have

@@ -87,6 +87,7 @@ def object_of(text: str, machine: Machine) -> bytes:
         module.data_layout = str(tm.target_data)
         # Kernels are written as they are to be: what is left is to name variables and to fold what is written twice.
         passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()

@@ -18,7 +18,7 @@ from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
 from ..index import plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
-from .llvm_ir import Function, Ops, Reg, constant, integer, register
+from .llvm_ir import Function, Ops, Reg, bytes_of, constant, integer, register, vector
 from .llvm_math import apply, decode, encode, memory
 
 
@@ -83,7 +83,7 @@ class Block(StatementPrinter, Ops):
         if self.lane is not None and step == 1:
             x = self.splat(x, self.width)
         elif x.lanes > 1:
-            x = self.made(f"extractelement {x.typed}, i64 0", x.type)
+            x = self.lane_of(x, 0)
         self.store(place, x)
 
     def hold(self, e: Expr) -> str:
@@ -225,21 +225,14 @@ class Block(StatementPrinter, Ops):
 
     def _masked(self, how: str, place: Reg, kind: str, mask: Reg) -> Reg:
         """Loads of the lanes whose mask is set; the others are 0 and their memory is not touched."""
-        code = {"float": "f32", "double": "f64", "half": "f16"}.get(kind, kind)
-        full = f"<{self.width} x {kind}>"
-        name = f"llvm.masked.{how}.v{self.width}{code}.{f'v{self.width}p0' if how == 'gather' else 'p0'}"
-        align = f"i32 {self._bytes(kind)}"
-        return self.call(name, [place.typed, align, mask.typed, f"{full} zeroinitializer"], kind, self.width)
+        full = vector(kind, self.width)
+        more = f"i32 {bytes_of(kind)}, {mask.typed}, {full} zeroinitializer"
+        return self.made(f"call {full} @llvm.masked.{how}({place.typed}, {more})", kind, self.width)
 
     def _scatter(self, places: Reg, x: Reg) -> None:
-        code = {"float": "f32", "double": "f64", "half": "f16"}.get(x.type, x.type)
-        name = f"llvm.masked.scatter.v{self.width}{code}.v{self.width}p0"
         every = self.splat(constant(True, "i1"), self.width)
-        self.function.declarations[f"declare void @{name}({x.full}, {places.full}, i32, {every.full})"] = None
-        self.put(f"  call void @{name}({x.typed}, {places.typed}, i32 {self._bytes(x.type)}, {every.typed})")
-
-    def _bytes(self, kind: str) -> int:
-        return {"double": 8, "float": 4, "half": 2}.get(kind) or int(kind[1:]) // 8
+        more = f"{places.typed}, i32 {bytes_of(x.type)}, {every.typed}"
+        self.put(f"  call void @llvm.masked.scatter({x.typed}, {more})")
 
     # ---- choices ---------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ TYPES = {
     "u64": "i64", "u32": "i32", "u16": "i16", "u8": "i8", "bool": "i1",
 }  # fmt: skip
 _BITS = {"double": 64, "float": 32, "half": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1, "ptr": 64}
-_CODES = {"double": "f64", "float": "f32", "half": "f16"}
 
 
 class Reg(str):
@@ -67,6 +66,16 @@ def bits(kind: str) -> int:
     return _BITS[kind]
 
 
+def is_kind(name: str) -> bool:
+    """Whether a word is a type of a lane."""
+    return name in _BITS
+
+
+def bytes_of(kind: str) -> int:
+    """Bytes of an element in memory."""
+    return max(1, _BITS[kind] // 8)
+
+
 def constant(value: int | float | bool, kind: str) -> Reg:
     """A number."""
     if kind in ("float", "double", "half"):
@@ -83,9 +92,37 @@ def constant(value: int | float | bool, kind: str) -> Reg:
     return Reg(str(wrapped), kind, 1, wrapped)
 
 
+def filled(x: Reg, lanes: int) -> Reg:
+    """A constant in all lanes."""
+    return Reg(f"splat ({x.typed})", x.type, lanes) if lanes > 1 else x
+
+
 def integer(value: int) -> Reg:
     """A number of index arithmetic."""
     return constant(value, "i64")
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function of the prelude (:mod:`.llvm_prelude`), as it is called.
+
+    Attributes:
+        name: its name in the prelude.
+        dtype: type that it computes with.
+        lanes: lanes of its registers.
+    """
+
+    name: str
+    dtype: DType
+    lanes: int
+
+    @property
+    def suffix(self) -> str:
+        return f"_{self.dtype.name}x{self.lanes}"
+
+    @property
+    def symbol(self) -> str:
+        return f"@t_{self.name}{self.suffix}"
 
 
 @dataclass
@@ -94,10 +131,12 @@ class Function:
 
     Attributes:
         slots: variables on the stack, at its start; LLVM makes registers of them.
-        declarations: the functions that it calls.
+        prelude: the functions of the prelude that it calls.
+        declarations: those of the C library that it calls.
     """
 
     slots: list[str] = field(default_factory=list)
+    prelude: dict[Callee, None] = field(default_factory=dict)
     declarations: dict[str, None] = field(default_factory=dict)
     numbers: int = 0
 
@@ -134,7 +173,7 @@ class Ops(ABC):
         if x.lanes == lanes or lanes == 1:
             return x
         if x.number is not None:
-            return Reg(f"<{', '.join([f'{x.type} {x}'] * lanes)}>", x.type, lanes)
+            return filled(x, lanes)
         one = self.made(f"insertelement {vector(x.type, lanes)} poison, {x.typed}, i64 0", x.type, lanes)
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.made(f"shufflevector {one.typed}, {one.full} poison, {zeros}", x.type, lanes)
@@ -169,34 +208,24 @@ class Ops(ABC):
             return x
         return self.made(f"{op} {x.typed} to {vector(kind, x.lanes)}", kind, x.lanes)
 
-    def intrinsic(self, name: str, xs: Sequence[Reg], more: str = "", result: str = "") -> Reg:
-        """A call of LLVM's own function of some registers of one type."""
-        xs = self.alike(*xs)
-        code = _CODES.get(xs[0].type, xs[0].type)
-        kind = result or xs[0].type
-        suffix = f"v{xs[0].lanes}{code}" if xs[0].lanes > 1 else code
-        if result:
-            own = _CODES.get(result, result)
-            suffix = f"{f'v{xs[0].lanes}{own}' if xs[0].lanes > 1 else own}.{suffix}"
-        return self.call(f"llvm.{name}.{suffix}", [x.typed for x in xs] + ([more] if more else []), kind, xs[0].lanes)
+    def intrinsic(self, name: str, xs: Sequence[Reg], kind: str = "") -> Reg:
+        """A call of LLVM's own function of some registers; its result has their type unless another is given."""
+        return self.call(f"@llvm.{name}", self.alike(*xs), kind or xs[0].type)
 
-    def call(self, name: str, typed: Sequence[str], kind: str, lanes: int = 1) -> Reg:
-        """A call of a function, which is declared."""
-        full = vector(kind, lanes)
-        types = ", ".join(t[: t.index(">") + 1] if t.startswith("<") else t.split(" ", 1)[0] for t in typed)
-        self.function.declarations[f"declare {full} @{name}({types})"] = None
-        return self.made(f"call {full} @{name}({', '.join(typed)})", kind, lanes)
+    def call(self, symbol: str, xs: Sequence[Reg], kind: str) -> Reg:
+        """A call of a function of registers with the same lanes."""
+        lanes = xs[0].lanes
+        return self.made(f"call {vector(kind, lanes)} {symbol}({', '.join(x.typed for x in xs)})", kind, lanes)
 
     def each_lane(self, name: str, xs: Sequence[Reg]) -> Reg:
-        """A function of numbers, lane by lane."""
-        xs = self.alike(*xs)
+        """A function of the C library, lane by lane."""
         kind, lanes = xs[0].type, xs[0].lanes
+        self.function.declarations[f"declare {kind} @{name}({', '.join([kind] * len(xs))})"] = None
         if lanes == 1:
-            return self.call(name, [x.typed for x in xs], kind)
+            return self.call(f"@{name}", xs, kind)
         out = Reg("poison", kind, lanes)
         for k in range(lanes):
-            parts = [self.made(f"extractelement {x.typed}, i64 {k}", kind) for x in xs]
-            one = self.call(name, [x.typed for x in parts], kind)
+            one = self.call(f"@{name}", [self.lane_of(x, k) for x in xs], kind)
             out = self.made(f"insertelement {out.typed}, {one.typed}, i64 {k}", kind, lanes)
         return out
 
@@ -211,10 +240,10 @@ class Ops(ABC):
     def load(self, place: Reg, kind: str, lanes: int = 1) -> Reg:
         """Some elements that lie beside each other; an address needs the alignment of an element only."""
         full = vector(kind, lanes)
-        return self.made(f"load {full}, ptr {place}, align {max(1, _BITS[kind] // 8)}", kind, lanes)
+        return self.made(f"load {full}, ptr {place}, align {bytes_of(kind)}", kind, lanes)
 
     def store(self, place: Reg, x: Reg) -> None:
-        self.put(f"  store {x.typed}, ptr {place}, align {max(1, _BITS[x.type] // 8)}")
+        self.put(f"  store {x.typed}, ptr {place}, align {bytes_of(x.type)}")
 
     def slot(self, kind: str, lanes: int = 1) -> Reg:
         """A variable."""
@@ -290,22 +319,17 @@ class Ops(ABC):
         return self.binary("add", self.splat(start, self.width), steps)
 
     def across(self, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
-        """All lanes joined to one number."""
-        lanes = x.lanes
-        while x.lanes > 1:
+        """All lanes joined to one number, half with half."""
+        while x.lanes > 2:
             half = x.lanes // 2
             low, high = (", ".join(f"i32 {k}" for k in range(s, s + half)) for s in (0, half))
-            parts = [
-                self.made(f"shufflevector {x.typed}, {x.full} poison, <{half} x i32> <{ks}>", x.type, half)
-                for ks in (low, high)
-            ]
-            if half == 1:
-                parts = [
-                    self.made(f"extractelement {p}, i64 0", x.type) for p in (f"<1 x {x.type}> {q}" for q in parts)
-                ]
-            x = join(parts[0], parts[1])
-        assert lanes
-        return x
+            shuffle = f"shufflevector {x.typed}, {x.full} poison, <{half} x i32>"
+            x = join(*(self.made(f"{shuffle} <{places}>", x.type, half) for places in (low, high)))
+        return x if x.lanes == 1 else join(*(self.lane_of(x, k) for k in (0, 1)))
+
+    def lane_of(self, x: Reg, k: int) -> Reg:
+        """One lane."""
+        return self.made(f"extractelement {x.typed}, i64 {k}", x.type)
 
     def any(self, mask: Reg) -> Reg:
         """Whether a lane of a mask is set."""
@@ -328,4 +352,18 @@ def register(dtype: DType) -> str:
     return TYPES["bool" if dtype is BOOL else dtype.compute]
 
 
-__all__ = ["Body", "Function", "Ops", "Reg", "bits", "constant", "integer", "register", "vector"]
+__all__ = [
+    "Body",
+    "Callee",
+    "Function",
+    "Ops",
+    "Reg",
+    "bits",
+    "bytes_of",
+    "constant",
+    "filled",
+    "integer",
+    "is_kind",
+    "register",
+    "vector",
+]

@@ -16,6 +16,7 @@ from ..base import PLACEHOLDER, IndexPrinter
 from .llvm_block import Block, Names
 from .llvm_ir import Body, Function, Reg, constant, integer, register
 from .llvm_math import join
+from .llvm_prelude import definitions
 from .scan import ScanKernel
 
 
@@ -51,6 +52,7 @@ class Writer(Body):
             *self.text,
             "  ret void",
             "}",
+            *definitions(self.function.prelude),
             *self.function.declarations,
         ]
         return "\n".join(lines) + "\n"
