@@ -269,6 +269,26 @@ define internal $X @t_pow_of_signed$S($X %a, $X %n) alwaysinline {
   ret $X %r
 }
 
+; ---- order: bits that compare as signed integers as their elements do; NaN comes last, and zeros are equal ----
+
+define internal $I @t_order_of_floats$S($X %x) alwaysinline {
+  %none = fcmp oeq $X %x, ${0.0}
+  %plain = select $M %none, $X ${0.0}, $X %x
+  %bits = bitcast $X %plain to $I
+  %most = lshr $I ${-1}, ${1}
+  %turned = xor $I %bits, %most
+  %negative = icmp slt $I %bits, ${0}
+  %order = select $M %negative, $I %turned, $I %bits
+  %nan = fcmp uno $X %x, %x
+  %r = select $M %nan, $I %most, $I %order
+  ret $I %r
+}
+
+define internal $I @t_order_u64$S($X %x) alwaysinline {
+  %r = xor $X %x, ${-0x8000000000000000}
+  ret $I %r
+}
+
 ; ---- elements as they lie in memory ----
 
 define internal $M @t_decode_bool$S($i8 %x) alwaysinline {

@@ -146,13 +146,17 @@ def product() -> InProcess:
     )
 
 
-def agrees(node: onnx.NodeProto, x: Array, weights: dict[str, Array]) -> None:
-    """One node, as the reference evaluator has it; sums may be in another order."""
+def one_node(node: onnx.NodeProto, x: Array, weights: dict[str, Array]) -> onnx.ModelProto:
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output if n]
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
     constants = [numpy_helper.from_array(a, n) for n, a in weights.items()]
     graph = helper.make_graph([node], "g", [given], ports, constants)
-    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def agrees(node: onnx.NodeProto, x: Array, weights: dict[str, Array]) -> None:
+    """One node, as the reference evaluator has it; sums may be in another order."""
+    made = one_node(node, x, weights)
     want = ReferenceEvaluator(made).run(None, {"x": x})
     got = load_model(load_graph(made.SerializeToString()))(x)
     for g, w in zip(got, want, strict=True):
@@ -213,6 +217,30 @@ def test_convolutions(channels: int, filters: int, groups: int, attributes: dict
     (want,) = ReferenceEvaluator(made).run(None, {"x": x})
     (got,) = load_model(load_graph(made.SerializeToString()))(x)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("strides", [[1, 1], [2, 3]])
+def test_transposed_convolutions(strides: list[int]) -> None:
+    """Pixels of a stride are phases, which have taps of their own."""
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=strides, pads=[1, 0, 0, 1])
+    agrees(node, drawn(2, 3, 5, 4), {"w": drawn(3, 18, 3, 3)})
+
+
+def test_rows_of_a_recurrent_network_that_end_early() -> None:
+    """Each is as one alone that is as short; the second direction runs from its end, and behind it are zeros."""
+    weights = {"w": drawn(2, 15, 2), "r": drawn(2, 15, 5), "b": drawn(2, 30)}
+    attributes: dict[str, Any] = {"hidden_size": 5, "direction": "bidirectional", "linear_before_reset": 1}
+    x, lengths = drawn(4, 3, 2), np.array([4, 1, 3], np.int32)
+    node = helper.make_node("GRU", ["x", *weights, "lengths"], ["y", "h"], **attributes)
+    y, h = load_model(load_graph(one_node(node, x, weights | {"lengths": lengths}).SerializeToString()))(x)
+    alone = helper.make_node("GRU", ["x", *weights], ["y", "h"], **attributes)
+    for row, length in enumerate(lengths):
+        part = np.ascontiguousarray(x[:length, row : row + 1])
+        want, last = load_model(load_graph(one_node(alone, part, weights).SerializeToString()))(part)
+        # Sums of five products, in another order.
+        np.testing.assert_allclose(y[:length, :, row], want[:, :, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(h[:, row], last[:, 0], rtol=1e-5, atol=1e-6)
+        assert not y[length:, :, row].any()
 
 
 @pytest.mark.parametrize("attributes", ["reverse = 0", "exclusive = 1", "reverse = 1"])

@@ -23,15 +23,13 @@ from .conv_transpose import lower_conv_transpose
 from .gemm import GemmKernel, is_bytes, is_scaled, lower_gemm
 from .llvm_kernels import Writer, write_map, write_row, write_scan
 from .llvm_math import has_memory, supports
-from .llvm_products import write_conv, write_depthwise, write_gemm, write_pack
-from .llvm_steps import write_recurrent, write_topk
+from .llvm_printer import Printer
 from .llvm_tools import LlvmToolchain
 from .recurrent import lower_recurrent
 
-_WRITERS: dict[str, Callable[[Any, int], Writer]] = {
-    "nest": write_map, "row": write_row, "scan": write_scan, "gemm": write_gemm, "pack": write_pack,
-    "conv": write_conv, "depthwise": write_depthwise, "recurrent": write_recurrent, "topk": write_topk,
-}  # fmt: skip
+_WRITERS: dict[str, Callable[[Any, int], Writer]] = {"nest": write_map, "row": write_row, "scan": write_scan}
+_TEMPLATES = ("gemm", "pack", "conv", "depthwise", "recurrent", "topk")
+_KINDS = (*_WRITERS, *_TEMPLATES)
 
 
 @register
@@ -53,7 +51,8 @@ class LlvmTarget(CpuTarget):
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes
-        writer = _WRITERS[kernel.kind](kernel, lanes)
+        write = _WRITERS.get(kernel.kind)
+        writer = write(kernel, lanes) if write is not None else Printer(kernel, lanes).render()
         return named(writer.text_of(), writer.printer, f"llvm {lanes}")
 
 
@@ -74,7 +73,7 @@ def lower_convolution(group: Group, storage: Mapping[Value, Storage], machine: M
     assert node is not None
     found = convolution(group, storage, replace(machine, winograd=False), first=False)
     volumes = any(isinstance(k, ConvKernel) and k.size.planes is not None for k in found)
-    if is_bytes(node) or volumes or any(k.kind not in _WRITERS for k in found):
+    if is_bytes(node) or volumes or any(k.kind not in _KINDS for k in found):
         return lower_generic(group, storage)
     return [_whole(k) for k in found]
 
@@ -117,7 +116,7 @@ def _whole(k: Kernel) -> Kernel:
 
 def _refused(kernel: Kernel) -> str:
     """What of a kernel cannot be written, or ""."""
-    if kernel.kind not in _WRITERS:
+    if kernel.kind not in _KINDS:
         return f"kernel of the kind {kernel.kind}"
     for b in kernel.buffers:
         if not has_memory(b.dtype):

@@ -30,7 +30,7 @@ class Writer(Body):
 
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(Function(), lanes)
-        self.printer = IndexPrinter(kernel)
+        self.kernel, self.printer = kernel, IndexPrinter(kernel)
         self.buffers = kernel.buffers
         self.axes: dict[Expr, Reg] = {}
         self.rows: dict[str, Reg] = {}
@@ -72,6 +72,14 @@ class Writer(Body):
         block = self.block(None, 1)
         block.expect(e)
         found = block.index(e)
+        self.take(block)
+        return found
+
+    def value(self, e: Expr, lane: Expr | None, lanes: int, accs: Mapping[str, Reg] | None = None) -> Reg:
+        """An expression over one block of lanes."""
+        block = self.block(lane, lanes, accs)
+        block.expect(e)
+        found = block.value(e)
         self.take(block)
         return found
 

@@ -93,6 +93,14 @@ def join(ops: Ops, how: str, dtype: DType, a: Reg, b: Reg) -> Reg:
     return apply(ops, how, dtype, dtype, [a, b])
 
 
+def order(ops: Ops, x: Reg, dtype: DType) -> Reg:
+    """An i64 in whose order elements come."""
+    own = dtype.register
+    if find("order", own) is not None:
+        x = _called(ops, "order", own, [x], f"i{bits(x.type)}")
+    return ops.convert("sext" if own.kind in "fi" else "zext", x, "i64")
+
+
 # ---- conversions ---------------------------------------------------------------------------------------------------
 
 
@@ -131,4 +139,4 @@ def encode(ops: Ops, x: Reg, dtype: DType) -> Reg:
     return x
 
 
-__all__ = ["apply", "cast", "decode", "encode", "has_memory", "join", "memory", "supports"]
+__all__ = ["apply", "cast", "decode", "encode", "has_memory", "join", "memory", "order", "supports"]
