@@ -264,7 +264,7 @@ class Ops(ABC):
         return f"b{self.function.fresh()}"
 
     @contextmanager
-    def loop_while(self, counter: Reg, step: Reg | int, most: Reg) -> Iterator[Reg]:
+    def loop_while(self, counter: Reg, step: int, most: Reg) -> Iterator[Reg]:
         """As long as counter <= most; the counter, a variable, moves by a step at the end of each round."""
         test, body, end = self.label(), self.label(), self.label()
         self.put(f"  br label %{test}")
@@ -278,11 +278,11 @@ class Ops(ABC):
         self.put(f"{end}:")
 
     @contextmanager
-    def loop(self, low: Reg | int, high: Reg | int, step: Reg | int = 1) -> Iterator[Reg]:
+    def loop(self, low: Reg | int, high: Reg) -> Iterator[Reg]:
         """From low to below high."""
         counter = self.slot("i64")
         self.set(counter, low if isinstance(low, Reg) else integer(low))
-        with self.loop_while(counter, step, self.add(high if isinstance(high, Reg) else integer(high), -1)) as now:
+        with self.loop_while(counter, 1, self.add(high, -1)) as now:
             yield now
 
     # ---- index arithmetic ------------------------------------------------------------------------------------------
@@ -301,15 +301,7 @@ class Ops(ABC):
 
     def least(self, a: Reg, b: Reg) -> Reg:
         """The smaller of two signed integers."""
-        return self.select(self.compare("icmp slt", a, b), a, b)
-
-    def most(self, a: Reg, b: Reg) -> Reg:
-        """The larger of two signed integers."""
-        return self.select(self.compare("icmp sgt", a, b), a, b)
-
-    def quotient(self, a: Reg, b: Reg | int) -> Reg:
-        """Of numbers that are not negative."""
-        return a if b == 1 else self.binary("udiv", a, b)
+        return self.intrinsic("smin", [a, b])
 
     # ---- lanes -----------------------------------------------------------------------------------------------------
 
@@ -333,7 +325,7 @@ class Ops(ABC):
 
     def any(self, mask: Reg) -> Reg:
         """Whether a lane of a mask is set."""
-        return self.across(mask, lambda a, b: self.binary("or", a, b))
+        return self.made(f"call i1 @llvm.vector.reduce.or({mask.typed})", "i1")
 
 
 class Body(Ops):

@@ -1,4 +1,4 @@
-"""Kernels as functions of LLVM's: loop nests and rows.
+"""Kernels as functions of LLVM's: what all have in common, and nests, rows and scans, which are little but expressions.
 
 A kernel is ``void k(ptr buf, ptr dim, ptr scratch, i64 begin, i64 end)``, as in C. Full blocks of lanes are vectors;
 what is left of a row is computed by the same instructions over one lane.
@@ -7,7 +7,7 @@ what is left of a row is computed by the same instructions over one lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ...expr import Expr, as_int, const
 from ...kernels.base import Kernel, Store
@@ -96,10 +96,8 @@ class Writer(Body):
 
     # ---- loops -----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def tasks(self) -> Iterator[Reg]:
-        with self.loop(self.begin, self.end) as task:
-            yield task
+    def tasks(self) -> AbstractContextManager[Reg]:
+        return self.loop(self.begin, self.end)
 
     def decode(self, axes: Sequence[Expr], point: Reg) -> None:
         """The axes of a point from its number, outermost first."""
@@ -123,37 +121,27 @@ class Writer(Body):
                 yield
 
     @contextmanager
+    def rows_of(self, task: Reg, axes: Sequence[Expr], rows: int | Reg) -> Iterator[None]:
+        """The points of a task that has so many of some axes."""
+        first = self.mul(task, rows)
+        with self.loop(first, self.least(self.add(first, rows), self.size(points_of(axes)))) as point:
+            self.decode(axes, point)
+            yield
+
+    @contextmanager
     def range_of(
         self, task: Reg, outer: Sequence[Expr], lane: Expr, rows: int | Reg, chunk: int
     ) -> Iterator[tuple[Reg, Reg]]:
         """The points of a task: loops over its rows, and the ends of its piece of the lane axis."""
         size = self.size(lane.args[0])
-        chunks = self.quotient(self.add(size, chunk - 1), chunk)
+        chunks = self.binary("udiv", self.add(size, chunk - 1), chunk)
         low = self.mul(self.binary("urem", task, chunks), chunk)
         high = self.least(self.add(low, chunk), size)
         if not outer:
             yield low, high
             return
-        first = self.mul(self.binary("udiv", task, chunks), rows)
-        count = self.size(points_of(outer))
-        with self.loop(first, self.least(self.add(first, rows), count)) as row:
-            self.decode(outer, row)
+        with self.rows_of(self.binary("udiv", task, chunks), outer, rows):
             yield low, high
-
-    def cut(self, total: Reg, parts: Reg, number: Reg) -> Reg:
-        """Where one of several near-equal parts begins."""
-        whole = self.mul(number, self.binary("udiv", total, parts))
-        return self.add(whole, self.least(number, self.binary("urem", total, parts)))
-
-    @contextmanager
-    def when(self, condition: Reg) -> Iterator[None]:
-        """Instructions that are run under a condition."""
-        yes, end = self.label(), self.label()
-        self.put(f"  br i1 {condition}, label %{yes}, label %{end}")
-        self.put(f"{yes}:")
-        yield
-        self.put(f"  br label %{end}")
-        self.put(f"{end}:")
 
     def along(self, lane: Expr, low: Reg | int, high: Reg, lanes: Sequence[int], body: Callable[[int], None]) -> None:
         """Blocks of the lane axis: as wide as may be, then what is left."""
@@ -204,12 +192,8 @@ class RowWriter(Writer):
             for n in range(k.kept):
                 self.rows[f"row{n}"] = self.at(self.scratch, "float", self.mul(size, n))
         if k.across:
-            with self.tasks() as task:
-                first = self.mul(task, k.rows)
-                count = self.size(points_of(k.axes))
-                with self.loop(first, self.least(self.add(first, k.rows), count)) as point:
-                    self.decode(k.axes, point)
-                    self.stages(None, 1)
+            with self.tasks() as task, self.rows_of(task, k.axes, k.rows):
+                self.stages(None, 1)
             return self
         *outer, lane = k.axes
         with self.tasks() as task, self.range_of(task, outer, lane, k.rows, k.chunk) as (low, high):
@@ -222,10 +206,7 @@ class RowWriter(Writer):
         for stage in k.stages:
             for a, total in zip(stage.accumulators, self._sums(stage, lane, lanes, known), strict=True):
                 known[f"a{a.name}"] = total
-                block = self.block(lane, lanes, known)
-                block.expect(a.result)
-                known[f"x{a.name}"] = block.value(a.result)
-                self.take(block)
+                known[f"x{a.name}"] = self.value(a.result, lane, lanes, known)
         if k.element:
             self._each(lane, lanes, lambda x, n: self.stores(k.element, x, n, known))
         if k.row:
@@ -307,26 +288,19 @@ def write_scan(k: ScanKernel, lanes: int) -> Writer:
         w.set(slot, constant(total.start, kind))
         with w.loop(0, length) as step:
             w.axes[k.time] = w.binary("sub", w.add(length, -1), step) if k.reverse else step
-            block = w.block(lane, n)
-            block.expect(total.term)
-            given = block.splat(block.value(total.term), n)
-            before = block.get(slot)
-            after = join(block, total.how, total.term.dtype, before, given)
-            block.set(slot, after)
-            w.take(block)
+            given = w.splat(w.value(total.term, lane, n), n)
+            before = w.get(slot)
+            after = join(w, total.how, total.term.dtype, before, given)
+            w.set(slot, after)
             w.stores(k.stores, lane, n, {"y": before if k.exclusive else after})
 
     rows = w.size(k.rows)
-    count = w.size(points_of(k.axes))
-    with w.tasks() as task:
-        if k.across:
-            first = w.mul(task, rows)
-            with w.loop(first, w.least(w.add(first, rows), count)) as point:
-                w.decode(k.axes, point)
-                run(None, 1)
-            return w
-        with w.range_of(task, k.axes, k.lane, rows, k.chunk) as (low, high):
-            w.along(k.lane, low, high, w.widths(k.lane.args[0]), lambda n: run(k.lane, n))
+    if k.across:
+        with w.tasks() as task, w.rows_of(task, k.axes, rows):
+            run(None, 1)
+        return w
+    with w.tasks() as task, w.range_of(task, k.axes, k.lane, rows, k.chunk) as (low, high):
+        w.along(k.lane, low, high, w.widths(k.lane.args[0]), lambda n: run(k.lane, n))
     return w
 
 
