@@ -91,7 +91,7 @@ def test_a_link_in_place_of_the_file(tmp_path: Path) -> None:
     assert Contents().read(tmp_path / "w.bin", "w.bin")
 
 
-def test_who_reads_what_is_held_gets_the_same(tmp_path: Path) -> None:
+def test_what_is_held_is_not_kept_twice(tmp_path: Path) -> None:
     path = tmp_path / "w.bin"
     path.write_bytes(bytes(1000))
     one, two = read_file(path), read_file(path)
@@ -99,6 +99,17 @@ def test_who_reads_what_is_held_gets_the_same(tmp_path: Path) -> None:
     (key,) = [key for key, held in contents._HELD.items() if held is one.obj]
     del one, two
     assert key not in contents._HELD
+
+
+def test_what_is_held_is_no_longer_in_the_file(tmp_path: Path) -> None:
+    """Of the same size and times, as two files that are written one after the other may have."""
+    path = tmp_path / "w.bin"
+    path.write_bytes(b"old")
+    status = path.stat()
+    old = read_file(path)
+    path.write_bytes(b"new")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (bytes(old), bytes(read_file(path))) == (b"old", b"new")
 
 
 def test_no_memory(tmp_path: Path) -> None:

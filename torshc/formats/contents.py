@@ -1,6 +1,7 @@
 """What is in the files of a model: read, not mapped, as a mapped file that is shortened ends the process by a signal.
 
-What several readers hold at once, such as versions of one model for several processors, is in memory once.
+What several readers hold at once, such as versions of one model for several processors, is in memory once: what is
+held already is compared with the file, and read anew where it differs.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from io import FileIO
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from ..arrays import Array, Cut, read_bytes
 from ..errors import ModelError, resource_error
 from .model import Misfit
 
 _REMEDY = "compile again when nothing writes to it any more"
+_AT_ONCE = 16 << 20  # bytes
 Stamp = tuple[int, ...]  # tells files and their versions apart
-_HELD: WeakValueDictionary[tuple[Stamp, int, int], Array] = WeakValueDictionary()
+_HELD: WeakValueDictionary[tuple[int, ...], Array] = WeakValueDictionary()
 
 
 class Contents:
@@ -50,7 +54,7 @@ class Contents:
                 count = size if length is None else length
                 if offset < 0 or offset + count > size:
                     raise Misfit(f"{what} has {size} bytes; {count} from {offset} are needed")
-                found = _held(file, stamp, offset, count)
+                found = _held(file, offset, count)
                 if not stamp == _stamp(file) == self._stamps.setdefault(path, stamp):
                     raise Misfit(f"{what} changed while it was read", _REMEDY)
                 return found.data
@@ -69,15 +73,24 @@ class Contents:
         raise Misfit(f"{what} is not a regular file")
 
 
-def _held(file: FileIO, stamp: Stamp, offset: int, count: int) -> Array:
+def _held(file: FileIO, offset: int, count: int) -> Array:
     """Bytes of a file, which somebody may hold already."""
-    found = _HELD.get((stamp, offset, count))
-    if found is None:
+    status = os.fstat(file.fileno())
+    key = (status.st_dev, status.st_ino, offset, count)
+    found = _HELD.get(key)
+    if found is None or not _same(file, offset, found):
         file.seek(offset)
         found = read_bytes(file, count)
         found.flags.writeable = False
-        _HELD[stamp, offset, count] = found
+        _HELD[key] = found
     return found
+
+
+def _same(file: FileIO, offset: int, held: Array) -> bool:
+    """Whether a file has these bytes. Times of writing do not tell: systems count them in milliseconds or seconds."""
+    file.seek(offset)
+    parts = (held[at : at + _AT_ONCE] for at in range(0, held.size, _AT_ONCE))
+    return all(np.array_equal(part, read_bytes(file, part.size)) for part in parts)
 
 
 def _stamp(file: FileIO) -> Stamp:
