@@ -93,6 +93,14 @@ def test_powers_that_the_reference_rounds() -> None:
         defined("Pow", [base, four["uint64"]], {})
 
 
+def test_windows_of_padding_alone() -> None:
+    """The maximum of nothing is -inf, and 0 by the evaluator; without images there is no window either."""
+    for shape in ((1, 2, 3, 4), (0, 2, 3, 4)):
+        defined("MaxPool", [Value("x", ((np.ones(shape, np.float32),),))], {})
+    with pytest.raises(Rejected, match="MaxPool: ONNX leaves"):
+        defined("MaxPool", [Value("x", ((np.ones((1, 2, 0, 4), np.float32),),))], {})
+
+
 def test_failures_are_made_smaller() -> None:
     """As long as a graph has its last operator, here."""
     graph = next(g for g in map(make_graph, range(50)) if len(g.nodes) > 8 and g.bindings > 1)

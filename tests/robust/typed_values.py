@@ -368,6 +368,11 @@ def _ordered(operands: Sequence[Value], attributes: dict[str, Any]) -> bool:
     return operands[0].dtype not in FLOATS or _all(operands[0], lambda a: ~np.isnan(a))
 
 
+def _pooled(operands: Sequence[Value], attributes: dict[str, Any]) -> bool:
+    """Whether each window has elements: of none but padding the evaluator gives 0, and ONNX Runtime refuses."""
+    return _ordered(operands, attributes) and all(0 not in a.shape[2:] for row in operands[0].rows for a in row)
+
+
 def _finite(operands: Sequence[Value], attributes: dict[str, Any]) -> bool:
     return all(v.dtype not in FLOATS or _all(v, np.isfinite) for v in operands)
 
@@ -392,7 +397,7 @@ def _filled(operands: Sequence[Value], attributes: dict[str, Any]) -> bool:
 _DEFINED: dict[str, Callable[[Sequence[Value], dict[str, Any]], bool]] = {
     "Div": _nonzero, "Mod": _nonzero, "Cast": _convertible, "CastLike": _convertible, "BitShift": _shifts,
     "Pow": _powers, "TopK": _ordered, "ArgMax": _ordered, "ArgMin": _ordered, "Unique": _ordered, "Hardmax": _ordered,
-    "QuantizeLinear": _finite, "DynamicQuantizeLinear": _finite, "MaxPool": _ordered, "GridSample": _finite,
+    "QuantizeLinear": _finite, "DynamicQuantizeLinear": _finite, "MaxPool": _pooled, "GridSample": _finite,
     "RoiAlign": _finite, "NonMaxSuppression": _finite, "DeformConv": _finite, "Det": _finite, "Resize": _finite,
     "ConvTranspose": _finite,
     "GroupNormalization": _moderate, "ReduceProd": _moderate, "ReduceMean": _filled,
