@@ -139,7 +139,7 @@ class RecurrentLowering:
         arrays = ("h", "next", *(r.name for p in phases for r in p.results if r.name != "next"))
         number = add_buffer(buffers, gates)
         length = None if lengths is None else buffers.resolve(load(lengths, (self.index(self.row),), lengths.dtype))
-        starts = self._starts()
+        starts = self.starts(buffers)
         return RecurrentBase(
             buffers=tuple(buffers.list),
             tasks=tasks,
@@ -165,9 +165,10 @@ class RecurrentLowering:
         d, n = self.index(self.direction), self.index(self.row)
         return (n, d, self.index(self.unit)) if self.op.layout else (d, n, self.index(self.unit))
 
-    def _starts(self) -> tuple[tuple[str, Expr], ...]:
+    def starts(self, buffers: Buffers) -> tuple[tuple[str, Expr], ...]:
+        """The states that are given at the start, as loads of a kernel's buffers."""
         given = [("h", self.operand(5)), ("c", self.operand(6) if self.op.states > 1 else None)]
-        return tuple((s, self.buffers.resolve(load(v, self._state_index(), F32))) for s, v in given if v is not None)
+        return tuple((s, buffers.resolve(load(v, self._state_index(), F32))) for s, v in given if v is not None)
 
     def _stores(self) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
         """The stores of each step, and those at the end."""

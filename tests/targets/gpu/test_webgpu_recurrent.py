@@ -29,6 +29,7 @@ def dynamic(kind: str, feeds: Feeds, attributes: Mapping[str, Any]) -> bytes:
     [
         ("LSTM", 0, 5, ("B", "P")),
         ("LSTM", 0, 5, ("initial_h", "initial_c")),
+        ("LSTM", 0, 5, ("P", "initial_h", "initial_c")),  # nine operands, of which a kernel may have eight
         ("GRU", 0, 70, ("B", "initial_h")),
         ("GRU", 1, 5, ("B", "initial_h")),
         ("RNN", 0, 1, ("B", "initial_h")),

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...expr import as_int, walk
+from ...expr import F32, as_int, const, load, walk
 from ...graph import Graph, Value
 from ...kernels.attention import AttentionBase, attention_base, walked_operand
 from ...kernels.axes import ceil_div, product
-from ...kernels.base import Buffer, Kernel
+from ...kernels.base import Buffer, Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
-from ...kernels.heavy import Strided, is_empty
+from ...kernels.heavy import Strided, add_buffer, is_empty
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Buffers, MapKernel, RowKernel, lower_nest
@@ -245,12 +245,47 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
         biases=biases,
         threads=min(256, -(-op.hidden_size // 32) * 32),
     )
+    if len({b.operand for b in kernel.buffers}) > WebGpuTarget.buffers and len(kernel.starts) > 1:
+        copy, kernel = _starts_together(lowering, kernel)
+        inputs.append(copy)
     if kernel.shared <= SHARED:
         return [*inputs, idle_when_empty(kernel)]
     buffers = (replace(b, written=b.written or b.operand is lowering.gates) for b in kernel.buffers)
     size = lowering.gates.nbytes + kernel.tasks * (4 * kernel.state_size)
     kernel = replace(kernel, in_memory=True, buffers=tuple(buffers))
     return moved([*inputs, idle_when_empty(kernel)], {lowering.gates: replace(lowering.gates, nbytes=size)})
+
+
+def _starts_together(lowering: StepsLowering, kernel: WgslRecurrent) -> tuple[Kernel, WgslRecurrent]:
+    """A kernel that brings the given states into one buffer, and the steps from there, which have a buffer less.
+
+    Raises:
+        NoKernel: where what follows the steps reads these states too.
+    """
+    old = {e.data: name for name, e in kernel.starts}
+    if any(e.op == "load" and e.data in old for e in walk(*replace(kernel, starts=()).expressions())):
+        raise NoKernel(f"a network of {len(kernel.buffers)} buffers; WebGPU allows {WebGpuTarget.buffers}")
+    axes = lowering.direction, lowering.row, lowering.unit
+    size = product([a.args[0] for a in axes])
+    place = (axes[0] * axes[1].args[0] + axes[1]) * kernel.hidden + axes[2]
+    memory = Temporary("starts", lowering.group.id, 2 * 4 * size)
+    places = {name: place + k * size for k, (name, _) in enumerate(kernel.starts)}
+    buffers = Buffers(lowering.storage)
+    given = [(places[name], start) for name, start in lowering.starts(buffers)]
+    number = add_buffer(buffers, memory, written=True)
+    copy = MapKernel(
+        buffers=tuple(buffers.list),
+        tasks=const(1),
+        flops=const(0),
+        nbytes=2 * memory.nbytes,
+        axes=axes,
+        stores=tuple(Store(number, offset, start) for offset, start in given),
+        rows=1,
+        chunk=16,
+    )
+    moved_buffers = (replace(b, operand=memory) if k in old else b for k, b in enumerate(kernel.buffers))
+    starts = tuple((name, load(e.data, (places[name],), F32)) for name, e in kernel.starts)
+    return idle_when_empty(_dealt(copy)), replace(kernel, buffers=tuple(moved_buffers), starts=starts)
 
 
 def _dealt(kernel: Kernel) -> Kernel:
