@@ -21,6 +21,7 @@ from torshc.bundle.package import BROWSER, is_bundle
 from torshc.errors import ConfigError, UnsupportedError
 from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
 from torshc.resources import find_template
+from torshc.targets.gpu.webgpu_text import prelude
 
 from ..support.browser import WEBGPU, Browser, find
 from ..support.serve import serving
@@ -205,6 +206,16 @@ def test_what_the_browser_lacks_is_said(browser: Browser) -> None:
         r"ModelError limit: the buffer of the weights, .* needs \d+, and this device has 1000 \(maxBuf", limit
     )
     assert lost.startswith("ModelError lost: the device was lost")
+
+
+@needs_browser
+def test_the_browser_accepts_all_functions_of_kernels(browser: Browser) -> None:
+    """Its compiler is another than that of the native library, and the stricter one."""
+    text = "\n".join([*prelude().values(), "@compute @workgroup_size(1) fn main() {}"])
+    assert browser.run(f"""(async () => {{
+        const device = await (await navigator.gpu.requestAdapter()).requestDevice();
+        const {{ messages }} = await device.createShaderModule({{ code: {json.dumps(text)} }}).getCompilationInfo();
+        return messages.map((m) => `${{m.lineNum}}: ${{m.message}}`); }})()""") == []  # fmt: skip
 
 
 @needs_browser
