@@ -18,7 +18,8 @@ class Printer(Writer):
 
     def render(self) -> Printer:
         template = environment(("llvm",)).get_template(f"{self.kernel.kind}.ll.j2")
-        self.text = [template.render(k=self.kernel, p=self, L=self.width)]
+        lines = map(str.strip, template.render(k=self.kernel, p=self, L=self.width).splitlines())
+        self.text = [line if line.endswith(":") else f"  {line}" for line in lines if line]
         return self
 
     def _written(self) -> str:
@@ -69,7 +70,7 @@ class Printer(Writer):
 
     def floats_of(self, name: str, e: Expr | float, lane: Expr, lanes: int, accs: str = "") -> str:
         """An expression of f32 over a block of lanes, as a register; `accs` begins the names of what it is made of."""
-        value = as_expr(e) if isinstance(e, Expr) else const(e, F32)
+        value = e if isinstance(e, Expr) else const(e, F32)
         return self._named(name, self.splat(self.value(value, lane, lanes, self._accs([value], accs, lanes)), lanes))
 
     def put_stores(self, stores: Sequence[Store], lane: Expr | None, lanes: int, accs: str = "") -> str:
