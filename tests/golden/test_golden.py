@@ -20,11 +20,13 @@ from torshc.targets.base import find_target
 from .models import CASES, Case
 
 HERE = Path(__file__).parent
-ENDS = {"c": ".c", "cuda": ".cu", "metal": ".metal", "webgpu": ".wgsl"}
+ENDS = {"c": ".c", "cuda": ".cu", "metal": ".metal", "webgpu": ".wgsl", "llvm": ".ll"}
 WGSL = ("map", "row")
+LLVM = ("map", "gemm")  # one without a template, and one with
 # Metal's kernels come from the templates of CUDA's: two show in what words they differ.
 FILES = [f"{target}/{name}{ENDS[target]}" for target in ("c", "cuda") for name in CASES]
 FILES += ["metal/row.metal", "metal/gemm.metal", *(f"webgpu/{name}.wgsl" for name in WGSL)]
+FILES += [f"llvm/{name}.ll" for name in LLVM]
 
 
 def generated(case: Case, target: str) -> tuple[str, str]:
@@ -44,7 +46,7 @@ def test_golden(file: str, request: pytest.FixtureRequest) -> None:
     place = HERE / file
     case, target = CASES[place.stem], place.parent.name
     templates, source = generated(case, target)
-    assert templates == (case.c if target == "c" else case.device)
+    assert templates == (case.c if target in ("c", "llvm") else case.device)
     if request.config.getoption("--renew-golden"):
         place.parent.mkdir(exist_ok=True)
         place.write_text(source)
