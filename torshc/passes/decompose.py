@@ -6,7 +6,9 @@ from collections.abc import Container
 
 from ..errors import InternalError
 from ..graph import Builder, Graph, Patch, Value
+from ..ops.core.base import Op
 from ..ops.core.compose import apply
+from ..ops.nn.rotary import Rotated
 from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
@@ -15,11 +17,14 @@ _DEPTH = 8  # composites may be made of composites, but not without end
 
 
 @graph_pass("decompose")
-def decompose(graph: Graph, options: CompileOptions, *, attention: str = "", composites: bool = True) -> bool:
+def decompose(
+    graph: Graph, options: CompileOptions, *, attention: str = "", rotations: str = "", composites: bool = True
+) -> bool:
     """Replace each composite by what it is made of.
 
     Args:
         attention: targets without a kernel of attention, by name, with commas between; it is a composite there.
+        rotations: targets on which rotary positions are faster in parts, likewise.
         composites: whether other composites are replaced.
 
     Before::
@@ -33,16 +38,17 @@ def decompose(graph: Graph, options: CompileOptions, *, attention: str = "", com
     families = {"composite"} if composites else set()
     if options.target in attention.split(","):
         families.add("attention")
+    kinds = (Rotated,) if options.target in rotations.split(",") else ()
     changed = False
     for _ in range(_DEPTH):
-        if not walk(graph, lambda site: _rule(site, families), "decompose"):
+        if not walk(graph, lambda site: _rule(site, families, kinds), "decompose"):
             return changed
         changed = True
     raise InternalError("decompose: a composite operator refers to itself")
 
 
-def _rule(site: Site, families: Container[str]) -> Patch | None:
-    if site.node.op.family not in families:
+def _rule(site: Site, families: Container[str], kinds: tuple[type[Op], ...]) -> Patch | None:
+    if site.node.op.family not in families and not isinstance(site.node.op, kinds):
         return None
     outputs = site.node.op.decompose(site.builder, site.node.inputs)
     if outputs is None:

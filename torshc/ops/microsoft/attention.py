@@ -25,6 +25,7 @@ from ..core.source import SourceNode, Unsupported
 from ..nn.attention import Attention
 from ..nn.heads import added, heads, kept, merged, places, window
 from ..nn.norm import Softmax
+from ..nn.rotary import rotated
 from ..tensor.parts import Split
 from ..tensor.view import Concat, Reshape, Transpose
 from .base import DOMAIN, Contrib, part
@@ -204,38 +205,6 @@ class MultiHeadAttention(Heads):
 
 
 # -- rotary positions -------------------------------------------------------------------------------------------------
-
-
-def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Value, interleaved: bool) -> Value:
-    """x[B, H, S, D] rotated by angles.
-
-    Args:
-        cos, sin: [positions, R / 2], for the first R elements of a head; the rest stays.
-        positions: [B or 1, S].
-        interleaved: pairs stand next to each other, not half of R apart.
-    """
-    b = source.builder
-    half, width = as_int(cos.shape[-1]) if cos.type.rank == 2 else None, as_int(x.shape[-1])
-    if half is None or width is None or half < 1 or 2 * half > width:
-        raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
-    demand_in_range(source, positions, cos.shape[0])
-    rotated = part(b, x, 3, 0, 2 * half)
-    if interleaved:
-        pairs = b.one(Reshape((*x.shape[:3], const(half), const(2))), rotated)
-        left, right = (b.one(Reshape((*x.shape[:3], const(half))), part(b, pairs, 4, n, n + 1)) for n in (0, 1))
-    else:
-        left, right = part(b, rotated, 3, 0, half), part(b, rotated, 3, half, 2 * half)
-    shape = (positions.shape[0], const(1), positions.shape[1], const(half))
-    c, s = (b.one(Reshape(shape), apply(b, "Gather", table, positions)) for table in (cos, sin))
-    out = [
-        apply(b, "Sub", apply(b, "Mul", left, c), apply(b, "Mul", right, s)),
-        apply(b, "Add", apply(b, "Mul", left, s), apply(b, "Mul", right, c)),
-    ]
-    if interleaved:
-        columns = [b.one(Reshape((*y.shape, const(1))), y) for y in out]
-        out = [b.one(Reshape((*x.shape[:3], const(2 * half))), b.one(Concat(4), *columns))]
-    rest = [part(b, x, 3, 2 * half, width)] if 2 * half < width else []
-    return b.one(Concat(3), *out, *rest) if len(out) + len(rest) > 1 else out[0]
 
 
 @operator("RotaryEmbedding", DOMAIN)
