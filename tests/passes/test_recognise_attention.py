@@ -70,6 +70,18 @@ def test_a_constant_triangle_is_causal() -> None:
     assert len(graph.nodes[0].inputs) == 3
 
 
+@pytest.mark.parametrize("upper", [0, 1])
+def test_a_triangle_cut_of_ones_is_causal(upper: int) -> None:
+    """As PyTorch writes it; for long sequences it is too large to be kept as a constant."""
+    m = Model()
+    q, k, v = (m.input(4, 6, 8) for _ in range(3))
+    ones = m("Expand", m.const(np.array(True), "bool"), shape=dims(6, 6))
+    mask = m("Where", m("Trilu", ones, upper=upper), m.const(0.0), m.const(-np.inf))
+    scores = m("Add", m("MatMul", q, m("Transpose", k, perm=(0, 2, 1))), mask)
+    graph = recognised(m.done(m("MatMul", m("Softmax", scores, axis=2), v)))
+    assert f"causal={not upper}" in str(attention(graph))
+
+
 @pytest.mark.parametrize(("shift", "causal"), [(0, True), (1, False)])
 def test_a_triangle_of_compared_ranges_is_causal(shift: int, causal: bool) -> None:
     """As exporters of static shapes write it, for each item of a batch; it is too large to be kept as a constant."""

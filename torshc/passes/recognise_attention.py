@@ -22,6 +22,7 @@ from .walk import Site, walk
 
 Array = np.ndarray[Any, Any]
 _DEEP = 6  # nodes from a mask to the ranges that it is made of
+_MAKES_MASKS = ("Expand", "Trilu")  # beside pointwise operators
 # A score this low, or lowered by this much, has weight 0 beside any other. Those of halves are summed in f32 here, and
 # rounded to halves at no point between, which is nearer to what the model means.
 _HIDDEN = {F32: -1e30, BF16: -1e30, F16: -6e4}
@@ -146,7 +147,9 @@ def _known(value: Value, depth: int = _DEEP) -> Array | None:
     if value.const is not None or node is None:
         return value.const
     size = as_int(value.type.nbytes)
-    if depth == 0 or node.op.family != "pointwise" or size is None or size > budget().folding:
+    if depth == 0 or size is None or size > budget().folding:
+        return None
+    if node.op.family != "pointwise" and node.op.name not in _MAKES_MASKS:
         return None
     arrays = [None if v is None else _known(v, depth - 1) for v in node.inputs]
     if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
