@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torshc.errors import BundleError, RunError
+from torshc.webgpu import WEBGPU
 
 from .dlpack import device_name, dtype_name, export
 from .manifest import REMEDY
@@ -31,6 +32,10 @@ REMEDIES: dict[int, str] = {
     Status.VALUE: "check the values in the inputs: the named operator cannot take them",
     Status.FORKED: "load the model in the process that runs it",
 }
+
+NO_WEBGPU = (
+    "pip install 'torshc[webgpu]' brings the library, which needs a driver of Vulkan or Metal; or use --target c"
+)
 
 
 def _release(library: Library, handle: int, of: Opened | None, spare: Spare) -> None:
@@ -79,7 +84,8 @@ class Opened:
         if status == Status.DEVICE:
             raise RunError(f"cannot open {name!r}: {library.last_error()}", "name another device")
         if status:
-            raise BundleError(f"cannot open {name!r}: {library.last_error()}", REMEDIES.get(status, REMEDY))
+            remedy = NO_WEBGPU if (status, device[0]) == (Status.DRIVER, WEBGPU) else REMEDIES.get(status, REMEDY)
+            raise BundleError(f"cannot open {name!r}: {library.last_error()}", remedy)
         assert handle.value is not None
         self.handle: int = handle.value
         self.library, self.device, self.stream = library, device, stream
