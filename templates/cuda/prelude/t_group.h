@@ -67,39 +67,82 @@ typedef CUtensorMap t_tensor_map;
 #define T_MAP const __grid_constant__ t_tensor_map
 #endif
 
-/* Describes an array of 16-bit elements of rank 3 to 5: its sizes, and how many bytes lie from row to row and so on.  A copy
- * brings `rows` rows of 64 elements, with zeros beyond the ends.  Addresses and distances are multiples of 16 bytes.  Returns
- * a cudaError_t. */
+/* Arrays of 16-bit elements of rank 3 to 5: sizes, and how many bytes lie from row to row and so on.  Addresses and distances
+ * are multiples of 16 bytes.  What describes them returns a cudaError_t. */
 struct t_map_sizes { int64_t at[5]; };
 struct t_map_bytes { int64_t at[4]; };
+/* Windows of images: where the first and the last begin along each side, in pixels from the image's first and last, and pixels
+ * from window to window; the innermost side first. */
+struct t_map_windows { int first[3], last[3], step[3]; };
+#ifdef T_EMULATED
+static inline void t_map_array(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows)
+{
+    map->base = (const unsigned char *)at, map->rank = rank, map->rows = rows;
+    for (int i = 0; i < rank; i++) map->size[i] = sizes.at[i], map->distance[i] = i ? bytes.at[i - 1] : 2;
+}
+#else
+static inline int t_driver_entry(const char *name, void **found)
+{
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, found, 12000, cudaEnableDefault, &result);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(name, found, cudaEnableDefault, &result);
+#endif
+    return (int)(error != cudaSuccess || (*found && result == cudaDriverEntryPointSuccess) ? error : cudaErrorNotSupported);
+}
+#endif
+/* A copy brings `rows` rows of 64 elements, with zeros beyond the ends. */
 static inline int t_map_tiles(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows)
 {
 #ifdef T_EMULATED
-    map->base = (const unsigned char *)at, map->rank = rank, map->rows = rows;
-    for (int i = 0; i < rank; i++) map->size[i] = sizes.at[i], map->distance[i] = i ? bytes.at[i - 1] : 2;
+    t_map_array(map, at, sizes, bytes, rank, rows);
     return 0;
 #else
     typedef CUresult (*encode_t)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                  const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                                  CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-    static encode_t encode;
+    static void *encode;
     if (!encode) {
-        void *found = nullptr;
-        cudaDriverEntryPointQueryResult result;
-#if CUDART_VERSION >= 12050
-        const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
-#else
-        const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result);
-#endif
-        if (error != cudaSuccess) return (int)error;
-        if (!found || result != cudaDriverEntryPointSuccess) return (int)cudaErrorNotSupported;
-        encode = (encode_t)found;
+        const int error = t_driver_entry("cuTensorMapEncodeTiled", &encode);
+        if (error) return error;
     }
     for (int i = 0; i < rank; i++) sizes.at[i] += !sizes.at[i]; /* of what is empty, nothing is copied */
     const cuuint32_t box[] = {64, (cuuint32_t)rows, 1, 1, 1}, steps[] = {1, 1, 1, 1, 1};
-    const CUresult status = encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, (cuuint32_t)rank, (void *)at, (const cuuint64_t *)sizes.at, (const cuuint64_t *)bytes.at, box, steps,
-                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult status = ((encode_t)encode)(
+        map, CU_TENSOR_MAP_DATA_TYPE_UINT16, (cuuint32_t)rank, (void *)at, (const cuuint64_t *)sizes.at,
+        (const cuuint64_t *)bytes.at, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return (int)(status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
+#endif
+}
+/* Of images, channels innermost: a copy brings 64 channels of a pixel in each of `rows` windows, one after the other. */
+static inline int t_map_images(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows,
+                               t_map_windows windows)
+{
+#ifdef T_EMULATED
+    t_map_array(map, at, sizes, bytes, rank, rows);
+    for (int i = 0; i < rank - 2; i++)
+        map->first[i] = windows.first[i], map->last[i] = windows.last[i], map->step[i] = windows.step[i];
+    return 0;
+#else
+    typedef CUresult (*encode_t)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                 const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *,
+                                 CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                                 CUtensorMapFloatOOBfill);
+    static void *encode;
+    if (!encode) {
+        const int error = t_driver_entry("cuTensorMapEncodeIm2col", &encode);
+        if (error) return error;
+    }
+    for (int i = 0; i < rank; i++) sizes.at[i] += !sizes.at[i];
+    cuuint32_t steps[] = {1, 1, 1, 1, 1};
+    for (int i = 0; i < rank - 2; i++) steps[i + 1] = (cuuint32_t)windows.step[i];
+    const CUresult status = ((encode_t)encode)(
+        map, CU_TENSOR_MAP_DATA_TYPE_UINT16, (cuuint32_t)rank, (void *)at, (const cuuint64_t *)sizes.at,
+        (const cuuint64_t *)bytes.at, windows.first, windows.last, 64, (cuuint32_t)rows, steps,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return (int)(status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue);
 #endif
 }
@@ -135,6 +178,31 @@ T_FN void t_copy_tile(void *shared, const t_tensor_map &map, uint64_t *barrier, 
     T_COPY_TILE(5, "%3, %4, %5, %6, %7", x, y, z, u, v)
 }
 #undef T_COPY_TILE
+/* Channels from `c` on of a pixel in each window, from that which begins at x (y, z) of image `n` on: the pixel that is `u` (v,
+ * w) away from where it begins. */
+#ifdef T_EMULATED
+#define T_COPY_PIXELS(RANK, PLACES, TAPS, ...) \
+    const int at[] = {__VA_ARGS__}; \
+    (void)barrier; \
+    t_emulate_copy_pixels(shared, map, at, RANK);
+#else
+#define T_COPY_PIXELS(RANK, PLACES, TAPS, ...) \
+    const int at[8] = {__VA_ARGS__}; \
+    asm volatile("cp.async.bulk.tensor." #RANK "d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {" PLACES "}], [%2], {" TAPS "};" \
+                 :: "r"(t_shared_address(shared)), "l"(&map), "r"(t_shared_address(barrier)), "r"(at[0]), "r"(at[1]), "r"(at[2]), \
+                    "r"(at[3]), "r"(at[4]), "h"((uint16_t)at[RANK]), "h"((uint16_t)at[RANK == 3 ? 3 : RANK + 1]), \
+                    "h"((uint16_t)at[RANK == 5 ? 7 : RANK]) : "memory");
+#endif
+T_FN void t_copy_pixels(void *shared, const t_tensor_map &map, uint64_t *barrier, int c, int x, int n, int u) {
+    T_COPY_PIXELS(3, "%3, %4, %5", "%8", c, x, n, u)
+}
+T_FN void t_copy_pixels(void *shared, const t_tensor_map &map, uint64_t *barrier, int c, int x, int y, int n, int u, int v) {
+    T_COPY_PIXELS(4, "%3, %4, %5, %6", "%8, %9", c, x, y, n, u, v)
+}
+T_FN void t_copy_pixels(void *shared, const t_tensor_map &map, uint64_t *barrier, int c, int x, int y, int z, int n, int u, int v, int w) {
+    T_COPY_PIXELS(5, "%3, %4, %5, %6, %7", "%8, %9, %10", c, x, y, z, n, u, v, w)
+}
+#undef T_COPY_PIXELS
 /* What this thread has written to shared memory is there for products, once a barrier is passed. */
 T_FN void t_shared_written() {
 #ifndef T_EMULATED

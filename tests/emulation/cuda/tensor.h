@@ -229,25 +229,56 @@ struct t_emulate_tensor_map {
     const unsigned char *base;
     int rank, rows;
     int64_t size[5], distance[5];
+    int first[3], last[3], step[3];
 };
-// Rows of 64 elements, of which packet c of row r is put at c ^ r % 8; zeros beyond the ends.
-inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, const int *at, int rank) {
+inline void t_emulate_check_map(const void *to, const t_emulate_tensor_map &map, int rank) {
     if ((uintptr_t)to % 1024) t_emulate::fail("a tile that does not begin at a multiple of 1024 bytes");
     if (rank != map.rank) t_emulate::fail("a copy of rank %d of an array of rank %d", rank, map.rank);
     if ((uintptr_t)map.base % 16) t_emulate::fail("an array that is not aligned to 16 bytes");
     for (int d = 1; d < rank; ++d)
         if (map.distance[d] % 16) t_emulate::fail("an array whose rows are not aligned to 16 bytes");
-    for (int r = 0; r < map.rows; ++r)
-        for (int c = 0; c < 64; ++c) {
-            uint16_t value = 0;
-            const unsigned char *from = map.base;
-            bool inside = true;
-            for (int d = 0; d < rank; ++d) {
-                const int64_t place = at[d] + (d == 0 ? c : d == 1 ? r : 0);
-                inside = inside && place >= 0 && place < map.size[d];
-                from += place * map.distance[d];
-            }
-            if (inside) memcpy(&value, from, 2);
-            memcpy((unsigned char *)to + r * 128 + (c / 8 ^ r % 8) * 16 + c % 8 * 2, &value, 2);
+}
+// A row of 64 elements, of which packet c of row r is put at c ^ r % 8; zeros beyond the ends.
+inline void t_emulate_copy_row(void *to, const t_emulate_tensor_map &map, int r, const int64_t *at) {
+    for (int c = 0; c < 64; ++c) {
+        uint16_t value = 0;
+        const unsigned char *from = map.base;
+        bool inside = true;
+        for (int d = 0; d < map.rank; ++d) {
+            const int64_t place = at[d] + (d == 0 ? c : 0);
+            inside = inside && place >= 0 && place < map.size[d];
+            from += place * map.distance[d];
         }
+        if (inside) memcpy(&value, from, 2);
+        memcpy((unsigned char *)to + r * 128 + (c / 8 ^ r % 8) * 16 + c % 8 * 2, &value, 2);
+    }
+}
+inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, const int *at, int rank) {
+    t_emulate_check_map(to, map, rank);
+    for (int r = 0; r < map.rows; ++r) {
+        int64_t place[5];
+        for (int d = 0; d < rank; ++d) place[d] = at[d] + (d == 1 ? r : 0);
+        t_emulate_copy_row(to, map, r, place);
+    }
+}
+// A pixel of each window: they go on along the first side until its last, then along the next, then to the next image.
+inline void t_emulate_copy_pixels(void *to, const t_emulate_tensor_map &map, const int *at, int rank) {
+    t_emulate_check_map(to, map, rank);
+    int64_t window[5];
+    for (int d = 0; d < rank; ++d) window[d] = at[d];
+    for (int d = 1; d < rank - 1; ++d)
+        if (window[d] < map.first[d - 1] || window[d] > map.size[d] - 1 + map.last[d - 1])
+            t_emulate::fail("a window that begins outside of where windows may begin");
+    for (int r = 0; r < map.rows; ++r) {
+        int64_t place[5];
+        for (int d = 0; d < rank; ++d) place[d] = window[d] + (d > 0 && d < rank - 1 ? at[rank + d - 1] : 0);
+        t_emulate_copy_row(to, map, r, place);
+        int d = 1;
+        for (; d < rank - 1; ++d) {
+            window[d] += map.step[d - 1];
+            if (window[d] <= map.size[d] - 1 + map.last[d - 1]) break;
+            window[d] = map.first[d - 1];
+        }
+        if (d == rank - 1) ++window[d];
+    }
 }

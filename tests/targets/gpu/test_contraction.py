@@ -344,12 +344,13 @@ def test_convolution_by_groups(monkeypatch: pytest.MonkeyPatch, case: Case, spli
 
 
 def test_what_groups_multiply() -> None:
-    """Large products whose factors are read in whole packets, where all cards are Hopper's."""
+    """Products whose factors are read in whole packets, where all cards are Hopper's."""
     large, small = (1, 4096, 4096, 4096), (1, 128, 128, 256)
     device = Device(132, 48 * 1024, tensor=True, groups=True)
     assert choose_mma_tile(device, large)[0] in GROUP_TILES
-    assert choose_mma_tile(device, small)[0] in MMA_TILES
-    assert choose_mma_tile(replace(device, groups=False), large)[0] in MMA_TILES
+    assert choose_mma_tile(device, small)[0] in GROUP_TILES
+    for size in (large, small):
+        assert choose_mma_tile(replace(device, groups=False), size)[0] in MMA_TILES
     for k, template in ((512, "contraction_group"), (500, "contraction_mma")):
         maker = Maker()
         x, y = maker.input(1024, k, dtype=F16), maker.input(k, 2000, dtype=F16)

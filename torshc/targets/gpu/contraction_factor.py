@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -86,6 +86,8 @@ class Matrices:
         count, each: matrices, and elements from one to the next.
         which: number of the matrix that a block reads.
     """
+
+    pixels: ClassVar[bool] = False
 
     start: int
     inner: Expr

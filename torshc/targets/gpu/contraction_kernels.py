@@ -9,6 +9,7 @@ from ...expr import DType, Expr
 from ...kernels.axes import ceil_div, product
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import Factor, Matrices, as_matrices
+from .contraction_images import Images, as_images
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
 
 
@@ -138,9 +139,14 @@ class GroupMmaKernel(MmaKernel):
         )
 
     @property
-    def copied(self) -> dict[str, Matrices]:
+    def copied(self) -> dict[str, Matrices | Images]:
         """The factors of which the card copies whole tiles, by the names that the template gives them."""
         assert isinstance(self.tile, GroupTile)
-        k, tile = (*self.taps, self.depth), self.tile
-        found = {x: as_matrices(f, self.batch, k, tile.k, tile.packet) for x, f in (("a", self.a), ("b", self.b))}
-        return {name: m for name, m in found.items() if m is not None}
+        k, tile, found = (*self.taps, self.depth), self.tile, dict[str, Matrices | Images]()
+        for name, f in (("a", self.a), ("b", self.b)):
+            made: Matrices | Images | None = as_matrices(f, self.batch, k, tile.k, tile.packet)
+            if made is None and not self.flat:
+                made = as_images(f, self.batch, k, tile.packet)
+            if made is not None:
+                found[name] = made
+        return found

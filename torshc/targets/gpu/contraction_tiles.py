@@ -27,7 +27,7 @@ TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
 TF32_SM = TENSOR_SM / 2  # and of tf32
 UNIT_SHARED, BLOCK_SHARED = 220 * 1024, 96 * 1024  # bytes of shared memory for tensor cores: of all blocks, of one
 MAX_STAGES = 4
-GROUP_SHARED, MOST_STAGES = 227 * 1024, 6  # bytes of shared memory of a block that has a multiprocessor to itself
+GROUP_SHARED, MOST_STAGES = 227 * 1024, 8  # bytes of shared memory of a block that has a multiprocessor to itself
 THREAD_SUMS = 256  # bytes of sums that a thread has registers for
 RESIDENT_THREADS = 512  # threads that should fit on a multiprocessor
 MOST_WARPS = 24  # warps of blocks that fit on a multiprocessor, about
@@ -258,29 +258,39 @@ class GroupTile:
     Attributes:
         m, n: rows and columns of a block; 64 rows for each group, and at most 256 columns.
         worth: part of the tensor cores' peak that it reaches.
+        turns: whether two groups take whole tiles in turns, so that one multiplies while the other writes results.
     """
 
     m: int
     n: int
     worth: float
+    turns: bool = False
     k: ClassVar[int] = 64  # terms in shared memory for each stage: rows of 128 bytes, as the hardware swizzles them
     element: ClassVar[int] = 2
     loaders: ClassVar[int] = 4 * WARP
     splitters: ClassVar[int] = 0  # threads that leave more in shared memory than what is brought there
-    fits: ClassVar[int] = 1
-    cache: ClassVar[float] = 64.0
-    pitch: ClassVar[int] = 36  # floats from row to row of 32 results on their way out: packets meet no bank twice
+    pitch: ClassVar[int] = 72  # floats from row to row of 64 results on their way out: four rows meet no bank twice
     blocks: ClassVar[int] = 132  # at a time: the multiprocessors of an H100 or H200; elsewhere they come in turn
 
     @property
     def sizes(self) -> Choice:
         """What names it in tuning records."""
-        return self.m, self.n
+        return self.m, self.n, 1 + self.turns
 
     @property
     def warps(self) -> int:
         """Warps that multiply."""
-        return self.m // 16
+        return 8 if self.turns else self.m // 16
+
+    @property
+    def readers(self) -> int:
+        """Warps that read a stage."""
+        return 4 if self.turns else self.warps
+
+    @property
+    def parts(self) -> int:
+        """Parts of 64 rows that a group has."""
+        return self.m // (16 * self.readers)
 
     @property
     def threads(self) -> int:
@@ -297,8 +307,8 @@ class GroupTile:
 
     @property
     def results(self) -> float:
-        """Clocks in which a block only writes a tile of results."""
-        return self.m * self.n / 8
+        """Clocks in which a block writes a tile of results."""
+        return self.m * self.n / GROUP_RESULTS
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -308,7 +318,7 @@ class GroupTile:
     @property
     def stages(self) -> int:
         """Tiles in shared memory at a time."""
-        return min(MOST_STAGES, (GROUP_SHARED - self._results) // (self.stage + 8 * self.barriers))
+        return min(MOST_STAGES, (GROUP_SHARED - self._results - 16) // (self.stage + 8 * self.barriers))
 
     @property
     def barriers(self) -> int:
@@ -316,12 +326,17 @@ class GroupTile:
         return 3 if self.splitters else 2
 
     def shared(self, size: int) -> int:
-        """Bytes of shared memory: of tiles, of barriers for each stage, and of results on their way out."""
-        return self.stages * (self.stage + 8 * self.barriers) + self._results
+        """Bytes of shared memory: of tiles, of barriers, and of results on their way out."""
+        return self.begun + self._results
+
+    @property
+    def begun(self) -> int:
+        """Where results are in shared memory: behind the stages, their barriers and those of the groups' turns."""
+        return self.stages * (self.stage + 8 * self.barriers) + 16 * self.turns
 
     @property
     def _results(self) -> int:
-        return self.warps * 16 * self.pitch * 4
+        return self.warps * 8 * self.pitch * 4
 
     @property
     def stage(self) -> int:
@@ -360,15 +375,24 @@ class Tf32GroupTile(GroupTile):
         return self.element * self.k * (self.m + self.n * (2 if self.products == 3 else 1))
 
 
+# What these are worth, and the clocks of their estimate, are fitted to 110 times of products and convolutions of 16-bit
+# floats on an H200, of 16 to 100,352 rows.
 GROUP_TILES = (
-    GroupTile(128, 256, 0.84),
-    GroupTile(128, 192, 0.82),
-    GroupTile(128, 128, 0.8),
-    GroupTile(128, 64, 0.49),
+    GroupTile(128, 256, 0.9),
+    GroupTile(128, 192, 0.88),
+    GroupTile(128, 128, 0.81),
+    GroupTile(128, 64, 0.52),
+    GroupTile(128, 128, 0.84, turns=True),
+    GroupTile(128, 64, 0.38, turns=True),
+    GroupTile(64, 256, 0.855, turns=True),
+    GroupTile(64, 128, 0.61, turns=True),
+    GroupTile(64, 64, 0.38, turns=True),
 )
 # For 32 terms a group of four warps has 12 products, at 64 clocks each where there are 128 columns, and about 200
 # instructions of each warp beside them, which the other group's products hide. Measured with three products on an H200.
 TF32_GROUP_TILES = (Tf32GroupTile(128, 128, 0.86), Tf32GroupTile(128, 64, 0.71))
+GROUP_LATENCY, GROUP_LAUNCH, GROUP_SUM_BYTES = 550.0, 3450.0, 3700.0  # as those above, for groups of four warps
+GROUP_RESULTS, GROUP_BYTES = 5.6, 68.0  # results that a block writes in a clock, and bytes that it is brought
 GROUP_EXACT = 128  # terms of a sum from which on these round no more than sums of f32 do
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
 AnyTile = GridTile | MmaTile | GroupTile
@@ -392,7 +416,7 @@ def choose_mma_tile(
     device: Device, sizes: Sequence[int | None], given: Given = Given()
 ) -> tuple[MmaTile | GroupTile, int]:
     """The tile of a product on tensor cores; see :func:`choose_tile`."""
-    tiles: Sequence[MmaTile | GroupTile] = (*GROUP_TILES, *MMA_TILES) if device.groups else MMA_TILES
+    tiles: Sequence[MmaTile | GroupTile] = GROUP_TILES if device.groups else MMA_TILES
     return _choose(device, sizes, tiles, given)
 
 
@@ -436,11 +460,22 @@ def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, 
     blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
     steps = ceil(ceil(k / tile.k) / splits)
     here = ceil(blocks / device.units)
-    resident = max(1, min(here, tile.fits))
     work = here * steps * tile.m * tile.n * tile.k
-    last = here * tile.results
+    sums = 0 if splits == 1 else splits * batch * m * n * 8
+    if isinstance(tile, GroupTile):
+        return _of_groups(tile, here, steps, work / tile.rate) + (
+            GROUP_LAUNCH + sums / GROUP_SUM_BYTES if sums else 0.0
+        )
+    resident = max(1, min(here, tile.fits))
     rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
     reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / tile.cache
     waits = ceil(here / resident) * (steps / max(tile.stages - 1, 1) + 2) * LATENCY
-    extra = 0.0 if splits == 1 else LAUNCH + splits * batch * m * n * 8 / SUM_BYTES
-    return max(work / rate, reads, waits) + last + extra
+    return max(work / rate, reads, waits) + here * tile.results + (LAUNCH + sums / SUM_BYTES if sums else 0.0)
+
+
+def _of_groups(tile: GroupTile, here: int, steps: int, work: float) -> float:
+    """Clocks of some tiles in turn: the next are brought meanwhile, and multiplied where groups take turns."""
+    reads = here * steps * tile.stage / GROUP_BYTES
+    waits = (here * steps / (tile.stages - 1) + 2.6) * GROUP_LATENCY
+    busy, last = max(work, reads, waits) + 100 * here, tile.results
+    return max(busy, here * last) + 1.3 * last if tile.turns else busy + 0.85 * here * last
