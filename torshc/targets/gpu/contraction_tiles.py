@@ -463,7 +463,7 @@ def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, 
     work = here * steps * tile.m * tile.n * tile.k
     sums = 0 if splits == 1 else splits * batch * m * n * 8
     if isinstance(tile, GroupTile):
-        return _of_groups(tile, here, steps, work / tile.rate) + (
+        return _of_groups(tile, here, steps, work / tile.rate, n) + (
             GROUP_LAUNCH + sums / GROUP_SUM_BYTES if sums else 0.0
         )
     resident = max(1, min(here, tile.fits))
@@ -473,9 +473,11 @@ def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, 
     return max(work / rate, reads, waits) + here * tile.results + (LAUNCH + sums / SUM_BYTES if sums else 0.0)
 
 
-def _of_groups(tile: GroupTile, here: int, steps: int, work: float) -> float:
+def _of_groups(tile: GroupTile, here: int, steps: int, work: float, columns: int) -> float:
     """Clocks of some tiles in turn: the next are brought meanwhile, and multiplied where groups take turns."""
     reads = here * steps * tile.stage / GROUP_BYTES
     waits = (here * steps / (tile.stages - 1) + 2.6) * GROUP_LATENCY
     busy, last = max(work, reads, waits) + 100 * here, tile.results
-    return max(busy, here * last) + 1.3 * last if tile.turns else busy + 0.85 * here * last
+    if columns % tile.packet:
+        last *= 4  # results leave one by one
+    return max(busy, here * (last + 250)) + 1.3 * last if tile.turns else busy + 0.85 * here * last
