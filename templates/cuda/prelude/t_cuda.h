@@ -138,6 +138,18 @@ T_FN void t_unpair_f16(uint32_t pairs[4], uint32_t word, uint32_t scale) {
     }
 }
 
+/* 2^x as a weight of attention, which is rounded to 16 bits: 2 ULP, and 0 below 2^-126. */
+T_FN float t_weight_f32(float x) {
+#ifdef T_EMULATED
+    const float weight = exp2f(x);
+    return weight < 0x1p-126f ? 0.0f : weight;
+#else
+    float weight;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(weight) : "f"(x));
+    return weight;
+#endif
+}
+
 /* Two floats as f16 (bf16) in one word, the first in the low half. */
 #if !defined(T_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define T_DEF_PACK(NAME) \

@@ -234,9 +234,9 @@ template <int N> T_FN void t_products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
 #endif
 }
-/* What follows reads the sums only now. */
-template <int N> T_FN void t_products_done(float (&sum)[N][4]) {
-    t_products_wait<0>();
+/* What follows reads the sums only now; at most LEFT later groups of products are on their way. */
+template <int LEFT = 0, int N> T_FN void t_products_done(float (&sum)[N][4]) {
+    t_products_wait<LEFT>();
 #ifndef T_EMULATED
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])::"memory");

@@ -83,7 +83,7 @@ extern "C" int kc0227c39c16b(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) k525ec7439184_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) kef9134fa5f01_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
     extern __shared__ __align__(16) uint16_t tiles[];
     uint16_t *const keys = tiles, *const values = tiles + 3072;
@@ -181,27 +181,24 @@ extern "C" __global__ void __launch_bounds__(32) k525ec7439184_kernel(const uint
                         if (n / 2 * 8 + n % 2 >= left) score[g][n / 2][2 * i + n % 2] = -T_INF_F32;
                     }
                 }
-                float high = top[g][i];
+                float highs[2] = {top[g][i], top[g][i]}; /* largest scores pass over NaN, which shows in the weights */
 #pragma unroll
-                for (int n = 0; n < 16; n++) {
-                    const float x = score[g][n / 2][2 * i + n % 2];
-                    high = x > high ? x : high; /* passes over NaN, which shows in the weights */
-                }
+                for (int n = 0; n < 16; n++) highs[n % 2] = fmaxf(highs[n % 2], score[g][n / 2][2 * i + n % 2]);
+                float high = fmaxf(highs[0], highs[1]);
 #pragma unroll
-                for (int d = 1; d < 4; d *= 2) {
-                    const float other = t_shuffle_xor_f32(high, d);
-                    high = other > high ? other : high;
-                }
-                const float base = high == -T_INF_F32 ? 0.0f : high; /* nothing seen yet: all weights are 2^-inf */
-                const float factor = t_exp2_f32((top[g][i] - base) * 1.4426950408889634f);
+                for (int d = 1; d < 4; d *= 2) high = fmaxf(high, t_shuffle_xor_f32(high, d));
+                /* Nothing seen yet: all weights are 2^-inf. */
+                const float shift = (high == -T_INF_F32 ? 0.0f : high) * 1.4426950408889634f;
+                const float factor = t_weight_f32(top[g][i] * 1.4426950408889634f - shift);
+                float sums[2] = {};
                 top[g][i] = high;
-                total[g][i] *= factor;
 #pragma unroll
                 for (int n = 0; n < 16; n++) {
                     float &x = score[g][n / 2][2 * i + n % 2];
-                    x = t_exp2_f32((x - base) * 1.4426950408889634f);
-                    total[g][i] += x;
+                    x = t_weight_f32(fmaf(x, 1.4426950408889634f, -shift));
+                    sums[n % 2] += x;
                 }
+                total[g][i] = total[g][i] * factor + (sums[0] + sums[1]);
 #pragma unroll
                 for (int n = 0; n < 2; n++) sum[g][n][2 * i] *= factor, sum[g][n][2 * i + 1] *= factor;
             }
@@ -262,8 +259,8 @@ extern "C" __global__ void __launch_bounds__(32) k525ec7439184_kernel(const uint
     }
 }
 
-extern "C" int k525ec7439184(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kef9134fa5f01(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k525ec7439184_kernel<<<(unsigned)blocks, 32, 12288, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    kef9134fa5f01_kernel<<<(unsigned)blocks, 32, 12288, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

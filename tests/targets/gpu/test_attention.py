@@ -12,7 +12,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import attention as lowering
 from torshc.targets.gpu.attention import TILES, GridAttention
-from torshc.targets.gpu.attention_group import suits_groups
+from torshc.targets.gpu.attention_group import GroupAttention, suits_groups
 from torshc.targets.gpu.attention_mma import MmaAttention
 from torshc.targets.gpu.attention_row import GridAttentionRow
 from torshc.targets.gpu.cuda import CudaTarget
@@ -218,8 +218,9 @@ GROUP_SHAPES: list[list[Shape]] = [
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention is given to groups of four warps, though there is little of it."""
+    """Attention is given to groups of four warps, though there is little of it; two blocks share the bands."""
     monkeypatch.setattr(lowering, "suits_groups", lambda *_: True)
+    monkeypatch.setattr(GroupAttention, "blocks", 2)
 
 
 @pytest.mark.usefixtures("groups")

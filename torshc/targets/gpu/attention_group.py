@@ -19,6 +19,7 @@ GROUPS = 2  # groups of four warps that multiply, each for 64 queries
 KEYS = 128  # of a tile
 STAGES = 2  # tiles of keys, and of values, in shared memory at a time
 MEMORY = 227 * 1024  # bytes of shared memory that Hopper's cards give a block
+BLOCKS = 132  # at a time: the multiprocessors of an H100 or H200; elsewhere they come in turn
 MOST_BATCH = 3  # axes of the batch that the card's copies can follow
 
 
@@ -66,6 +67,7 @@ class GroupAttention(MmaAttention):
     template: ClassVar[str] = "attention_group.j2"
 
     stages: int = STAGES
+    blocks: ClassVar[int] = BLOCKS
 
     @property
     def deep_blocks(self) -> int:
@@ -96,7 +98,7 @@ class GroupAttention(MmaAttention):
 
     @property
     def shared(self) -> int:
-        return self.barriers + 8 * (1 + 4 * self.stages)
+        return self.barriers + 8 * (2 + 4 * self.stages)
 
     @property
     def maps(self) -> dict[str, Rows]:
