@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from torshc.expr import BF16, F16, F32, F64, I32, DType, const
+from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
 from torshc.targets.gpu.contraction import EXACT
@@ -341,6 +341,18 @@ def test_groups_over_symbolic_sizes(monkeypatch: pytest.MonkeyPatch, dtype: DTyp
 def test_convolution_by_groups(monkeypatch: pytest.MonkeyPatch, case: Case, splits: int) -> None:
     forced(monkeypatch, GROUP_TILES[-1], splits)
     assert {x for x in convolve(case, F16, HOPPER) if x != "map"} == {"contraction_group"}
+
+
+def test_tiles_of_an_unknown_number_of_images_are_those_of_several() -> None:
+    """Their sums are whole, where those of a short text are cut into pieces."""
+    maker = Maker()
+    x = maker.input("b", 64, 56, 56, layout=(0, 2, 3, 1), dtype=F16)
+    weights = maker.constant(np.ones((64, 64, 3, 3), np.float16))
+    pads = tuple(const(1) for _ in range(4))
+    given = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": pads}
+    y = maker.add("Conv", x, weights, layout=(0, 2, 3, 1), **given)
+    (kernel,) = GridProgram(maker.output(y), {"b": 2}, HOPPER).kernels
+    assert isinstance(kernel, GroupMmaKernel) and as_int(kernel.part.args[0]) == 1
 
 
 def test_what_groups_multiply() -> None:

@@ -17,6 +17,7 @@ from typing import ClassVar
 from ...budget import budget
 from ...expr import BF16, F16, F32, F64, DType, Expr, acc, as_expr, as_int, axis, call, const, load, select, substitute
 from ...expr.affine import contains, split_axis
+from ...expr.index import poly_of
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, product
 from ...kernels.base import Kernel, Store, Temporary
@@ -33,6 +34,7 @@ from .contraction_factor import Term, add_operand, as_product, bring, make_facto
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_pairs import lower_pairs
 from .contraction_tiles import (
+    SEVERAL,
     UNKNOWN,
     AnyTile,
     Given,
@@ -358,7 +360,7 @@ def _lower_tiles(
     kinds = {buffers.list[t.buffer].dtype for t in terms}
     sizes = [as_int(s) for s in p.sizes]
     single = replace(machine, device=replace(machine.device, groups=False))
-    tile, splits = _choose(machine, kinds, sizes, p.dtype)
+    tile, splits = _choose(machine, kinds, p, sizes)
     if isinstance(tile, Tf32GroupTile):
         along = [_runs_along(e, p.k[-1], storage) for e in (p.first, p.second)]
         if not along[0] or not (along[1] or (sizes[1] or 0) >= COPIED):
@@ -403,15 +405,21 @@ def _factors(
     return buffers, terms, before
 
 
-def _choose(machine: Machine, kinds: Set[DType], sizes: Sequence[int | None], dtype: DType) -> tuple[AnyTile, int]:
+def _choose(machine: Machine, kinds: Set[DType], p: Problem, sizes: Sequence[int | None]) -> tuple[AnyTile, int]:
     """The tile of factors of some types, and the pieces of their sums; see :func:`choose_tile`."""
     device, terms, given = machine.device, sizes[3], Given.of(machine)
+    likely = [_likely(s, guess) for s, guess in zip(p.sizes, UNKNOWN, strict=True)]
     if device.tensor and (kinds == {F16} or kinds == {BF16}):
-        return choose_mma_tile(device, sizes, given=given)
+        return choose_mma_tile(device, sizes, given, likely)
     if kinds == {F32} and device.tensor and machine.tf32:
-        return choose_tile(device, sizes, dtype, tf32=1, given=given)
+        return choose_tile(device, sizes, p.dtype, 1, given, likely)
     exact = kinds == {F32} and device.tensor_f32 and terms is not None and terms >= EXACT
-    return choose_tile(device, sizes, dtype, tf32=3 if exact else 0, given=given)
+    return choose_tile(device, sizes, p.dtype, 3 if exact else 0, given, likely)
+
+
+def _likely(size: Expr, guess: int) -> int:
+    """What to assume of a size that only a run knows: several times what is known of it, and the guess at least."""
+    return max(guess, SEVERAL * max((c for atoms, c in poly_of(size).items() if atoms), default=0))
 
 
 def _tiled(

@@ -14,6 +14,7 @@ from .grid import WARP
 # Products, rows, columns and terms that are assumed where they are known only at run time: a short text, so that it is
 # fast; pieces of sums are then few, as for a long one they cost more memory traffic than they gain.
 UNKNOWN = (8, 128, 512, 512)
+SEVERAL = 8  # times what is known of a size is assumed of it, where that is more: images have many pixels
 MAX_SPLITS, MAX_SPLITS_UNKNOWN = 32, 4
 LANES_M, LANES_N = 4, 8  # a warp is 4 x 8 threads
 LATENCY = 700.0  # clocks from a load to its use
@@ -413,15 +414,20 @@ class Given:
 
 
 def choose_mma_tile(
-    device: Device, sizes: Sequence[int | None], given: Given = Given()
+    device: Device, sizes: Sequence[int | None], given: Given = Given(), likely: Sequence[int] = UNKNOWN
 ) -> tuple[MmaTile | GroupTile, int]:
     """The tile of a product on tensor cores; see :func:`choose_tile`."""
     tiles: Sequence[MmaTile | GroupTile] = GROUP_TILES if device.groups else MMA_TILES
-    return _choose(device, sizes, tiles, given)
+    return _choose(device, sizes, tiles, given, likely)
 
 
 def choose_tile(
-    device: Device, sizes: Sequence[int | None], dtype: DType, tf32: int = 0, given: Given = Given()
+    device: Device,
+    sizes: Sequence[int | None],
+    dtype: DType,
+    tf32: int = 0,
+    given: Given = Given(),
+    likely: Sequence[int] = UNKNOWN,
 ) -> tuple[GridTile | Tf32Tile | Tf32GroupTile, int]:
     """The tile, and into how many pieces sums are cut.
 
@@ -430,6 +436,7 @@ def choose_tile(
         dtype: element type in shared memory.
         tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
         given: what a tuning record says.
+        likely: sizes to choose for where they are not known.
     """
     size = dtype.size
     tensor: list[Tf32Tile | Tf32GroupTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
@@ -437,11 +444,13 @@ def choose_tile(
         tensor += [replace(t, products=tf32) for t in TF32_GROUP_TILES if tf32]
     tiles = TILES if device.stages > 1 else SINGLE_TILES
     fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
-    return _choose(device, sizes, [*tensor, *fit], given)
+    return _choose(device, sizes, [*tensor, *fit], given, likely)
 
 
-def _choose(device: Device, sizes: Sequence[int | None], tiles: Sequence[T], given: Given) -> tuple[T, int]:
-    batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, UNKNOWN, strict=True))
+def _choose(
+    device: Device, sizes: Sequence[int | None], tiles: Sequence[T], given: Given, likely: Sequence[int]
+) -> tuple[T, int]:
+    batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, likely, strict=True))
     most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
     best = None
     for tile in [t for t in tiles if t.sizes == given.tile] or tiles:
