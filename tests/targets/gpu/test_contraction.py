@@ -346,8 +346,8 @@ def test_convolution_by_groups(monkeypatch: pytest.MonkeyPatch, case: Case, spli
 def test_tiles_of_an_unknown_number_of_images_are_those_of_several() -> None:
     """Their sums are whole, where those of a short text are cut into pieces."""
     maker = Maker()
-    x = maker.input("b", 64, 56, 56, layout=(0, 2, 3, 1), dtype=F16)
-    weights = maker.constant(np.ones((64, 64, 3, 3), np.float16))
+    x = maker.input("b", 256, 28, 28, layout=(0, 2, 3, 1), dtype=F16)
+    weights = maker.constant(np.ones((256, 256, 3, 3), np.float16))
     pads = tuple(const(1) for _ in range(4))
     given = {"strides": (1, 1), "dilations": (1, 1), "group": 1, "pads": pads}
     y = maker.add("Conv", x, weights, layout=(0, 2, 3, 1), **given)
