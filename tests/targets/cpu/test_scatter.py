@@ -83,3 +83,18 @@ def test_halves_are_summed_in_f32(tmp_path: Path) -> None:
     feeds = {"x": np.full(1, 2048, np.float16), "i": np.zeros(2048, np.int64), "u": np.ones(2048, np.float16)}
     with torshc.load(tmp_path / "m.tsc") as loaded:
         assert loaded.run(feeds)["y"] == [4096]
+
+
+@pytest.mark.parametrize("perm", [(1, 0), None], ids=str)
+def test_results_that_lie_otherwise(perm: tuple[int, ...] | None) -> None:
+    """A scatter fills its result and changes that in place; what turns it behind is no part of its kernel."""
+    turn = node("Transpose", "s", "y", perm=perm) if perm else node("Flatten", "s", "y", axis=0)
+    nodes = [node("ScatterND", "x i u", "s", reduction="add"), turn]
+    shapes = {"x": ["n", 5], "i": ["k", 1], "u": ["k", 5]}
+    x, u = (RNG.integers(-9, 9, s).astype(np.float32) for s in ((3, 5), (4, 5)))
+    i = np.array([[0], [2], [0], [-1]])
+    wanted = x.copy()
+    np.add.at(wanted, i[:, 0], u)
+    with torshc.compile(model(nodes, shapes, ["y"], dtypes={"i": "int64"})) as loaded:
+        got = loaded.run({"x": x, "i": i, "u": u})["y"]
+    np.testing.assert_array_equal(got, wanted.T if perm else wanted.reshape(1, -1))
