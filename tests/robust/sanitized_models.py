@@ -148,7 +148,7 @@ def _some(bundles: Sequence[Built], work: Path) -> list[Outcome]:
 def _said(lines: Sequence[str]) -> tuple[list[str], str]:
     """What a process with the runtime says to bundles, as far as it comes, and what it says when it dies."""
     command = [sys.executable, "-m", "tests.support.run_bundles"]
-    env = {**os.environ, **sanitized.environment()}
+    env = {**os.environ, **sanitized.environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
         done = subprocess.run(
             command, input="\n".join(lines), env=env, capture_output=True, text=True, timeout=SECONDS, check=False
