@@ -233,6 +233,17 @@ def _moments(m: Maker, op: str) -> list[Value]:
     return m.emit(op, [x], axes=m.rng.sample(range(x.rank), m.rng.randrange(1, x.rank + 1)))
 
 
+def _rotary(m: Maker, op: str) -> list[Value]:
+    """Angles for each position of a sequence, or chosen by positions."""
+    dtype, (batch, length) = m.rng.choice(("float32", "float16")), (m.rng.choice((1, 2)), m.rng.choice((1, 3)))
+    half = m.rng.choice((2, 4))
+    x = m.of(dtype, [batch, m.rng.choice((1, 3)), length, 2 * half + m.rng.choice((0, 2))])
+    rotated = {} if x.rows[0][0].shape[3] == 2 * half else {"rotary_embedding_dim": 2 * half}
+    places = m.weight(m.generator.integers(0, 5, [batch, length]), "int64") if m.chance(0.5) else None
+    angles = [m.of(dtype, [5, half] if places else [batch, length, half]) for _ in range(2)]
+    return m.emit(op, [x, *angles, places], interleaved=m.rng.randrange(2), **rotated)
+
+
 # -- indices -----------------------------------------------------------------------------------------------------------
 
 
@@ -451,5 +462,5 @@ MORE: dict[str, Callable[[Maker, str], object]] = {
     "ReverseSequence": _reverse, "NonMaxSuppression": _boxes, "RNN": _recurrent, "GRU": _recurrent, "LSTM": _recurrent,
     "QuantizeLinear": _quantise, "DequantizeLinear": _quantise, "DFT": _spectrum, "STFT": _short_spectra,
     "HannWindow": _taper, "HammingWindow": _taper, "BlackmanWindow": _taper, "MelWeightMatrix": _mel,
-    "CastLike": _cast_like, "If": _if, "Loop": _loop,
+    "RotaryEmbedding": _rotary, "CastLike": _cast_like, "If": _if, "Loop": _loop,
 }  # fmt: skip
