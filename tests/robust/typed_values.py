@@ -30,6 +30,7 @@ Dim = int | tuple[int, ...]  # one size, or a size for each binding
 OPSET = 26
 SAMPLES = 8  # answers with moved operands, beside the first
 MOVED = 2.0  # units in the last place: what kernels' functions and a rounding left out may come to
+BLURRED = 8.0  # units of the largest result: what sums of some terms inside an operator may come to
 ELEMENTS = 3000  # of a tensor
 
 FLOATS = ("float32", "float16", "float64")
@@ -46,6 +47,9 @@ INEXACT = (
     "HammingWindow", "HannWindow", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
     "MeanVarianceNormalization", "MelWeightMatrix", "Resize", "STFT", "Softmax",
 )  # fmt: skip
+
+
+PRODUCTS = ("CumProd", "Mul", "ReduceProd")
 
 
 class Rejected(Exception):
@@ -126,13 +130,18 @@ def _moved(array: Array, generator: np.random.Generator) -> Array:
     return np.asarray(wide).astype(array.dtype)
 
 
+def _vanishes(array: Array) -> bool:
+    """Whether a half is zero, or so small that it has lost bits."""
+    return bool(np.any(abs(array) < np.finfo(np.float16).tiny))
+
+
 def _blurred(array: Array, generator: np.random.Generator) -> Array:
-    """A result, each element moved by up to `MOVED` units in the last place of the largest."""
+    """A result, each element moved by up to `BLURRED` units in the last place of the largest."""
     if array.dtype.kind != "f" or not array.size:
         return array
     wide = array.astype(np.float64)
     largest = np.max(abs(wide), where=np.isfinite(wide), initial=0)
-    step = MOVED * float(np.finfo(array.dtype).eps) * largest
+    step = BLURRED * float(np.finfo(array.dtype).eps) * largest
     return np.asarray(wide + step * generator.uniform(-1, 1, array.shape)).astype(array.dtype)
 
 
@@ -321,6 +330,8 @@ class Maker:
             half = v.dtype == "float16" and any(np.isinf(a).any() for row in v.rows for a in row)
             if half and all(np.isfinite(o.rows[0][0]).all() for o in operands if o is not None):
                 raise Rejected("a half overflows, which wider arithmetic in a kernel does not")
+            if v.dtype == "float16" and op in PRODUCTS and any(_vanishes(a) for row in v.rows for a in row):
+                raise Rejected("a product of halves vanishes, which wider arithmetic in a kernel keeps")
         self.nodes.append(node)
         self.values += made
         read = set(reads(node))
