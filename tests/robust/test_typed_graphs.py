@@ -83,6 +83,23 @@ def test_what_rounding_explains() -> None:
     assert difference(count.astype(np.int32), [count, count]) and difference(count[:1], [count, count])
 
 
+def test_what_rounding_moves_by_its_own_size() -> None:
+    """1 / x beside 0 may be infinite; what is as large and is not moved so may not."""
+    row = [np.float32([3e16, 3e16]), np.float32([2e7, 3e16]), np.float32([-2e7, 3e16])]
+    assert not difference(np.float32([np.inf, 3e16]), row)
+    assert "at [1]" in difference(np.float32([3e16, np.inf]), row)
+    assert "at [1]" in difference(np.float32([3e16, 2e16]), row)
+
+
+def test_products_of_halves_that_vanish() -> None:
+    """1e-4 squared is 0 in halves, which f32 keeps; products that halves hold are drawn."""
+    m = Maker(random.Random(0), np.random.default_rng(0), 1)
+    small, one = (Value(n, ((np.full(2, v, np.float16),) * (SAMPLES + 1),)) for n, v in (("s", 1e-4), ("o", 1.0)))
+    assert m.emit("Mul", [small, one])
+    with pytest.raises(Rejected, match="vanishes"):
+        m.emit("Mul", [small, small])
+
+
 def test_powers_that_the_reference_rounds() -> None:
     """(-1280)^4 is 0 in 32 bits that wrap, and no i32 in f64, to which NumPy takes i32 and u64."""
     base, small = (Value("x", ((np.array([n], np.int32),),)) for n in (-1280, -128))
