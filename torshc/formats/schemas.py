@@ -122,7 +122,8 @@ def check_types(op: SourceOp, schema: OpSchema, operands: Sequence[Value | None]
         spec: Any = schema.inputs[min(k, len(schema.inputs) - 1)]
         if v is None:
             continue
-        if not any(t.startswith(_type_text(v.type.partial)) for t in spec.types):
+        name = _type_text(v.type.partial)
+        if not any(t.startswith(name) for t in spec.types):
             raise Misfit(f"input {k} of {op.op_type} of opset {schema.since_version} cannot be {v.dtype!r}")
         if not spec.is_homogeneous or v.dtype is OPTIONAL:
             continue

@@ -173,8 +173,8 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
     fixed = [d for d in wide if d.op == "const"]
     if len(fixed) > 1:
         raise ModelError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
-    if not wide:
-        return const(1)
+    if len(wide) < 2:
+        return wide[0] if wide else const(1)
     chosen = (fixed or [d for d in wide if not at_most_one(d)] or wide)[0]
     for d in wide:
         if d is not chosen and at_most_one(d):
@@ -190,7 +190,7 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
 
 def at_most_one(d: Expr) -> bool:
     """Whether a dimension is 0 or 1, whatever the sizes are."""
-    return is_nonnegative(1 - d)
+    return d.op != "dim" and is_nonnegative(1 - d)
 
 
 def same_dim(a: Expr, b: Expr, constraints: Constraints, what: str) -> Expr:
