@@ -49,12 +49,14 @@ def test_symbolic_extents(axis: int) -> None:
 def test_pieces(form: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows along memory and beside others, with and without a rest; floats are multiplied in order."""
     monkeypatch.setattr(scan, "LONG", 60)
-    check((3, 1001), 1, "row scan scan", **form)
-    check((1001,), 0, "row scan scan", **form)
-    check((2, 640), 1, "row scan scan", "CumProd", "i32", **form)
+    check((3, 1001), 1, "row scan", **form)
+    check((1001,), 0, "row scan", **form)
+    check((2, 640), 1, "row scan", "CumProd", "i32", **form)
     check((2, 1001, 5), 1, "columns scan scan", **form)
     check((3, 1001), 1, "scan", "CumProd", **form)
     check((0, 1001), 1, "", **form)
+    monkeypatch.setattr(scan, "LONG", 300)  # pieces of several warps
+    check((2, 1301), 1, "row scan", **form)
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "random:1"])

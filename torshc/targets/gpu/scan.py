@@ -1,7 +1,8 @@
 """Running sums and products on devices: a block for a row along memory, a thread for each point beside others.
 
-Few long rows are cut into pieces: their sums come first, then what stands before each piece, then all pieces side by
-side. Products of floats stay whole, and in order: a piece may overflow where the row does not.
+Few long rows are cut into pieces: their sums come first, then all pieces side by side, whose blocks add up the sums of
+those before. Where each thread has a point for itself, a kernel between the two does that once for all. Products of
+floats stay whole, and in order: a piece may overflow where the row does not.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class GridScan(HeavyKernel):
         threads: threads of a block.
         piece: axis of the pieces that rows are cut into.
         length: elements of a piece, where there are several.
-        start: what stands before a piece, or None.
+        start: what stands before a piece, or a part of it, or None.
+        earlier: axis of the pieces before one, along which a block adds up `start`, or None.
     """
 
     kind: ClassVar[str] = "scan"
@@ -61,6 +63,7 @@ class GridScan(HeavyKernel):
     piece: Expr = WHOLE
     length: int = 0
     start: Expr | None = None
+    earlier: Expr | None = None
 
     @property
     def items(self) -> int:
@@ -130,7 +133,7 @@ def _pieces(kernel: GridScan, device: Device) -> int:
 
 
 def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count: int) -> list[Kernel]:
-    """The sums of the pieces, what stands before each, and the running sums."""
+    """The sums of the pieces, what stands before each where a block does not add that up, and the running sums."""
     size, dtype = as_int(whole.time.args[0]) or 0, whole.total.term.dtype
     length = -(-size // count)
     piece, within = axis("piece", -(-size // length)), axis("r0", length)
@@ -157,6 +160,11 @@ def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count:
         rows=1,
         chunk=1,
     )
+    first, kernel = to_grid(total, device), replace(whole, piece=piece, length=length)
+    if whole.across:
+        earlier = axis("q0", piece.args[0])
+        of_earlier = row_major([*whole.axes, earlier])
+        return [first, _finished(_started(kernel, sums, of_earlier, earlier))]
     before = replace(
         whole,
         buffers=(Buffer(sums, dtype, written=False), Buffer(starts, dtype, written=True)),
@@ -168,11 +176,15 @@ def _in_pieces(whole: GridScan, scan: Scan, group: Group, device: Device, count:
         exclusive=True,
         across=True,
     )
-    kernel = replace(
-        whole,
-        buffers=(*whole.buffers, Buffer(starts, dtype, written=False)),
-        piece=piece,
-        length=length,
-        start=load(len(whole.buffers), (place,), dtype),
+    return [first, _finished(before), _finished(_started(kernel, starts, place, None))]
+
+
+def _started(kernel: GridScan, starts: Temporary, place: Expr, earlier: Expr | None) -> GridScan:
+    """The kernel that begins with what lies at a place of a buffer."""
+    dtype = kernel.total.term.dtype
+    return replace(
+        kernel,
+        buffers=(*kernel.buffers, Buffer(starts, dtype, written=False)),
+        start=load(len(kernel.buffers), (place,), dtype),
+        earlier=earlier,
     )
-    return [to_grid(total, device), _finished(before), _finished(kernel)]
