@@ -21,7 +21,7 @@ from torshc.bundle.package import BROWSER, is_bundle
 from torshc.errors import ConfigError, UnsupportedError
 from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
 from torshc.resources import find_template
-from torshc.targets.gpu.webgpu_text import prelude
+from torshc.targets.gpu.webgpu_text import SUBGROUPS, prelude
 
 from ..support.browser import WEBGPU, Browser, find
 from ..support.serve import serving
@@ -38,6 +38,8 @@ g (float[n, m] x, int64[n] rows, float16[m] scale) => (float[n, m] y, int64[n] m
     rest = Mod(rows, two)
     odd = Cast <to = 9> (rest)
 }"""
+ROWS = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1, 1030] x) => (float[1] y) <int64[1] one = {1}> { y = ReduceSum <keepdims = 0> (x, one) }"""
 needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
 
 
@@ -56,12 +58,13 @@ def page(model: Any, folder: Path, **options: Any) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of three models, and one of which the weights are cut off."""
+    """Pages of four models, and one of which the weights are cut off."""
     folder = tmp_path_factory.mktemp("site")
     page(SAMPLES / "digits.onnx", folder / "digits")
     page(SAMPLES / "digits.onnx", folder / "short")
     page(onnx.parser.parse_model(TWO).SerializeToString(), folder / "two")
     page(hostile().SerializeToString(), folder / "hostile")
+    page(onnx.parser.parse_model(ROWS).SerializeToString(), folder / "rows")
     weights = folder / "short" / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1000])
     return folder
@@ -211,11 +214,37 @@ def test_what_the_browser_lacks_is_said(browser: Browser) -> None:
 @needs_browser
 def test_the_browser_accepts_all_functions_of_kernels(browser: Browser) -> None:
     """Its compiler is another than that of the native library, and the stricter one."""
-    text = "\n".join([*prelude().values(), "@compute @workgroup_size(1) fn main() {}"])
+    main = "@compute @workgroup_size(64) fn main() {}"
+    without = "\n".join([*prelude().values(), main]).replace("THREADS", "64")
+    shared = "\n".join(["enable subgroups;", *{**prelude(), **prelude(SUBGROUPS)}.values(), main]).replace(
+        "THREADS", "64"
+    )
     assert browser.run(f"""(async () => {{
-        const device = await (await navigator.gpu.requestAdapter()).requestDevice();
-        const {{ messages }} = await device.createShaderModule({{ code: {json.dumps(text)} }}).getCompilationInfo();
-        return messages.map((m) => `${{m.lineNum}}: ${{m.message}}`); }})()""") == []  # fmt: skip
+        const adapter = await navigator.gpu.requestAdapter();
+        const said = [];
+        for (const [text, requiredFeatures] of [[{json.dumps(without)}, []], [{json.dumps(shared)}, ["subgroups"]]]) {{
+            if (!requiredFeatures.every((name) => adapter.features.has(name))) continue;
+            const device = await (await navigator.gpu.requestAdapter()).requestDevice({{ requiredFeatures }});
+            const {{ messages }} = await device.createShaderModule({{ code: text }}).getCompilationInfo();
+            said.push(...messages.map((m) => `${{m.lineNum}}: ${{m.message}}`));
+        }}
+        return said; }})()""") == []  # fmt: skip
+
+
+@needs_browser
+def test_rows_with_and_without_subgroups(browser: Browser) -> None:
+    """The page's own device has them or not; sums of rows are the same."""
+    found = script(browser, """
+        const adapter = await navigator.gpu.requestAdapter();
+        const had = adapter.features.has("subgroups"), all = [];
+        for (const requiredFeatures of had ? [[], ["subgroups"]] : [[]]) {
+            const own = await navigator.gpu.requestAdapter();
+            const device = await own.requestDevice({ requiredFeatures });
+            const model = await m.load("/rows/", { device });
+            all.push((await model.run({ x: Float32Array.from({ length: 1030 }, (_, k) => k) })).y.data[0]);
+        }
+        return [all, had, (await m.load("/rows/")).device.features.has("subgroups")];""", "rows")  # fmt: skip
+    assert found[0] == [1030 * 1029 / 2] * len(found[0]) and found[1] == found[2]
 
 
 @needs_browser

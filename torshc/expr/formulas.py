@@ -419,7 +419,8 @@ def _of_integers(dtype: DType) -> dict[str, Expr]:
     none = call("eq", y, 0)
     turned = call("eq", y, -1) if signed else none
     safe = _where(call("or", none, turned), 1, y)
-    r, q = call("fmod", x, safe), call("div", x, safe)
+    q = call("div", x, safe)
+    r = x - q * safe  # as Vulkan leaves a remainder undefined where an operand is negative
     q = _where(none, 0, _where(turned, call("neg", x), q) if signed else q)
     within, by = call("lt", cast(y, U32), 32), call("bitand", y, 31)
     far: Scalar = call("shr", x, 31) if signed else 0

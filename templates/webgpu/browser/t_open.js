@@ -48,7 +48,8 @@ async function openDevice() {
   if (!adapter) fail("no-adapter", "the browser offers WebGPU, but no adapter: its graphics driver may be switched off");
   const names = ["maxBufferSize", "maxStorageBufferBindingSize"];
   const requiredLimits = Object.fromEntries(names.map((name) => [name, adapter.limits[name]]));
-  return adapter.requestDevice({ requiredLimits });
+  const requiredFeatures = ["subgroups"].filter((name) => adapter.features?.has(name));
+  return adapter.requestDevice({ requiredLimits, requiredFeatures });
 }
 
 // ---- weights ----

@@ -130,8 +130,14 @@ static int open_device(void)
     limits.next = NULL;
     limits.buffer_bytes = g.limits.buffer_bytes;
     limits.storage_bytes = g.limits.storage_bytes;
-    const w_device_options options = {
-        .limits = &limits, .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL}, .failed = {NULL, on_failed, NULL, NULL}};
+    g.subgroups = w.AdapterHasFeature(g.adapter, W_SUBGROUPS)          ? W_SUBGROUPS
+                  : w.AdapterHasFeature(g.adapter, W_NATIVE_SUBGROUPS) ? W_NATIVE_SUBGROUPS
+                                                                       : 0;
+    const w_device_options options = {.features = g.subgroups != 0,
+                                      .feature = &g.subgroups,
+                                      .limits = &limits,
+                                      .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL},
+                                      .failed = {NULL, on_failed, NULL, NULL}};
     w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, NULL});
     while (!g.device && !*g.error)
         w.InstanceProcessEvents(g.instance);
@@ -159,12 +165,29 @@ static int is_well(void)
     return well;
 }
 
+/* The text of a kernel with subgroups, which its functions for these give it, in memory of ours; NULL: as it stands. */
+static char *with_subgroups(const t_source *kernel, w_text *text)
+{
+    const char *const without = g.subgroups ? strstr(kernel->text, "// Without subgroups:\n") : NULL;
+    char *made = without ? malloc(strlen(kernel->text) + 20) : NULL;
+    if (!made)
+        return NULL;
+    const char *const with = strstr(without, "/* With subgroups:") + sizeof "/* With subgroups:";
+    const char *const enable = g.subgroups == W_SUBGROUPS ? "enable subgroups;\n" : "";
+    const int head = (int)(without - kernel->text), tail = (int)(strrchr(with, '*') - with);
+    *text = (w_text){made, (size_t)sprintf(made, "%s%.*s%.*s", enable, head, kernel->text, tail, with)};
+    return made;
+}
+
 static t_made make(const t_source *kernel)
 {
+    w_text text = {kernel->text, strlen(kernel->text)};
+    char *const own = with_subgroups(kernel, &text);
     const w_text name = {kernel->name, strlen(kernel->name)};
-    const w_code code = {{NULL, W_WGSL}, {kernel->text, (size_t)(kernel->end - kernel->text)}};
+    const w_code code = {{NULL, W_WGSL}, text};
     w_module module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain, .label = name});
     const w_pipeline_options options = {.label = name, .compute = {.module = module, .entry = {"main", 4}}};
+    free(own);
     t_made made = {is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL, NULL};
     if (module)
         w.ShaderModuleRelease(module);

@@ -41,6 +41,7 @@ struct t_gpu {
     w_device device;
     w_queue queue;
     w_limits limits;
+    uint32_t subgroups;    /* the feature's number; 0 without */
     w_buffer sizes, empty; /* sizes that kernels get; what empty tensors are bound to */
     t_block *block;        /* by its number; without a buffer where that was given back */
     size_t blocks, held;

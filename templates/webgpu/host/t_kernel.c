@@ -4,10 +4,10 @@
 #define T_QUOTED(X) #X
 #define T_TEXT(X) T_QUOTED(X)
 
-__asm__(".section .rodata\nt_text:\n.incbin \"" T_FILE "\"\nt_text_end:\n.text\n");
-extern const char t_text[] __attribute__((visibility("hidden"))), t_text_end[] __attribute__((visibility("hidden")));
+__asm__(".section .rodata\nt_text:\n.incbin \"" T_FILE "\"\n.byte 0\n.text\n");
+extern const char t_text[] __attribute__((visibility("hidden")));
 
-static const t_source source = {T_TEXT(T_KERNEL), t_text, t_text_end};
+static const t_source source = {T_TEXT(T_KERNEL), t_text};
 
 /* In a section that has those of all kernels of the library, side by side. */
 static const t_source *const listed __attribute__((section("t_kernels"), used)) = &source;

@@ -133,11 +133,15 @@ typedef struct {
 enum { W_SPONTANEOUS = 3, W_SUCCESS = 1, W_WGSL = 2, W_FAST = 2, W_READ = 1 };
 enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORAGE = 0x80 };
 
+/* What the standard calls the feature, which asks kernels to enable it, and what wgpu-native does, whose WGSL has it then. */
+enum { W_SUBGROUPS = 0x12, W_NATIVE_SUBGROUPS = 0x30021 };
+
 /* X(result, name after wgpu, parameters); the last is an extension of wgpu-native, and the one before of all others */
 #define W_FUNCTIONS(X)                                                                                                 \
     X(w_instance, CreateInstance, (const void *))                                                                      \
     X(w_future, InstanceRequestAdapter, (w_instance, const w_adapter_options *, w_made))                               \
     X(uint32_t, AdapterGetLimits, (w_adapter, w_limits *))                                                             \
+    X(uint32_t, AdapterHasFeature, (w_adapter, uint32_t))                                                              \
     X(w_future, AdapterRequestDevice, (w_adapter, const w_device_options *, w_made))                                   \
     X(w_queue, DeviceGetQueue, (w_device))                                                                             \
     X(w_buffer, DeviceCreateBuffer, (w_device, const w_buffer_options *))                                              \
@@ -175,7 +179,7 @@ enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORA
 
 /* A kernel's name and the text of its module. */
 typedef struct {
-    const char *name, *text, *end;
+    const char *name, *text;
 } t_source;
 
 /* What a kernel's launcher gives the device layer: itself, by its place among the kernels of the library. */

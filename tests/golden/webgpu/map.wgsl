@@ -4,11 +4,11 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let block = i32(group.y * 65535u + group.x);
     if (block >= params[0].x) { return; }
     let s0 = params[0].y;
-    let point = block * 64 + tid;
-    if (point >= (13 * s0)) { return; }
-    let i1 = point % 13;
-    var point_rest = point / 13;
-    let i0 = point_rest;
+    let packet = block * 64 + tid;
+    if (packet >= (13 * s0)) { return; }
+    let i1 = packet % 13;
+    var packet_rest = packet / 13;
+    let i0 = packet_rest;
     let v0 = t_sigmoid_f32(b1[((13 * i0) + i1)]) * b0[i1];
     b2[((13 * i0) + i1)] = v0;
 }

@@ -49,16 +49,23 @@ fn t_exp_f32(x: f32) -> f32 {
 }
 
 fn t_div_f32(a: f32, b: f32) -> f32 {
-    let q = a / b;
-    let near = abs(q) > 1e-18f && abs(q) < 1e18f && abs(b) > 1e-18f && abs(b) < 1e18f;
-    let q_high = bitcast<f32>(bitcast<u32>(q) & 0xfffff000u);
-    let b_high = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
-    let q_low = q - q_high;
-    let b_low = b - b_high;
-    let rest = ((a - q_high * b_high) - q_high * b_low - q_low * b_high) - q_low * b_low;
-    return select(q, q + rest / b, near);
+    var q = a / b;
+    if (!(abs(q) > 1e-18f && abs(q) < 1e18f && abs(b) > 1e-18f && abs(b) < 1e18f)) { return q; }
+    for (var i = 0; i < 4; i++) {
+        let places = u32(t_exponent(a) - t_exponent(q) - t_exponent(b) + 150);
+        let rest = (t_significand(a) << places) - t_significand(q) * t_significand(b);
+        let below = rest * select(2, 4, t_significand(q) == 0x800000) < -t_significand(b);
+        let above = rest * 2 > t_significand(b);
+        if (!(below || above)) { break; }
+        q = bitcast<f32>(bitcast<i32>(q) + select(-1, 1, above));
+    }
+    return q;
 }
 
 var<private> t_inf_bits = 0x7f800000u;
 
 fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+
+fn t_exponent(x: f32) -> i32 { return (bitcast<i32>(x) >> 23u) & 255; }
+
+fn t_significand(x: f32) -> i32 { return (bitcast<i32>(x) & 0x7fffff) | 0x800000; }

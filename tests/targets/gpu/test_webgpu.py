@@ -277,3 +277,36 @@ def test_a_kernel_that_the_adapter_refuses(tmp_path: Path, monkeypatch: pytest.M
     torshc.compile(source, tmp_path / "m.tsc", target="webgpu")
     with pytest.raises(BundleError, match=r"a kernel cannot be prepared: .*k[0-9a-f]{12}"):
         torshc.load(tmp_path / "m.tsc")
+
+
+def test_no_remainder_of_negative_numbers() -> None:
+    """Vulkan leaves `%` undefined for these, and cards show it; what bounds prove to have none is printed so."""
+    for name, text in prelude().items():
+        for line in text.splitlines():
+            assert "%" not in re.sub(r"% (\d+u|max\(b\.x, 1u\))", "", line), name
+
+
+ROWS = ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin")
+
+
+@pytest.mark.parametrize("size", [64, 101, 4099])
+@pytest.mark.parametrize("kind", [F32, TensorProto.INT32, TensorProto.UINT32, I64, TensorProto.UINT64, I8, U8, BOOL])
+def test_rows_that_threads_share(kind: int, size: int, tmp_path: Path) -> None:
+    """Of every type; NaN is the result of its row, as it is of NumPy's."""
+    names = [n for n in ROWS if (kind not in (I8, U8) or n in ROWS[2:]) and (kind != BOOL or n in ROWS[2:])]
+    axes = helper.make_node("Constant", [], ["axes"], value_ints=[1])
+    nodes = [axes, *(helper.make_node(n, ["x", "axes"], [n], keepdims=0) for n in names)]
+    source = model(nodes, {"x": (kind, [3, size])}, dict.fromkeys(names, kind), 20)
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (3, size)).astype(dtype)
+    if kind == F32:
+        x = (1 + rng.random((3, size)) / size).astype(np.float32)
+        x[1], x[2, 50] = -x[1], np.nan
+    found = opened(source, tmp_path).run({"x": x})
+    functions = {"ReduceSum": np.sum, "ReduceProd": np.prod, "ReduceMax": np.max, "ReduceMin": np.min}
+    for name in names:
+        want = functions[name](x, axis=1, dtype=np.float64) if kind == F32 and name in ROWS[:2] else None
+        if want is None:
+            want = functions[name](x, axis=1).astype(dtype)
+        np.testing.assert_allclose(found[name], want, rtol=1e-4 if kind == F32 else 0)

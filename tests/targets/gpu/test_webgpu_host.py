@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from onnx import helper
 
@@ -20,6 +22,8 @@ from torshc.errors import BundleError, RunError
 from torshc.resources import find_template
 from torshc.targets.cc import find_compiler
 from torshc.webgpu import NAMED, find_library
+
+Between = Callable[[str], ctypes.CDLL]
 
 NEGATIVE = model([helper.make_node("Neg", ["x"], ["y"])], {"x": (F32, ["n"])}, {"y": F32})
 
@@ -50,6 +54,47 @@ void lose(void)
     destroy(device);
 }
 """
+
+
+# Denies the adapter's subgroups, or has it keep them; sees whether a kernel uses any.
+SUBGROUPS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+#include "t_webgpu.h"
+int allowed = 1, had, used;
+uint32_t wgpuAdapterHasFeature(w_adapter adapter, uint32_t feature)
+{
+    uint32_t (*real)(w_adapter, uint32_t);
+    *(void **)&real = dlsym(dlopen(REAL, RTLD_NOW), "wgpuAdapterHasFeature");
+    had |= real(adapter, feature);
+    return allowed && real(adapter, feature);
+}
+w_module wgpuDeviceCreateShaderModule(w_device device, const w_labelled *options)
+{
+    w_module (*real)(w_device, const w_labelled *);
+    *(void **)&real = dlsym(dlopen(REAL, RTLD_NOW), "wgpuDeviceCreateShaderModule");
+    const w_text code = ((const w_code *)options->next)->code;
+    used |= memmem(code.data, code.length, "subgroupAdd", 11) && !memmem(code.data, code.length, "/* With ", 8);
+    return real(device, options);
+}
+"""
+
+
+@pytest.fixture
+def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Between:
+    """Compiles functions that bundles find in place of those of the library of the same names."""
+
+    def built(source: str) -> ctypes.CDLL:
+        real, made = find_library(), tmp_path / "between.so"
+        (tmp_path / "between.c").write_text(source)
+        headers = find_template(("webgpu",), "t_webgpu.h").parent
+        flags = ["-shared", "-fPIC", f"-I{headers}", f'-DREAL="{real}"', "between.c", real, "-o", str(made), "-ldl"]
+        subprocess.run([compilers.needed().cc, *flags, f"-Wl,-rpath,{Path(real).parent}"], cwd=tmp_path, check=True)
+        monkeypatch.setenv(NAMED, str(made))
+        return ctypes.CDLL(str(made))
+
+    return built
 
 
 def test_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,16 +187,28 @@ def test_another_device(tmp_path: Path) -> None:
         torshc.load(tmp_path / "m.tsc", device=1)
 
 
-def test_a_lost_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_device(tmp_path: Path, between: Between) -> None:
     opened(NEGATIVE, tmp_path).close()
-    real, between = find_library(), tmp_path / "between.so"
-    (tmp_path / "between.c").write_text(BETWEEN)
-    headers = find_template(("webgpu",), "t_webgpu.h").parent
-    flags = ["-shared", "-fPIC", f"-I{headers}", f'-DREAL="{real}"', "between.c", real, "-o", str(between), "-ldl"]
-    subprocess.run([compilers.needed().cc, *flags, f"-Wl,-rpath,{Path(real).parent}"], cwd=tmp_path, check=True)
-    monkeypatch.setenv(NAMED, str(between))
+    library = between(BETWEEN)
     with torshc.load(tmp_path / "m.tsc") as negative:
         assert list(negative.run({"x": np.ones(2, np.float32)})["y"]) == [-1, -1]
-        ctypes.CDLL(str(between)).lose()
+        library.lose()
         with pytest.raises(RunError, match=r"WebGPU's device was lost .*: close the models of this library"):
             negative.run({"x": np.ones(2, np.float32)})
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_rows_with_and_without_subgroups(allowed: int, tmp_path: Path, between: Between) -> None:
+    """Each kernel has both forms; the adapter decides."""
+    source = model([helper.make_node("Softmax", ["x"], ["y"])], {"x": (F32, [3, 1030])}, {"y": F32})
+    opened(source, tmp_path).close()
+    library = between(SUBGROUPS)
+    ctypes.c_int.in_dll(library, "allowed").value = allowed
+    x = np.random.default_rng(0).normal(size=(3, 1030)).astype(np.float32)
+    x[1, 7], x[2, 1029] = np.nan, -np.inf
+    with torshc.load(tmp_path / "m.tsc") as softmax:
+        found = softmax.run({"x": x})["y"]
+        assert np.array_equal(softmax.run({"x": x})["y"], found, equal_nan=True)
+    np.testing.assert_allclose(found, ort.InferenceSession(source).run(None, {"x": x})[0], rtol=1e-5)
+    had, used = (ctypes.c_int.in_dll(library, name).value for name in ("had", "used"))
+    assert used == (had and allowed)

@@ -32,11 +32,13 @@ class Words:
         shared: qualifier of memory that a block shares.
         barrier: statement at which the threads of a block wait for each other.
         pointer: qualifier of pointers to buffers, with a space behind it where there is one.
+        leave: statement behind a condition with which a thread ends.
     """
 
     shared: str
     barrier: str
     pointer: str = ""
+    leave: str = "return;"
 
 
 class GridPrinter(IndexPrinter):
@@ -84,6 +86,10 @@ class GridPrinter(IndexPrinter):
     def var(self) -> str:
         """What begins the declaration of an index that changes."""
         return self.index
+
+    def varies(self, dtype: DType) -> str:
+        """What begins the declaration of a register that changes."""
+        return register_type(dtype)
 
     @property
     def parameters(self) -> list[tuple[str, str]]:

@@ -62,7 +62,7 @@ class WebGpuTarget(GridTarget):
         sources=(*HOST.sources, "t_device.c", "t_gpu.c"),
         headers=(*HOST.headers, "t_gpu.h", "t_webgpu.h", "t_kernel.c"),
     )
-    words = Words(shared="var<workgroup>", barrier="workgroupBarrier();")
+    words = Words(shared="var<workgroup>", barrier="workgroupBarrier();", leave="{ return; }")
     alignment = 1 << 48  # bindings begin where operands do
     buffers = 8  # as every adapter allows
     browser = True

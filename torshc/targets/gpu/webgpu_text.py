@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ...expr import BOOL, F32, I32, I64, SYMBOLS, DType, Expr, as_int, walk
+from ...expr import BOOL, DTYPES, F32, I32, I64, SYMBOLS, U32, DType, Expr, as_int, const, walk
 from ...expr.bounds import fits
 from ...expr.derived import Derived
 from ...expr.formulas import formulas
@@ -23,18 +23,29 @@ from ..index import FORMS, leaf
 from ..statements import INDEX, VALUE, Frame, Text
 from .base import GridPrinter, Words
 from .simt import Names, Statements
-from .webgpu_words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index
+from .webgpu_words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index, wrap
 
-_PLAIN = {"div": "/", "fmod": "%", "shl": "<<", "shr": ">>"}
+_PLAIN = {"div": "/", "shl": "<<", "shr": ">>"}
+SUBGROUPS = "subgroups.j2"
 _NAME = re.compile(r"\bt_\w+")
 
 
-@lru_cache(maxsize=1)
-def prelude() -> dict[str, str]:
-    """The functions and variables of the prelude, by name."""
-    found = environment(("webgpu",)).get_template("prelude.j2").render(formulas=map(_formula, formulas().items()))
+@lru_cache
+def prelude(file: str = "prelude.j2") -> dict[str, str]:
+    """The functions and variables of the prelude by name, or those that it has in another form for subgroups."""
+    written = map(_formula, formulas().items())
+    found = environment(("webgpu",)).get_template(file).render(formulas=written, join=_join, identity=_identity)
     parts = re.split(r"^(?=fn |var)", found, flags=re.MULTILINE)[1:]
     return {name[0]: part.strip() for part in parts if (name := _NAME.search(part))}
+
+
+def _join(how: str, dtype: str, *args: str) -> str:
+    return apply(how, DTYPES[dtype], args, Needs())
+
+
+def _identity(how: str, dtype: str) -> str:
+    start = Accumulator("", how, const(0, DTYPES[dtype]), const(0, I64)).start
+    return constant(start, DTYPES[dtype], Needs())
 
 
 def _formula(named: tuple[str, Expr]) -> dict[str, str]:
@@ -273,13 +284,20 @@ class WgslPrinter(GridPrinter):
         ]
 
     def functions(self) -> Iterator[str]:
-        """The texts of the functions that the kernel calls, and of what these name."""
-        done = 0
+        """The texts of the functions that the kernel calls, and of what these name, but for those of two forms."""
+        done, others = 0, prelude(SUBGROUPS)
         while done < len(self.needs):
-            text = prelude()[[*self.needs][done]]
-            self.needs.update(dict.fromkeys(n for n in _NAME.findall(text) if n in prelude()))
-            yield text
+            name = [*self.needs][done]
+            text = prelude()[name]
+            called = _NAME.findall(text + others.get(name, ""))
+            self.needs.update(dict.fromkeys(n for n in called if n in prelude()))
+            if name not in others:
+                yield text
             done += 1
+
+    def forms(self, file: str) -> list[str]:
+        """The texts of those that have a form with subgroups and one without."""
+        return [prelude(file)[name] for name in self.needs if name in prelude(SUBGROUPS)]
 
     @property
     def has_parameters(self) -> bool:
@@ -313,6 +331,16 @@ class WgslPrinter(GridPrinter):
 
     def identity(self, a: Accumulator) -> str:
         return constant(a.start, a.term.dtype, self.needs)
+
+    def varies(self, dtype: DType) -> str:
+        return self.var
+
+    def together(self, how: str, dtype: DType, text: str) -> str:
+        """A value of each thread of the block, which all are at this place, joined in all of them."""
+        kind = dtype.compute if dtype.compute in WORDS else register_type(dtype)
+        if kind == "bool":
+            return f"({self.together({'or': 'max', 'and': 'min'}[how], U32, f'u32({text})')} != 0u)"
+        return wrap(self.needs(f"t_all_{how}_{kind}", text, "tid"), dtype.compute)
 
     def call(self, name: str, *args: str) -> str:
         """A call of a function of the prelude."""

@@ -115,7 +115,7 @@ def apply(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
         return f"bitcast<{'u32' if op == 'raw32' else 'f32'}>({args[0]})"
     if dtype.is_float:
         return _float(op, args, needs)
-    return _wrap(_integer(op, kind, args, needs), name)
+    return wrap(_integer(op, kind, args, needs), name)
 
 
 def _stored(op: str, x: str, needs: Needs) -> str:
@@ -180,7 +180,7 @@ def _wide(op: str, dtype: DType, args: Sequence[str], needs: Needs) -> str:
     return needs(f"t_{op}_{dtype.name}", *args)
 
 
-def _wrap(text: str, name: str) -> str:
+def wrap(text: str, name: str) -> str:
     """The low bits of 32 as a narrow integer."""
     if name in ("i8", "i16"):
         return f"(({text}) << {24 if name == 'i8' else 16}u) >> {24 if name == 'i8' else 16}u"
@@ -206,4 +206,4 @@ def _cast(text: str, source: DType, dtype: DType, needs: Needs) -> str:
         return needs("t_i64_i32", text) if have == "i32" else f"vec2u(u32({text}), 0u)"
     as_want = text if have == want else f"{want}({text})" if have == "bool" else f"bitcast<{want}>({text})"
     narrower = dtype.compute in ("i8", "u8", "i16", "u16") and source is not BOOL and source.compute != dtype.compute
-    return _wrap(as_want, dtype.compute) if narrower else as_want
+    return wrap(as_want, dtype.compute) if narrower else as_want
