@@ -79,6 +79,11 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
+def _normal(x: Any) -> Any:
+    """The share of the normal distribution below x."""
+    return np.vectorize(lambda v: 0.5 * math.erfc(-v * math.sqrt(0.5)), otypes=[np.asarray(x).dtype])(x)
+
+
 def _held(x: Any, dtype: DType) -> Any:
     """The value that storing as a type and loading again gives, in the type that is computed with."""
     x = np.asarray(x)
@@ -138,6 +143,9 @@ _ROWS = [
     Function("tanh", "same", np.tanh, 16),
     Function("erf", "same", _erf, 18),
     Function("sigmoid", "same", _sigmoid, 16),
+    Function("near_sigmoid", "same", _sigmoid, 6),  # CUDA's, of which halves are made, and the next two
+    Function("near_normal_f16", "same", _normal, 10),
+    Function("near_normal_bf16", "same", _normal, 12),
     Function("sin", "same", np.sin, 20),
     Function("cos", "same", np.cos, 20),
     Function("tan", "same", np.tan, 30),

@@ -138,7 +138,9 @@ T_FN void t_unpair_f16(uint32_t pairs[4], uint32_t word, uint32_t scale) {
     }
 }
 
-/* 2^x as a weight of attention, which is rounded to 16 bits: 2 ULP, and 0 below 2^-126. */
+/* ---- functions of which 16 bits are kept ----------------------------------------------------------- */
+
+/* 2^x, as a weight of attention or part of what follows: 2 ULP, and 0 below 2^-126. */
 T_FN float t_weight_f32(float x) {
 #ifdef T_EMULATED
     const float weight = exp2f(x);
@@ -148,6 +150,52 @@ T_FN float t_weight_f32(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(weight) : "f"(x));
     return weight;
 #endif
+}
+
+/* 1 / x of an x from 1 on: 1 ULP, and 0 below 2^-126. */
+T_FN float t_near_inverse_(float x) {
+#ifdef T_EMULATED
+    const float inverse = 1.0f / x;
+    return inverse < 0x1p-126f ? 0.0f : inverse;
+#else
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    return inverse;
+#endif
+}
+
+/* Sigmoid with a relative error of 2^-17, and 0 below 2^-126: the exponent, up to 126, is rounded to 2^-18, and by ln 2 of
+ * that the power of two is wrong. */
+T_FN float t_near_sigmoid_f32(float x) { return t_near_inverse_(1.0f + t_weight_f32(x * -1.44269504f)); }
+
+/* The share of the normal distribution below x, erfc(-x / sqrt 2) / 2, with a relative error of 2^-17 from x = -6.5 on, where
+ * the share is 2^-34; below that at most as much as there.  The logarithm of the share below -|x| is a polynomial, whose
+ * coefficients make the greatest error least: 2^-17.7, and what rounding them and it adds.  Its leading coefficient is
+ * negative, so that it is -infinity in the end. */
+T_FN float t_near_normal_f16_f32(float x) {
+    const float t = t_abs_f32(x);
+    float p = t_fma_f32(t, -1.7577797e-6f, 5.9936672e-5f);
+    p = t_fma_f32(t, p, -9.1636396e-4f);
+    p = t_fma_f32(t, p, 8.447391e-3f);
+    p = t_fma_f32(t, p, -5.3824518e-2f);
+    p = t_fma_f32(t, p, -4.586157e-1f);
+    p = t_fma_f32(t, p, -1.1511801f);
+    const float q = t_weight_f32(t_fma_f32(t, p, -1.0000038f));
+    return x < 0.0f ? q : 1.0f - q;
+}
+/* The same with a relative error of 2^-14.4 from x = -13 on, where the share is 2^-126, the least that there is. */
+T_FN float t_near_normal_bf16_f32(float x) {
+    const float t = t_abs_f32(x);
+    float p = t_fma_f32(t, -2.0123858e-9f, 1.4528727e-7f);
+    p = t_fma_f32(t, p, -4.617318e-6f);
+    p = t_fma_f32(t, p, 8.5530017e-5f);
+    p = t_fma_f32(t, p, -1.0343975e-3f);
+    p = t_fma_f32(t, p, 8.723313e-3f);
+    p = t_fma_f32(t, p, -5.40889e-2f);
+    p = t_fma_f32(t, p, -4.5863625e-1f);
+    p = t_fma_f32(t, p, -1.151051f);
+    const float q = t_weight_f32(t_fma_f32(t, p, -1.0000257f));
+    return x < 0.0f ? q : 1.0f - q;
 }
 
 /* Two floats as f16 (bf16) in one word, the first in the low half. */

@@ -17,6 +17,7 @@ from ...plan.storage import Storage
 from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
 from .grid import Dealt
+from .halves import for_halves
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
@@ -33,12 +34,14 @@ class Words:
         barrier: statement at which the threads of a block wait for each other.
         pointer: qualifier of pointers to buffers, with a space behind it where there is one.
         leave: statement behind a condition with which a thread ends.
+        near: whether its prelude has functions of a half's accuracy.
     """
 
     shared: str
     barrier: str
     pointer: str = ""
     leave: str = "return;"
+    near: bool = False
 
 
 class GridPrinter(IndexPrinter):
@@ -128,7 +131,7 @@ class GridPrinter(IndexPrinter):
         """Statements of stores for one element, or for `size` of them from the axis `packet` on."""
         whole = Packet(packet, size) if packet is not None and size > 1 else None
         s = self._statements(accs, prefix, whole)
-        stores = list(stores)
+        stores = self._near(list(stores))
         s.expect(*(x.value for x in stores), places=[x.offset for x in stores])
         s.load_packets(*(x.value for x in stores))
         out: dict[Store, str] = {}
@@ -215,6 +218,13 @@ class GridPrinter(IndexPrinter):
     def warp(self, a: Accumulator) -> str:
         """Name of the function that combines the values of a warp, after ``t_warp_``."""
         return f"{_OVER_WARP.get(a.how, a.how)}_{a.term.dtype.compute}"
+
+    def _near(self, stores: list[Store]) -> list[Store]:
+        """Stores of halves by functions that are as accurate as these, where the language has them."""
+        if not self.words.near:
+            return stores
+        values = for_halves([x.value for x in stores], [self.kernel.buffers[x.buffer].dtype for x in stores])
+        return [replace(x, value=value) for x, value in zip(stores, values, strict=True)]
 
     def _over(self, whole: Packet | None, lines: list[str]) -> list[str]:
         """Statements for each element of a packet."""

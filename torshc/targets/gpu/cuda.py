@@ -72,7 +72,7 @@ class CudaTarget(GridTarget):
         sources=(*HOST.sources, "t_device.cu", "t_copies.cu", "t_graphs.cu"),
         headers=(*HOST.headers, "t_card.h"),
     )
-    words = Words(shared="__shared__", barrier="__syncthreads();")
+    words = Words(shared="__shared__", barrier="__syncthreads();", near=True)
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:
