@@ -7,11 +7,9 @@
 #include "t_gpu.h"
 
 struct t_device {
-    w_encoder encoder; /* being filled, with the pass that is open in it */
-    w_pass pass;
-    uint32_t used; /* of g.sizes by what is in the encoder */
-    char last[48]; /* the kernel that was launched last */
-    const t_step *step;
+    w_object encoder, pass; /* being filled, and what is open in it */
+    uint32_t used;          /* of g.sizes by what is in the encoder */
+    char last[48];          /* the kernel that was launched last */
     uint64_t *mark;
 };
 
@@ -25,8 +23,7 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
     const int status = t_gpu_open();
     if (status)
         return status;
-    *device = calloc(1, sizeof **device);
-    if (*device)
+    if ((*device = calloc(1, sizeof **device)))
         return TORSHC_OK;
     t_gpu_close();
     return t_fail(TORSHC_E_MEMORY, "no memory for a device");
@@ -43,11 +40,12 @@ static void end_pass(t_device *d)
     d->pass = NULL;
 }
 
-void t_gpu_commit(t_device *d)
+/* Ends what is encoded, and gives it to the queue unless it is not wanted. */
+static void end_commands(t_device *d, int wanted)
 {
     end_pass(d);
     if (d->encoder) {
-        w_commands commands = g.lost ? NULL : w.CommandEncoderFinish(d->encoder, NULL);
+        w_object commands = wanted && !g.lost ? w.CommandEncoderFinish(d->encoder, NULL) : NULL;
         if (commands) {
             w.QueueSubmit(g.queue, 1, &commands);
             w.CommandBufferRelease(commands);
@@ -58,7 +56,9 @@ void t_gpu_commit(t_device *d)
     d->used = 0;
 }
 
-static w_encoder encoder(t_device *d)
+void t_gpu_commit(t_device *d) { end_commands(d, 1); }
+
+static w_object encoder(t_device *d)
 {
     if (!d->encoder)
         d->encoder = w.DeviceCreateCommandEncoder(g.device, NULL);
@@ -82,13 +82,9 @@ int t_device_finish(t_device *d)
 
 void t_device_drop(t_device *d)
 {
-    end_pass(d);
-    if (d->encoder)
-        w.CommandEncoderRelease(d->encoder);
-    d->encoder = NULL;
-    d->used = 0;
+    end_commands(d, 0);
     w.DevicePoll(g.device, 1, NULL);
-    *g.error = 0;
+    t_gpu_forget();
 }
 
 void t_device_close(t_device *d)
@@ -112,15 +108,15 @@ static void on_mapped(uint32_t status, w_text message, void *user, void *more)
 }
 
 /* Reads from a buffer; waits. */
-static int read_back(t_device *d, unsigned char *to, const t_block *block, uint64_t offset, size_t bytes)
+static int read_back(t_device *d, unsigned char *to, const t_place *place, size_t bytes)
 {
-    const size_t first = offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
+    const size_t first = place->offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
     int done = 0;
-    w_buffer here = t_gpu_buffer(W_MAP_READ | W_COPY_TO, whole);
+    w_object here = t_gpu_buffer(W_MAP_READ | W_COPY_TO, whole);
     if (!here)
         return t_fail(TORSHC_E_MEMORY, "no memory to read %zu bytes from the device", bytes);
     end_pass(d);
-    w.CommandEncoderCopyBufferToBuffer(encoder(d), block->buffer, offset - first, here, 0, whole);
+    w.CommandEncoderCopyBufferToBuffer(encoder(d), place->buffer, place->offset - first, here, 0, whole);
     t_gpu_commit(d);
     w.BufferMapAsync(here, W_READ, 0, whole, (w_mapped){NULL, W_SPONTANEOUS, on_mapped, &done, NULL});
     while (!done)
@@ -134,46 +130,48 @@ static int read_back(t_device *d, unsigned char *to, const t_block *block, uint6
     return status || from ? status : t_fail(TORSHC_E_LAUNCH, "WebGPU cannot read memory of the device");
 }
 
-/* Writes less than whole words of a buffer, or what is in that buffer too: with the rest of the words, which it reads. */
-static int write_within(t_device *d, const t_block *block, uint64_t offset, const unsigned char *from, size_t bytes)
+/* Writes less than whole words of a buffer, or what is on the device too: with the rest of the words, which it reads. */
+static int write_within(t_device *d, const t_place *to, const unsigned char *from, size_t bytes)
 {
-    const t_block source = t_gpu_find(from);
-    const size_t first = offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
-    unsigned char *words = malloc(whole);
-    if (!words)
+    const t_place source = t_gpu_find(from);
+    const size_t first = to->offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
+    const t_place words = {to->buffer, to->offset - first, whole};
+    unsigned char *kept = malloc(whole);
+    if (!kept)
         return t_fail(TORSHC_E_MEMORY, "no memory to copy %zu bytes", bytes);
-    int status = read_back(d, words, block, offset - first, whole);
+    int status = read_back(d, kept, &words, whole);
     if (!status && source.buffer)
-        status = read_back(d, words + first, &source, (uintptr_t)from - source.at, bytes);
+        status = read_back(d, kept + first, &source, bytes);
     else if (!status)
-        memcpy(words + first, from, bytes);
+        memcpy(kept + first, from, bytes);
     if (!status)
-        w.QueueWriteBuffer(g.queue, block->buffer, offset - first, words, whole);
-    free(words);
+        w.QueueWriteBuffer(g.queue, words.buffer, words.offset, kept, whole);
+    free(kept);
     return status;
 }
 
 /* Between any two places, of which one is on the device. */
 static int move(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
 {
-    const t_block a = t_gpu_find(from), b = t_gpu_find(to);
-    const uint64_t at = (uintptr_t)from - a.at, there = (uintptr_t)to - b.at;
+    const t_place a = t_gpu_find(from);
+    t_place b = t_gpu_find(to);
     if (!bytes)
         return TORSHC_OK;
     if (!a.buffer && !b.buffer)
         return t_fail(TORSHC_E_DEVICE, "neither end of a copy is on WebGPU's device");
     if (!b.buffer)
-        return read_back(d, to, &a, at, bytes);
-    if (a.buffer && a.buffer != b.buffer && !((at | there | bytes) % T_COPY)) {
+        return read_back(d, to, &a, bytes);
+    if (a.buffer && a.buffer != b.buffer && !((a.offset | b.offset | bytes) % T_COPY)) {
         end_pass(d);
-        w.CommandEncoderCopyBufferToBuffer(encoder(d), a.buffer, at, b.buffer, there, bytes);
+        w.CommandEncoderCopyBufferToBuffer(encoder(d), a.buffer, a.offset, b.buffer, b.offset, bytes);
         return TORSHC_OK;
     }
     t_gpu_commit(d);
-    const size_t body = a.buffer || there % T_COPY ? 0 : bytes / T_COPY * T_COPY;
+    const size_t body = a.buffer || b.offset % T_COPY ? 0 : bytes / T_COPY * T_COPY;
     if (body)
-        w.QueueWriteBuffer(g.queue, b.buffer, there, from, body);
-    return body == bytes ? TORSHC_OK : write_within(d, &b, there + body, from + body, bytes - body);
+        w.QueueWriteBuffer(g.queue, b.buffer, b.offset, from, body);
+    b.offset += body;
+    return body == bytes ? TORSHC_OK : write_within(d, &b, from + body, bytes - body);
 }
 
 int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
@@ -229,56 +227,48 @@ static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
     return TORSHC_OK;
 }
 
-/* Binds what kernels see from an address on: all of its buffer, as far as a binding may reach. */
+/* Binds what kernels see from an address on, as far as a binding may reach; an empty tensor, which is never read, to
+ * memory of ours. */
 static int bind(const t_step *step, int32_t i, w_entry *entry)
 {
-    const t_block block = t_gpu_find(step->buf[i]);
-    const uint64_t offset = (uintptr_t)step->buf[i] - block.at, rest = block.bytes - offset;
+    const t_place place = t_gpu_find(step->buf[i]);
+    const uint64_t need = (uint64_t)bound[i], size = (need + T_COPY - 1) / T_COPY * T_COPY;
     const uint64_t most = g.limits.storage_bytes / T_COPY * T_COPY;
-    *entry = (w_entry){.binding = (uint32_t)i, .buffer = g.empty, .offset = T_BIND * (uint64_t)i, .size = T_BIND};
-    if (!block.buffer) /* an empty tensor, which is never read */
-        return TORSHC_OK;
-    if (offset % T_BIND)
+    if (place.buffer && place.offset % T_BIND)
         return t_fail(TORSHC_E_DEVICE, "step %d (%.40s): argument %d begins at no multiple of %d bytes",
                       (int)step->step, step->name, (int)i, T_BIND);
-    const uint64_t need = (uint64_t)bound[i];
-    if (need > most)
+    if (place.buffer && need > most)
         return t_fail(TORSHC_E_SIZE, "step %d (%.40s): argument %d has %llu bytes; this adapter binds %llu at most",
                       (int)step->step, step->name, (int)i, (unsigned long long)need, (unsigned long long)most);
-    const uint64_t size = (need + T_COPY - 1) / T_COPY * T_COPY;
-    entry->buffer = block.buffer;
-    entry->offset = offset;
-    entry->size = size < T_COPY ? T_COPY : size > rest ? rest : size;
+    const uint64_t reach = size < T_COPY ? T_COPY : size > place.rest ? place.rest : size;
+    *entry = place.buffer
+                 ? (w_entry){.binding = (uint32_t)i, .buffer = place.buffer, .offset = place.offset, .size = reach}
+                 : (w_entry){.binding = (uint32_t)i, .buffer = g.empty, .offset = T_BIND * (uint64_t)i, .size = T_BIND};
     return TORSHC_OK;
 }
 
-int t_webgpu_launch(void *stream, const t_source *const *kernel)
+int t_device_launch(t_device *d, const t_step *step)
 {
-    t_device *d = stream;
-    const t_step *step = d->step;
     w_entry entry[T_BINDINGS];
-    const t_made made = t_gpu_made(kernel);
+    const t_made *made = t_gpu_made(step->name);
     int status;
     size_t count = 0;
     if (step->buffers >= T_BINDINGS)
         return t_fail(TORSHC_E_ARCH, "step %d (%.40s) has %d arguments", (int)step->step, step->name,
                       (int)step->buffers);
-    if (step->blocks > (int64_t)T_BLOCKS * T_BLOCKS)
-        return t_fail(TORSHC_E_SIZE, "step %d (%.40s) has %lld blocks", (int)step->step, step->name,
-                      (long long)step->blocks);
     for (int32_t i = 0; i < step->buffers; i++)
         if (bound[i] >= 0 && (status = bind(step, i, &entry[count++])))
             return status;
     if (sized && (status = give_sizes(d, step, &entry[count++])))
         return status;
-    w_group group =
-        w.DeviceCreateBindGroup(g.device, &(w_group_options){.layout = made.layout, .entries = count, .entry = entry});
+    w_object group =
+        w.DeviceCreateBindGroup(g.device, &(w_group_options){.layout = made->layout, .entries = count, .entry = entry});
     if (!d->pass)
         d->pass = w.CommandEncoderBeginComputePass(encoder(d), NULL);
     if (!group || !d->pass)
         return (status = t_gpu_told(TORSHC_E_LAUNCH, step->name)) ? status : TORSHC_E_LAUNCH;
     const uint32_t x = (uint32_t)(step->blocks < T_BLOCKS ? step->blocks : T_BLOCKS);
-    w.ComputePassEncoderSetPipeline(d->pass, made.pipeline);
+    w.ComputePassEncoderSetPipeline(d->pass, made->pipeline);
     w.ComputePassEncoderSetBindGroup(d->pass, 0, group, 0, NULL);
     w.ComputePassEncoderDispatchWorkgroups(d->pass, x, (uint32_t)((step->blocks + x - 1) / x), 1);
     w.BindGroupRelease(group);
@@ -286,18 +276,12 @@ int t_webgpu_launch(void *stream, const t_source *const *kernel)
     return TORSHC_OK;
 }
 
-int t_device_launch(t_device *d, const t_step *step)
-{
-    d->step = step;
-    return step->launcher(step->buf, step->dim, step->blocks, d);
-}
-
-/* Encoding is cheap, so runs are not recorded. */
+/* Encoding is cheap, so runs are not recorded. wgpu-native ends the process where a lost device is given work. */
 int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
 {
     (void)d, (void)key, (void)count;
     *replayed = 0;
-    return t_gpu_check();
+    return g.lost ? t_gpu_told(TORSHC_E_LAUNCH, "WebGPU") : TORSHC_OK;
 }
 
 int t_device_end(t_device *d, int status)

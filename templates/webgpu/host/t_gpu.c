@@ -6,47 +6,41 @@
 #include "t_gpu.h"
 
 #include <dlfcn.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct t_functions w;
 struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- the library and its device ---- */
+/* ---- what WebGPU says ---- */
 
-static void copy_text(char *to, size_t room, w_text from)
+static void note(w_text message, int lost)
 {
-    const w_text text = from.data && from.length ? from : (w_text){"no reason is given", SIZE_MAX};
+    const w_text text = message.data && message.length ? message : (w_text){"no reason is given", SIZE_MAX};
     const size_t length = text.length == SIZE_MAX ? strlen(text.data) : text.length;
-    snprintf(to, room, "%.*s", (int)(length < room ? length : room - 1), text.data);
-    for (char *c = to; *c; c++)
-        *c = (unsigned char)*c < ' ' ? ' ' : *c;
-}
-
-void t_gpu_note(w_text message)
-{
     pthread_mutex_lock(&g.noting);
-    if (!*g.error)
-        copy_text(g.error, sizeof g.error, message);
+    if (!g.lost && (lost || !*g.error)) {
+        snprintf(g.error, sizeof g.error, "%.*s", (int)(length < sizeof g.error ? length : sizeof g.error), text.data);
+        for (char *c = g.error; *c; c++)
+            *c = (unsigned char)*c < ' ' ? ' ' : *c;
+    }
+    g.lost |= lost;
     pthread_mutex_unlock(&g.noting);
 }
 
-static void on_failed(const w_device *device, uint32_t type, w_text message, void *user, void *more)
+void t_gpu_note(w_text message) { note(message, 0); }
+
+static void on_failed(const w_object *device, uint32_t type, w_text message, void *user, void *more)
 {
     (void)device, (void)type, (void)user, (void)more;
-    t_gpu_note(message);
+    note(message, 0);
 }
 
-static void on_lost(const w_device *device, uint32_t reason, w_text message, void *user, void *more)
+static void on_lost(const w_object *device, uint32_t reason, w_text message, void *user, void *more)
 {
     (void)device, (void)reason, (void)user, (void)more;
-    pthread_mutex_lock(&g.noting);
-    copy_text(g.reason, sizeof g.reason, message);
-    g.lost = g.device != NULL; /* else there was none yet */
-    pthread_mutex_unlock(&g.noting);
+    note(message, g.device != NULL); /* else there was none yet */
 }
 
 static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
@@ -55,31 +49,39 @@ static void on_made(uint32_t status, void *made, w_text message, void *user, voi
     if (status == W_SUCCESS)
         *(void **)user = made;
     else
-        t_gpu_note(message);
+        note(message, 0);
 }
 
-int t_gpu_check(void)
+static int is_well(void)
 {
     pthread_mutex_lock(&g.noting);
-    const int status = g.lost ? t_fail(TORSHC_E_LAUNCH,
-                                       "WebGPU's device was lost (%.200s): close the models of this library that are "
-                                       "open, and open them again",
-                                       g.reason)
-                              : TORSHC_OK;
+    const int well = !*g.error;
     pthread_mutex_unlock(&g.noting);
-    return status;
+    return well;
 }
 
 int t_gpu_told(int status, const char *what)
 {
-    if (!*g.error)
+    if (is_well())
         return TORSHC_OK;
-    if (t_gpu_check()) /* all else fails for that */
-        return TORSHC_E_LAUNCH;
+    if (g.lost)
+        return t_fail(
+            TORSHC_E_LAUNCH,
+            "WebGPU's device was lost (%.200s): close the models of this library that are open, and open them "
+            "again",
+            g.error);
     t_fail(status, "%s: %.320s", what, g.error);
-    *g.error = 0;
+    t_gpu_forget();
     return status;
 }
+
+void t_gpu_forget(void)
+{
+    if (!g.lost)
+        *g.error = 0;
+}
+
+/* ---- the library and its device ---- */
 
 #ifdef __APPLE__
 #define W_LIBRARY "libwgpu_native.dylib"
@@ -100,7 +102,7 @@ static int load_functions(void)
     return TORSHC_OK;
 }
 
-w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes)
+w_object t_gpu_buffer(uint64_t usage, uint64_t bytes)
 {
     return w.DeviceCreateBuffer(g.device, &(w_buffer_options){.usage = usage, .size = bytes});
 }
@@ -112,7 +114,7 @@ static int open_adapter(void)
     if (!g.instance)
         return t_fail(TORSHC_E_DRIVER, "WebGPU gives no instance");
     w.InstanceRequestAdapter(g.instance, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.adapter, NULL});
-    while (!g.adapter && !*g.error)
+    while (!g.adapter && is_well())
         w.InstanceProcessEvents(g.instance);
     if (!g.adapter)
         return t_gpu_told(TORSHC_E_DRIVER,
@@ -130,16 +132,15 @@ static int open_device(void)
     limits.next = NULL;
     limits.buffer_bytes = g.limits.buffer_bytes;
     limits.storage_bytes = g.limits.storage_bytes;
-    g.subgroups = w.AdapterHasFeature(g.adapter, W_SUBGROUPS)          ? W_SUBGROUPS
-                  : w.AdapterHasFeature(g.adapter, W_NATIVE_SUBGROUPS) ? W_NATIVE_SUBGROUPS
-                                                                       : 0;
-    const w_device_options options = {.features = g.subgroups != 0,
-                                      .feature = &g.subgroups,
+    const uint32_t native = w.AdapterHasFeature(g.adapter, W_NATIVE_SUBGROUPS);
+    g.feature = w.AdapterHasFeature(g.adapter, W_SUBGROUPS) ? W_SUBGROUPS : native ? W_NATIVE_SUBGROUPS : W_NONE;
+    const w_device_options options = {.features = g.feature != W_NONE,
+                                      .feature = &g.feature,
                                       .limits = &limits,
                                       .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL},
                                       .failed = {NULL, on_failed, NULL, NULL}};
     w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, NULL});
-    while (!g.device && !*g.error)
+    while (!g.device && is_well())
         w.InstanceProcessEvents(g.instance);
     if (!g.device)
         return t_gpu_told(TORSHC_E_DRIVER, "WebGPU gives no device");
@@ -151,44 +152,44 @@ static int open_device(void)
 
 /* ---- kernels ---- */
 
-/* The linker names both ends of the section that kernels list themselves in; NULL where none does. */
-extern const t_source *const __start_t_kernels[] __attribute__((weak, visibility("hidden")));
-extern const t_source *const __stop_t_kernels[] __attribute__((weak, visibility("hidden")));
+/* The linker names both ends of the section that kernels stand in; NULL where there are none. */
+extern const t_source __start_t_kernels[] __attribute__((weak, visibility("hidden")));
+extern const t_source __stop_t_kernels[] __attribute__((weak, visibility("hidden")));
 
-t_made t_gpu_made(const t_source *const *kernel) { return g.made[kernel - __start_t_kernels]; }
-
-static int is_well(void)
+static int by_name(const void *a, const void *b)
 {
-    pthread_mutex_lock(&g.noting);
-    const int well = !*g.error;
-    pthread_mutex_unlock(&g.noting);
-    return well;
+    return strcmp(((const t_made *)a)->name, ((const t_made *)b)->name);
+}
+
+const t_made *t_gpu_made(const char *name)
+{
+    return bsearch(&(t_made){.name = name}, g.made, g.kernels, sizeof *g.made, by_name);
 }
 
 /* The text of a kernel with subgroups, which its functions for these give it, in memory of ours; NULL: as it stands. */
-static char *with_subgroups(const t_source *kernel, w_text *text)
+static char *with_subgroups(const t_source *kernel)
 {
-    const char *const without = g.subgroups ? strstr(kernel->text, "// Without subgroups:\n") : NULL;
+    const char *const without = g.feature ? strstr(kernel->text, "// Without subgroups:\n") : NULL;
     char *made = without ? malloc(strlen(kernel->text) + 20) : NULL;
     if (!made)
         return NULL;
     const char *const with = strstr(without, "/* With subgroups:") + sizeof "/* With subgroups:";
-    const char *const enable = g.subgroups == W_SUBGROUPS ? "enable subgroups;\n" : "";
+    const char *const enable = g.feature == W_SUBGROUPS ? "enable subgroups;\n" : "";
     const int head = (int)(without - kernel->text), tail = (int)(strrchr(with, '*') - with);
-    *text = (w_text){made, (size_t)sprintf(made, "%s%.*s%.*s", enable, head, kernel->text, tail, with)};
+    sprintf(made, "%s%.*s%.*s", enable, head, kernel->text, tail, with);
     return made;
 }
 
 static t_made make(const t_source *kernel)
 {
-    w_text text = {kernel->text, strlen(kernel->text)};
-    char *const own = with_subgroups(kernel, &text);
+    char *const own = with_subgroups(kernel);
+    const char *const text = own ? own : kernel->text;
     const w_text name = {kernel->name, strlen(kernel->name)};
-    const w_code code = {{NULL, W_WGSL}, text};
-    w_module module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain, .label = name});
+    const w_code code = {{NULL, W_WGSL}, {text, strlen(text)}};
+    w_object module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain, .label = name});
     const w_pipeline_options options = {.label = name, .compute = {.module = module, .entry = {"main", 4}}};
     free(own);
-    t_made made = {is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL, NULL};
+    t_made made = {kernel->name, is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL, NULL};
     if (module)
         w.ShaderModuleRelease(module);
     if (made.pipeline && is_well())
@@ -196,31 +197,24 @@ static t_made make(const t_source *kernel)
     return made;
 }
 
-static void *make_next(void *next)
+static void make_some(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end)
 {
-    for (int32_t i; (i = atomic_fetch_add((atomic_int *)next, 1)) < g.kernels;)
-        g.made[i] = make(__start_t_kernels[i]);
-    return NULL;
+    (void)buf, (void)dim, (void)scratch;
+    for (int64_t i = begin; i < end; i++)
+        g.made[i] = make(&__start_t_kernels[i]);
 }
 
 /* Adapters compile kernels for long, each by itself: as many at a time as there are processors. */
 static int make_kernels(void)
 {
-    pthread_t thread[T_MAKERS];
-    atomic_int next = 0;
-    int32_t threads = 0;
-    g.kernels = (int32_t)(__stop_t_kernels - __start_t_kernels);
-    if (!g.kernels)
-        return TORSHC_OK;
-    if (!(g.made = calloc((size_t)g.kernels, sizeof *g.made)))
-        return t_fail(TORSHC_E_MEMORY, "no memory for %d kernels", (int)g.kernels);
-    const long here = sysconf(_SC_NPROCESSORS_ONLN);
-    while (threads < T_MAKERS && threads + 1 < here && threads + 1 < g.kernels &&
-           !pthread_create(&thread[threads], NULL, make_next, &next))
-        threads++;
-    make_next(&next);
-    while (threads)
-        pthread_join(thread[--threads], NULL);
+    g.kernels = (size_t)(__stop_t_kernels - __start_t_kernels);
+    if (g.kernels && !(g.made = calloc(g.kernels, sizeof *g.made)))
+        return t_fail(TORSHC_E_MEMORY, "no memory for %zu kernels", g.kernels);
+    t_pool *pool = t_pool_create(g.kernels > 1 ? t_usable_processors() : 1);
+    t_pool_run(pool, make_some, NULL, NULL, NULL, 0, (int64_t)g.kernels);
+    t_pool_destroy(pool);
+    if (g.kernels)
+        qsort(g.made, g.kernels, sizeof *g.made, by_name);
     return t_gpu_told(TORSHC_E_ARCH, "a kernel cannot be prepared");
 }
 
@@ -233,7 +227,7 @@ static int make_kernels(void)
 
 static void release(void)
 {
-    for (int32_t i = 0; i < g.kernels; i++) {
+    for (size_t i = 0; i < g.kernels; i++) {
         W_DROP(g.made[i].layout, BindGroupLayoutRelease);
         W_DROP(g.made[i].pipeline, ComputePipelineRelease);
     }
@@ -248,8 +242,8 @@ static void release(void)
     W_DROP(g.device, DeviceRelease);
     W_DROP(g.adapter, AdapterRelease);
     W_DROP(g.instance, InstanceRelease);
-    *g.error = 0;
     g.lost = 0;
+    t_gpu_forget();
 }
 
 /* A library that is unloaded must leave nothing behind that could call it: threads, and callbacks of a lost device. */
@@ -274,31 +268,37 @@ int t_gpu_open(void)
     return status;
 }
 
-/* ---- memory: an address of ours has the number of its buffer in the upper bits ---- */
+/* ---- memory: an address of ours has the number of its buffer in the upper bits, and is above all of the processor's */
 
-t_block t_gpu_find(const void *at)
+enum { NUMBER = 40 };
+static const uintptr_t FIRST = (uintptr_t)1 << 62;
+
+t_place t_gpu_find(const void *at)
 {
-    const uintptr_t number = ((uintptr_t)at - T_FIRST) / T_STRIDE;
-    t_block found = {0, 0, NULL};
+    const uintptr_t place = (uintptr_t)at - FIRST, number = place >> NUMBER;
+    const uint64_t offset = place - (number << NUMBER);
+    t_place found = {NULL, 0, 0};
     pthread_mutex_lock(&g.lock);
-    if (number < g.blocks && (uintptr_t)at - g.block[number].at < g.block[number].bytes)
-        found = g.block[number];
+    if (number < g.blocks && offset < g.block[number].rest)
+        found = (t_place){g.block[number].buffer, offset, g.block[number].rest - offset};
     pthread_mutex_unlock(&g.lock);
     return found;
 }
 
-/* A place for a buffer: one that was given back, or a new one; NULL: no memory. */
-static t_block *find_place(void)
+/* Holds a buffer by a number: one that was given back, or a new one. NULL: no memory. */
+static unsigned char *hold(w_object buffer, uint64_t bytes)
 {
-    for (size_t i = 0; i < g.blocks; i++)
-        if (!g.block[i].buffer)
-            return &g.block[i];
-    t_block *more = realloc(g.block, (g.blocks + 1) * sizeof *more);
+    size_t number = 0;
+    while (number < g.blocks && g.block[number].buffer)
+        number++;
+    t_place *more = number < g.blocks ? g.block : realloc(g.block, (number + 1) * sizeof *more);
     if (!more)
         return NULL;
     g.block = more;
-    more[g.blocks] = (t_block){T_FIRST + g.blocks * T_STRIDE, 0, NULL};
-    return &more[g.blocks++];
+    g.blocks += number == g.blocks;
+    g.block[number] = (t_place){buffer, 0, bytes};
+    g.held++;
+    return (unsigned char *)(FIRST + (number << NUMBER));
 }
 
 int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
@@ -310,17 +310,12 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
         return t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
                       what, bytes, (unsigned long long)g.limits.buffer_bytes);
     pthread_mutex_lock(&g.lock);
-    t_block *place = find_place();
-    w_buffer buffer = place ? t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole) : NULL;
+    w_object buffer = t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole);
     int status = t_gpu_told(TORSHC_E_MEMORY, what);
-    if (!status && !buffer)
+    if (!status && !(buffer && (*at = hold(buffer, whole))))
         status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes", what, bytes);
-    if (!status) {
-        place->buffer = buffer;
-        place->bytes = whole;
-        *at = (unsigned char *)place->at;
-        g.held++;
-    }
+    if (status && buffer)
+        w.BufferRelease(buffer);
     pthread_mutex_unlock(&g.lock);
     return status;
 }
@@ -330,12 +325,11 @@ void t_device_free(t_device *d, unsigned char *at)
     if (!d || !at)
         return;
     t_gpu_commit(d);
+    const uintptr_t number = ((uintptr_t)at - FIRST) >> NUMBER;
     pthread_mutex_lock(&g.lock);
-    const uintptr_t number = ((uintptr_t)at - T_FIRST) / T_STRIDE;
     if (number < g.blocks && g.block[number].buffer) {
         w.BufferRelease(g.block[number].buffer); /* work that is on its way holds it */
-        g.block[number].buffer = NULL;
-        g.block[number].bytes = 0;
+        g.block[number] = (t_place){NULL, 0, 0};
         g.held--;
     }
     pthread_mutex_unlock(&g.lock);
@@ -357,9 +351,8 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
 {
     (void)d;
     span->at = (unsigned char *)x->data + x->byte_offset;
-    const t_block block = t_gpu_find(span->at);
-    const uintptr_t offset = (uintptr_t)span->at - block.at;
-    if (!block.buffer || span->bytes > block.bytes - offset || offset % T_BIND)
+    const t_place place = t_gpu_find(span->at);
+    if (!place.buffer || span->bytes > place.rest || place.offset % T_BIND)
         return t_fail(
             TORSHC_E_DEVICE,
             "%s %d says it is on WebGPU's device, but its data is not in memory of torshc_alloc, at a multiple "

@@ -8,12 +8,8 @@
 #include "t_webgpu.h"
 
 /* Alignment of bindings and of copies; bytes of all sizes of a batch; what a dispatch takes along one dimension; bindings
- * of a kernel; threads that make pipelines. */
-enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64, T_MAKERS = 15 };
-
-/* Where the first buffer's addresses begin, above all of the processor's; how far those of two buffers are apart. */
-#define T_FIRST ((uintptr_t)1 << 62)
-#define T_STRIDE ((uintptr_t)1 << 40)
+ * of a kernel. */
+enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64 };
 
 #define W_MEMBER(R, NAME, PARAMETERS) R(*NAME) PARAMETERS;
 struct t_functions {
@@ -21,35 +17,31 @@ struct t_functions {
 };
 extern struct t_functions w;
 
+/* What is left of a buffer from an address on; NULL: the address is in none. */
 typedef struct {
-    uintptr_t at; /* its address of ours */
-    size_t bytes;
-    w_buffer buffer;
-} t_block;
+    w_object buffer;
+    uint64_t offset, rest;
+} t_place;
 
 typedef struct {
-    w_pipeline pipeline;
-    w_layout layout;
+    const char *name;
+    w_object pipeline, layout;
 } t_made;
 
 /* Opened by the first model, and kept until none is open and no buffer is left. */
 struct t_gpu {
     pthread_mutex_t lock;
     int32_t users;
-    w_instance instance;
-    w_adapter adapter;
-    w_device device;
-    w_queue queue;
+    w_object instance, adapter, device, queue;
     w_limits limits;
-    uint32_t subgroups;    /* the feature's number; 0 without */
-    w_buffer sizes, empty; /* sizes that kernels get; what empty tensors are bound to */
-    t_block *block;        /* by its number; without a buffer where that was given back */
+    enum w_feature feature; /* subgroups, if any */
+    w_object sizes, empty;  /* sizes that kernels get; what empty tensors are bound to */
+    t_place *block;         /* whole buffers by their numbers; NULL where one was given back */
     size_t blocks, held;
-    t_made *made; /* of each kernel of the library, in their order */
-    int32_t kernels;
+    t_made *made; /* of each kernel of the library, by their names */
+    size_t kernels;
     pthread_mutex_t noting; /* of what follows */
-    char error[400];        /* the first since it was last told */
-    char reason[200];       /* why the device was lost */
+    char error[400];        /* the first since it was last told; why the device was lost */
     int32_t lost;
 };
 extern struct t_gpu g;
@@ -58,20 +50,17 @@ extern struct t_gpu g;
 int t_gpu_open(void);
 void t_gpu_close(void);
 
-w_buffer t_gpu_buffer(uint64_t usage, uint64_t bytes);
+w_object t_gpu_buffer(uint64_t usage, uint64_t bytes);
 
-/* The pipeline of a kernel, by its place in t_kernels. */
-t_made t_gpu_made(const t_source *const *kernel);
+/* The pipeline of a kernel, which the library has. */
+const t_made *t_gpu_made(const char *name);
 
-/* Notes an error of WebGPU; tells what went wrong since this was last asked, by `status`. */
+/* Notes an error of WebGPU; tells what went wrong since this was last asked, by `status`; forgets it. */
 void t_gpu_note(w_text message);
 int t_gpu_told(int status, const char *what);
+void t_gpu_forget(void);
 
-/* Whether the device is there still; wgpu-native ends the process where a lost one is given work. */
-int t_gpu_check(void);
-
-/* The block that an address is in, if any. */
-t_block t_gpu_find(const void *at);
+t_place t_gpu_find(const void *at);
 
 /* Gives the queue all that is encoded. */
 void t_gpu_commit(t_device *d);

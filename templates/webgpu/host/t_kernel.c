@@ -1,4 +1,4 @@
-/* A kernel: the text of its module, T_FILE, and the launcher of its name, T_KERNEL. */
+/* A kernel: the text of its module, T_FILE, in a section that has those of all kernels of the library side by side. */
 #include "t_webgpu.h"
 
 #define T_QUOTED(X) #X
@@ -7,17 +7,4 @@
 __asm__(".section .rodata\nt_text:\n.incbin \"" T_FILE "\"\n.byte 0\n.text\n");
 extern const char t_text[] __attribute__((visibility("hidden")));
 
-static const t_source source = {T_TEXT(T_KERNEL), t_text};
-
-/* In a section that has those of all kernels of the library, side by side. */
-static const t_source *const listed __attribute__((section("t_kernels"), used)) = &source;
-
-int T_KERNEL(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);
-
-int T_KERNEL(void *const *buf, const int64_t *dim, int64_t blocks, void *stream)
-{
-    (void)buf;
-    (void)dim;
-    (void)blocks; /* all in the step, which `stream` knows */
-    return t_webgpu_launch(stream, &listed);
-}
+static const t_source source __attribute__((section("t_kernels"), used)) = {T_TEXT(T_KERNEL), t_text};

@@ -7,19 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct w_instance *w_instance;
-typedef struct w_adapter *w_adapter;
-typedef struct w_device *w_device;
-typedef struct w_queue *w_queue;
-typedef struct w_buffer *w_buffer;
-typedef struct w_module *w_module;
-typedef struct w_layout *w_layout;
-typedef struct w_pipeline_layout *w_pipeline_layout;
-typedef struct w_pipeline *w_pipeline;
-typedef struct w_group *w_group;
-typedef struct w_encoder *w_encoder;
-typedef struct w_pass *w_pass;
-typedef struct w_commands *w_commands;
+/* What the library makes: an adapter, a buffer. */
+typedef struct w_object *w_object;
 
 typedef struct {
     const char *data;
@@ -31,9 +20,8 @@ typedef struct w_chain {
     uint32_t type;
 } w_chain;
 
-typedef struct {
-    uint64_t id;
-} w_future;
+/* Subgroups as in the standard, which has kernels enable them, and in wgpu-native, whose kernels have them then. */
+enum w_feature { W_NONE, W_SUBGROUPS = 0x12, W_NATIVE_SUBGROUPS = 0x30021 };
 
 /* What is called when something is done: W_CALLBACK(name, what it is told first). */
 #define W_CALLBACK(NAME, ...)                                                                                          \
@@ -45,11 +33,11 @@ typedef struct {
     } NAME
 W_CALLBACK(w_made, uint32_t status, void *made);
 W_CALLBACK(w_mapped, uint32_t status);
-W_CALLBACK(w_lost, const w_device *device, uint32_t reason);
+W_CALLBACK(w_lost, const w_object *device, uint32_t reason);
 
 typedef struct {
     const w_chain *next;
-    void (*call)(const w_device *device, uint32_t type, w_text message, void *user, void *more);
+    void (*call)(const w_object *device, uint32_t type, w_text message, void *user, void *more);
     void *user, *more;
 } w_failed;
 
@@ -74,7 +62,7 @@ typedef struct {
     const w_chain *next;
     w_text label;
     size_t features;
-    const uint32_t *feature;
+    const enum w_feature *feature;
     const w_limits *limits;
     struct {
         const w_chain *next;
@@ -104,10 +92,10 @@ typedef struct {
 typedef struct {
     const w_chain *next;
     w_text label;
-    w_pipeline_layout layout;
+    w_object layout;
     struct {
         const w_chain *next;
-        w_module module;
+        w_object module;
         w_text entry;
         size_t constants;
         const void *constant;
@@ -117,7 +105,7 @@ typedef struct {
 typedef struct {
     const w_chain *next;
     uint32_t binding;
-    w_buffer buffer;
+    w_object buffer;
     uint64_t offset, size;
     void *sampler, *texture;
 } w_entry;
@@ -125,7 +113,7 @@ typedef struct {
 typedef struct {
     const w_chain *next;
     w_text label;
-    w_layout layout;
+    w_object layout;
     size_t entries;
     const w_entry *entry;
 } w_group_options;
@@ -133,56 +121,50 @@ typedef struct {
 enum { W_SPONTANEOUS = 3, W_SUCCESS = 1, W_WGSL = 2, W_FAST = 2, W_READ = 1 };
 enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORAGE = 0x80 };
 
-/* What the standard calls the feature, which asks kernels to enable it, and what wgpu-native does, whose WGSL has it then. */
-enum { W_SUBGROUPS = 0x12, W_NATIVE_SUBGROUPS = 0x30021 };
-
 /* X(result, name after wgpu, parameters); the last is an extension of wgpu-native, and the one before of all others */
 #define W_FUNCTIONS(X)                                                                                                 \
-    X(w_instance, CreateInstance, (const void *))                                                                      \
-    X(w_future, InstanceRequestAdapter, (w_instance, const w_adapter_options *, w_made))                               \
-    X(uint32_t, AdapterGetLimits, (w_adapter, w_limits *))                                                             \
-    X(uint32_t, AdapterHasFeature, (w_adapter, uint32_t))                                                              \
-    X(w_future, AdapterRequestDevice, (w_adapter, const w_device_options *, w_made))                                   \
-    X(w_queue, DeviceGetQueue, (w_device))                                                                             \
-    X(w_buffer, DeviceCreateBuffer, (w_device, const w_buffer_options *))                                              \
-    X(w_module, DeviceCreateShaderModule, (w_device, const w_labelled *))                                              \
-    X(w_pipeline, DeviceCreateComputePipeline, (w_device, const w_pipeline_options *))                                 \
-    X(w_layout, ComputePipelineGetBindGroupLayout, (w_pipeline, uint32_t))                                             \
-    X(w_group, DeviceCreateBindGroup, (w_device, const w_group_options *))                                             \
-    X(w_encoder, DeviceCreateCommandEncoder, (w_device, const w_labelled *))                                           \
-    X(w_pass, CommandEncoderBeginComputePass, (w_encoder, const void *))                                               \
-    X(void, ComputePassEncoderSetPipeline, (w_pass, w_pipeline))                                                       \
-    X(void, ComputePassEncoderSetBindGroup, (w_pass, uint32_t, w_group, size_t, const uint32_t *))                     \
-    X(void, ComputePassEncoderDispatchWorkgroups, (w_pass, uint32_t, uint32_t, uint32_t))                              \
-    X(void, ComputePassEncoderEnd, (w_pass))                                                                           \
-    X(w_commands, CommandEncoderFinish, (w_encoder, const w_labelled *))                                               \
-    X(void, CommandEncoderCopyBufferToBuffer, (w_encoder, w_buffer, uint64_t, w_buffer, uint64_t, uint64_t))           \
-    X(void, QueueSubmit, (w_queue, size_t, const w_commands *))                                                        \
-    X(void, QueueWriteBuffer, (w_queue, w_buffer, uint64_t, const void *, size_t))                                     \
-    X(w_future, BufferMapAsync, (w_buffer, uint64_t, size_t, size_t, w_mapped))                                        \
-    X(const void *, BufferGetConstMappedRange, (w_buffer, size_t, size_t))                                             \
-    X(void, BufferUnmap, (w_buffer))                                                                                   \
-    X(void, BufferRelease, (w_buffer))                                                                                 \
-    X(void, ShaderModuleRelease, (w_module))                                                                           \
-    X(void, ComputePipelineRelease, (w_pipeline))                                                                      \
-    X(void, BindGroupLayoutRelease, (w_layout))                                                                        \
-    X(void, QueueRelease, (w_queue))                                                                                   \
-    X(void, DeviceRelease, (w_device))                                                                                 \
-    X(void, AdapterRelease, (w_adapter))                                                                               \
-    X(void, InstanceRelease, (w_instance))                                                                             \
-    X(void, BindGroupRelease, (w_group))                                                                               \
-    X(void, CommandEncoderRelease, (w_encoder))                                                                        \
-    X(void, ComputePassEncoderRelease, (w_pass))                                                                       \
-    X(void, CommandBufferRelease, (w_commands))                                                                        \
-    X(void, InstanceProcessEvents, (w_instance))                                                                       \
-    X(uint32_t, DevicePoll, (w_device, uint32_t, const void *))
+    X(w_object, CreateInstance, (const void *))                                                                        \
+    X(void, InstanceRequestAdapter, (w_object, const w_adapter_options *, w_made))                                     \
+    X(uint32_t, AdapterGetLimits, (w_object, w_limits *))                                                              \
+    X(uint32_t, AdapterHasFeature, (w_object, enum w_feature))                                                         \
+    X(void, AdapterRequestDevice, (w_object, const w_device_options *, w_made))                                        \
+    X(w_object, DeviceGetQueue, (w_object))                                                                            \
+    X(w_object, DeviceCreateBuffer, (w_object, const w_buffer_options *))                                              \
+    X(w_object, DeviceCreateShaderModule, (w_object, const w_labelled *))                                              \
+    X(w_object, DeviceCreateComputePipeline, (w_object, const w_pipeline_options *))                                   \
+    X(w_object, ComputePipelineGetBindGroupLayout, (w_object, uint32_t))                                               \
+    X(w_object, DeviceCreateBindGroup, (w_object, const w_group_options *))                                            \
+    X(w_object, DeviceCreateCommandEncoder, (w_object, const w_labelled *))                                            \
+    X(w_object, CommandEncoderBeginComputePass, (w_object, const void *))                                              \
+    X(void, ComputePassEncoderSetPipeline, (w_object, w_object))                                                       \
+    X(void, ComputePassEncoderSetBindGroup, (w_object, uint32_t, w_object, size_t, const uint32_t *))                  \
+    X(void, ComputePassEncoderDispatchWorkgroups, (w_object, uint32_t, uint32_t, uint32_t))                            \
+    X(void, ComputePassEncoderEnd, (w_object))                                                                         \
+    X(w_object, CommandEncoderFinish, (w_object, const w_labelled *))                                                  \
+    X(void, CommandEncoderCopyBufferToBuffer, (w_object, w_object, uint64_t, w_object, uint64_t, uint64_t))            \
+    X(void, QueueSubmit, (w_object, size_t, const w_object *))                                                         \
+    X(void, QueueWriteBuffer, (w_object, w_object, uint64_t, const void *, size_t))                                    \
+    X(void, BufferMapAsync, (w_object, uint64_t, size_t, size_t, w_mapped))                                            \
+    X(const void *, BufferGetConstMappedRange, (w_object, size_t, size_t))                                             \
+    X(void, BufferUnmap, (w_object))                                                                                   \
+    X(void, BufferRelease, (w_object))                                                                                 \
+    X(void, ShaderModuleRelease, (w_object))                                                                           \
+    X(void, ComputePipelineRelease, (w_object))                                                                        \
+    X(void, BindGroupLayoutRelease, (w_object))                                                                        \
+    X(void, QueueRelease, (w_object))                                                                                  \
+    X(void, DeviceRelease, (w_object))                                                                                 \
+    X(void, AdapterRelease, (w_object))                                                                                \
+    X(void, InstanceRelease, (w_object))                                                                               \
+    X(void, BindGroupRelease, (w_object))                                                                              \
+    X(void, CommandEncoderRelease, (w_object))                                                                         \
+    X(void, ComputePassEncoderRelease, (w_object))                                                                     \
+    X(void, CommandBufferRelease, (w_object))                                                                          \
+    X(void, InstanceProcessEvents, (w_object))                                                                         \
+    X(uint32_t, DevicePoll, (w_object, uint32_t, const void *))
 
 /* A kernel's name and the text of its module. */
 typedef struct {
     const char *name, *text;
 } t_source;
-
-/* What a kernel's launcher gives the device layer: itself, by its place among the kernels of the library. */
-int t_webgpu_launch(void *stream, const t_source *const *kernel);
 
 #endif

@@ -32,24 +32,24 @@ BETWEEN = r"""
 #include <dlfcn.h>
 #include "t_webgpu.h"
 void *library;
-static w_device device;
+static w_object device;
 static w_made given;
 static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
 {
     device = made;
     given.call(status, made, message, user, more);
 }
-w_future wgpuAdapterRequestDevice(w_adapter adapter, const w_device_options *options, w_made made)
+void wgpuAdapterRequestDevice(w_object adapter, const w_device_options *options, w_made made)
 {
-    w_future (*request)(w_adapter, const w_device_options *, w_made);
+    void (*request)(w_object, const w_device_options *, w_made);
     *(void **)&request = dlsym(library = dlopen(REAL, RTLD_NOW), "wgpuAdapterRequestDevice");
     given = made;
     made.call = on_made;
-    return request(adapter, options, made);
+    request(adapter, options, made);
 }
 void lose(void)
 {
-    void (*destroy)(w_device);
+    void (*destroy)(w_object);
     *(void **)&destroy = dlsym(library, "wgpuDeviceDestroy");
     destroy(device);
 }
@@ -63,16 +63,16 @@ SUBGROUPS = r"""
 #include <string.h>
 #include "t_webgpu.h"
 int allowed = 1, had, used;
-uint32_t wgpuAdapterHasFeature(w_adapter adapter, uint32_t feature)
+uint32_t wgpuAdapterHasFeature(w_object adapter, enum w_feature feature)
 {
-    uint32_t (*real)(w_adapter, uint32_t);
+    uint32_t (*real)(w_object, enum w_feature);
     *(void **)&real = dlsym(dlopen(REAL, RTLD_NOW), "wgpuAdapterHasFeature");
     had |= real(adapter, feature);
     return allowed && real(adapter, feature);
 }
-w_module wgpuDeviceCreateShaderModule(w_device device, const w_labelled *options)
+w_object wgpuDeviceCreateShaderModule(w_object device, const w_labelled *options)
 {
-    w_module (*real)(w_device, const w_labelled *);
+    w_object (*real)(w_object, const w_labelled *);
     *(void **)&real = dlsym(dlopen(REAL, RTLD_NOW), "wgpuDeviceCreateShaderModule");
     const w_text code = ((const w_code *)options->next)->code;
     used |= memmem(code.data, code.length, "subgroupAdd", 11) && !memmem(code.data, code.length, "/* With ", 8);

@@ -61,6 +61,7 @@ class WebGpuTarget(GridTarget):
         search=search,
         sources=(*HOST.sources, "t_device.c", "t_gpu.c"),
         headers=(*HOST.headers, "t_gpu.h", "t_webgpu.h", "t_kernel.c"),
+        launchers=False,
     )
     words = Words(shared="var<workgroup>", barrier="workgroupBarrier();", leave="{ return; }")
     alignment = 1 << 48  # bindings begin where operands do
