@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Call = Callable[[], object]
@@ -13,7 +14,10 @@ Turn = Callable[[int], object]  # of the number of the set of tensors that it us
 
 
 def kernels(torch: Any, call: Call, runs: int = 12, warm: int = 4) -> float:
-    """Microseconds of all kernels of a call, without the gaps between them: medians of each kernel's times."""
+    """Microseconds in which kernels of a call run, without the gaps between them, the median of calls.
+
+    Kernels overlap where one's blocks wait for the one before it to end.
+    """
     for _ in range(warm):
         call()
     torch.cuda.synchronize()
@@ -21,11 +25,23 @@ def kernels(torch: Any, call: Call, runs: int = 12, warm: int = 4) -> float:
         for _ in range(runs):
             call()
         torch.cuda.synchronize()
-    times: dict[str, list[float]] = {}
-    for event in profile.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            times.setdefault(event.name, []).append(event.device_time)
-    return sum(statistics.median(t) * len(t) / runs for t in times.values())
+    on_card = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    spans = sorted((e.time_range.start, e.time_range.start + e.device_time) for e in on_card)
+    each = -(-len(spans) // runs)
+    return statistics.median(busy(spans[k : k + each]) for k in range(0, len(spans), each or 1)) if spans else 0.0
+
+
+def busy(spans: Sequence[tuple[float, float]]) -> float:
+    """How long some of these spans, in order of their beginnings, last together.
+
+    >>> busy([(0.0, 3.0), (1.0, 2.0), (2.5, 4.0), (6.0, 7.0)])
+    5.0
+    """
+    total, end = 0.0, -math.inf
+    for first, last in spans:
+        total += max(last - max(first, end), 0.0)
+        end = max(end, last)
+    return total
 
 
 def calls(torch: Any, call: Call, seconds: float = 0.25) -> float:

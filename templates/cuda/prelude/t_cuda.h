@@ -63,6 +63,69 @@ T_FN void t_pause() {
 #endif
 }
 
+/* ---- launches ----------------------------------------------------------------------------------- */
+
+/* From sm_90 on a kernel's blocks may start while the kernel before it runs.  All threads of a kernel wait for the one
+ * before it to end, which did the same, before they read or write anything but constants. */
+T_FN void t_next_may_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+T_FN void t_wait_for_earlier() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Brings constants to the second cache; address and number of bytes are multiples of 16. */
+T_FN void t_prefetch(const void *from, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#else
+    (void)from;
+    (void)bytes;
+#endif
+}
+
+#ifdef T_EMULATED
+#define T_LAUNCH(KERNEL, BLOCKS, THREADS, SHARED, STREAM, ...) KERNEL<<<BLOCKS, THREADS, SHARED, STREAM>>>(__VA_ARGS__)
+#else
+#define T_LAUNCH(KERNEL, BLOCKS, THREADS, SHARED, STREAM, ...) \
+    t_launch(KERNEL, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
+
+/* Whether all code has the functions above, PTX for later cards too. */
+constexpr bool t_may_overlap() {
+    bool all = false;
+#if defined(__CUDA_ARCH_LIST__) && CUDART_VERSION >= 12030
+    all = true;
+    for (int arch : {__CUDA_ARCH_LIST__})
+        all = all && arch >= 900;
+#endif
+    return all;
+}
+
+template <typename... P, typename... A>
+static void t_launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared, cudaStream_t stream,
+                     A... arguments) {
+    if constexpr (!t_may_overlap()) {
+        kernel<<<blocks, threads, shared, stream>>>(arguments...);
+        return;
+    }
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3(blocks);
+    how.blockDim = dim3(threads);
+    how.dynamicSmemBytes = shared;
+    how.stream = stream;
+    how.attrs = &overlap;
+    how.numAttrs = 1;
+    (void)cudaLaunchKernelEx(&how, kernel, static_cast<P>(arguments)...);
+}
+#endif
+
 /* ---- tensor cores: d += a b for the whole warp (sm_80) ------------------------------------------ */
 
 /* Fragments are as in PTX ISA, "Matrix fragments for mma".  With g = lane / 4, t = lane % 4:
@@ -136,6 +199,17 @@ T_FN void t_unpair_f16(uint32_t pairs[4], uint32_t word, uint32_t scale) {
         asm("{ .reg .b32 less;\n sub.rn.f16x2 less, %1, %2;\n mul.rn.f16x2 %0, less, %3; }" : "=r"(pairs[i]) : "r"(x), "r"(0x64086408u), "r"(scale));
 #endif
     }
+}
+
+/* Eight numbers of f16 in that order of pairs: their bits, or floats that are rounded. */
+T_FN void t_interleave_bits(uint32_t pairs[4], const uint32_t x[4]) {
+    for (int i = 0; i < 2; i++) {
+        pairs[2 * i] = (x[i] & 0xffffu) | x[i + 2] << 16;
+        pairs[2 * i + 1] = x[i] >> 16 | (x[i + 2] & 0xffff0000u);
+    }
+}
+T_FN void t_interleave_f16(uint32_t pairs[4], const float x[8]) {
+    for (int i = 0; i < 4; i++) pairs[i] = t_encode_f16(x[i]) | (uint32_t)t_encode_f16(x[i + 4]) << 16;
 }
 
 /* ---- functions of which 16 bits are kept ----------------------------------------------------------- */

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kcbbd2b6f445a_kernel(const float *b0, uint16_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) k5425da6a4047_kernel(const float *b0, uint16_t *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 288 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) kcbbd2b6f445a_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kcbbd2b6f445a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k5425da6a4047(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kcbbd2b6f445a_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k5425da6a4047_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int kcbbd2b6f445a(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4726823bc392_kernel(const float *b0, uint16_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) k06b064255edc_kernel(const float *b0, uint16_t *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 1056 / 4) return;
     const int point = packet * 4;
@@ -46,9 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) k4726823bc392_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k4726823bc392(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k06b064255edc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4726823bc392_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k06b064255edc_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -56,8 +60,10 @@ extern "C" int k4726823bc392(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kc0227c39c16b_kernel(const float *b0, uint16_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) k444152a8c816_kernel(const float *b0, uint16_t *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 528 / 4) return;
     const int point = packet * 4;
@@ -73,9 +79,9 @@ extern "C" __global__ void __launch_bounds__(256) kc0227c39c16b_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kc0227c39c16b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k444152a8c816(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kc0227c39c16b_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k444152a8c816_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -83,8 +89,10 @@ extern "C" int kc0227c39c16b(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kef9134fa5f01_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) k74fc7f57ac9c_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
     uint16_t *const keys = tiles, *const values = tiles + 3072;
     const int rows = 9, bands = (rows + 15) / 16;
@@ -259,8 +267,8 @@ extern "C" __global__ void __launch_bounds__(32) kef9134fa5f01_kernel(const uint
     }
 }
 
-extern "C" int kef9134fa5f01(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k74fc7f57ac9c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kef9134fa5f01_kernel<<<(unsigned)blocks, 32, 12288, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(k74fc7f57ac9c_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

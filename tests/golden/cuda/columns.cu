@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) k74994aa7a9a4_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(32) k74b42bb5ecdf_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 3 + tid % 3;
     const int lane = tid % 3, turn = tid / 3;
     const bool inside = packet < 3 && turn < 6;
@@ -87,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(32) k74994aa7a9a4_kernel(const floa
     }
 }
 
-extern "C" int k74994aa7a9a4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k74b42bb5ecdf(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k74994aa7a9a4_kernel<<<(unsigned)blocks, 32, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k74b42bb5ecdf_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 784 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k910677305fc6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(keb32973c953e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k8ccb77b64eb1_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k7185400345ff_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
     const int rows = 49, columns = 24;
@@ -153,9 +157,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k8ccb77b64eb1_kernel(const 
     }
 }
 
-extern "C" int k8ccb77b64eb1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7185400345ff(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k8ccb77b64eb1_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k7185400345ff_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -163,8 +167,10 @@ extern "C" int k8ccb77b64eb1(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ke31898f9f3d3_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k1576993d28c0_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 1176 / 4) return;
     const int point = packet * 4;
@@ -184,9 +190,9 @@ extern "C" __global__ void __launch_bounds__(256) ke31898f9f3d3_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int ke31898f9f3d3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1576993d28c0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ke31898f9f3d3_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k1576993d28c0_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -194,8 +200,10 @@ extern "C" int ke31898f9f3d3(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k810693600749_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) ke11b90ee409b_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 1176) return;
     const int i1 = packet % 49;
@@ -205,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(256) k810693600749_kernel(const flo
     b1[49 * i0 + i1] = v0;
 }
 
-extern "C" int k810693600749(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke11b90ee409b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k810693600749_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(ke11b90ee409b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k8eb56ea1fc22_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128, 4) k04680cdefbc4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
     const int rows = 36, columns = 32;
@@ -115,9 +117,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k8eb56ea1fc22_kernel(const 
     }
 }
 
-extern "C" int k8eb56ea1fc22(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k04680cdefbc4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k8eb56ea1fc22_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k04680cdefbc4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 
@@ -125,8 +127,10 @@ extern "C" int k8eb56ea1fc22(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4882849e89ce_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) kf26ea40f644e_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 1152 / 4) return;
     const int point = packet * 4;
@@ -142,8 +146,8 @@ extern "C" __global__ void __launch_bounds__(256) k4882849e89ce_kernel(const flo
     t_write4(b1 + 36 * i0 + i1, q0);
 }
 
-extern "C" int k4882849e89ce(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf26ea40f644e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4882849e89ce_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kf26ea40f644e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 784 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k910677305fc6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(keb32973c953e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k99b19bec861c_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
     const int rows = 49, columns = 8;
@@ -139,9 +143,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k99b19bec861c_kernel(const 
     }
 }
 
-extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc994e59e2dfc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k99b19bec861c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kc994e59e2dfc_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -149,8 +153,10 @@ extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k99b19bec861c_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][33], b_tile[2][16][17];
     const int rows = 49, columns = 8;
@@ -259,9 +265,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k99b19bec861c_kernel(const 
     }
 }
 
-extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc994e59e2dfc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k99b19bec861c_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kc994e59e2dfc_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -269,8 +275,10 @@ extern "C" int k99b19bec861c(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k845d4cb3fb34_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) kbcd10c60d9b3_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 784) return;
     const int i1 = packet % 98;
@@ -280,8 +288,8 @@ extern "C" __global__ void __launch_bounds__(256) k845d4cb3fb34_kernel(const flo
     b1[98 * i0 + i1] = v0;
 }
 
-extern "C" int k845d4cb3fb34(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kbcd10c60d9b3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k845d4cb3fb34_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kbcd10c60d9b3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

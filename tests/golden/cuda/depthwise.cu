@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 784 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) k910677305fc6_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k910677305fc6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(keb32973c953e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int k910677305fc6(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kd288af7384e7_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256) k08a773db1e00_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int point = block * 256 + tid;
     if (point >= 784) return;
     const int i2 = point % 16;
@@ -50,9 +54,9 @@ extern "C" __global__ void __launch_bounds__(256) kd288af7384e7_kernel(const flo
     b2[112 * i0 + 16 * i1 + i2] = x0;
 }
 
-extern "C" int kd288af7384e7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k08a773db1e00(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kd288af7384e7_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k08a773db1e00_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -60,8 +64,10 @@ extern "C" int kd288af7384e7(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kae0844fc5433_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) kd8318cfc63c1_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 784) return;
     const int i1 = packet % 49;
@@ -71,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(256) kae0844fc5433_kernel(const flo
     b1[49 * i0 + i1] = v0;
 }
 
-extern "C" int kae0844fc5433(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kd8318cfc63c1(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kae0844fc5433_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kd8318cfc63c1_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

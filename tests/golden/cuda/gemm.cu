@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ke9e335401dce_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) ke590c481dff3_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][32][17], b_tile[2][32][9];
     const int64_t rows = s0, columns = 37;
@@ -109,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke9e335401dce_kernel(const 
     }
 }
 
-extern "C" int ke9e335401dce(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    ke9e335401dce_kernel<<<(unsigned)blocks, 128, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int ke590c481dff3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(ke590c481dff3_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kcc924d48156e_kernel(const float *b0, uint16_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) keb4d1e3b7afb_kernel(const float *b0, uint16_t *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 1920 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) kcc924d48156e_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kcc924d48156e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int keb4d1e3b7afb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kcc924d48156e_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(keb4d1e3b7afb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int kcc924d48156e(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kbaab60b24e86_kernel(const float *b0, uint16_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) k60b9e09950f3_kernel(const float *b0, uint16_t *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 1536 / 4) return;
     const int point = packet * 4;
@@ -46,9 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) kbaab60b24e86_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kbaab60b24e86(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k60b9e09950f3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kbaab60b24e86_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k60b9e09950f3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -56,8 +60,10 @@ extern "C" int kbaab60b24e86(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k3b2a3cc9d288_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) ke35f64ddaab3_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
     typedef uint16_t a_lines[32][72], b_lines[64][40];
     a_lines *const a_tile = (a_lines *)tiles;
@@ -167,8 +173,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k3b2a3cc9d288_kernel(const 
     }
 }
 
-extern "C" int k3b2a3cc9d288(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke35f64ddaab3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k3b2a3cc9d288_kernel<<<(unsigned)blocks, 128, 38912, (cudaStream_t)stream>>>((const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
+    T_LAUNCH(ke35f64ddaab3_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k72a974f2f19e_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) k8b930c8b6250_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int64_t packet = block * 256 + tid;
     if (packet >= 13 * s0) return;
     const int64_t i1 = packet % 13;
@@ -13,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(256) k72a974f2f19e_kernel(const flo
     b2[13 * i0 + i1] = v0;
 }
 
-extern "C" int k72a974f2f19e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    k72a974f2f19e_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k8b930c8b6250(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k8b930c8b6250_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

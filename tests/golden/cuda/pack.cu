@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) ke6f41c900b54_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k306089c45882_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
     const int rows = 65, columns = 90;
@@ -105,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ke6f41c900b54_kernel(const 
     }
 }
 
-extern "C" int ke6f41c900b54(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k306089c45882(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    ke6f41c900b54_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k306089c45882_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kbb31419614c6_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k7c452a4c1363_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int columns = 1, piece = block / columns;
     const int packet = block % columns * 3 + tid % 3;
     const int lane = tid % 3, turn = tid / 3;
@@ -53,9 +55,9 @@ extern "C" __global__ void __launch_bounds__(256) kbb31419614c6_kernel(const flo
     }
 }
 
-extern "C" int kbb31419614c6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7c452a4c1363(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kbb31419614c6_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k7c452a4c1363_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -63,8 +65,10 @@ extern "C" int kbb31419614c6(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kd34cea1ef1d3_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k328d6dda947d_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int point = block * 8 + tid / 32, part = tid % 32;
     if (point >= 12) return;
     const int i0 = point;
@@ -85,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(256) kd34cea1ef1d3_kernel(const flo
     }
 }
 
-extern "C" int kd34cea1ef1d3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k328d6dda947d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kd34cea1ef1d3_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k328d6dda947d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k4f9c525d62d9_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k7004fba529e9_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][8][33], b_tile[2][8][33];
     const int rows = 12, columns = 20;
@@ -109,9 +111,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k4f9c525d62d9_kernel(const 
     }
 }
 
-extern "C" int k4f9c525d62d9(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7004fba529e9(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4f9c525d62d9_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k7004fba529e9_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -119,8 +121,10 @@ extern "C" int k4f9c525d62d9(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(160) k87498b32e610_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) k291876fbe1ca_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     __shared__ float hidden[2][2][5];
     __shared__ float state_c[2][5];
     const int lane = tid % 32, warp = tid / 32;
@@ -213,8 +217,8 @@ extern "C" __global__ void __launch_bounds__(160) k87498b32e610_kernel(const flo
     }
 }
 
-extern "C" int k87498b32e610(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k291876fbe1ca(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k87498b32e610_kernel<<<(unsigned)blocks, 160, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k291876fbe1ca_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

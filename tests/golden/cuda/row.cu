@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kf758ee2f1ce8_kernel(const float *b0, float *b1, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) kcac36c590a61_kernel(const float *b0, float *b1, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int64_t point = block * 8 + tid / 32, part = tid % 32;
     if (point >= s0) return;
     const int64_t i0 = point;
@@ -42,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(256) kf758ee2f1ce8_kernel(const flo
     }
 }
 
-extern "C" int kf758ee2f1ce8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    kf758ee2f1ce8_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int kcac36c590a61(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(kcac36c590a61_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }

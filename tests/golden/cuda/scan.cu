@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kc1cde5d277ce_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(32) kb93390478364_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int point = block;
     const int lane = tid % 32;
     const int i0 = point;
@@ -50,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(32) kc1cde5d277ce_kernel(const floa
     }
 }
 
-extern "C" int kc1cde5d277ce(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb93390478364(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kc1cde5d277ce_kernel<<<(unsigned)blocks, 32, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kb93390478364_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k6bc0f8d10a15_kernel(const float *b0, const int64_t *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(256) k9026ad799f31_kernel(const float *b0, const int64_t *b1, const float *b2, float *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int point = block * 256 + tid;
     if (point >= 95) return;
     const int i1 = point % 19;
@@ -20,8 +22,8 @@ extern "C" __global__ void __launch_bounds__(256) k6bc0f8d10a15_kernel(const flo
     b3[19 * i0 + i1] = x0;
 }
 
-extern "C" int k6bc0f8d10a15(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k9026ad799f31(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k6bc0f8d10a15_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const int64_t *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k9026ad799f31_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const int64_t *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

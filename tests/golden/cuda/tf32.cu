@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4b7b20f4b542_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) ke9e313df372d_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) k4b7b20f4b542_kernel(const flo
     t_write4(b1 + 32 * i0 + i1, q0);
 }
 
-extern "C" int k4b7b20f4b542(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke9e313df372d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4b7b20f4b542_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(ke9e313df372d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int k4b7b20f4b542(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k4829ae6f0d48_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(128, 4) k3359f042d987_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     extern __shared__ __align__(16) float tiles[];
     typedef float a_lines[32][36], b_lines[32][40];
     a_lines *const a_tile = (a_lines *)tiles;
@@ -195,9 +199,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k4829ae6f0d48_kernel(const 
     }
 }
 
-extern "C" int k4829ae6f0d48(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k3359f042d987(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4829ae6f0d48_kernel<<<(unsigned)blocks, 128, 38912, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k3359f042d987_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -205,8 +209,10 @@ extern "C" int k4829ae6f0d48(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k243dbf744858_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k85112b4dde0b_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 37632 / 4) return;
     const int point = packet * 4;
@@ -222,8 +228,8 @@ extern "C" __global__ void __launch_bounds__(256) k243dbf744858_kernel(const flo
     t_write4(b1 + 784 * i0 + i1, q0);
 }
 
-extern "C" int k243dbf744858(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k85112b4dde0b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k243dbf744858_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k85112b4dde0b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k3f877a6cf568_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k9353a25adc5f_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     __shared__ uint64_t best[4];
     __shared__ int counts[256], above[256], chosen[2], held;
     const int size = 19, wanted = 3, point = block;
@@ -67,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(256) k3f877a6cf568_kernel(const flo
     }
 }
 
-extern "C" int k3f877a6cf568(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k9353a25adc5f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k3f877a6cf568_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k9353a25adc5f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

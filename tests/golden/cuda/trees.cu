@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k784493e801d8_kernel(const int32_t *b0, const int32_t *b1, const float *b2, const float *b3, const int32_t *b4, int32_t *b5, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) k89b1c35e865c_kernel(const int32_t *b0, const int32_t *b1, const float *b2, const float *b3, const int32_t *b4, int32_t *b5, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int64_t packet = block * 256 + tid;
     if (packet >= s0) return;
     const int64_t i0 = packet;
@@ -13,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(256) k784493e801d8_kernel(const int
     b5[i0] = v2;
 }
 
-extern "C" int k784493e801d8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    k784493e801d8_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int32_t *)buf[0], (const int32_t *)buf[1], (const float *)buf[2], (const float *)buf[3], (const int32_t *)buf[4], (int32_t *)buf[5], dim[0]);
+extern "C" int k89b1c35e865c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k89b1c35e865c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int32_t *)buf[0], (const int32_t *)buf[1], (const float *)buf[2], (const float *)buf[3], (const int32_t *)buf[4], (int32_t *)buf[5], dim[0]);
     return (int)cudaGetLastError();
 }
 
@@ -22,8 +24,10 @@ extern "C" int k784493e801d8(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k93756f461540_kernel(const int32_t *b0, const float *b1, float *b2, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) ka645e2664b40_kernel(const int32_t *b0, const float *b1, float *b2, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int64_t point = block * 256 + tid;
     if (point >= s0) return;
     const int64_t i0 = point;
@@ -36,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) k93756f461540_kernel(const int
     b2[i0] = x0;
 }
 
-extern "C" int k93756f461540(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    k93756f461540_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const int32_t *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int ka645e2664b40(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(ka645e2664b40_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int32_t *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

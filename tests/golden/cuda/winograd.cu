@@ -2,8 +2,10 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4b7b20f4b542_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) ke9e313df372d_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
@@ -19,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(256) k4b7b20f4b542_kernel(const flo
     t_write4(b1 + 32 * i0 + i1, q0);
 }
 
-extern "C" int k4b7b20f4b542(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke9e313df372d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k4b7b20f4b542_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(ke9e313df372d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -29,8 +31,10 @@ extern "C" int k4b7b20f4b542(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kf462ac8d6af7_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k02d1887c6a8a_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
     __shared__ packet a_tile[2][16][17], b_tile[2][16][17];
     const int rows = 784, columns = 32;
@@ -153,9 +157,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kf462ac8d6af7_kernel(const 
     }
 }
 
-extern "C" int kf462ac8d6af7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k02d1887c6a8a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    kf462ac8d6af7_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k02d1887c6a8a_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -163,8 +167,10 @@ extern "C" int kf462ac8d6af7(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k9e57ba84f57d_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) kf6e956bfa2fd_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
@@ -190,9 +196,9 @@ extern "C" __global__ void __launch_bounds__(256) k9e57ba84f57d_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k9e57ba84f57d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf6e956bfa2fd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k9e57ba84f57d_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kf6e956bfa2fd_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -200,8 +206,10 @@ extern "C" int k9e57ba84f57d(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k722b57e2df6d_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k23c0ebb936aa_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
     const int packet = block * 256 + tid;
     if (packet >= 25088 / 4) return;
     const int point = packet * 4;
@@ -217,8 +225,8 @@ extern "C" __global__ void __launch_bounds__(256) k722b57e2df6d_kernel(const flo
     t_write4(b1 + 784 * i0 + i1, q0);
 }
 
-extern "C" int k722b57e2df6d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k23c0ebb936aa(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    k722b57e2df6d_kernel<<<(unsigned)blocks, 256, 0, (cudaStream_t)stream>>>((const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k23c0ebb936aa_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
