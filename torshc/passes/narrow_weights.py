@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..expr import F16, F32, I2, I4, U2, U4, DType, as_int
-from ..graph import Graph, Node, Patch, Rewriter, Value
+from ..graph import Graph, Patch, Value
 from ..ops.core.compose import apply
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.quant.integer import BYTES
 from ..ops.quant.narrow import BlockMatMul, PairMatMul
 from ..ops.quant.quantize import DequantizeLinear
-from ..ops.tensor.parts import Split
 from ..ops.tensor.view import Transpose
 from ..options import CompileOptions
 from .manager import graph_pass
@@ -24,7 +23,6 @@ Array = np.ndarray[Any, Any]
 SHORT = 8  # rows of a block below which scales are not few
 FEW = 32  # rows of the other factor up to which kernels of pairs are bound by the weights' bytes
 SHARE = 32  # terms that these kernels take at a time
-NARROW = 4096  # columns below which such a kernel leaves a part of a large card idle
 
 
 @graph_pass("narrow_weights")
@@ -32,8 +30,6 @@ def narrow_weights(
     graph: Graph, options: CompileOptions, *, targets: str = "c", pairs: str = "cuda", above_kib: int = 256
 ) -> bool:
     """A product of floats with dequantised constants reads them as i8 and scales them on the way.
-
-    Those of pairs that read one factor are one product, if alone they have few columns.
 
     Weights of 2, 4 and 8 bits become i8, with their zero points taken off where the differences fit. One scale for a
     block of rows, a column or all. Gemm and a Transpose between are read through. Exact but for the order of sums.
@@ -55,8 +51,7 @@ def narrow_weights(
     wanted = next((t for t, names in ((F32, targets), (F16, pairs)) if options.target in names.split(",")), None)
     if wanted is None:
         return False
-    changed = walk(graph, lambda site: _rule(site, wanted, above_kib << 10), "narrow_weights")
-    return _join(graph) if changed and wanted is F16 else changed
+    return walk(graph, lambda site: _rule(site, wanted, above_kib << 10), "narrow_weights")
 
 
 def _rule(site: Site, wanted: DType, above: int) -> Patch | None:
@@ -87,31 +82,6 @@ def _rule(site: Site, wanted: DType, above: int) -> Patch | None:
     else:
         out = b.one(BlockMatMul(block=block), x, site.graph.constant(weights, w.name), site.graph.constant(scale))
     return site.replace(out if bias is None else apply(b, "Add", out, bias))
-
-
-def _join(graph: Graph) -> bool:
-    """Products of one factor, of which one has few columns, become one product, whose parts they read."""
-    together: dict[tuple[Value, int], list[Node]] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, PairMatMul):
-            together.setdefault((node.operands[0], node.op.block), []).append(node)
-    groups = [g for g in together.values() if len(g) > 1 and min(as_int(n.output.shape[-1]) or 0 for n in g) < NARROW]
-    first = {g[0]: g for g in groups}
-    joined = {n for g in groups for n in g}
-    rewriter = Rewriter(graph, "narrow_weights")
-    for node in rewriter:
-        if node in first:
-            b, group = rewriter.builder(node.name), first[node]
-            arrays = [[n.operands[k].const for n in group] for k in (1, 2)]
-            operands = [graph.constant(np.concatenate([a for a in found if a is not None])) for found in arrays]
-            whole = b.one(node.op, node.operands[0], *operands)
-            parts = b.add(Split(-1, tuple(n.output.shape[-1] for n in group)), [whole])
-            for n, part in zip(group, parts, strict=True):
-                rewriter.replace(n.output, part)
-        elif node not in joined:
-            rewriter.keep(node)
-    rewriter.finish()
-    return True
 
 
 def _weights(w: Value, flipped: bool) -> tuple[Array, Array, int] | None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from torshc.expr import F16
-from torshc.ops.quant.narrow import PairMatMul
+from torshc.ops.quant.narrow import PairLayer, PairMatMul
 from torshc.targets.gpu.contraction_pairs import PairKernel
 
 from ...support.kernels import Maker, op
@@ -49,6 +51,38 @@ def test_products(shape: tuple[int, ...], columns: int, depth: int, block: int) 
     product = (x.astype(np.float64) @ exact.astype(np.float64)).astype(np.float16)
     wanted = np.maximum(product.astype(np.float64) + bias, 0)
     np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "gate", "normed"),
+    [(1, 48, 160, "Swish", True), (3, 32, 1024, "", True), (8, 32, 1120, "Relu", False), (1, 8464, 256, "Gelu", True)],
+)
+def test_norms_before_and_gates_behind(rows: int, columns: int, depth: int, gate: str, normed: bool) -> None:
+    """Also where blocks have several tiles, one after the other."""
+    m = Maker()
+    pairs, scales, exact = weights(columns, depth, 32)
+    x = (3 * RNG.standard_normal((1, rows, depth))).astype(np.float16)
+    factors = [m.input(*x.shape, dtype=F16), m.constant(pairs), m.constant(scales)]
+    gain = RNG.uniform(0.5, 1.5, depth).astype(np.float16)
+    y = m.builder.one(PairLayer(32, 0.5, gate), *factors, *([m.constant(gain)] if normed else []))
+    other = m.input(1, rows, columns // (2 if gate else 1), dtype=F16)
+    program = GridProgram(m.output(m.builder.one(op("Add"), y, other)))
+    assert [type(k) for k in program.kernels] == [PairKernel]
+    added = RNG.standard_normal(tuple(int(d.data) for d in other.shape)).astype(np.float16)  # type: ignore[call-overload]
+    (got,) = program.run(x, added)
+    wide = x.astype(np.float64)
+    if normed:
+        wide = (wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + 0.5)).astype(np.float16) * gain.astype(
+            np.float64
+        )
+    sums = wide.astype(np.float16).astype(np.float64) @ exact.astype(np.float64)
+    if gate:
+        first, second = np.split(sums, 2, -1)
+        erf = np.vectorize(math.erf)
+        act = {"Swish": lambda v: v / (1 + np.exp(-v)), "Relu": lambda v: np.maximum(v, 0)}
+        act["Gelu"] = lambda v: v * (1 + erf(v / 2**0.5)) / 2
+        sums = act[gate](first) * second
+    np.testing.assert_allclose(got, sums + added, rtol=3e-3, atol=2e-2)
 
 
 def test_what_the_kernel_does_not_take_is_a_plain_nest() -> None:

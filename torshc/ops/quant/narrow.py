@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import ModelError
-from ...expr import F16, F32, I8, I32, U8, Expr, call, cast, select
-from ...graph import Node, TensorType
+from ...expr import F16, F32, I8, I32, U8, Expr, as_int, call, cast, const, select
+from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.compose import apply
+from ..tensor.parts import Split
 
 
 @operator("BlockMatMul", "torshc")
@@ -81,3 +83,51 @@ class PairMatMul(Op):
 
     def flops(self, node: Node) -> Expr:
         return node.output.type.size * node.operands[0].shape[-1] * 2
+
+
+@operator("PairLayer", "torshc")
+@dataclass(frozen=True)
+class PairLayer(Op):
+    """A :class:`PairMatMul` with the layers around it: x normalised by RMS before, gated afterwards.
+
+    With four operands the last is the norm's scale, of f16. With a gate the first half of columns, through an
+    activation, are factors of the second; they are not rounded before.
+
+    Attributes:
+        block: terms of a column that share a scale.
+        epsilon: of the norm.
+        gate: the activation, an operator of one operand, or "".
+    """
+
+    family: ClassVar[str] = "gemm"
+    block: int = 32
+    epsilon: float = 1e-5
+    gate: str = ""
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        (product,) = PairMatMul(self.block).infer(inputs[:3], constraints)
+        if len(inputs) > 3:
+            x, scale = (need(v, "an operand of PairLayer").type for v in (inputs[0], inputs[3]))
+            if scale != TensorType(F16, x.shape[-1:]):
+                raise ModelError(f"PairLayer of {x!r} with a norm's scale of {scale!r}")
+        columns = as_int(product.shape[-1]) or 0
+        if self.gate and columns % 2:
+            raise ModelError(f"PairLayer of {columns} columns, which have no halves")
+        return [TensorType(F16, (*product.shape[:-1], const(columns // (1 + bool(self.gate)))))]
+
+    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+        x, w, scale = (need(v, f"input {k} of PairLayer") for k, v in enumerate(inputs[:3]))
+        if len(inputs) > 3:
+            x = apply(b, "RMSNormalization", x, need(inputs[3], "the scale"), axis=-1, epsilon=self.epsilon)
+        product = b.one(PairMatMul(self.block), x, w, scale)
+        if not self.gate:
+            return [product]
+        half = const((as_int(product.shape[-1]) or 0) // 2)
+        first, second = b.add(Split(-1, (half, half)), [product])
+        return [apply(b, "Mul", apply(b, self.gate, first), second)]
+
+    def flops(self, node: Node) -> Expr:
+        columns = as_int(node.operands[1].shape[0]) or 0
+        return (
+            node.output.type.size * node.operands[0].shape[-1] * (2 * columns // (as_int(node.output.shape[-1]) or 1))
+        )

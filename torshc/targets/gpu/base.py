@@ -201,10 +201,16 @@ class GridPrinter(IndexPrinter):
         self._note(s)
         return indented([*s.lines, f"const {register_type(e.dtype)} {name} = {text};"], indent)
 
-    def values(self, e: Expr, accs: Mapping[str, str], name: str, packet: Expr, size: int) -> str:
-        """Statements that define registers `name` as an expression for each point of a packet."""
+    def values(self, e: Expr, accs: Mapping[str, str], name: str, packet: Expr, size: int, whole: bool = False) -> str:
+        """Statements that define registers `name` as an expression for each point of a packet.
+
+        Args:
+            whole: whether the packet begins at a multiple of its size, so that neighbours may be read at once.
+        """
         kind, s = register_type(e.dtype), self._statements(accs, f"{name}_", Packet(packet, size))
         s.expect(e)
+        if whole:
+            s.load_packets(e)
         with s.apart() as each:
             each.append(f"{name}[j] = {s.emit(e)};")
         s.lines.extend(self._over(s.packet, each))

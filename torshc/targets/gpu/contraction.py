@@ -25,7 +25,7 @@ from ...kernels.heavy import epilogue_flops, finish, is_empty, row_major, traffi
 from ...kernels.machine import Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, Nest
-from ...ops.quant.narrow import PairMatMul
+from ...ops.quant.narrow import PairLayer, PairMatMul
 from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
@@ -106,7 +106,7 @@ class Problem:
 def lower_contraction(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a MatMul, Conv or ConvTranspose with its epilogue."""
     node = group.anchor
-    if node is not None and isinstance(node.op, PairMatMul):
+    if node is not None and isinstance(node.op, PairMatMul | PairLayer):
         kernels = lower_pairs(group, node, storage, machine.device)
         return lower_grid_generic(group, storage, machine.device) if kernels is None else kernels
     kernels = contract(group, storage, machine)
