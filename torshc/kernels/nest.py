@@ -24,7 +24,7 @@ SHORT = 8  # a reduction axis below this is too short for vectors
 LONG_ROW = 32  # elements from which on a pass over a row serves several vectors
 SHORT_TERM = 8  # cost of a term up to which it is written several times
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
-KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there
+KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there, and rows across vectors too
 
 
 @dataclass(frozen=True)
@@ -389,7 +389,7 @@ def finish_row(
     reduce, axes = reduce or [axis("r0", 1)], axes or [axis("i0", 1)]
     stages, element, kept = (
         _keep(levels, element, reduce, keep)
-        if across and keep is not None
+        if keep == KEEP_ALL or (across and keep is not None)
         else ([Stage(tuple(x)) for x in levels], element, 0)
     )
     extents = product([r.args[0] for r in reduce])

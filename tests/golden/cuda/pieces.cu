@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k7c452a4c1363_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) k20f1408e3a22_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(256) k7c452a4c1363_kernel(const flo
     const int end = (piece + 1) * 1364;
     const int first = piece * 1364 + turn;
     const int last = inside ? end < 90000 ? end : 90000 : 0;
-    __shared__ float partial0[1020];
+    __shared__ t_packet<float, 4> partial0[255];
     float a0[4];
 #pragma unroll
     for (int j = 0; j < 4; j++) a0[j] = 0.0f;
@@ -32,15 +32,15 @@ extern "C" __global__ void __launch_bounds__(256) k7c452a4c1363_kernel(const flo
     }
     if (turn < 85) {
 #pragma unroll
-        for (int j = 0; j < 4; j++) partial0[(turn * 4 + j) * 3 + lane] = a0[j];
+        for (int j = 0; j < 4; j++) partial0[turn * 3 + lane].at[j] = a0[j];
     }
     __syncthreads();
     if (turn > 0) return;
 #pragma unroll
-    for (int j = 0; j < 4; j++) a0[j] = partial0[(0 * 4 + j) * 3 + lane];
+    for (int j = 0; j < 4; j++) a0[j] = partial0[0 * 3 + lane].at[j];
     for (int i = 1; i < 85; i++) {
 #pragma unroll
-        for (int j = 0; j < 4; j++) a0[j] = a0[j] + partial0[(i * 4 + j) * 3 + lane];
+        for (int j = 0; j < 4; j++) a0[j] = a0[j] + partial0[i * 3 + lane].at[j];
     }
     float x0[4];
 #pragma unroll
@@ -55,9 +55,9 @@ extern "C" __global__ void __launch_bounds__(256) k7c452a4c1363_kernel(const flo
     }
 }
 
-extern "C" int k7c452a4c1363(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k20f1408e3a22(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k7c452a4c1363_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k20f1408e3a22_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 

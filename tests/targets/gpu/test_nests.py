@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torshc.expr import BOOL, F16, F64, I32, DType, as_int
+from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int
 from torshc.graph import Graph
 from torshc.kernels.machine import Device, Machine
 from torshc.passes.policy import Policy
@@ -106,7 +106,7 @@ def softmax(m: Maker, shape: Shape, axis: int) -> Graph:
 SOFTMAX: list[tuple[Shape, int, str]] = [
     ((50, 12), 0, "columns"),
     ((2, 40, 9), 1, "columns"),
-    ((3300, 5), 0, "columns row columns row map"),
+    ((9000, 5), 0, "columns row columns row map"),
     ((40000,), 0, "row row row row map"),
 ]
 
@@ -126,15 +126,73 @@ def test_softmax(shape: Shape, axis: int, expected: str, monkeypatch: pytest.Mon
     assert all((f == found[0]).all() for f in found)
 
 
+KEPT: list[tuple[Shape, int]] = [
+    ((32, 4), 0),
+    ((33, 65), 0),
+    ((2, 40, 36), 1),
+    (("b", 129, 36), 1),
+    ((2, 100, 300), 1),
+    ((1000, 64), 0),
+    ((3, 1024, 7), 1),
+    ((2048, 12), 0),
+]
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize("elements", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), KEPT, ids=str)
+def test_columns_that_are_needed_again_stay_in_registers(
+    shape: Shape, axis: int, elements: bool, dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each element is read once: what a variance, and a norm with a scale for each place, need of it later is kept."""
+    m = Maker()
+    row: Shape = tuple(d if k == axis else 1 for k, d in enumerate(shape))
+    x, scale = m.input(*shape, dtype=dtype), m.input(*row)
+    wide = m.add("Cast", x, to=F32) if dtype is F16 else x
+    off = m.add("Sub", wide, m.add("ReduceMean", wide, axes=(axis,), keepdims=True))
+    variance = m.add("ReduceMean", m.add("Mul", off, off), axes=(axis,), keepdims=True)
+    norm = m.add("Mul", m.add("Div", off, m.add("Sqrt", variance)), scale)
+    program = GridProgram(m.output(norm if elements else variance), DIMS, target())
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GridColumns) and kernel.steps and kernel.kept
+    a, s = random(RNG, sizes(shape, DIMS)).astype(dtype.numpy), random(RNG, sizes(row, DIMS))
+    exact = a.astype(np.float64)
+    wanted = exact.var(axis, keepdims=True)
+    if elements:
+        wanted = (exact - exact.mean(axis, keepdims=True)) / np.sqrt(wanted) * s
+    for order in ("forward", "random:3"):
+        monkeypatch.setenv("T_EMULATE_ORDER", order)
+        close(program.run(a, s)[0], wanted)
+
+
+def test_columns_of_infinities_and_nan() -> None:
+    x = random(RNG, (70, 9))
+    x[3, 1], x[:, 2], x[5, 3], x[69, 4] = np.nan, -np.inf, np.inf, -np.inf
+    (found,) = GridProgram(softmax(Maker(), (70, 9), 0), DIMS, target()).run(x)
+    with np.errstate(invalid="ignore"):
+        above = np.exp(x - x.max(0))
+        np.testing.assert_allclose(found, above / above.sum(0), 1e-5)
+
+
+@pytest.mark.parametrize("shape", [("s", 12), (5000, 12)], ids=str)
+def test_columns_that_do_not_fit_are_read_again(shape: Shape) -> None:
+    program = GridProgram(softmax(Maker(), shape, 0), DIMS, target())
+    (kernel,) = program.kernels
+    assert isinstance(kernel, GridColumns) and not kernel.steps and not kernel.kept
+    x = random(RNG, sizes(shape, DIMS))
+    above = np.exp(x - x.max(0), dtype=np.float64)
+    close(program.run(x)[0], above / above.sum(0))
+
+
 def test_what_stands_around_a_sum_in_pieces() -> None:
     """Elements are computed before, several things of the sum after, one with an element for each of a row's."""
     m = Maker()
-    x, w = m.input(3000, 6), m.input(6)
+    x, w = m.input(9000, 6), m.input(6)
     total = m.add("ReduceSum", m.add("Mul", x, x), axes=(0,), keepdims=True)
     row = m.add("Sqrt", m.add("Add", total, w))
     program = GridProgram(m.output(row, m.add("Div", x, row)), DIMS, target())
     assert templates(program) == ["columns", "row", "map"]
-    a, b = random(RNG, (3000, 6)), np.abs(random(RNG, (6,)))
+    a, b = random(RNG, (9000, 6)), np.abs(random(RNG, (6,)))
     norm = np.sqrt((a.astype(np.float64) ** 2).sum(0, keepdims=True) + b)
     found = program.run(a, b)
     close(found[0], norm)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from ...expr import BOOL, Expr, as_int, axis, call, const, walk
 from ...expr.affine import split_axis
 from ...kernels.axes import ceil_div, product
-from ...kernels.base import Kernel
+from ...kernels.base import Kernel, expressions_in
 from ...kernels.machine import Device, Machine
 from ...kernels.moved import Moved, crossings
 from ...kernels.nest import MapKernel, RowKernel
@@ -27,6 +27,11 @@ TILED = 65536  # elements from which on a transpose goes through tiles
 FEW = 32  # elements of a row that one thread may as well walk alone
 UNIT_THREADS = 2048  # threads that keep a multiprocessor busy
 TURNS, PACKET_TURNS = 8, 16  # threads that take turns at most, so that a warp reads 128 and 256 bytes of f32 in a row
+# Bytes of a row that a block reads where its columns stay in registers, the best first: an H200 wants 128 for reading
+# alone, and smaller blocks, that read while others write, where elements are stored too.
+WIDTHS = (128, 64, 32)
+KEPT = 64  # f32 of columns that a thread keeps
+KEPT_THREADS = 512  # threads of such a block, at most, and of such a multiprocessor: they keep half of its registers
 GUESS = 1024  # points or elements of a row, where they are known only at run time
 WHOLE = axis("piece", 1)
 DEVICE = Device()  # what any device has
@@ -41,6 +46,8 @@ class Dealt:
         packet: neighbours that a thread computes together.
         share: threads that share a row.
         turns: threads that take turns along a row.
+        lanes: threads side by side that keep columns in registers.
+        steps: packets of a column that each of them keeps.
         pieces: pieces that a row is cut into.
         side: extent of a tile of a transpose.
     """
@@ -49,6 +56,8 @@ class Dealt:
     packet: int = 0
     share: int = 0
     turns: int = 0
+    lanes: int = 0
+    steps: int = 0
     pieces: int = 0
     side: int = 0
 
@@ -129,6 +138,7 @@ class GridColumns(RowKernel):
         lanes: threads side by side along the last parallel axis.
         turns: threads that take turns along a row.
         packet: points of a thread.
+        steps: elements of each point that a thread keeps in registers, which are all that it takes; else 0.
         piece, length: as of :class:`GridRow`.
     """
 
@@ -138,12 +148,28 @@ class GridColumns(RowKernel):
     lanes: int
     turns: int
     packet: int
+    steps: int = 0
     piece: Expr = WHOLE
     length: int = 0
 
     @property
     def shared(self) -> int:
-        return self.turns * self.lanes * self.packet * register_bytes(self) if self.turns > 1 else 0
+        return self.parts * self.lanes * self.packet * register_bytes(self) if self.parts > 1 else 0
+
+    @property
+    def parts(self) -> int:
+        """Sums of a row that meet in shared memory: of each turn, or of those of a warp, which shuffles add."""
+        return self.turns // max(1, WARP // self.lanes) if self.steps else self.turns
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor is to have registers for, 0 where that does not matter."""
+        return max(1, KEPT_THREADS // self.threads) if self.steps else 0
+
+    @property
+    def even(self) -> bool:
+        """Whether each thread takes as many elements."""
+        return as_int(product([r.args[0] for r in self.reduce])) == self.turns * self.steps
 
     @property
     def scratch(self) -> Expr:
@@ -270,6 +296,9 @@ def _columns(kernel: RowKernel, device: Device, dealt: Dealt) -> GridColumns | N
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     if kernel.across or (size is not None and size < FEW):
         return None
+    held = None if size is None else _kept_columns(kernel, size, dealt)
+    if held is not None:
+        return held
     size = GUESS if size is None else size
     packet = dealt.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
     each = THREADS * register_bytes(kernel)
@@ -285,16 +314,62 @@ def _columns(kernel: RowKernel, device: Device, dealt: Dealt) -> GridColumns | N
     side = -(-packets * turns // THREADS)
     lanes = -(-packets // side)  # blocks side by side have about as many
     turns = min(THREADS // lanes, dealt.turns or max(1, size // 8))
+    return _dealt_columns(kernel, lanes, turns, packet)
+
+
+def _kept_columns(kernel: RowKernel, size: int, dealt: Dealt) -> GridColumns | None:
+    """Columns that stay in registers between their stages, so that memory is read once; None where they do not fit."""
+    if not kernel.kept or dealt.turns or dealt.pieces:
+        return None
+    packet = dealt.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
+    points = as_int(product([a.args[0] for a in kernel.axes]))
+    packets = GUESS if points is None else max(points // packet, 1)
+    most = KEPT // (packet * _live(kernel))
+    element = min(kernel.buffers[x.data].dtype.size for x in _loads(kernel) if isinstance(x.data, int))
+    for width in WIDTHS[1:] if kernel.element else WIDTHS:
+        lanes = dealt.lanes or max(1, width // (element * packet))
+        turns = -(-size // max(1, min(most, dealt.steps or most)))
+        while not dealt.lanes and lanes * 2 * turns <= THREADS and lanes < packets:
+            lanes *= 2
+        joined = max(1, WARP // lanes)
+        turns = -(-turns // joined) * joined
+        steps = -(-size // turns)
+        made = _dealt_columns(kernel, lanes, turns, packet, steps)
+        if most and made.threads <= KEPT_THREADS and made.shared <= SHARED:
+            return made
+    return None
+
+
+def _dealt_columns(kernel: RowKernel, lanes: int, turns: int, packet: int, steps: int = 0) -> GridColumns:
     threads = -(-lanes * turns // WARP) * WARP
-    made = GridColumns.of(kernel, threads=threads, lanes=lanes, turns=turns, packet=packet)
+    made = GridColumns.of(kernel, threads=threads, lanes=lanes, turns=turns, packet=packet, steps=steps)
     return dataclasses.replace(made, tasks=made.blocks)
+
+
+def _live(kernel: RowKernel) -> int:
+    """Rows of what is kept that a thread holds at a time: one ends with the stage that reads it last."""
+    reads = [_rows_read(stage) for stage in kernel.stages] + [_rows_read(kernel.element)]
+    written, most = set[str](), 1
+    for k, stage in enumerate(kernel.stages):
+        written |= {f"row{keep.slot}" for keep in stage.keeps}
+        most = max(most, len(written & set[str]().union(*reads[k + 1 :])))
+    return most
+
+
+def _rows_read(part: object) -> set[str]:
+    return {x.data for x in walk(*expressions_in(part)) if x.op == "load" and isinstance(x.data, str)}
 
 
 def _steps_along(kernel: RowKernel, lane: Expr) -> bool:
     """Whether something that rows are computed from steps by one along an axis."""
-    terms = [a.term for stage in kernel.stages for a in stage.accumulators]
-    parts = [split_axis(x.args[0], lane) for x in walk(*terms) if x.op == "load"]
+    parts = [split_axis(x.args[0], lane) for x in _loads(kernel)]
     return any(p is not None and as_int(p[0]) == 1 for p in parts)
+
+
+def _loads(kernel: RowKernel) -> list[Expr]:
+    """Loads from memory that rows are computed from."""
+    terms = [a.term for stage in kernel.stages for a in stage.accumulators]
+    return [x for x in walk(*terms) if x.op == "load" and isinstance(x.data, int)]
 
 
 def register_bytes(kernel: RowKernel) -> int:

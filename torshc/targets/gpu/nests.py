@@ -33,7 +33,7 @@ LARGE = 2**18  # elements that are read again for a second reduction, above whic
 def lower_grid(group: Group, storage: Mapping[Value, Storage], device: Device, dealt: Dealt = USUAL) -> list[Kernel]:
     """The kernels of a group of nests on a device; what a row needs again stays in registers where it fits."""
     kernels = [to_grid(k, device, dealt) for k in lower_nest(group, storage, keep=KEEP_ALL)]
-    if any(isinstance(k, RowKernel) and k.kept and not (isinstance(k, GridRow) and k.steps) for k in kernels):
+    if any(isinstance(k, GridRow | GridColumns) and k.kept and not k.steps for k in kernels):
         kernels = [to_grid(k, device, dealt) for k in lower_nest(group, storage, keep=None)]
     return [part for k in kernels for part in in_pieces(k, group.id, device, dealt)]
 
