@@ -90,6 +90,10 @@ class GridPrinter(IndexPrinter):
         """What begins the declaration of an index that changes."""
         return self.index
 
+    def lets(self, **values: str) -> str:
+        """Declarations of several indices."""
+        return f"{self.let} {', '.join(f'{name} = {text}' for name, text in values.items())};"
+
     def varies(self, dtype: DType) -> str:
         """What begins the declaration of a register that changes."""
         return register_type(dtype)

@@ -332,6 +332,9 @@ class WgslPrinter(GridPrinter):
     def identity(self, a: Accumulator) -> str:
         return constant(a.start, a.term.dtype, self.needs)
 
+    def lets(self, **values: str) -> str:
+        return "\n".join(f"let {name} = {text};" for name, text in values.items())
+
     def varies(self, dtype: DType) -> str:
         return self.var
 
