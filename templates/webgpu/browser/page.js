@@ -139,9 +139,8 @@ async function showTimes(times) {
   const manifest = await fetch("manifest.json").then((answer) => answer.json()).catch(() => null);
   const longest = Math.max(...times.map((t) => t.milliseconds));
   const rows = times.map(({ step, kernel, milliseconds: each }) => {
-    const bar = make("div", { className: "bar" });
-    bar.style.width = `${(100 * each) / longest}%`;
-    return tableRow(step, kernel, manifest?.steps[step].nodes.join(", ") ?? "", milliseconds(each), bar);
+    const nodes = manifest?.steps[step].nodes.join(", ") ?? "";
+    return tableRow(step, kernel, nodes, milliseconds(each), make("progress", { max: longest, value: each }));
   });
   $("launches").replaceChildren(...rows);
   $("kernels").hidden = false;

@@ -5,11 +5,9 @@ function readInput(port, given) {
   const name = `input ${quoted(port.name)}`;
   const data = given?.data ?? given;
   const kinds = [ARRAYS[port.dtype], ...(ALSO[port.dtype] ?? [])];
-  const onDevice = typeof globalThis.GPUBuffer === "function" && data instanceof GPUBuffer;
-  if (!onDevice && !kinds.includes(data?.constructor)) {
-    const what = data === null || data === undefined ? "nothing" : (data.constructor?.name ?? typeof data);
-    fail("input", `${name} is ${port.dtype}: give a ${kinds[0].name} or a GPUBuffer, not ${what}`);
-  }
+  const onDevice = data instanceof GPUBuffer;
+  if (!onDevice && !kinds.includes(data?.constructor))
+    fail("input", `${name} is ${port.dtype}: give a ${kinds[0].name} or a GPUBuffer, not ${data?.constructor?.name ?? "nothing"}`);
   const size = onDevice ? null : data.length;
   const dims = given.dims ? Array.from(given.dims) : dimsFor(port, size, name);
   if (dims.length !== port.dims.length || !dims.every((d) => Number.isSafeInteger(d) && d >= 0))
@@ -121,10 +119,8 @@ class Plan {
     const who = `step ${number} (${kernel})`;
     const blocks = sizeOf(tasks);
     if (blocks > GROUPS_MAX ** 2) fail("limit", `${who} has ${blocks} blocks; at most 65535^2`);
-    const entries = buffers.flatMap((place, binding) => {
-      const same = place[3] === null; // as one before it
-      return same ? [] : [{ binding, resource: this.#range(place, binding, who) }];
-    });
+    const places = buffers.map((place, binding) => ({ binding, resource: this.#range(place, binding, who) }));
+    const entries = places.filter(({ resource }) => resource);
     if (program.kernels[kernel].sized)
       entries.push({ binding: buffers.length, resource: this.#giveSizes([tasks, ...dims], number, who) });
     const pipeline = pipelines.get(kernel);
@@ -133,7 +129,9 @@ class Plan {
     return { number, kernel, pipeline, group, blocks, x, y: Math.ceil(blocks / x) };
   }
 
+  /** What is bound; null: the same as one before it. */
   #range([space, index, offset, span], binding, who) {
+    if (span === null) return null;
     const size = roundUp(sizeOf(span), 4);
     const { weights, device } = this.#model;
     if (size === 0) return { buffer: space === "weights" ? this.noWeights : this.nothing, offset: ALIGN * binding, size: 4 };
