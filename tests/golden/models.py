@@ -46,7 +46,13 @@ class Case:
 
 
 OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
-INTEGERS = {"one": np.array(1), "three": np.array([3]), "zeroth": np.array([0]), "places": np.array([[0], [2], [2]])}
+INTEGERS = {
+    "one": np.array(1),
+    "three": np.array([3]),
+    "many": np.array([5000]),
+    "zeroth": np.array([0]),
+    "places": np.array([[0], [2], [2]]),
+}
 
 
 def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str, **more: Any) -> Case:
@@ -128,6 +134,10 @@ CASES = {
     ),
     "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),
     "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "topk"),
+    "sort": case(
+        [node("Cast", ["x"], ["a"], to=TensorProto.INT8), node("TopK", ["a", "many"], ["y", "i"])], {"x": (3, 5000)},
+        "map topk", "map sort_count sort_starts sort_pass",
+    ),
     "scatter": case(
         [node("ScatterND", ["x", "places", "new"], ["y"], reduction="add")],
         {"x": (5, 19), "new": (3, 19)}, "map scatter", "row",

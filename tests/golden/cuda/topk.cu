@@ -2,13 +2,13 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k9353a25adc5f_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) kf9180cdfca8c_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     __shared__ uint64_t best[4];
     __shared__ int counts[256], above[256], chosen[2], held;
-    const int size = 19, wanted = 3, point = block;
+    const int begin = 0, end = 19, wanted = 3, point = block;
     const int i0 = point;
     /* Items whose highest digits are those of the last one wanted, and how many of them are. */
     uint64_t known = 0, mask = 0;
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(256) k9353a25adc5f_kernel(const flo
         for (int i = tid; i < 256; i += 256) counts[i] = 0;
         if (tid == 0) held = 0;
         __syncthreads();
-        for (int t = tid; t < size; t += 256) {
+        for (int t = begin + tid; t < end; t += 256) {
             const float x_0 = b0[19 * i0 + t];
             const float x = x_0;
             const uint64_t item = (uint64_t)t_order_f32(x) << 32 | (uint32_t)~(uint32_t)t;
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) k9353a25adc5f_kernel(const flo
         if (counts[chosen[0]] == left) break;
         __syncthreads(); /* counts have been read */
     }
-    for (int t = tid; t < size; t += 256) {
+    for (int t = begin + tid; t < end; t += 256) {
         const float x_0 = b0[19 * i0 + t];
         const float x = x_0;
         const uint64_t item = (uint64_t)t_order_f32(x) << 32 | (uint32_t)~(uint32_t)t;
@@ -69,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(256) k9353a25adc5f_kernel(const flo
     }
 }
 
-extern "C" int k9353a25adc5f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kf9180cdfca8c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k9353a25adc5f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kf9180cdfca8c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -1,8 +1,8 @@
 """The largest or smallest elements along an axis.
 
-Processors have a kernel of their own (``targets/cpu/topk.py``). By counting, an element's rank is how many come before
-it: that takes work in proportion to the square of the axis's length, and is for what is evaluated when compiling, and
-for devices.
+Processors and CUDA have kernels of their own (``targets/cpu/topk.py``, ``targets/gpu/topk.py`` and ``sort.py``). By
+counting, an element's rank is how many come before it: that takes work in proportion to the square of the axis's
+length, and is for what is evaluated when compiling, and for other devices.
 """
 
 from __future__ import annotations

@@ -1,0 +1,203 @@
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kd3e185449210_kernel(const float *b0, int8_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
+    const int packet = block * 256 + tid;
+    if (packet >= 15000 / 4) return;
+    const int point = packet * 4;
+    const int i0 = point;
+    float p0[4];
+    t_read4(p0, b0 + i0);
+    int8_t q0[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const int8_t v0 = t_cast_f32_i8(p0[j]);
+        q0[j] = v0;
+    }
+    t_write4(b1 + i0, q0);
+}
+
+extern "C" int kd3e185449210(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    T_LAUNCH(kd3e185449210_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (int8_t *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) kd5f16970ee94_kernel(const int8_t *b0, uint32_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
+    __shared__ int counts[256];
+    const int size = 5000;
+    const int tiles = 2, point = block / tiles, begin = block % tiles * 4096;
+    const int end = size - begin < 4096 ? size : begin + 4096;
+    const int i0 = point;
+    for (int d = tid; d < 256; d += 256) counts[d] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        const int t = begin + j * 256 + tid;
+        if (t < end) {
+            const int8_t x_0 = b0[5000 * i0 + t];
+            const int8_t x = x_0;
+            const uint32_t key = ~t_order_i8(x);
+            atomicAdd(&counts[key >> 0 & 255], 1);
+        }
+    }
+    __syncthreads();
+    for (int d = tid; d < 256; d += 256) b1[block * 256 + d] = counts[d];
+}
+
+extern "C" int kd5f16970ee94(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    T_LAUNCH(kd5f16970ee94_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (uint32_t *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(64) ke2e0a7980cf8_kernel(uint32_t *b0, uint32_t *b1) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
+    __shared__ uint32_t sums[2][32];
+    const int lane = tid % 32, part = tid / 32;
+    const int tiles = 2, row = block / 8, digit = block % 8 * 32 + lane;
+    const int each = (tiles + 1) / 2, begin = part * each, end = begin + each < tiles ? begin + each : tiles;
+    uint32_t *const counts = b0 + row * tiles * 256 + digit;
+    uint32_t sum = 0;
+    for (int i = begin; i < end; i++) sum += counts[i * 256];
+    sums[part][lane] = sum;
+    __syncthreads();
+    uint32_t before = 0;
+    for (int i = 0; i < part; i++) before += sums[i][lane];
+    for (int i = begin; i < end; i++) {
+        const uint32_t count = counts[i * 256];
+        counts[i * 256] = before;
+        before += count;
+    }
+    if (part == 1) b1[row * 256 + digit] = before;
+}
+
+extern "C" int ke2e0a7980cf8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    T_LAUNCH(ke2e0a7980cf8_kernel, (unsigned)blocks, 64, 0, (cudaStream_t)stream, (uint32_t *)buf[0], (uint32_t *)buf[1]);
+    return (int)cudaGetLastError();
+}
+
+#define T_INDEX int
+#include "t_cuda.h"
+#include "t_packet.h"
+
+extern "C" __global__ void __launch_bounds__(256) k72c2de48f34f_kernel(const int8_t *b0, int8_t *b1, const uint32_t *b2, const uint32_t *b3) {
+    const int block = blockIdx.x, tid = threadIdx.x;
+    t_next_may_start();
+    t_wait_for_earlier();
+    __shared__ uint32_t keys[4096];
+    __shared__ uint32_t places[4096], first[256];
+    __shared__ uint16_t counts[2048]; /* of each digit, for each warp */
+    __shared__ uint64_t sums[8];
+    __shared__ uint32_t starts[256];
+    const int size = 5000;
+    const int tiles = 2, point = block / tiles, begin = block % tiles * 4096;
+    const int end = size - begin < 4096 ? size : begin + 4096;
+    const int i0 = point;
+    const int lane = tid % 32, warp = tid / 32, count = (int)(end - begin);
+    /* Items in the order of their places by warps, then j, then lanes; behind the row's end come the largest keys. */
+    uint32_t mine[16];
+    uint32_t from[16];
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        const int i = (warp * 16 + j) * 32 + lane;
+        mine[j] = ~(uint32_t)0, from[j] = 0;
+        if (i < count) {
+            const int t = begin + i;
+            const int8_t x_0 = b0[5000 * i0 + t];
+            const int8_t x = x_0;
+            const uint32_t key = ~t_order_i8(x);
+            const int64_t place_0 = (int64_t)t;
+            const int64_t place = place_0;
+            mine[j] = key, from[j] = (uint32_t)place;
+        }
+    }
+    const int shift = 0;
+    {
+        for (int i = tid; i < 2048; i += 256) counts[i] = 0;
+        __syncthreads();
+        /* How many of a warp's items with the same digit come before each. */
+        int before[16];
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            const int digit = (int)(mine[j] >> shift & 255);
+            unsigned same = 0xffffffffu;
+#pragma unroll
+            for (int bit = 0; bit < 8; bit++) {
+                const int set = digit >> bit & 1;
+                const unsigned votes = __ballot_sync(0xffffffffu, set);
+                same &= set ? votes : ~votes;
+            }
+            const int left = __popc(same & ((1u << lane) - 1)), sofar = counts[warp * 256 + digit];
+            __syncwarp();
+            if (left == 0) counts[warp * 256 + digit] = (uint16_t)(sofar + __popc(same));
+            __syncwarp();
+            before[j] = sofar + left;
+        }
+        __syncthreads();
+        /* Where each digit begins: in the tile in the low 16 bits, in the row above these. */
+        uint64_t start = 0, all = 0;
+        if (tid < 256) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const uint16_t here = counts[i * 256 + tid];
+                counts[i * 256 + tid] = (uint16_t)all;
+                all += here;
+            }
+            all |= (uint64_t)b3[point * 256 + tid] << 16;
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                const uint64_t other = t_shuffle_xor_u64(all, d);
+                if (lane & d) start += other;
+                all += other;
+            }
+            if (lane == 0) sums[warp] = all;
+        }
+        __syncthreads();
+        if (tid < 256) {
+            for (int i = 0; i < warp; i++) start += sums[i];
+            first[tid] = (uint32_t)(start & 0xffff);
+            starts[tid] = (uint32_t)(start >> 16) + b2[block * 256 + tid] - first[tid];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            const int digit = (int)(mine[j] >> shift & 255), i = (int)first[digit] + counts[warp * 256 + digit] + before[j];
+            keys[i] = mine[j], places[i] = from[j];
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        const int i = j * 256 + tid;
+        if (i >= count) break;
+        const uint32_t key = keys[i];
+        const int rank = (int)(uint32_t)(starts[key >> shift & 255] + (uint32_t)i);
+        int8_t x = t_ordered_i8(~key);
+        b1[5000 * i0 + rank] = x;
+    }
+}
+
+extern "C" int k72c2de48f34f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    (void)dim;
+    T_LAUNCH(k72c2de48f34f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (int8_t *)buf[1], (const uint32_t *)buf[2], (const uint32_t *)buf[3]);
+    return (int)cudaGetLastError();
+}
