@@ -46,26 +46,17 @@ static int move_piece(t_device *d, unsigned char *to, const unsigned char *from,
 
 static int move(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes, bool up)
 {
-    t_current current(d->ordinal);
     int status = check_staging(d);
     for (size_t at = 0; at < bytes && !status; at += SLOT_BYTES)
         status = move_piece(d, to + at, from + at, bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES, up);
     return status;
 }
 
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes, true);
-}
-
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes, false);
-}
-
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
 {
     t_current current(d->ordinal);
+    if (way != T_ACROSS)
+        return move(d, to, from, bytes, way == T_UP);
     if (int status = t_check_lost(d))
         return status;
     const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->target);

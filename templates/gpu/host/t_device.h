@@ -74,21 +74,20 @@ void t_device_release(t_device *d, unsigned char *at, int last);
 /* Where a tensor on the device lies, as kernels see it: sets span->at; TORSHC_E_DEVICE when its data is not there. */
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span);
 
-/* The work of a run, in order: each call puts some into the stream and returns. An upload has read `from` when it
- * returns, a download has written `to` when t_device_finish has returned TORSHC_OK. */
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes);
+/* The work of a run, in order: each call puts some into the stream and returns. What goes up to the device was read from
+ * `from` when the call returns, what comes down was written to `to` when t_device_finish has returned TORSHC_OK. */
+typedef enum { T_UP, T_DOWN, T_ACROSS } t_way;
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes);
 int t_device_launch(t_device *d, const t_step *step);
 
 /* Of the launch that comes next, on devices whose kernels' arguments are bound: the bytes of each, -1 for one that is the
  * same as another before it; whether the kernel gets its number of blocks and sizes as one more. */
 void t_device_bind(const int64_t *spans, int sized);
 
-/* Waits for all work. TORSHC_E_LAUNCH when some of it failed; downloads that are not done are then dropped. */
+/* Waits for all work. TORSHC_E_LAUNCH when some of it failed; what has not come down is then dropped. */
 int t_device_finish(t_device *d);
 
-/* Waits for all work and forgets downloads. */
+/* Waits for all work and forgets what has not come down. */
 void t_device_drop(t_device *d);
 
 /* Steps stand between begin and end. Runs of an equal key (the symbols and all addresses) have equal steps, so they may

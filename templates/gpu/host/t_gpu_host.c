@@ -43,7 +43,7 @@ static int upload_weights(torshc_model *m, const torshc_model *of)
         return status;
     }
     if ((status = t_device_alloc(m->device, (size_t)P->weights_bytes, "the weights", &m->weights)) ||
-        (status = t_device_upload(m->device, m->weights, m->head.weights->file.at, (size_t)P->weights_bytes)) ||
+        (status = t_device_copy(m->device, T_UP, m->weights, m->head.weights->file.at, (size_t)P->weights_bytes)) ||
         (status = t_device_finish(m->device)))
         return status;
     shared->there = m->weights;
@@ -154,9 +154,9 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
         if (!span->bytes || !is_staged(call, i))
             continue;
         if (out)
-            status = (here ? t_device_download : t_device_copy)(m->device, span->at, call->at[i], span->bytes);
+            status = t_device_copy(m->device, here ? T_DOWN : T_ACROSS, span->at, call->at[i], span->bytes);
         else
-            status = (here ? t_device_upload : t_device_copy)(m->device, call->at[i], span->at, span->bytes);
+            status = t_device_copy(m->device, here ? T_UP : T_ACROSS, call->at[i], span->at, span->bytes);
     }
     return status;
 }

@@ -133,7 +133,8 @@ static int fetch(torshc_model *m, const t_run *r, t_range *ranges, int32_t count
         else {
             range->host = at + (uintptr_t)range->from % T_ALIGN;
             at += t_round_up(range->to - range->from) + T_ALIGN;
-            if ((status = t_device_download(m->device, range->host, range->from, (size_t)(range->to - range->from))))
+            if ((status =
+                     t_device_copy(m->device, T_DOWN, range->host, range->from, (size_t)(range->to - range->from))))
                 return status;
         }
     }
@@ -149,7 +150,7 @@ static int return_written(torshc_model *m, const t_range *ranges, int32_t count)
             first++;
         if (first < i || !range->written)
             continue;
-        const int status = t_device_upload(m->device, range->from, range->host, (size_t)(range->to - range->from));
+        const int status = t_device_copy(m->device, T_UP, range->from, range->host, (size_t)(range->to - range->from));
         if (status)
             return status;
     }

@@ -35,7 +35,7 @@ static int send(t_frame *f, const t_value *v, unsigned char **at)
     *at = block->copy;
     if (block->newest != T_HERE)
         return TORSHC_OK;
-    T_TRY(t_device_upload(f->with->model->device, block->copy, v->data, bytes_of(v)));
+    T_TRY(t_device_copy(f->with->model->device, T_UP, block->copy, v->data, bytes_of(v)));
     block->newest = T_BOTH;
     return TORSHC_OK;
 }
@@ -50,7 +50,7 @@ int t_fetch(t_frame *f, const t_value *v)
         T_TRY(t_fetch(f, &t_values(v)[i]));
     if (!block || block->newest != T_AWAY)
         return TORSHC_OK;
-    T_TRY(t_device_download(m->device, v->data, block->copy, bytes_of(v)));
+    T_TRY(t_device_copy(m->device, T_DOWN, v->data, block->copy, bytes_of(v)));
     T_TRY(t_device_finish(m->device));
     block->newest = T_BOTH;
     return TORSHC_OK;
@@ -72,7 +72,7 @@ int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
     if (x->device.type != P->device)
         return TORSHC_OK;
     T_TRY(reserve(f, v->block));
-    T_TRY(t_device_copy(f->with->model->device, v->block->copy, at, bytes));
+    T_TRY(t_device_copy(f->with->model->device, T_ACROSS, v->block->copy, at, bytes));
     v->data = v->block->data;
     v->block->newest = T_AWAY;
     return TORSHC_OK;
@@ -83,9 +83,9 @@ int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned cha
     torshc_model *m = f->with->model;
     const int is_away = v->block && v->block->newest != T_HERE;
     if (x->device.type == P->device && is_away)
-        return t_device_copy(m->device, at, v->block->copy, bytes_of(v));
+        return t_device_copy(m->device, T_ACROSS, at, v->block->copy, bytes_of(v));
     if (x->device.type == P->device)
-        return t_device_upload(m->device, at, v->data, bytes_of(v));
+        return t_device_copy(m->device, T_UP, at, v->data, bytes_of(v));
     T_TRY(t_fetch(f, v));
     memcpy(at, v->data, bytes_of(v));
     return TORSHC_OK;

@@ -311,20 +311,12 @@ static int move(t_device *d, void *to, const void *from, size_t bytes)
     }
 }
 
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes);
-}
-
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes);
-}
-
 int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes) { return move(d, to, from, bytes); }
 
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
 {
+    if (way != T_ACROSS)
+        return move(d, to, from, bytes);
     @autoreleasepool {
         const Place a = find(d, from), b = find(d, to);
         if (!a.buffer || !b.buffer)

@@ -150,9 +150,10 @@ static int write_within(t_device *d, const t_place *to, const unsigned char *fro
     return status;
 }
 
-/* Between any two places, of which one is on the device. */
-static int move(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+/* Addresses say by themselves which way it is. */
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
 {
+    (void)way;
     const t_place a = t_gpu_find(from);
     t_place b = t_gpu_find(to);
     if (!bytes)
@@ -174,24 +175,9 @@ static int move(t_device *d, unsigned char *to, const unsigned char *from, size_
     return body == bytes ? TORSHC_OK : write_within(d, &b, from + body, bytes - body);
 }
 
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes);
-}
-
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes);
-}
-
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return move(d, to, from, bytes);
-}
-
 int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
 {
-    const int status = move(d, to, from, bytes);
+    const int status = t_device_copy(d, T_ACROSS, to, from, bytes);
     return status ? status : t_device_finish(d);
 }
 

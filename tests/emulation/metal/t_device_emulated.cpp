@@ -169,18 +169,10 @@ int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
     return status;
 }
 
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
 {
-    return t_device_transfer(d, to, from, bytes);
-}
-
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return t_device_transfer(d, to, from, bytes);
-}
-
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
+    if (way != T_ACROSS)
+        return t_device_transfer(d, to, from, bytes);
     if (room(d, to) < bytes || room(d, from) < bytes)
         return t_fail(TORSHC_E_DEVICE, "a copy on the device of data that is not on it");
     d->work.push_back([=] {

@@ -61,18 +61,9 @@ int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
     return TORSHC_OK;
 }
 
-int t_device_upload(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
 {
-    return t_device_transfer(d, to, from, bytes);
-}
-
-int t_device_download(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
-    return t_device_transfer(d, to, from, bytes);
-}
-
-int t_device_copy(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes)
-{
+    (void)way;
     return t_device_transfer(d, to, from, bytes);
 }
 
