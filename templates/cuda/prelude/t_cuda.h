@@ -184,19 +184,25 @@ T_FN bool t_tf32_is_doubtful(float sum) {
 }
 
 /* Eight numbers of 4 bits less 8, times a scale of f16 (which both halves of `scale` hold), rounded to f16: as pairs of
- * numbers 0 and 4, 1 and 5, 2 and 6, 3 and 7, from the lowest bits on.  A number's bits below those of 1024 are it and 1024. */
+ * numbers 0 and 4, 1 and 5, 2 and 6, 3 and 7, from the lowest bits on.  A number's bits below those of 1024 are it and 1024;
+ * four bits further up below those of 64, it and 64. */
 T_FN void t_unpair_f16(uint32_t pairs[4], uint32_t word, uint32_t scale) {
     for (int i = 0; i < 4; i++) {
-        const uint32_t x = (word >> 4 * i & 0x000f000fu) | 0x64006400u;
+        const uint32_t at = word >> i / 2 * 8;
+        const uint32_t mask = i % 2 ? 0x00f000f0u : 0x000f000fu, above = i % 2 ? 0x54005400u : 0x64006400u;
+        const uint32_t base = i % 2 ? 0x54805480u : 0x64086408u; /* 72 and 1032 */
 #ifdef T_EMULATED
+        const uint32_t x = (at & mask) | above;
         uint32_t r = 0;
         for (int h = 0; h < 32; h += 16) {
-            const float number = t_decode_f16((uint16_t)(x >> h)) - 1032.0f;
+            const float number = t_decode_f16((uint16_t)(x >> h)) - t_decode_f16((uint16_t)base);
             r |= (uint32_t)t_encode_f16(number * t_decode_f16((uint16_t)(scale >> h))) << h;
         }
         pairs[i] = r;
 #else
-        asm("{ .reg .b32 less;\n sub.rn.f16x2 less, %1, %2;\n mul.rn.f16x2 %0, less, %3; }" : "=r"(pairs[i]) : "r"(x), "r"(0x64086408u), "r"(scale));
+        uint32_t x;
+        asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(x) : "r"(at), "r"(mask), "r"(above)); /* one instruction, not two */
+        asm("{ .reg .b32 less;\n sub.rn.f16x2 less, %1, %2;\n mul.rn.f16x2 %0, less, %3; }" : "=r"(pairs[i]) : "r"(x), "r"(base), "r"(scale));
 #endif
     }
 }

@@ -7,6 +7,7 @@ import pytest
 
 from torshc.expr import F16
 from torshc.ops.quant.narrow import PairLayer, PairMatMul
+from torshc.targets.gpu import contraction_pairs
 from torshc.targets.gpu.contraction_pairs import PairKernel
 
 from ...support.kernels import Maker, op
@@ -55,10 +56,10 @@ def test_products(shape: tuple[int, ...], columns: int, depth: int, block: int) 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "depth", "gate", "normed"),
-    [(1, 48, 160, "Swish", True), (3, 32, 1024, "", True), (8, 32, 1120, "Relu", False), (1, 8464, 256, "Gelu", True)],
+    [(1, 48, 160, "Swish", True), (3, 32, 1024, "", True), (8, 32, 1120, "Relu", False), (2, 64, 256, "Gelu", True)],
 )
 def test_norms_before_and_gates_behind(rows: int, columns: int, depth: int, gate: str, normed: bool) -> None:
-    """Also where blocks have several tiles, one after the other."""
+    """In one kernel, where the norm's result is rounded, and the gate's factors are not."""
     m = Maker()
     pairs, scales, exact = weights(columns, depth, 32)
     x = (3 * RNG.standard_normal((1, rows, depth))).astype(np.float16)
@@ -83,6 +84,32 @@ def test_norms_before_and_gates_behind(rows: int, columns: int, depth: int, gate
         act["Gelu"] = lambda v: v * (1 + erf(v / 2**0.5)) / 2
         sums = act[gate](first) * second
     np.testing.assert_allclose(got, sums + added, rtol=3e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "gate"),
+    [(1, 6369, 128, ""), (1, 6400, 128, "Relu"), (2, 2120, 5120, ""), (9, 2120, 128, "")],
+)
+def test_tiles_one_after_the_other(
+    rows: int, columns: int, depth: int, gate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block computes two or three where there are more than fit on the card; weights may come in several rounds."""
+    monkeypatch.setattr(contraction_pairs, "THREADS", 1)
+    monkeypatch.setattr(contraction_pairs, "MORE_THREADS", 1)
+    m = Maker()
+    pairs, scales, exact = weights(columns, depth, 32)
+    x = RNG.standard_normal((1, rows, depth)).astype(np.float16)
+    y = PairLayer(32, gate=gate) if gate else PairMatMul(32)
+    given = m.input(*x.shape, dtype=F16)
+    program = GridProgram(m.output(m.builder.one(y, given, m.constant(pairs), m.constant(scales))))
+    (kernel,) = program.kernels
+    assert isinstance(kernel, PairKernel) and kernel.tiles > kernel.most
+    (got,) = program.run(x)
+    sums = x.astype(np.float64) @ exact.astype(np.float64)
+    if gate:
+        first, second = np.split(sums, 2, -1)
+        sums = np.maximum(first, 0) * second
+    np.testing.assert_allclose(got, sums, rtol=4e-3, atol=2e-2)
 
 
 def test_what_the_kernel_does_not_take_is_a_plain_nest() -> None:

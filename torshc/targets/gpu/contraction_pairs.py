@@ -27,9 +27,10 @@ COLUMNS = 16  # of a block
 STEP = 128  # terms that a warp multiplies at a time: 32 of each of four lanes
 SHARE = 32  # terms of a lane, with one scale
 WARPS = (8, 24)  # of a block, which share the sums
-THREADS = 1024  # of a multiprocessor that blocks take; those of the next kernel may wait beside them
-AHEAD = {1: 4, 2: 2}  # rounds whose weights a warp asks for at a time, by tiles of eight rows, else 1
+THREADS, MORE_THREADS = 512, 1024  # of a multiprocessor that blocks take, with up to eight rows, and with more
+AHEAD, MORE_AHEAD = 4, 2  # rounds whose weights a warp asks for at a time, likewise
 STAGED = 32 << 10  # bytes of x in shared memory at the most
+NEAR, TURNS = 16 << 20, 4  # bytes of weights that are brought near before they are asked for, and tiles of a block
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,17 @@ class PairKernel(HeavyKernel):
     @property
     def resident(self) -> int:
         """Blocks of a multiprocessor."""
-        return resident(self.warps)
+        return resident(self.warps, self.rows)
 
     @property
     def ahead(self) -> int:
         """Rounds whose weights are asked for at a time."""
-        return AHEAD.get(self.eights, 1)
+        return AHEAD if self.eights == 1 else MORE_AHEAD
+
+    @property
+    def near(self) -> int:
+        """Tiles of a block that are brought near."""
+        return min(max(NEAR // (self.most * COLUMNS * self.depth // 2), 1), TURNS)
 
     @property
     def packets(self) -> int:
@@ -183,7 +189,7 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
             rows=rows,
             columns=columns,
             warps=warps,
-            most=resident(warps) * device.units,
+            most=resident(warps, rows) * device.units,
         )
     ]
 
@@ -212,9 +218,9 @@ def _offset(element: Expr, k: Expr) -> Expr | None:
     return parts[1]
 
 
-def resident(warps: int) -> int:
+def resident(warps: int, rows: int) -> int:
     """Blocks of so many warps that a multiprocessor has at a time."""
-    return max(THREADS // (warps * WARP), 1)
+    return max((THREADS if rows <= 8 else MORE_THREADS) // (warps * WARP), 1)
 
 
 def _warps(steps: int, columns: int, units: int) -> int:
