@@ -1,4 +1,7 @@
-/* The device layer (t_device.h) over a library of webgpu.h: the stream of work, copies, steps and time. */
+/* The device layer (t_device.h) over a library of webgpu.h: the stream of work, memory, copies, steps and time.
+ *
+ * Addresses of the device are numbers of ours, ranges of which stand for buffers: the upper bits have the number of the
+ * buffer, and all are above those of the processor. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +59,7 @@ static void end_commands(t_device *d, int wanted)
     d->used = 0;
 }
 
-void t_gpu_commit(t_device *d) { end_commands(d, 1); }
+static void commit(t_device *d) { end_commands(d, 1); }
 
 static w_object encoder(t_device *d)
 {
@@ -75,7 +78,7 @@ static int told(const t_device *d)
 
 int t_device_finish(t_device *d)
 {
-    t_gpu_commit(d);
+    commit(d);
     w.DevicePoll(g.device, 1, NULL);
     return told(d);
 }
@@ -95,6 +98,105 @@ void t_device_close(t_device *d)
     free(d->mark);
     free(d);
     t_gpu_close();
+}
+
+/* ---- memory ---- */
+
+/* What is left of a buffer from an address on; NULL: the address is in none. */
+typedef struct {
+    w_object buffer;
+    uint64_t offset, rest;
+} t_place;
+
+enum { NUMBER = 40 };
+static const uintptr_t FIRST = (uintptr_t)1 << 62;
+
+static t_place find(const void *at)
+{
+    const uintptr_t place = (uintptr_t)at - FIRST, number = place >> NUMBER;
+    const uint64_t offset = place - (number << NUMBER);
+    t_place found = {NULL, 0, 0};
+    pthread_mutex_lock(&g.lock);
+    if (number < g.blocks && offset < g.block[number].bytes)
+        found = (t_place){g.block[number].buffer, offset, g.block[number].bytes - offset};
+    pthread_mutex_unlock(&g.lock);
+    return found;
+}
+
+/* Holds a buffer by a number: one that was given back, or a new one. NULL: no memory. */
+static unsigned char *hold(w_object buffer, size_t bytes)
+{
+    size_t number = 0;
+    while (number < g.blocks && g.block[number].buffer)
+        number++;
+    t_block *more = number < g.blocks ? g.block : realloc(g.block, (number + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    g.block = more;
+    g.blocks += number == g.blocks;
+    g.block[number] = (t_block){buffer, bytes};
+    g.held++;
+    return (unsigned char *)(FIRST + (number << NUMBER));
+}
+
+int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
+{
+    (void)d;
+    const size_t whole = bytes < T_BIND ? T_BIND : (bytes + T_BIND - 1) / T_BIND * T_BIND;
+    *at = NULL;
+    if (whole < bytes || whole > g.limits.buffer_bytes)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
+                      what, bytes, (unsigned long long)g.limits.buffer_bytes);
+    pthread_mutex_lock(&g.lock);
+    w_object buffer = t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole);
+    int status = t_gpu_told(TORSHC_E_MEMORY, what);
+    if (!status && !(buffer && (*at = hold(buffer, whole))))
+        status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes", what, bytes);
+    if (status && buffer)
+        w.BufferRelease(buffer);
+    pthread_mutex_unlock(&g.lock);
+    return status;
+}
+
+void t_device_free(t_device *d, unsigned char *at)
+{
+    if (!d || !at)
+        return;
+    commit(d);
+    const uintptr_t number = ((uintptr_t)at - FIRST) >> NUMBER;
+    pthread_mutex_lock(&g.lock);
+    if (number < g.blocks && g.block[number].buffer) {
+        w.BufferRelease(g.block[number].buffer); /* work that is on its way holds it */
+        g.block[number] = (t_block){NULL, 0};
+        g.held--;
+    }
+    pthread_mutex_unlock(&g.lock);
+}
+
+int t_device_share(t_device *d, t_device *owner, unsigned char *at)
+{
+    (void)d, (void)owner, (void)at; /* one device has them all */
+    return TORSHC_OK;
+}
+
+void t_device_release(t_device *d, unsigned char *at, int last)
+{
+    if (last)
+        t_device_free(d, at);
+}
+
+int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
+{
+    (void)d;
+    span->at = (unsigned char *)x->data + x->byte_offset;
+    const t_place place = find(span->at);
+    if (!place.buffer || span->bytes > place.rest || place.offset % T_BIND)
+        return t_fail(
+            TORSHC_E_DEVICE,
+            "%s %d says it is on WebGPU's device, but its data is not in memory of torshc_alloc, at a multiple "
+            "of %d bytes",
+            what, (int)i, T_BIND);
+    return TORSHC_OK;
 }
 
 /* ---- copies ---- */
@@ -117,7 +219,7 @@ static int read_back(t_device *d, unsigned char *to, const t_place *place, size_
         return t_fail(TORSHC_E_MEMORY, "no memory to read %zu bytes from the device", bytes);
     end_pass(d);
     w.CommandEncoderCopyBufferToBuffer(encoder(d), place->buffer, place->offset - first, here, 0, whole);
-    t_gpu_commit(d);
+    commit(d);
     w.BufferMapAsync(here, W_READ, 0, whole, (w_mapped){NULL, W_SPONTANEOUS, on_mapped, &done, NULL});
     while (!done)
         w.DevicePoll(g.device, 1, NULL);
@@ -133,7 +235,7 @@ static int read_back(t_device *d, unsigned char *to, const t_place *place, size_
 /* Writes less than whole words of a buffer, or what is on the device too: with the rest of the words, which it reads. */
 static int write_within(t_device *d, const t_place *to, const unsigned char *from, size_t bytes)
 {
-    const t_place source = t_gpu_find(from);
+    const t_place source = find(from);
     const size_t first = to->offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
     const t_place words = {to->buffer, to->offset - first, whole};
     unsigned char *kept = malloc(whole);
@@ -154,8 +256,8 @@ static int write_within(t_device *d, const t_place *to, const unsigned char *fro
 int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
 {
     (void)way;
-    const t_place a = t_gpu_find(from);
-    t_place b = t_gpu_find(to);
+    const t_place a = find(from);
+    t_place b = find(to);
     if (!bytes)
         return TORSHC_OK;
     if (!a.buffer && !b.buffer)
@@ -167,7 +269,7 @@ int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char
         w.CommandEncoderCopyBufferToBuffer(encoder(d), a.buffer, a.offset, b.buffer, b.offset, bytes);
         return TORSHC_OK;
     }
-    t_gpu_commit(d);
+    commit(d);
     const size_t body = a.buffer || b.offset % T_COPY ? 0 : bytes / T_COPY * T_COPY;
     if (body)
         w.QueueWriteBuffer(g.queue, b.buffer, b.offset, from, body);
@@ -206,7 +308,7 @@ static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
     }
     const uint32_t whole = (uint32_t)((sizeof words + T_BIND - 1) / T_BIND * T_BIND);
     if (d->used + whole > T_SIZES)
-        t_gpu_commit(d);
+        commit(d);
     w.QueueWriteBuffer(g.queue, g.sizes, d->used, words, sizeof words);
     *entry = (w_entry){.binding = (uint32_t)step->buffers, .buffer = g.sizes, .offset = d->used, .size = sizeof words};
     d->used += whole;
@@ -217,7 +319,7 @@ static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
  * memory of ours. */
 static int bind(const t_step *step, int32_t i, w_entry *entry)
 {
-    const t_place place = t_gpu_find(step->buf[i]);
+    const t_place place = find(step->buf[i]);
     const uint64_t need = (uint64_t)bound[i], size = (need + T_COPY - 1) / T_COPY * T_COPY;
     const uint64_t most = g.limits.storage_bytes / T_COPY * T_COPY;
     if (place.buffer && place.offset % T_BIND)
@@ -275,7 +377,7 @@ int t_device_end(t_device *d, int status)
     if (status)
         t_device_drop(d);
     else
-        t_gpu_commit(d);
+        commit(d);
     return status;
 }
 

@@ -1,7 +1,7 @@
-/* The library of webgpu.h, which is loaded when the first model is opened, the device of all models, and its memory.
+/* The library of webgpu.h, which is loaded when the first model is opened, and the device of all models.
  *
- * All models of a library have one device and one queue, so that they may share buffers. Addresses of the device are
- * numbers of ours, ranges of which stand for buffers. What fails on the device is told at the next wait. */
+ * All models of a library have one device and one queue, so that they may share buffers. What fails on the device is
+ * told at the next wait. */
 #define _GNU_SOURCE
 #include "t_gpu.h"
 
@@ -266,97 +266,4 @@ int t_gpu_open(void)
     if (status)
         t_gpu_close();
     return status;
-}
-
-/* ---- memory: an address of ours has the number of its buffer in the upper bits, and is above all of the processor's */
-
-enum { NUMBER = 40 };
-static const uintptr_t FIRST = (uintptr_t)1 << 62;
-
-t_place t_gpu_find(const void *at)
-{
-    const uintptr_t place = (uintptr_t)at - FIRST, number = place >> NUMBER;
-    const uint64_t offset = place - (number << NUMBER);
-    t_place found = {NULL, 0, 0};
-    pthread_mutex_lock(&g.lock);
-    if (number < g.blocks && offset < g.block[number].rest)
-        found = (t_place){g.block[number].buffer, offset, g.block[number].rest - offset};
-    pthread_mutex_unlock(&g.lock);
-    return found;
-}
-
-/* Holds a buffer by a number: one that was given back, or a new one. NULL: no memory. */
-static unsigned char *hold(w_object buffer, uint64_t bytes)
-{
-    size_t number = 0;
-    while (number < g.blocks && g.block[number].buffer)
-        number++;
-    t_place *more = number < g.blocks ? g.block : realloc(g.block, (number + 1) * sizeof *more);
-    if (!more)
-        return NULL;
-    g.block = more;
-    g.blocks += number == g.blocks;
-    g.block[number] = (t_place){buffer, 0, bytes};
-    g.held++;
-    return (unsigned char *)(FIRST + (number << NUMBER));
-}
-
-int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
-{
-    (void)d;
-    const size_t whole = bytes < T_BIND ? T_BIND : (bytes + T_BIND - 1) / T_BIND * T_BIND;
-    *at = NULL;
-    if (whole < bytes || whole > g.limits.buffer_bytes)
-        return t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
-                      what, bytes, (unsigned long long)g.limits.buffer_bytes);
-    pthread_mutex_lock(&g.lock);
-    w_object buffer = t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole);
-    int status = t_gpu_told(TORSHC_E_MEMORY, what);
-    if (!status && !(buffer && (*at = hold(buffer, whole))))
-        status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes", what, bytes);
-    if (status && buffer)
-        w.BufferRelease(buffer);
-    pthread_mutex_unlock(&g.lock);
-    return status;
-}
-
-void t_device_free(t_device *d, unsigned char *at)
-{
-    if (!d || !at)
-        return;
-    t_gpu_commit(d);
-    const uintptr_t number = ((uintptr_t)at - FIRST) >> NUMBER;
-    pthread_mutex_lock(&g.lock);
-    if (number < g.blocks && g.block[number].buffer) {
-        w.BufferRelease(g.block[number].buffer); /* work that is on its way holds it */
-        g.block[number] = (t_place){NULL, 0, 0};
-        g.held--;
-    }
-    pthread_mutex_unlock(&g.lock);
-}
-
-int t_device_share(t_device *d, t_device *owner, unsigned char *at)
-{
-    (void)d, (void)owner, (void)at; /* one device has them all */
-    return TORSHC_OK;
-}
-
-void t_device_release(t_device *d, unsigned char *at, int last)
-{
-    if (last)
-        t_device_free(d, at);
-}
-
-int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
-    (void)d;
-    span->at = (unsigned char *)x->data + x->byte_offset;
-    const t_place place = t_gpu_find(span->at);
-    if (!place.buffer || span->bytes > place.rest || place.offset % T_BIND)
-        return t_fail(
-            TORSHC_E_DEVICE,
-            "%s %d says it is on WebGPU's device, but its data is not in memory of torshc_alloc, at a multiple "
-            "of %d bytes",
-            what, (int)i, T_BIND);
-    return TORSHC_OK;
 }

@@ -1,4 +1,4 @@
-/* The device that all models of a library share: the library of webgpu.h, one device and queue, and its memory. */
+/* The device that all models of a library share: the library of webgpu.h, one device and queue. */
 #ifndef T_GPU_H
 #define T_GPU_H
 
@@ -17,11 +17,10 @@ struct t_functions {
 };
 extern struct t_functions w;
 
-/* What is left of a buffer from an address on; NULL: the address is in none. */
 typedef struct {
     w_object buffer;
-    uint64_t offset, rest;
-} t_place;
+    size_t bytes;
+} t_block;
 
 typedef struct {
     const char *name;
@@ -36,7 +35,7 @@ struct t_gpu {
     w_limits limits;
     enum w_feature feature; /* subgroups, if any */
     w_object sizes, empty;  /* sizes that kernels get; what empty tensors are bound to */
-    t_place *block;         /* whole buffers by their numbers; NULL where one was given back */
+    t_block *block;         /* by their numbers; without a buffer where that was given back */
     size_t blocks, held;
     t_made *made; /* of each kernel of the library, by their names */
     size_t kernels;
@@ -59,10 +58,5 @@ const t_made *t_gpu_made(const char *name);
 void t_gpu_note(w_text message);
 int t_gpu_told(int status, const char *what);
 void t_gpu_forget(void);
-
-t_place t_gpu_find(const void *at);
-
-/* Gives the queue all that is encoded. */
-void t_gpu_commit(t_device *d);
 
 #endif

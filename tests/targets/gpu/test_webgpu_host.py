@@ -89,7 +89,8 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Between:
         real, made = find_library(), tmp_path / "between.so"
         (tmp_path / "between.c").write_text(source)
         headers = find_template(("webgpu",), "t_webgpu.h").parent
-        flags = ["-shared", "-fPIC", f"-I{headers}", f'-DREAL="{real}"', "between.c", real, "-o", str(made), "-ldl"]
+        flags = ["-shared", "-fPIC", f"-I{headers}", f'-DREAL="{real}"', "between.c", "-o", str(made), "-ldl"]
+        flags += ["-Wl,--no-as-needed", real]  # for the other functions
         subprocess.run([compilers.needed().cc, *flags, f"-Wl,-rpath,{Path(real).parent}"], cwd=tmp_path, check=True)
         monkeypatch.setenv(NAMED, str(made))
         return ctypes.CDLL(str(made))
