@@ -28,9 +28,9 @@ from .nests import lower_grid
 from .sort import Sort, is_one_tile
 
 PIECE, SHARE = 4096, 4  # elements of a piece at the least, and for each result of it
-FOUND = 1 << 15  # items of all pieces of a row at the most
+FOUND = 1 << 16  # items of all pieces of a row at the most
 THREADS = 512  # of a block that searches a piece
-FEW = 512  # elements of a row up to which it is searched, even if all of it is wanted
+FEW = 256  # elements of a row up to which it is searched, even if all of it is wanted
 MOST = 2048  # results of a row that fit shared memory
 SHORT = 4096  # elements of a row for which a small block is enough
 WIDE = 128  # elements of a row up to which counting is faster than a sort
@@ -98,7 +98,7 @@ def lower_grid_topk(group: Group, storage: Mapping[Value, Storage], machine: Mac
 
 def _mostly(most: int, length: int | None) -> bool:
     """Whether a sort gives so many results of a row in less time than a search."""
-    return most > MOST or (length is not None and FEW < length <= SHARE * most and is_one_tile(length))
+    return most > MOST or (length is not None and FEW < length <= 2 * most and is_one_tile(length))
 
 
 def _by_digits(group: Group, node: Node, ranking: Ranking, most: int) -> GridTopK:
