@@ -23,6 +23,7 @@ from .llama import decoder_cases
 from .measure import Built, pool
 from .memory import memory_cases
 from .report import WIDTH, Report
+from .timing import busy
 
 SLICES: dict[str, Callable[[int | None], list[Case]]] = {
     "attention": attention_cases,
@@ -47,6 +48,10 @@ def test_cases_are_what_the_reference_computes(name: str, target: str, tmp_path:
         # Halves: the reference rounds each step of theirs, of 11 bits, where kernels keep f32.
         found = verify_bundle(tmp_path / "m.onnx", tmp_path / "m.tsc", rtol=4e-3 if _has_halves(case) else 2e-5)
     assert all(o.ok for o in found.outputs), found.outputs
+
+
+def test_kernels_that_overlap_are_counted_once() -> None:
+    assert busy([(0.0, 3.0), (1.0, 2.0), (2.5, 4.0), (6.0, 7.0)]) == 5.0 and busy([]) == 0.0
 
 
 @pytest.mark.parametrize("number", some([0, 1], 2))
