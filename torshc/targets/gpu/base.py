@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...expr import DType, Expr, as_int, walk
 from ...graph import Graph, Value
-from ...kernels.base import Buffer, Kernel, Store, expressions_in
+from ...kernels.base import Buffer, Kernel, Packed, Store, expressions_in
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
@@ -104,6 +104,12 @@ class GridPrinter(IndexPrinter):
         return [
             (("" if b.written else "const ") + CTYPES[b.dtype.name], f"b{k}") for k, b in enumerate(self.kernel.buffers)
         ]
+
+    @property
+    def fixed(self) -> list[int]:
+        """Numbers of buffers that no kernel writes, so that what is read of them may be kept."""
+        operands = enumerate(b.operand for b in self.kernel.buffers)
+        return [k for k, x in operands if isinstance(x, Packed) or (isinstance(x, Value) and x.const is not None)]
 
     def type(self, dtype: DType) -> str:
         return register_type(dtype)

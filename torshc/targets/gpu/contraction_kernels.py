@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import DType, Expr
+from ...expr import DType, Expr, as_int
 from ...kernels.axes import ceil_div, product
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import Factor, Matrices, as_matrices
@@ -119,6 +119,12 @@ class GroupMmaKernel(MmaKernel):
     template: ClassVar[str] = "contraction_group.j2"
 
     @property
+    def whole(self) -> bool:
+        """Whether no tile of results reaches beyond the last row or column."""
+        rows, columns = as_int(self.rows), as_int(self.columns)
+        return None not in (rows, columns) and not (rows or 0) % self.tile.m and not (columns or 0) % self.tile.n
+
+    @property
     def loaders(self) -> int:
         assert isinstance(self.tile, GroupTile)
         return self.tile.loaders
@@ -137,6 +143,15 @@ class GroupMmaKernel(MmaKernel):
             name in self.copied or (f.packet == packet and (f.along_k or self.loaders % (size // packet) == 0))
             for name, f, size in (("a", self.a, self.tile.m), ("b", self.b, self.tile.n))
         )
+
+    def lines(self, factor: Matrices | Images, size: int) -> int:
+        """Lines along the sum that a copy brings of a tile of `size`: no more than there are, as zeros take time too.
+
+        What else is in a tile makes results that nobody wants; of floats these would be looked at.
+        """
+        if isinstance(factor, Images) or isinstance(self.tile, Tf32GroupTile):
+            return size
+        return min(size, as_int(factor.outer) or size)
 
     @property
     def copied(self) -> dict[str, Matrices | Images]:
