@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 Call = Callable[[], object]
@@ -16,7 +17,7 @@ Turn = Callable[[int], object]  # of the number of the set of tensors that it us
 def kernels(torch: Any, call: Call, runs: int = 12, warm: int = 4) -> float:
     """Microseconds in which kernels of a call run, without the gaps between them, the median of calls.
 
-    Kernels overlap where one's blocks wait for the one before it to end.
+    Kernels overlap where one's blocks wait for the one before it to end, also that of the call before.
     """
     for _ in range(warm):
         call()
@@ -28,16 +29,18 @@ def kernels(torch: Any, call: Call, runs: int = 12, warm: int = 4) -> float:
     on_card = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     spans = sorted((e.time_range.start, e.time_range.start + e.device_time) for e in on_card)
     each = -(-len(spans) // runs)
-    return statistics.median(busy(spans[k : k + each]) for k in range(0, len(spans), each or 1)) if spans else 0.0
+    parts = [spans[k : k + each] for k in range(0, len(spans), each or 1)]
+    ends = [-math.inf, *accumulate((max(last for _, last in part) for part in parts), max)]
+    return statistics.median(map(busy, parts, ends)) if parts else 0.0
 
 
-def busy(spans: Sequence[tuple[float, float]]) -> float:
-    """How long some of these spans, in order of their beginnings, last together.
+def busy(spans: Sequence[tuple[float, float]], end: float = -math.inf) -> float:
+    """How long some of these spans, in order of their beginnings, last together after an end of others.
 
-    >>> busy([(0.0, 3.0), (1.0, 2.0), (2.5, 4.0), (6.0, 7.0)])
-    5.0
+    >>> busy([(0.0, 3.0), (1.0, 2.0), (2.5, 4.0), (6.0, 7.0)]), busy([(0.0, 3.0), (4.0, 5.0)], 2.0)
+    (5.0, 2.0)
     """
-    total, end = 0.0, -math.inf
+    total = 0.0
     for first, last in spans:
         total += max(last - max(first, end), 0.0)
         end = max(end, last)
