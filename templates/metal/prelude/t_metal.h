@@ -37,4 +37,7 @@ using namespace metal;
 #define T_SHUFFLE_XOR(v, d) simd_shuffle_xor(v, (ushort)(d))
 #include "t_warp.h"
 
+/* 2^x, as a weight of attention. */
+T_FN float t_weight_f32(float x) { return t_exp2_f32(x); }
+
 #endif

@@ -401,6 +401,46 @@ def test_blocks_share_the_keys_of_few_queries() -> None:
         close_or_nan(got, np.tanh(expected(*some, scale=0.3) + b))
 
 
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize(("keys", "depth"), [(1300, 24), (70, 24), (1300, 20), (70, 264)])
+def test_queries_that_share_keys_share_a_block(dtype: DType, keys: int, depth: int) -> None:
+    """Each with a mask of its own; one sees nothing, one an infinite score; whole rows of halves are read in words."""
+    shapes: list[Shape] = [(2, 3, 4, depth), (2, 3, keys, depth), (2, 3, keys, 40)]
+    values = [random(RNG, sizes(s, DIMS)).astype(dtype.numpy) for s in shapes]
+    mask = np.where(RNG.random((2, 1, 4, keys)) < 0.5, -np.inf, 0).astype(np.float32)
+    mask[1, 0, 2] = -np.inf
+    mask[0, 0, 1, keys // 2] = np.inf
+    m = Maker()
+    operands = [m.input(*s, dtype=dtype) for s in shapes]
+    program = GridProgram(m.output(attention(m, *operands, m.input(*mask.shape), scale=0.3, out="f32")))
+    assert templates(program)[0] == "attention_row"
+    first = program.kernels[0]
+    assert isinstance(first, GridAttentionRow) and first.height == (4 if depth < 264 else 1)
+    assert first.pack == (8 if dtype is not F32 and depth % 8 == 0 else 4)
+    (got,) = program.run(*values, mask)
+    with np.errstate(invalid="ignore"):
+        close_or_nan(got, expected(*values, mask, scale=0.3))
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "splits"),
+    [(32, 4096, 8), (40, 4096, 13), (8, 4096, 16), (132, 4096, 2), (300, 4096, 1), (8, 300, 1)],
+)
+def test_blocks_of_few_queries_end_together(queries: int, keys: int, splits: int) -> None:
+    """Those of 32 queries are 256 for 132 multiprocessors, of 40 they are 520."""
+    m = Maker()
+    target = CudaTarget(Machine())
+    target.machine = Machine(device=Device(units=132))
+    operands = [m.input(queries, n, 8, dtype=F16) for n in (1, keys, keys)]
+    kernel = GridProgram(m.output(attention(m, *operands, out="f32")), DIMS, target).kernels[0]
+    assert isinstance(kernel, GridAttentionRow) and kernel.splits == splits
+
+
+def test_causal_queries_have_a_block_each() -> None:
+    kernel = check([(2, 3, 3, 8), (2, 3, 50, 8), (2, 3, 50, 8)], causal=True).kernels[0]
+    assert isinstance(kernel, GridAttentionRow) and kernel.height == 1
+
+
 def test_few_keys_and_many_queries_have_a_block_each() -> None:
     assert templates(check([(2, 3, 1, 8), (2, 3, 300, 8), (2, 3, 300, 8)])) == ["attention_row"]
     assert templates(check([(300, 1, 8), (300, 600, 8), (300, 600, 8)])) == ["attention_row"]

@@ -1,5 +1,7 @@
 """Attention of few queries on devices of blocks of threads: a query has a block, or several where blocks are few.
 
+Queries that share keys, as those of the heads of a group do, share a block too, so that keys are read once.
+
 Decoding has one query for each head and sequence: fewer blocks than a card has multiprocessors, each of which reads
 a small part of the memory's bandwidth. So several blocks share a query's keys, each with a softmax of its own keys, and
 a second kernel weighs these parts by their largest scores, in order, so that a result is the same in every run.
@@ -7,11 +9,12 @@ a second kernel weighs these parts by their largest scores, in order, so that a 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...errors import UnsupportedError
-from ...expr import F32, Expr, acc, as_int
+from ...expr import BF16, F16, F32, Expr, acc, as_int, call
 from ...kernels.attention import AttentionBase
 from ...kernels.base import Kernel, Temporary
 from ...kernels.heavy import HeavyKernel, Strided
@@ -21,20 +24,29 @@ from .arguments import Arguments
 from .attention_mma import PACK, whole_packets
 from .grid import SHARED, WARP
 
+WORDS = 8  # halves that are read at once
+
 ROW_THREADS = (256, 128, 32)  # threads of a block, as many as memory for their sums allows
-FULL = 4  # blocks a multiprocessor, up to which several share the keys of a query: what an H200 wants for its memory
+ENOUGH, FULL = (
+    1.5,
+    4,
+)  # blocks a multiprocessor from which on memory is busy, and up to which several share a query's keys
+AHEAD = 4  # keys that a group of threads reads at once
+HEIGHT = 4  # queries that share a block, at most
 SPLITS = 32  # blocks of a query, at the most: their parts are read again by each column
 FEW_KEYS = 256  # keys of a block, at the least: a second kernel takes as long as some hundreds
 
 
 @dataclass(frozen=True)
 class GridAttentionRow(AttentionBase):
-    """Online softmax of one query a block, whose groups of threads have keys of their own.
+    """Online softmax of one query a block, or of all that share keys; groups of threads have keys of their own.
 
     Attributes:
         threads: threads of a block.
         part: threads of a group, which share a key.
         ahead: keys that a group reads at once.
+        pack: neighbours that a thread reads at once.
+        height: queries of a block, 1 or all.
         splits: blocks that share the keys of a query.
         parts: number of the buffer for what each of them leaves, where they are several: for each query and each of its
             blocks the sums of columns, the largest score, the sum of weights.
@@ -45,23 +57,25 @@ class GridAttentionRow(AttentionBase):
     threads: int
     part: int
     ahead: int
+    pack: int
+    height: int = 1
     splits: int = 1
     parts: int = -1
 
     @property
     def shared(self) -> int:
         warps = self.threads // WARP
-        return 4 * warps * (self.columns * self.part * PACK + 2)
+        return 4 * self.height * warps * (self.columns * self.part * self.pack + 2)
 
     @property
     def deep(self) -> int:
         """Packets of the query a thread."""
-        return max(1, -(-self.depth // (PACK * self.part)))
+        return max(1, -(-self.depth // (self.pack * self.part)))
 
     @property
     def columns(self) -> int:
         """Packets of columns of the values a thread."""
-        return -(-self.width // (PACK * self.part))
+        return -(-self.width // (self.pack * self.part))
 
     def packed(self, operand: Strided, columns: int) -> bool:
         """Whether rows of an operand are whole packets."""
@@ -101,36 +115,57 @@ def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> li
         UnsupportedError: a row of sums does not fit in shared memory.
     """
     wide = max(base.depth, base.width, 1)
-    part = next((p for p in (1, 2, 4, 8, 16) if p * PACK >= wide), WARP)
-    columns = -(-base.width // (PACK * part)) * PACK * part
+    pack = WORDS if _in_words(base) else PACK
+    narrow = wide <= pack * WARP
+    height = _height(base) if narrow else 1
+    part = next((p for p in (1, 2, 4, 8, 16) if p * pack >= wide), WARP)
+    columns = -(-base.width // (pack * part)) * pack * part
     wanted = (machine.number("threads", ROW_THREADS[0]), *ROW_THREADS)
-    fitting = (t for t in wanted if t // WARP * (columns + 2) * 4 <= SHARED)
-    threads = next(fitting, None)
+    fitting = ((h, t) for h in (height, 1) for t in wanted if h * (t // WARP) * (columns + 2) * 4 <= SHARED)
+    height, threads = next(fitting, (1, None))
     if threads is None:
         assert group.anchor is not None
         raise UnsupportedError(
             [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
         )
-    queries = base.points * base.row.args[0]
-    ahead = machine.number("ahead", 4 if wide <= PACK * WARP else 1)
-    whole = GridAttentionRow.of(base, tasks=queries, threads=threads, part=part, ahead=ahead)
-    splits = _splits(queries, base.key.args[0], machine)
+    blocks = base.points * call("floordiv", base.row.args[0], height)
+    ahead = machine.number("ahead", AHEAD if narrow else 1)
+    whole = GridAttentionRow.of(base, tasks=blocks, threads=threads, part=part, ahead=ahead, pack=pack, height=height)
+    splits = _splits(blocks, base.key.args[0], machine)
     return [whole] if splits == 1 else [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
 
 
+def _in_words(base: AttentionBase) -> bool:
+    """Whether keys and values are halves that may be read 16 bytes at a time."""
+    operands = ((base.k, base.depth), (base.v, base.width))
+    return all(base.buffers[x.buffer].dtype in (F16, BF16) and whole_packets(x, n, WORDS) for x, n in operands)
+
+
+def _height(base: AttentionBase) -> int:
+    """Queries that share a block: all of a few that see the same keys, else 1."""
+    rows = as_int(base.row.args[0])
+    return rows if rows is not None and rows <= HEIGHT and not base.causal else 1
+
+
 def _splits(queries: Expr, keys: Expr, machine: Machine) -> int:
-    """Blocks for each query. Keys of a cache, whose number only a run knows, are taken to be many."""
-    device, blocks, known = machine.device, as_int(queries), as_int(keys)
+    """Blocks for each query. Keys of a cache, whose number only a run knows, are taken to be many.
+
+    As many as make all multiprocessors end at about the same time, of blocks enough that memory is busy.
+    """
+    units, blocks, known = machine.device.units, as_int(queries), as_int(keys)
     if given := machine.number("splits", 0):
         return given if known is None else max(1, min(given, known))
-    if blocks is None or blocks * 2 > device.units * FULL:
+    if not blocks:
         return 1
-    most = SPLITS if known is None else known // FEW_KEYS
-    return max(1, min(device.units * FULL // max(blocks, 1), most, SPLITS))
+    most = min(SPLITS, units * FULL // blocks, SPLITS if known is None else known // FEW_KEYS)
+    least = math.ceil(units * ENOUGH / blocks)
+    return (
+        min(range(min(least, most), most + 1), key=lambda n: (-(-blocks * n // units) / max(n, 1), n), default=1) or 1
+    )
 
 
 def _left(kernel: GridAttentionRow, owner: int, splits: int) -> Temporary:
-    return Temporary("parts", owner, kernel.tasks * (splits * (kernel.width + 2) * F32.size))
+    return Temporary("parts", owner, kernel.tasks * (kernel.height * splits * (kernel.width + 2) * F32.size))
 
 
 def _partial(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
@@ -149,11 +184,12 @@ def _joined(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
     left = _left(kernel, owner, splits)
     parts = args.add(left, acc("x", F32), written=False)
     stores = tuple(args.store(s) for s in kernel.stores)
+    queries = kernel.tasks * kernel.height
     return AttentionJoin(
         buffers=tuple(args.list),
-        tasks=kernel.tasks,
-        flops=kernel.tasks * (2 * splits * kernel.width),
-        nbytes=left.nbytes + kernel.tasks * kernel.width * sum(b.dtype.size for b in args.list if b.written),
+        tasks=queries,
+        flops=queries * (2 * splits * kernel.width),
+        nbytes=left.nbytes + queries * kernel.width * sum(b.dtype.size for b in args.list if b.written),
         stores=stores,
         batch=kernel.batch,
         row=kernel.row,
