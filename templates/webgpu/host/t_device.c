@@ -337,13 +337,10 @@ static int bind(const t_step *step, int32_t i, w_entry *entry)
 
 int t_device_launch(t_device *d, const t_step *step)
 {
-    w_entry entry[T_BINDINGS];
+    w_entry entry[step->buffers + 1];
     const t_made *made = t_gpu_made(step->name);
     int status;
     size_t count = 0;
-    if (step->buffers >= T_BINDINGS)
-        return t_fail(TORSHC_E_ARCH, "step %d (%.40s) has %d arguments", (int)step->step, step->name,
-                      (int)step->buffers);
     for (int32_t i = 0; i < step->buffers; i++)
         if (bound[i] >= 0 && (status = bind(step, i, &entry[count++])))
             return status;

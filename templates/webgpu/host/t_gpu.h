@@ -8,7 +8,7 @@
 #include "t_webgpu.h"
 
 /* Alignment of bindings and of copies; bytes of all sizes of a batch; what a dispatch takes along one dimension; bindings
- * of a kernel. */
+ * of a kernel that may be empty. */
 enum { T_BIND = 256, T_COPY = 4, T_SIZES = 1 << 16, T_BLOCKS = 65535, T_BINDINGS = 64 };
 
 #define W_MEMBER(R, NAME, PARAMETERS) R(*NAME) PARAMETERS;
