@@ -46,9 +46,11 @@ def test_types(dtype: str) -> None:
     assert check((2, 600), 33, dtype=dtype) == check((2, 600), 33, largest=0, dtype=dtype) == ["topk"]
 
 
-def test_a_number_of_results_known_only_at_run_time() -> None:
+def test_a_number_of_results_known_only_at_run_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check((2, 250), dim("k")) == ["topk"]
     assert check((2, 300), dim("k")) == ["sort_pass"]
+    monkeypatch.setitem(DIMS, "k", 0)
+    assert check((2, 250), dim("k")) == ["topk"]
 
 
 @pytest.mark.parametrize("order", ["reverse", "random:1", "random:2"])

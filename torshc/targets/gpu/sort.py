@@ -186,7 +186,8 @@ class Sort:
 
     def _starts(self) -> Kernel:
         args = self._arguments()
-        args.add(self.counts, acc("count", U32)), args.add(self.totals, acc("count", U32))
+        for sums in (self.counts, self.totals):
+            args.add(sums, acc("count", U32))
         known = as_int(self.tiles)
         parts = PARTS if known is None else min(PARTS, known)
         cost = self._cost(args) | {"tasks": self.rows * (DIGITS // WARP)}
