@@ -445,7 +445,7 @@ def _keep(
     pending = [list(x) for x in levels]
     count = 0
     for k, accumulators in enumerate(pending):
-        here = {x for a in accumulators for x in walk(a.term)}
+        here = _computed([a.term for a in accumulators])
         later = [a.term for x in pending[k + 1 :] for a in x] + [s.value for s in element]
         found = [x for x in _shared(later, here, keep_cost) if any(contains(x, r) for r in reduce)]
         mapping = {x: load(f"row{count + n}", (position,), x.dtype) for n, x in enumerate(found)}
@@ -456,6 +456,18 @@ def _keep(
                 x[:] = [Accumulator(a.name, a.combine, rebuild(a.term, mapping.get), a.result) for a in x]
             element = [Store(s.buffer, s.offset, rebuild(s.value, mapping.get)) for s in element]
     return stages, element, count
+
+
+def _computed(roots: list[Expr]) -> set[Expr]:
+    """What is computed at each place: nothing that a choice by place may leave out, as it may lie outside of memory."""
+    pending, seen = list(roots), set[Expr]()
+    while pending:
+        x = pending.pop()
+        if x not in seen:
+            seen.add(x)
+            by_place = x.op == "select" and not any(y.op in ("load", "acc") for y in walk(x.args[0]))
+            pending.extend(x.args[:1] if by_place else x.args)
+    return seen
 
 
 def _shared(roots: list[Expr], here: set[Expr], keep_cost: int) -> list[Expr]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int
+from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int, const
 from torshc.graph import Graph
 from torshc.kernels.machine import Device, Machine
 from torshc.passes.policy import Policy
@@ -163,6 +163,21 @@ def test_columns_that_are_needed_again_stay_in_registers(
     for order in ("forward", "random:3"):
         monkeypatch.setenv("T_EMULATE_ORDER", order)
         close(program.run(a, s)[0], wanted)
+
+
+@pytest.mark.parametrize(("shape", "axis", "template"), [((45, 12), 0, "columns"), ((12, 45), 1, "row")], ids=str)
+def test_what_lies_outside_of_memory_is_not_kept(shape: Shape, axis: int, template: str) -> None:
+    """Two choices by place share a load, which neither makes in the margin."""
+    m = Maker()
+    x, low = m.input(*shape), m.input()
+    margins = {"before": (const(3), const(5)), "after": (const(2), const(3))}
+    highest = m.add("ReduceMax", m.add("Pad", x, low, **margins), axes=(axis,), keepdims=True)
+    program = GridProgram(m.output(m.add("Sub", m.add("Pad", x, **margins), highest)), DIMS, target())
+    assert templates(program) == [template]
+    a = random(RNG, sizes(shape, DIMS))
+    wide = np.pad(a, ((3, 2), (5, 3)), constant_values=-9)
+    (found,) = program.run(a, np.array(-9, np.float32))
+    np.testing.assert_array_equal(found, np.pad(a, ((3, 2), (5, 3))) - wide.max(axis, keepdims=True))
 
 
 def test_columns_of_infinities_and_nan() -> None:
