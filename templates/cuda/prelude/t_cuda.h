@@ -23,6 +23,14 @@
 #define T_FMA_f32(a, b, c) fmaf(a, b, c)
 #define T_FMA_f64(a, b, c) fma(a, b, c)
 
+/* Stores four words in memory of the device at once. */
+T_FN void t_store_words_(uint32_t *to, const uint32_t *words) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+#define T_STORE_WORDS(to, words) t_store_words_(to, words)
+
 T_FN float t_half_bits_(uint16_t h) {
     float r;
     asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h));

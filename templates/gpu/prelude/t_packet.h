@@ -12,6 +12,25 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) t_packet {
     T at[N];
 };
 
+/* Eight halves are stored as a whole: compilers take them apart, and do not always find that they may be stored so. */
+#ifdef T_STORE_WORDS
+template <typename T, int N>
+T_FN void t_store_packet(t_packet<T, N> *to, const t_packet<T, N> &packet) {
+    if constexpr (sizeof(T) != 2 || N != 8) {
+        *to = packet;
+    } else {
+        uint32_t words[4];
+        memcpy(words, &packet, sizeof words);
+        T_STORE_WORDS((uint32_t *)to, words);
+    }
+}
+#else
+template <typename T, int N>
+T_FN void t_store_packet(T_GLOBAL t_packet<T, N> *to, const T_LOCAL t_packet<T, N> &packet) {
+    *to = packet;
+}
+#endif
+
 #define T_DEF_PACKET(N) \
     template <typename T> \
     T_FN void t_read##N(T_LOCAL T (&x)[N], const T_GLOBAL T *p) { \
@@ -22,7 +41,7 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) t_packet {
     T_FN void t_write##N(T_GLOBAL T *p, const T_LOCAL T (&x)[N]) { \
         t_packet<T, N> written; \
         for (int i = 0; i < N; i++) written.at[i] = x[i]; \
-        *(T_GLOBAL t_packet<T, N> *)p = written; \
+        t_store_packet((T_GLOBAL t_packet<T, N> *)p, written); \
     }
 T_DEF_PACKET(4)
 T_DEF_PACKET(8)

@@ -89,7 +89,7 @@ extern "C" int k444152a8c816(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) k74fc7f57ac9c_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) kedba0db82975_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -232,9 +232,6 @@ extern "C" __global__ void __launch_bounds__(32) k74fc7f57ac9c_kernel(const uint
         }
     }
 
-    // Neighbouring threads exchange halves, so that each has four neighbours of one row: even ones of row lane / 4, odd
-    // ones of that 8 below.
-    const int odd = lane % 2;
 #pragma unroll
     for (int g = 0; g < 1; g++) {
 #pragma unroll
@@ -242,6 +239,11 @@ extern "C" __global__ void __launch_bounds__(32) k74fc7f57ac9c_kernel(const uint
 #pragma unroll
             for (int d = 1; d < 4; d *= 2) total[g][i] += t_shuffle_xor_f32(total[g][i], d);
         }
+    }
+    const int odd = lane % 2;
+#pragma unroll
+    for (int g = 0; g < 1; g++) {
+        // Even threads have a row, odd ones that 8 below.
         const int row = first + band + 16 * g + lane / 4 + 8 * odd;
         const float weights = odd ? total[g][1] : total[g][0];
         /* Keys that are all hidden leave 0 / 0. */
@@ -267,8 +269,8 @@ extern "C" __global__ void __launch_bounds__(32) k74fc7f57ac9c_kernel(const uint
     }
 }
 
-extern "C" int k74fc7f57ac9c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kedba0db82975(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k74fc7f57ac9c_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(kedba0db82975_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

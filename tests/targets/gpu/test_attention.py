@@ -255,6 +255,19 @@ def test_packed_heads_by_groups() -> None:
     close(program.run(given)[0], wanted, 2**-9)
 
 
+def test_results_of_halves_leave_in_whole_sectors() -> None:
+    """Four threads that share rows exchange columns by eights; of 40 columns eight are left, which go by fours."""
+    shape = (2, 3, 130, 40)
+    m = Maker()
+    program = GridProgram(
+        m.output(attention(m, *[m.input(*shape, dtype=F16) for _ in range(3)], scale=0.3)), {}, HOPPER
+    )
+    assert templates(program) == ["attention_mma"]
+    assert all(program.launches[0].source.count(f"t_write{n}(b3") == 1 for n in (8, 4))
+    given = [random(RNG, shape).astype(np.float16) for _ in range(3)]
+    close(program.run(*given)[0].astype(np.float32), expected(*given, scale=0.3), 2**-9)
+
+
 @pytest.mark.parametrize(
     ("shape", "units", "wanted"),
     [((8, 128, 64), 16, True), ((8, 128, 64), 17, False), ((8, 70, 64), 4, False), ((8, 128, 20), 4, False)],
