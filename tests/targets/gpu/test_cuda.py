@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from torshc.resources import templates
+
+from ...support.kernels import Maker
+from ...support.run_grid import GridProgram
 
 KERNELS = sorted(p for part in ("cuda", "gpu") for p in (templates(part) / "kernels").glob("*.j2"))
 
@@ -16,3 +20,13 @@ def test_kernels_wait_for_those_before_them(path: Path) -> None:
     """When they open, or later where they say so; what a kernel of early blocks read before would not be there yet."""
     text = path.read_text()
     assert text.count("t_wait_for_earlier();") == ("early=true" in text)
+    assert all(("early=true" in end) == ("early=true" in text) for end in re.findall(r"{{ close\(.*", text))
+
+
+@pytest.mark.parametrize(("rows", "waits"), [(4096, True), (4097, False)])
+def test_kernels_of_many_blocks_start_when_the_one_before_has_ended(rows: int, waits: bool) -> None:
+    """Those that do not wait are not among the early ones."""
+    m = Maker()
+    x = m.input(rows, 1024)
+    text = GridProgram(m.output(m.add("ReduceSum", x, axes=(1,)))).launches[0].source
+    assert ("t_wait_for_earlier();" in text, "T_LAUNCH_AFTER(" in text) == (waits, not waits)
