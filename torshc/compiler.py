@@ -138,7 +138,7 @@ def _prepared(
         options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
     kind = target_of(options)
     pipeline = pipeline_of(options)
-    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers)
+    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers, beside=kind.beside)
     options = dataclasses.replace(options, fusion=policy.strategy)
     with clock.stage("import"):
         kept = weights if options.named_weights else None

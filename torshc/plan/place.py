@@ -12,6 +12,7 @@ from ..ops.tensor.view import too_wide
 from ..passes.fusion_rules import Recompute
 from ..passes.policy import Policy
 from ..passes.settle_outputs import settle
+from .beside import side_by_side
 from .fusion import Fuser, kind_of
 from .group import Boundary, Group, split_composites
 from .inline import Inliner
@@ -364,6 +365,8 @@ class _Placer:
                     state[id(g)] = 1
                     stack.append((g, True))
                     stack.extend((w, False) for v in reversed(g.reads) for w in self._writers(v) if id(w) not in state)
+        if self.permits.policy.beside and not self.off:
+            ordered = side_by_side(ordered, self._writers, position.__getitem__)
         for k, g in enumerate(ordered):
             g.id = k
         self.groups = ordered

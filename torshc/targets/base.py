@@ -90,6 +90,7 @@ class Target(ABC):
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
         bound: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
         buffers: most buffers that a kernel may have; 0 for any number.
+        beside: whether small kernels that do not need each other are one launch.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
@@ -112,6 +113,7 @@ class Target(ABC):
     alignment: ClassVar[int] = 1
     bound: ClassVar[bool] = False
     buffers: ClassVar[int] = 0
+    beside: ClassVar[bool] = False
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}

@@ -16,6 +16,7 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
+from .beside import beside, is_still
 from .grid import Dealt
 from .halves import for_halves
 from .nests import lower_grid
@@ -303,6 +304,8 @@ class GridTarget(Target):
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels, count = super().lower(graph, group, storage), len(group.outputs)
+        if self.beside and group.kind == "nest" and len(kernels) > 1 and all(is_still(k) for k in kernels):
+            return [beside(kernels)]
         many = self.buffers and any(len(k.buffers) > self.buffers for k in kernels)
         if not many or group.kind != "nest" or count < 2:
             return kernels

@@ -63,6 +63,7 @@ class CudaTarget(GridTarget):
     toolchain = CudaToolchain()
     options = frozenset({"arch", "mcpu", "tuning_records"})
     tunable = True
+    beside = True
     precisions = frozenset(PRECISIONS)
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")

@@ -1,0 +1,48 @@
+"""Small kernels that do not need each other are one launch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torshc.graph import Graph
+from torshc.passes.policy import Policy
+from torshc.plan.place import make_plan
+
+from ..support.pass_graphs import Model
+from .test_place import check_order, shown
+
+
+def groups(graph: Graph, strategy: str = "default") -> list[str]:
+    plan = make_plan(graph, replace(Policy.of(strategy), beside=True))
+    check_order(plan)
+    assert [g.id for g in plan.groups] == list(range(len(plan.groups)))
+    return shown(plan)
+
+
+def test_those_of_other_shapes() -> None:
+    m = Model()
+    assert groups(m.done(m("Exp", m.input(4, 6)), m("Sin", m.input(7)))) == ["Exp+Sin"]
+
+
+def test_one_that_reads_another_comes_after() -> None:
+    m = Model()
+    y = m("Exp", m.input(8, 8))
+    z = m("Transpose", m("MatMul", y, m.input(8, 8)), perm=(1, 0))
+    assert groups(m.done(m("Sin", z), m("Cos", m.input(7)), y)) == ["Exp", "MatMul", "Sin+Cos"]
+
+
+def test_not_more_than_four() -> None:
+    m = Model()
+    assert groups(m.done(*(m("Exp", m.input(n)) for n in range(1, 7)))) == ["Exp+Exp+Exp+Exp", "Exp+Exp"]
+
+
+def test_what_stays_apart() -> None:
+    """Large ones, those of sizes that a run tells, reductions, and all where nothing is fused."""
+    m = Model()
+    assert len(groups(m.done(m("Exp", m.input(1 << 20)), m("Exp", m.input(3))))) == 2
+    m = Model()
+    assert len(groups(m.done(m("Exp", m.input("n")), m("Exp", m.input(3))))) == 2
+    m = Model()
+    assert len(groups(m.done(m("ReduceSum", m.input(3, 4), axes=(1,)), m("Exp", m.input(3))))) == 2
+    m = Model()
+    assert len(groups(m.done(m("Exp", m.input(4)), m("Exp", m.input(3))), "none")) == 2

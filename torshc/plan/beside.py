@@ -1,0 +1,59 @@
+"""Small kernels that do not need each other become one launch, whose blocks compute one or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..expr import as_int
+from ..graph import Node, Value
+from .group import Group
+
+MOST = 4  # groups of one launch
+LARGE = 1 << 22  # bytes of results from which on a kernel takes long enough to be launched by itself
+
+
+def side_by_side(
+    groups: Sequence[Group], writers: Callable[[Value], list[Group]], position: Callable[[Node], int]
+) -> list[Group]:
+    """Groups in launch order, in which small pointwise ones that follow each other are one.
+
+    Args:
+        groups: in launch order.
+        writers: the groups that have to run before a value can be read.
+        position: of a node in the graph.
+    """
+    return [_joined(run, position) if len(run) > 1 else run[0] for run in _runs(groups, writers)]
+
+
+def _runs(groups: Sequence[Group], writers: Callable[[Value], list[Group]]) -> Iterator[list[Group]]:
+    run: list[Group] = []
+    for group in groups:
+        ahead = {id(w) for v in group.reads for w in writers(v)}
+        fits = _is_small(group) and len(run) < MOST and all(_is_small(g) and id(g) not in ahead for g in run)
+        if run and not fits:
+            yield run
+            run = []
+        run.append(group)
+    if run:
+        yield run
+
+
+def _is_small(group: Group) -> bool:
+    """Whether a group is pointwise work of a known size, so little that its launch is a good part of it."""
+    sizes = [as_int(v.type.nbytes) for v in group.outputs]
+    if group.kind != "nest" or any(n.op.family == "composite" for n in group.nodes):
+        return False
+    return all(s is not None and 0 < s < LARGE for s in sizes)
+
+
+def _joined(run: Sequence[Group], position: Callable[[Node], int]) -> Group:
+    """A group with the nodes and results of all."""
+    return Group(
+        run[0].id,
+        "nest",
+        sorted(dict.fromkeys(n for g in run for n in g.nodes), key=position),
+        folded=sorted(dict.fromkeys(n for g in run for n in g.folded), key=position),
+        outputs=list(dict.fromkeys(v for g in run for v in g.outputs)),
+        reads=list(dict.fromkeys(v for g in run for v in g.reads)),
+        rules=list(dict.fromkeys(r for g in run for r in g.rules)),
+    )
