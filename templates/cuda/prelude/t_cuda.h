@@ -73,8 +73,9 @@ T_FN void t_pause() {
 
 /* ---- launches ----------------------------------------------------------------------------------- */
 
-/* From sm_90 on a kernel's blocks may start while the kernel before it runs.  All threads of a kernel wait for the one
- * before it to end, which did the same, before they read or write anything but constants. */
+/* From sm_90 on a kernel's blocks may start while the kernel before it runs, if T_LAUNCH launches it.  All its threads wait
+ * for that kernel to end, which waited too or began when all before had ended, before they read or write anything but
+ * constants. */
 T_FN void t_next_may_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -258,35 +259,25 @@ T_FN float t_near_inverse_(float x) {
  * that the power of two is wrong. */
 T_FN float t_near_sigmoid_f32(float x) { return t_near_inverse_(1.0f + t_weight_f32(x * -1.44269504f)); }
 
-/* The share of the normal distribution below x, erfc(-x / sqrt 2) / 2, with a relative error of 2^-17 from x = -6.5 on, where
- * the share is 2^-34; below that at most as much as there.  The logarithm of the share below -|x| is a polynomial, whose
- * coefficients make the greatest error least: 2^-17.7, and what rounding them and it adds.  Its leading coefficient is
- * negative, so that it is -infinity in the end. */
-T_FN float t_near_normal_f16_f32(float x) {
-    const float t = t_abs_f32(x);
-    float p = t_fma_f32(t, -1.7577797e-6f, 5.9936672e-5f);
-    p = t_fma_f32(t, p, -9.1636396e-4f);
-    p = t_fma_f32(t, p, 8.447391e-3f);
-    p = t_fma_f32(t, p, -5.3824518e-2f);
-    p = t_fma_f32(t, p, -4.586157e-1f);
-    p = t_fma_f32(t, p, -1.1511801f);
-    const float q = t_weight_f32(t_fma_f32(t, p, -1.0000038f));
-    return x < 0.0f ? q : 1.0f - q;
-}
-/* The same with a relative error of 2^-14.4 from x = -13 on, where the share is 2^-126, the least that there is. */
-T_FN float t_near_normal_bf16_f32(float x) {
-    const float t = t_abs_f32(x);
-    float p = t_fma_f32(t, -2.0123858e-9f, 1.4528727e-7f);
-    p = t_fma_f32(t, p, -4.617318e-6f);
-    p = t_fma_f32(t, p, 8.5530017e-5f);
-    p = t_fma_f32(t, p, -1.0343975e-3f);
-    p = t_fma_f32(t, p, 8.723313e-3f);
-    p = t_fma_f32(t, p, -5.40889e-2f);
-    p = t_fma_f32(t, p, -4.5863625e-1f);
-    p = t_fma_f32(t, p, -1.151051f);
-    const float q = t_weight_f32(t_fma_f32(t, p, -1.0000257f));
-    return x < 0.0f ? q : 1.0f - q;
-}
+/* The share of the normal distribution below x, erfc(-x / sqrt 2) / 2.  The logarithm of the share below -|x| is a polynomial,
+ * here from its leading coefficient on, which is negative, so that it is -infinity in the end. */
+#define T_DEF_NEAR_NORMAL(NAME, ...) \
+    T_FN float t_near_normal_##NAME##_f32(float x) { \
+        constexpr float c[] = {__VA_ARGS__}; \
+        const float t = t_abs_f32(x); \
+        float p = c[0]; \
+        for (int i = 1; i < (int)(sizeof c / sizeof *c); i++) p = t_fma_f32(t, p, c[i]); \
+        const float q = t_weight_f32(p); \
+        return x < 0.0f ? q : 1.0f - q; \
+    }
+/* With a relative error of 2^-17 from x = -6.5 on, where the share is 2^-34; below that at most as much as there.  The
+ * coefficients make the greatest error least: 2^-17.7, and what rounding them and the polynomial adds. */
+T_DEF_NEAR_NORMAL(f16, -1.7577797e-6f, 5.9936672e-5f, -9.1636396e-4f, 8.447391e-3f, -5.3824518e-2f, -4.586157e-1f,
+                  -1.1511801f, -1.0000038f)
+/* With a relative error of 2^-14.4 from x = -13 on, where the share is 2^-126, the least that there is. */
+T_DEF_NEAR_NORMAL(bf16, -2.0123858e-9f, 1.4528727e-7f, -4.617318e-6f, 8.5530017e-5f, -1.0343975e-3f, 8.723313e-3f,
+                  -5.40889e-2f, -4.5863625e-1f, -1.151051f, -1.0000257f)
+#undef T_DEF_NEAR_NORMAL
 
 /* Two floats as f16 (bf16) in one word, the first in the low half. */
 #if !defined(T_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
