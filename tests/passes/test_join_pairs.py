@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from torshc.expr import as_int
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
 from torshc.ops.quant.narrow import PairMatMul
@@ -20,7 +21,8 @@ RNG = np.random.default_rng(3)
 
 
 def product(m: Model, x: Value, columns: int) -> Value:
-    depth = int(x.shape[-1].data)  # type: ignore[call-overload]
+    depth = as_int(x.shape[-1])
+    assert depth is not None
     scales = m.const(RNG.uniform(0.1, 0.3, (columns, depth // 32)), "f16")
     weights = m.const(RNG.integers(0, 256, (columns, depth // 2)), "u8")
     return m.builder.one(PairMatMul(32), x, weights, scales)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from torshc.expr import F16, F32, DType, Expr, axis, call, const, dim
@@ -78,8 +80,8 @@ def test_convolutions_of_images(monkeypatch: pytest.MonkeyPatch, case: Case, dty
     """One, two and three sides, steps, dilations, margins on one side, one image and a number that a run gives."""
     made = []
 
-    def spy(*given: object) -> Images | None:
-        made.append(as_images(*given))  # type: ignore[arg-type]
+    def spy(*given: Any) -> Images | None:
+        made.append(as_images(*given))
         return made[-1]
 
     forced(monkeypatch, tile, 1)

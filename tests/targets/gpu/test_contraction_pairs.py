@@ -66,10 +66,11 @@ def test_norms_before_and_gates_behind(rows: int, columns: int, depth: int, gate
     factors = [m.input(*x.shape, dtype=F16), m.constant(pairs), m.constant(scales)]
     gain = RNG.uniform(0.5, 1.5, depth).astype(np.float16)
     y = m.builder.one(PairLayer(32, 0.5, gate), *factors, *([m.constant(gain)] if normed else []))
-    other = m.input(1, rows, columns // (2 if gate else 1), dtype=F16)
+    shape = (1, rows, columns // (2 if gate else 1))
+    other = m.input(*shape, dtype=F16)
     program = GridProgram(m.output(m.builder.one(op("Add"), y, other)))
     assert [type(k) for k in program.kernels] == [PairKernel]
-    added = RNG.standard_normal(tuple(int(d.data) for d in other.shape)).astype(np.float16)  # type: ignore[call-overload]
+    added = RNG.standard_normal(shape).astype(np.float16)
     (got,) = program.run(x, added)
     wide = x.astype(np.float64)
     if normed:

@@ -80,8 +80,13 @@ def _factors(e: Expr) -> list[Expr]:
     return [] if pending else found
 
 
+def _number(e: Expr) -> float | None:
+    """The value of a constant."""
+    return float(e.data) if e.op == "const" and isinstance(e.data, (int, float)) else None
+
+
 def _is(e: Expr, number: float) -> bool:
-    return e.op == "const" and e.data == number
+    return _number(e) == number
 
 
 def _is_sum(e: Expr) -> bool:
@@ -92,8 +97,8 @@ def _scaled(e: Expr, factor: float) -> Expr:
     """A value times a number; of one that is a multiple the number goes into that."""
     if e.op == "mul" and len(e.args) == 2:
         for x, by in (e.args, e.args[::-1]):
-            if by.op == "const":
-                return _scaled(x, factor * float(by.data))  # type: ignore[arg-type]  # of floats
-    if e.op == "div" and e.args[1].op == "const" and e.args[1].data != 0.0:
-        return _scaled(e.args[0], factor / float(e.args[1].data))  # type: ignore[arg-type]
+            if (number := _number(by)) is not None:
+                return _scaled(x, factor * number)
+    if e.op == "div" and (number := _number(e.args[1])):
+        return _scaled(e.args[0], factor / number)
     return e if abs(factor - 1.0) < 2.0**-24 else call("mul", e, factor)
