@@ -153,6 +153,7 @@ struct Block {
     int living = 0;
     std::vector<Thread> threads;
     std::vector<unsigned char> fixed, dynamic;  // its shared memory while others run
+    size_t arrived = 0;                         // threads at meetings of the cluster, of all together
 };
 
 constexpr int most_idle_rounds = 1000;  // in which all that a grid does is to pause
@@ -160,6 +161,7 @@ constexpr int most_idle_rounds = 1000;  // in which all that a grid does is to p
 std::mutex one_grid;
 const Grid *grid;
 Block *block;             // that runs
+std::vector<Block> *all_blocks;
 Thread *threads;          // its own
 int order[most_threads];  // in which the threads run, in this round
 int count, position;
@@ -410,6 +412,7 @@ void run_alone(size_t number) {
 // Blocks in turn, each with its shared memory, until all have returned.
 void run_together(std::vector<size_t> numbers) {
     std::vector<Block> blocks(numbers.size());
+    all_blocks = &blocks;
     for (size_t number : numbers) {
         start(blocks[number], number);
         save_shared();
@@ -438,6 +441,25 @@ Votes meet_block(bool vote) {
     me.state = at_block;
     switch_fiber(running, &scheduler);
     return votes;
+}
+
+// The blocks of the running one's cluster.
+static Block *cluster() { return &(*all_blocks)[(size_t)(block - all_blocks->data()) / grid->cluster * grid->cluster]; }
+
+void meet_cluster() {
+    Block *const blocks = cluster();
+    // Each thread comes to as many meetings as any other, so that of the last one all have been at.
+    const size_t wanted = (block->arrived / (size_t)count + 1) * (size_t)count;
+    ++block->arrived;
+    for (unsigned i = 0; i < grid->cluster; ++i)
+        while (blocks[i].arrived < wanted) pause();
+}
+
+const void *in_cluster(const void *at, int rank) {
+    Block &other = cluster()[rank];
+    const ptrdiff_t place = (const unsigned char *)at - grid->shared_begin;
+    if (place < 0 || (size_t)place >= fixed_bytes()) fail("what is read in another block is not in static shared memory");
+    return &other == block ? at : other.fixed.data() + place;
 }
 
 void meet_warp(uint32_t mask, Operation operation, void *mine) {

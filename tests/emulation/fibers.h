@@ -34,6 +34,7 @@ struct Grid {
     void (*thread)(void *context);             // what a thread does
     void *context;
     bool all_meet = false;  // barriers of the block are for all its threads: none may have returned
+    unsigned cluster = 1;   // blocks that read each other's shared memory, and run together
     bool together = false;  // all blocks run at the same time: each until its threads wait or pause, and in turn
 };
 void run(const Grid &grid);
@@ -45,6 +46,11 @@ struct Votes {
     unsigned living, yes;
 };
 Votes meet_block(bool vote);
+
+// All threads of the blocks of a cluster meet; those that have returned are not waited for.
+void meet_cluster();
+// Where another block of the cluster has what is at `at` in this one's static shared memory.
+const void *in_cluster(const void *at, int rank);
 
 // The living lanes of `mask` meet, with the same mask and operation; `operation` is then called once, with what each lane
 // brought (null for lanes that are not there), and may write results into it.

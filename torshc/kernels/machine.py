@@ -17,6 +17,7 @@ class Device:
         tensor: whether there are tensor cores for f16 and bf16, and asynchronous copies to feed them.
         tensor_f32: whether three products of tf32 on tensor cores take less time than one of f32 elsewhere.
         groups: whether groups of four warps multiply what lies in shared memory (wgmma).
+        clusters: whether blocks that run at the same time read each other's shared memory.
         counters: whether threads of a block may add to a number in shared memory at the same time.
         stages: tiles of a product in shared memory at a time: with two, one is read while the other is multiplied.
         together: blocks of 512 threads that surely run at the same time, so that they may wait for each other.
@@ -27,6 +28,7 @@ class Device:
     tensor: bool = False
     tensor_f32: bool = False
     groups: bool = False
+    clusters: bool = False
     counters: bool = False
     stages: int = 2
     together: int = 0

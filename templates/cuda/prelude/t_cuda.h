@@ -87,7 +87,7 @@ T_FN void t_wait_for_earlier() {
 #endif
 }
 
-/* Brings constants to the second cache; address and number of bytes are multiples of 16. */
+/* Brings memory to the second cache; address and number of bytes are multiples of 16. */
 T_FN void t_prefetch(const void *from, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -97,11 +97,42 @@ T_FN void t_prefetch(const void *from, uint32_t bytes) {
 #endif
 }
 
+/* ---- clusters: blocks that run at the same time, from sm_90 on ----------------------------------- */
+
+/* All threads of a cluster's blocks meet; what each wrote to shared memory before, the others may read. */
+T_FN void t_cluster_meet() {
+#ifdef T_EMULATED
+    t_emulate_meet_cluster();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+/* A number that block `rank` of the cluster has where this one has `*at` in shared memory. */
+T_FN float t_cluster_read_f32(const float *at, int rank) {
+#ifdef T_EMULATED
+    return t_emulate_read_cluster(at, rank);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    float x;
+    asm volatile("{ .reg .b32 there;\n mapa.shared::cluster.u32 there, %1, %2;\n ld.shared::cluster.f32 %0, [there]; }"
+                 : "=f"(x) : "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(rank) : "memory");
+    return x;
+#else
+    (void)rank;
+    return *at;
+#endif
+}
+
+/* ---- how kernels are launched -------------------------------------------------------------------- */
+
 #define T_LAUNCH_AFTER(KERNEL, BLOCKS, THREADS, SHARED, STREAM, ...) \
     KERNEL<<<BLOCKS, THREADS, SHARED, STREAM>>>(__VA_ARGS__)
 #ifdef T_EMULATED
 #define T_LAUNCH T_LAUNCH_AFTER
+#define T_LAUNCH_CLUSTERS(KERNEL, CLUSTER, BLOCKS, THREADS, SHARED, STREAM, ...) \
+    t_emulate_launch_clusters(#KERNEL, KERNEL, CLUSTER, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
 #else
+/* Its kernel says itself how many blocks a cluster has. */
+#define T_LAUNCH_CLUSTERS(KERNEL, CLUSTER, ...) T_LAUNCH(KERNEL, __VA_ARGS__)
 #define T_LAUNCH(KERNEL, BLOCKS, THREADS, SHARED, STREAM, ...) \
     t_launch(KERNEL, BLOCKS, THREADS, SHARED, STREAM, __VA_ARGS__)
 

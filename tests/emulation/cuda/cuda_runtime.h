@@ -21,6 +21,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __restrict__ __restrict
 
@@ -60,6 +61,7 @@ struct Launch {
     size_t dynamic_bytes;
     cudaStream_t stream;
     bool together = false;  // its blocks run at the same time
+    unsigned cluster = 1;   // blocks that read each other's shared memory
 };
 // Takes `body`, which is freed by `drop`.
 cudaError_t launch(const Launch &what, void (*thread)(void *), void *body, void (*drop)(void *));
@@ -94,7 +96,18 @@ cudaError_t launch_together(Configured<P...> launch, [[maybe_unused]] void **arg
     return Together{launch, take<P>(arguments)...}.error;  // braces: from left to right
 }
 
+// A launch of blocks that form clusters of so many.
+template <class... P, class... A>
+void t_emulate_launch_clusters(const char *name, void (*kernel)(P...), unsigned cluster, unsigned blocks, unsigned threads,
+                               size_t bytes, cudaStream_t stream, A... arguments) {
+    auto launch = configure(name, kernel, blocks, threads, bytes, stream);
+    launch.what.together = true;
+    launch.what.cluster = cluster;
+    launch(arguments...);
+}
+
 }  // namespace t_emulate
+using t_emulate::t_emulate_launch_clusters;
 #pragma GCC visibility pop
 
 // The name of the kernel is wanted, and what configure() says about this source.

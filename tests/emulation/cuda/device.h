@@ -11,6 +11,11 @@ inline int __syncthreads_and(int yes) {
     return votes.yes == votes.living;
 }
 
+// ---- the cluster ----
+
+inline void t_emulate_meet_cluster() { t_emulate::meet_cluster(); }
+inline float t_emulate_read_cluster(const float *at, int rank) { return *(const float *)t_emulate::in_cluster(at, rank); }
+
 // ---- the warp ----
 
 inline void __syncwarp(unsigned mask = 0xffffffffu) { t_emulate::meet_warp(mask, nullptr, nullptr); }

@@ -187,13 +187,14 @@ cudaError_t launch(const Launch &what, void (*thread)(void *), void *body, void 
     Lock lock(api_lock);
     const std::shared_ptr<void> owned(body, drop);
     if (const cudaError_t error = check_launch(what)) return give(error);
-    if (what.together && !fits_together(what)) return give(cudaErrorCooperativeLaunchTooLarge);
+    if (what.together && what.cluster == 1 && !fits_together(what)) return give(cudaErrorCooperativeLaunchTooLarge);
     CUstream_st *stream = find(what.stream);
     if (!stream) return give(cudaErrorInvalidResourceHandle);
     push(stream, [=] {
         const dim3 &b = what.blocks, &t = what.threads;
         Grid grid = {{b.x, b.y, b.z}, {t.x, t.y, t.z}, what.shared_begin, what.shared_end, what.dynamic_bytes, thread, owned.get()};
         grid.together = what.together;
+        grid.cluster = what.cluster;
         run(grid);
     });
     return cudaSuccess;

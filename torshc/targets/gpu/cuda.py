@@ -52,6 +52,15 @@ def has_group_products(archs: Sequence[str]) -> bool:
     return bool(archs) and set(archs) <= {"sm_90a", "compute_90a"}
 
 
+def has_clusters(archs: Sequence[str]) -> bool:
+    """Whether blocks of all may form clusters, which read each other's shared memory: sm_90 and newer.
+
+    >>> has_clusters(["sm_90", "compute_100"]), has_clusters(["sm_80", "sm_90a"]), has_clusters([])
+    (True, False, False)
+    """
+    return bool(archs) and all(re.fullmatch(r"(sm|compute)_(9|1\d)\d[af]?", arch) for arch in archs)
+
+
 @register
 class CudaTarget(GridTarget):
     """CUDA C++ for NVIDIA's GPUs."""
@@ -83,6 +92,7 @@ class CudaTarget(GridTarget):
             tensor=has_tensor_cores(archs),
             tensor_f32=bool(archs) and FAST_TF32.issuperset(archs),
             groups=has_group_products(archs),
+            clusters=has_clusters(archs),
             counters=True,
             together=blocks_together(archs),
         )

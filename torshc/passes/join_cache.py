@@ -1,0 +1,151 @@
+"""Join a decoder's attention with what makes its cache longer, and with the rotary positions before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..expr import BF16, F16, as_int
+from ..graph import Builder, Graph, Node, Rewriter, Value
+from ..ops.microsoft.attention import Appended
+from ..ops.microsoft.cached import CachedAttention
+from ..ops.nn.attention import Attention
+from ..ops.nn.rotary import Rotated
+from ..ops.tensor.view import Concat, Reshape
+from ..options import CompileOptions
+from .manager import graph_pass
+
+QUERIES = 4  # that share a key, at most
+WIDTHS = (8, 16, 32, 64, 128, 256)  # of a head
+CLUSTERS = re.compile(r"(sm|compute)_(9|1\d)\d[af]?")  # cards whose blocks read each other's shared memory
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """What makes a cache longer: the cache, what is new, its place or none for that behind the cache, the result."""
+
+    past: Value
+    new: Value
+    at: Value | None
+    whole: Value
+
+
+@graph_pass("join_cache")
+def join_cache(graph: Graph, options: CompileOptions, *, targets: str = "cuda") -> bool:
+    """Attention of one position to a cache that is an input is one operator with the cache's new entry.
+
+    Args:
+        targets: those whose kernel does so, by name, with commas between; of CUDA on cards whose blocks form clusters.
+
+    Before::
+
+        %4 = Rotated(%0:f16[1, 32, 1, 64], @1, @2)
+        %5 = Rotated(%3:f16[1, 8, 1, 64], @1, @2)
+        %6 = Concat[axis=2](%past_k, %5)
+        %7 = Concat[axis=2](%past_v, %v)
+        %8 = Reshape[shape=(1, 8, 4, 64)](%4)
+        %9 = Attention(%8, %6, %7)
+
+    After::
+
+        %9, %6, %7 = CachedAttention(%8, %3, %v, %past_k, %past_v, None, @1, @2)
+    """
+    archs = options.arch.split(",")
+    if options.target not in targets.split(",") or not all(CLUSTERS.fullmatch(a) for a in archs):
+        return False
+    if not any(isinstance(n.op, Attention) for n in graph.nodes):
+        return False
+    rewriter, users, changed = Rewriter(graph, "join_cache"), graph.users(), False
+    for node in rewriter:
+        grown = _grown(graph, node)
+        if grown is None:
+            rewriter.keep(node)
+            continue
+        changed = True
+        results = _joined(rewriter.builder(node.name), node, grown, users)
+        for old, new in zip((node.output, *(g.whole for g in grown)), results, strict=True):
+            rewriter.replace(old, new)
+    rewriter.finish()
+    return changed
+
+
+def _grown(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
+    """The caches of keys and of values of an attention that the operator can take in."""
+    op = node.op
+    if not isinstance(op, Attention) or op.causal or op.safe or op.out:
+        return None
+    q, k, v, *masks = node.operands
+    if q.dtype not in (F16, BF16) or (masks and (masks[0].const is None or masks[0].const.any())):
+        return None
+    keys, values = (_cache(graph, x) for x in (k, v))
+    if keys is None or values is None or not _same(keys.at, values.at) or keys.whole.shape != values.whole.shape:
+        return None
+    if keys.past.shape != values.past.shape or keys.new.shape != values.new.shape:
+        return None
+    batch, groups, _, width = keys.past.shape
+    if as_int(width) not in WIDTHS or q.shape[0] is not batch or q.shape[1] is not groups or q.shape[-1] is not width:
+        return None
+    # [B, G, N, D], or one query each for N heads, [B, G, N, 1, D], which share keys [B, G, 1, T, D].
+    apart = q.type.rank == 5 and as_int(q.shape[3]) == 1
+    if (q.type.rank != 4 and not apart) or (as_int(q.shape[2]) or QUERIES + 1) > QUERIES:
+        return None
+    return keys, values
+
+
+def _cache(graph: Graph, x: Value) -> _Grown | None:
+    """What made keys or values, when it is a cache of the model's inputs with an entry more."""
+    while x.producer is not None and isinstance(x.producer.op, Reshape):
+        inner = x.producer.operands[0]
+        if tuple(d for d in inner.shape if as_int(d) != 1) != tuple(d for d in x.shape if as_int(d) != 1):
+            return None
+        x = inner
+    node = x.producer
+    if node is None or x.type.rank != 4:
+        return None
+    if isinstance(node.op, Concat) and node.op.axis in (2, -2) and len(node.operands) == 2:
+        (past, new), at = node.operands, None
+    elif isinstance(node.op, Appended):
+        past, new, at = node.operands
+    else:
+        return None
+    if past not in graph.inputs or as_int(new.shape[2]) != 1 or past.dtype is not new.dtype:
+        return None
+    return _Grown(past, new, at, x)
+
+
+def _joined(b: Builder, node: Node, grown: tuple[_Grown, _Grown], users: Mapping[Value, Sequence[Node]]) -> list[Value]:
+    """The result of the attention, and both caches."""
+    keys, values = grown
+    assert isinstance(node.op, Attention)
+    q, new, angles, interleaved = node.operands[0], keys.new, list[Value](), 0
+    turn, other = _turn(new), _turn(q)
+    if turn and other and len(users[new]) == 1 and _alike(turn, other):
+        q, (new, *angles) = other.operands[0], turn.operands
+        assert isinstance(turn.op, Rotated)
+        interleaved = turn.op.interleaved
+    batch, groups, _, width = keys.past.shape
+    queries = b.one(Reshape((batch, groups, node.operands[0].shape[2], width)), q)
+    op = CachedAttention(node.op.scale, interleaved, keys.whole.shape[2])
+    y, *present = b.add(op, [queries, new, values.new, keys.past, values.past, keys.at, *angles])
+    return [b.one(Reshape(node.output.shape), y), *present]
+
+
+def _turn(x: Value) -> Node | None:
+    """The node that turned heads of one position, which are then perhaps grouped."""
+    node = x.producer
+    while node is not None and isinstance(node.op, Reshape):
+        node = node.operands[0].producer
+    turned = node is not None and isinstance(node.op, Rotated) and as_int(node.output.shape[2]) == 1
+    return node if turned and node is not None and node.output.shape[-1] is x.shape[-1] else None
+
+
+def _alike(a: Node, b: Node) -> bool:
+    """Whether two nodes turn by the same angles."""
+    return a.op == b.op and all(_same(x, y) for x, y in zip(a.operands[1:], b.operands[1:], strict=True))
+
+
+def _same(a: Value | None, b: Value | None) -> bool:
+    if a is b or a is None or b is None or a.const is None or b.const is None:
+        return a is b
+    return a.type == b.type and a.const.tobytes() == b.const.tobytes()
