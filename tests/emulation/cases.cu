@@ -174,6 +174,13 @@ API int run_ldmatrix(const unsigned short *x, unsigned *out, int trans) {
     return cudaGetLastError();
 }
 
+// An 8 x 8 matrix transposed: a word of each thread.
+__global__ void transpose_words(const unsigned *x, unsigned *out) { out[threadIdx.x] = t_emulate_transpose(x[threadIdx.x]); }
+API int run_transpose_words(const unsigned *x, unsigned *out) {
+    transpose_words<<<1, 32>>>(x, out);
+    return cudaGetLastError();
+}
+
 // ---- half precision ----
 
 __global__ void halves(const float *x, unsigned short *bits, float *back, int n) {

@@ -214,6 +214,13 @@ def test_ldmatrix(cuda: Cuda, trans: int) -> None:
     np.testing.assert_array_equal(pairs, x.transpose(0, 2, 1) if trans else x)
 
 
+def test_movmatrix(cuda: Cuda) -> None:
+    x = np.arange(8 * 8, dtype=np.uint16).reshape(8, 8)
+    out = cuda.alloc(32 * 4)
+    assert cuda.run_transpose_words(cuda.put(x), out) == 0
+    np.testing.assert_array_equal(cuda.get(out, (32,), np.uint32).view(np.uint16).reshape(8, 8), x.T)
+
+
 def test_halves(cuda: Cuda) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     x = np.concatenate(

@@ -349,6 +349,17 @@ T_FN void t_ldmatrix_x4_trans(uint32_t r[4], const void *shared) {
 #endif
 }
 
+/* An 8x8 matrix of 16-bit elements, of which thread 4g + t has columns 2t, 2t + 1 of row g, transposed. */
+T_FN uint32_t t_transpose(uint32_t x) {
+#ifdef T_EMULATED
+    return t_emulate_transpose(x);
+#else
+    uint32_t r;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(x));
+    return r;
+#endif
+}
+
 /* ---- asynchronous copies from global to shared memory (sm_80) ------------------------------------ */
 
 /* 16 bytes, both addresses aligned to 16; done after commit, wait and a barrier. */

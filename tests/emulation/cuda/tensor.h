@@ -96,6 +96,19 @@ template <int count, bool trans> void ldmatrix(uint32_t *words, const void *row)
     meet_warp(0xffffffffu, ldmatrix_all<count, trans>, &mine);
 }
 
+// Each lane's word has columns 2 t, 2 t + 1 of row g, and becomes that of the transpose.
+inline void transpose_all(void *const lanes[warp_threads]) {
+    uint16_t rows[8][8];
+    for (int lane = 0; lane < warp_threads; ++lane) {
+        if (!lanes[lane]) fail("movmatrix without lane %d of the warp", lane);
+        for (int e = 0; e < 2; ++e) rows[lane / 4][2 * (lane % 4) + e] = (uint16_t)(*(uint32_t *)lanes[lane] >> 16 * e);
+    }
+    for (int lane = 0; lane < warp_threads; ++lane) {
+        const int g = lane / 4, c = 2 * (lane % 4);
+        *(uint32_t *)lanes[lane] = rows[c][g] | (uint32_t)rows[c + 1][g] << 16;
+    }
+}
+
 }  // namespace t_emulate
 
 inline void t_emulate_mma_m16n8k16_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) { t_emulate::mma<t_emulate::Half>(d, a, b); }
@@ -105,6 +118,10 @@ inline void t_emulate_mma_m16n8k8_tf32(float d[4], const uint32_t a[4], const ui
 inline void t_emulate_ldmatrix_x4(uint32_t r[4], const void *shared) { t_emulate::ldmatrix<4, false>(r, shared); }
 inline void t_emulate_ldmatrix_x4_trans(uint32_t r[4], const void *shared) { t_emulate::ldmatrix<4, true>(r, shared); }
 inline void t_emulate_ldmatrix_x2(uint32_t r[2], const void *shared) { t_emulate::ldmatrix<2, false>(r, shared); }
+inline uint32_t t_emulate_transpose(uint32_t x) {
+    t_emulate::meet_warp(0xffffffffu, t_emulate::transpose_all, &x);
+    return x;
+}
 inline void t_emulate_ldmatrix_x2_trans(uint32_t r[2], const void *shared) { t_emulate::ldmatrix<2, true>(r, shared); }
 
 // ---- groups of four warps: products from shared memory, barriers that count arrivals ----

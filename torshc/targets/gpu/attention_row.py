@@ -1,6 +1,8 @@
 """Attention of few queries on devices of blocks of threads: a query has a block, or several where blocks are few.
 
-Queries that share keys, as those of the heads of a group do, share a block too, so that keys are read once.
+Queries that share keys, as those of the heads of a group do, share a block too, so that keys are read once; of halves
+on tensor cores, where one key takes part in as many products as there are queries. Memory feeds a query alone as fast
+without.
 
 Decoding has one query for each head and sequence: fewer blocks than a card has multiprocessors, each of which reads
 a small part of the memory's bandwidth. So several blocks share a query's keys, each with a softmax of its own keys, and
@@ -21,7 +23,7 @@ from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 from ...plan.group import Group
 from .arguments import Arguments
-from .attention_mma import PACK, whole_packets
+from .attention_mma import PACK, suits_tensor_cores, whole_packets
 from .grid import SHARED, WARP
 
 WORDS = 8  # halves that are read at once
@@ -33,6 +35,9 @@ ENOUGH, FULL = (
 )  # blocks a multiprocessor from which on memory is busy, and up to which several share a query's keys
 AHEAD = 4  # keys that a group of threads reads at once
 HEIGHT = 4  # queries that share a block, at most
+MMA_PART = 8  # threads that share a value on tensor cores
+MMA_THREADS = 128  # of a block whose queries share keys, on tensor cores
+MMA_AHEAD = 2  # sixteens of keys that a warp reads at once for tensor cores
 SPLITS = 32  # blocks of a query, at the most: their parts are read again by each column
 FEW_KEYS = 256  # keys of a block, at the least: a second kernel takes as long as some hundreds
 
@@ -83,6 +88,27 @@ class GridAttentionRow(AttentionBase):
 
 
 @dataclass(frozen=True)
+class MmaAttentionRow(GridAttentionRow):
+    """The same of queries that share keys, all f16 or all bf16, on tensor cores: a warp has sixteen keys at a time.
+
+    Four threads read a key, and `part` threads a value. Scores and sums are f32, and weights as good as f32.
+    """
+
+    template: ClassVar[str] = "attention_row_mma.j2"
+
+    READERS: ClassVar[int] = 4
+
+    @property
+    def operand(self) -> str:
+        """Element type of the operands."""
+        return self.buffers[self.q.buffer].dtype.name
+
+    @property
+    def deep(self) -> int:
+        return self.depth // (self.pack * self.READERS)
+
+
+@dataclass(frozen=True)
 class AttentionJoin(HeavyKernel):
     """What the blocks of each query left, as one result.
 
@@ -120,7 +146,8 @@ def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> li
     height = _height(base) if narrow else 1
     part = next((p for p in (1, 2, 4, 8, 16) if p * pack >= wide), WARP)
     columns = -(-base.width // (pack * part)) * pack * part
-    wanted = (machine.number("threads", ROW_THREADS[0]), *ROW_THREADS)
+    tensor = height > 1 and machine.device.tensor and _suits_tensor_cores(base)
+    wanted = (machine.number("threads", MMA_THREADS if tensor else ROW_THREADS[0]), *ROW_THREADS)
     fitting = ((h, t) for h in (height, 1) for t in wanted if h * (t // WARP) * (columns + 2) * 4 <= SHARED)
     height, threads = next(fitting, (1, None))
     if threads is None:
@@ -129,10 +156,20 @@ def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> li
             [f"{group.anchor.describe()}: attention of {base.width} columns"], "split it into more heads"
         )
     blocks = base.points * call("floordiv", base.row.args[0], height)
-    ahead = machine.number("ahead", AHEAD if narrow else 1)
-    whole = GridAttentionRow.of(base, tasks=blocks, threads=threads, part=part, ahead=ahead, pack=pack, height=height)
+    sizes = {"tasks": blocks, "threads": threads, "pack": pack, "height": height}
+    if tensor:
+        ahead = min(machine.number("ahead", MMA_AHEAD), MMA_AHEAD)
+        whole: GridAttentionRow = MmaAttentionRow.of(base, **sizes, part=MMA_PART, ahead=ahead)
+    else:
+        whole = GridAttentionRow.of(base, **sizes, part=part, ahead=machine.number("ahead", AHEAD if narrow else 1))
     splits = _splits(blocks, base.key.args[0], machine)
     return [whole] if splits == 1 else [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
+
+
+def _suits_tensor_cores(base: AttentionBase) -> bool:
+    """Whether all threads of a warp have whole packets of keys and of values."""
+    whole = base.depth % (WORDS * MmaAttentionRow.READERS) == 0 and base.width % (WORDS * MMA_PART) == 0
+    return whole and suits_tensor_cores(base)
 
 
 def _in_words(base: AttentionBase) -> bool:
@@ -175,7 +212,7 @@ def _partial(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
     mask = None if kernel.mask is None else args.bring(kernel.mask)
     parts = args.add(_left(kernel, owner, splits), acc("x", F32))
     fields = {"q": q, "k": k, "v": v, "mask": mask, "stores": (), "splits": splits, "parts": parts}
-    return GridAttentionRow.of(kernel, buffers=tuple(args.list), tasks=kernel.tasks * splits, **fields)
+    return type(kernel).of(kernel, buffers=tuple(args.list), tasks=kernel.tasks * splits, **fields)
 
 
 def _joined(kernel: GridAttentionRow, owner: int, splits: int) -> Kernel:
