@@ -197,6 +197,8 @@ def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, 
     out = maker.add("Relu", maker.add("Add", product, maker.constant(bias)))
     program = GridProgram(maker.output(out), target=HOPPER)
     assert templates(program) == [*(() if right else ("map",)), "contraction_group", *(["map"] * (splits > 1))]
+    source = next(x.source for x in program.launches if "t_group.h" in x.source)
+    assert f"t_barrier_init(&empty[i], {32 * tile.warps + tile.splitters});" in source  # all that read a stage
     (found,) = program.run(left, other.swapaxes(1, 2) if right else other)
     # A term has an error of 2^-22, and the sums of at most 212 terms are rounded 28 times; of one product each 2^-10.
     tolerance = 1e-6 if tile.products == 3 else 2.0**-10
