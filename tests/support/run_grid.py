@@ -56,7 +56,7 @@ def compile_grid(source: str) -> Path:
             (folder / name).write_text(text)
         path = folder / "k.cu"
         path.write_text(source + '\nextern "C" int t_finish() { return (int)cudaDeviceSynchronize(); }\n')
-        return program([sys.executable, str(BIN / "nvcc"), *FLAGS], [path], [folder], version=_version())
+        return program([sys.executable, "-I", "-S", str(BIN / "nvcc"), *FLAGS], [path], [folder], version=_version())
 
 
 @dataclass

@@ -33,6 +33,11 @@ def find_compiler(name: str = "clang++", otherwise: str = "g++") -> str:
     return found
 
 
+def find_linker() -> list[str]:
+    """gold where it is on PATH: it reads libstdc++ in a quarter of the time that ld takes."""
+    return ["-fuse-ld=gold"] if shutil.which("ld.gold") and not SANITIZE else []
+
+
 def own_symbols() -> list[str]:
     """What keeps g++ from symbols that are one for the whole process: a library with one is never unloaded."""
     return ["-fno-gnu-unique"] if "clang" not in Path(find_compiler().split()[0]).name else []

@@ -3,7 +3,12 @@
 #pragma once
 #define T_EMULATED 1
 
-// The C library's <math.h> without libstdc++'s <cmath> around it, which takes longer to compile than a kernel.
+// The C library's <math.h> without libstdc++'s <cmath> around it and without functions of a dozen more types, which take
+// longer to compile than a kernel.
+#ifdef __CUDACC__
+#undef _GNU_SOURCE
+#define _DEFAULT_SOURCE
+#endif
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
