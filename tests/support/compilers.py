@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -148,7 +148,6 @@ def program(
     command: Sequence[str],
     sources: Sequence[Path],
     include: Sequence[Path] = (),
-    shared: bool = False,
     version: str = "",
 ) -> Path:
     """A program built from sources, made once for each content of them, of the headers and of the compiler.
@@ -157,21 +156,66 @@ def program(
         command: the compiler and its flags, without sources and output.
         sources: files of C or C++.
         include: folders of headers, each of which counts.
-        shared: it is a library.
         version: the compiler's, where it is none of :func:`hosts`.
     """
-    headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
-    version = version or next((h.version for h in hosts() if command[0] in (h.cc, h.cxx)), "")
-    parts: list[str | bytes] = [*command, version, *(path.name for path in (*sources, *headers))]
-    key = content_key([*parts, *(path.read_bytes() for path in (*sources, *headers))])
+
+    def make(place: Path) -> None:
+        folders = [f"-I{folder}" for folder in include]
+        build([*command, *folders, *sources, "-o", place, "-lm", "-lpthread"])
+
+    return _once([*command, version or _version(command)], _with_headers(sources, include), make)
+
+
+def library(command: Sequence[str], source: Path, include: Path, first: str) -> Path:
+    """A shared library built from a source of C, made once as in :func:`program`.
+
+    Starts of clang cost more than most sources do: it compiles without linking, as for both it would start itself anew,
+    gcc links, and the header that a source begins with is read precompiled.
+
+    Args:
+        command: the compiler and its flags, without source and output.
+        source: a file of C.
+        include: the folder of its headers.
+        first: the name of the header that it includes first.
+    """
+    compiler = next((h for h in hosts() if h.cc == command[0]), None)
+    command = [*command, "-fPIC", f"-I{include}"]
+
+    def precompile(place: Path) -> None:
+        build([*command, "-fpch-validate-input-files-content", "-x", "c-header", include / first, "-o", place])
+
+    def make(place: Path) -> None:
+        if compiler is None or compiler.kind != "clang" or "-fsanitize" in " ".join(command):
+            build([*command, "-shared", source, "-o", place, "-lm", "-lpthread"])
+            return
+        header = _once([*command, version, first], _with_headers([], [include]), precompile)
+        made = place.with_suffix(".o")
+        build([*command, "-include-pch", header, "-c", source, "-o", made])
+        build([(host("gcc") or compiler).cc, "-shared", made, "-o", place, "-lm", "-lpthread"])
+        made.unlink()
+
+    version = _version(command)
+    return _once([*command, version], _with_headers([source], [include]), make)
+
+
+def _version(command: Sequence[str]) -> str:
+    return next((h.version for h in hosts() if command[0] in (h.cc, h.cxx)), "")
+
+
+def _with_headers(sources: Sequence[Path], include: Sequence[Path]) -> list[Path]:
+    return [*sources, *(path for folder in include for path in sorted(folder.glob("*.h")))]
+
+
+def _once(parts: Sequence[str], files: Sequence[Path], make: Callable[[Path], None]) -> Path:
+    """A file in the cache, made once for each content of some files."""
+    key = content_key([*parts, *(path.name for path in files), *(path.read_bytes() for path in files)])
     place = cache_folder() / "tests" / key[:2] / key[2:]
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
             part = place.with_suffix(".part")
-            flags = [*(["-shared", "-fPIC"] if shared else []), *(f"-I{folder}" for folder in include)]
-            build([*command, *flags, *sources, "-o", part, "-lm", "-lpthread"])
+            make(part)
             part.replace(place)
     return place
 

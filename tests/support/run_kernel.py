@@ -30,7 +30,7 @@ from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.cpu.c import CTarget
 
-from .compilers import hosts, needed, program
+from .compilers import hosts, library, needed
 
 Array = np.ndarray[Any, Any]
 FLAGS = [
@@ -70,7 +70,7 @@ def compile_source(source: str, lanes: int, compiler: str, extra: tuple[str, ...
     with scratch_folder() as folder:
         path = folder / "k.c"
         path.write_text(source)
-        return ctypes.CDLL(str(program(command, [path], [resources.templates("c") / "prelude"], shared=True)))
+        return ctypes.CDLL(str(library(command, path, resources.templates("c") / "prelude", "t_kernel.h")))
 
 
 @dataclass
