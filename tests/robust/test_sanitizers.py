@@ -19,7 +19,7 @@ from ..support.zoo import zoo
 ZOO = zoo()
 
 
-@pytest.mark.parametrize("name", some(ZOO, 4))
+@pytest.mark.parametrize("name", some(ZOO, 6))
 def test_clean_under_sanitizers(name: str, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """For this processor; of other widths of vectors, the tests of kernels see each read past an end."""
     specimen = ZOO[name]

@@ -9,14 +9,27 @@ from typing import Any
 import pytest
 
 SLOW = pytest.mark.slow
-# Tests that compile a kernel or a bundle for each case, by the start of their names, and of how many cases one runs by
-# default: those whose parameters, by number, add up to a multiple of it, so that values of parameters run side by side.
+# Tests that compile a kernel or a bundle for each case, by the start of their names (the first that fits counts), and
+# of how many cases one runs by default: those whose parameters, by number, add up to a multiple of it, so that values
+# of parameters run side by side.
 THINNED = {
     "tests/bundle/test_abi.py::test_status_codes": 2,
+    "tests/bundle/test_abi.py::test_sanitizers": 2,
     "tests/bundle/test_device.py": 3,
-    "tests/conformance/test_conformance.py::test_sample_on_devices": 3,
+    "tests/bundle/test_named.py::test_new_weights_from_c": 2,
+    "tests/card/test_card.py::test_cases_are_what": 2,
+    "tests/compiler/test_nests.py::test_agrees_with_reference": 2,
+    "tests/conformance/test_conformance.py::test_sample_on_devices": 4,
+    "tests/formats/test_habits.py::test_old_attributes": 2,
+    "tests/ops/math/test_bits.py::test_bits": 2,
+    "tests/ops/nn/test_onnx_attention.py::test_as_the_reference": 2,
     "tests/ops/quant/test_narrow.py": 5,
+    "tests/ops/test_sizes.py::test_every_size": 2,
+    "tests/passes/test_half_products.py": 2,
+    "tests/robust/test_many_layers.py::test_many_layers": 2,
+    "tests/robust/test_names.py::test_names_reach": 2,
     "tests/robust/test_shape_graphs.py": 4,
+    "tests/robust/test_sizes.py::test_every_symbolic_size": 2,
     "tests/robust/test_warnings.py": 3,
     "tests/runtime/test_device.py::test_host_arrays": 2,
     "tests/targets/cpu/test_attention": 5,
@@ -27,17 +40,23 @@ THINNED = {
     "tests/targets/cpu/test_scan": 3,
     "tests/targets/cpu/test_topk": 3,
     "tests/targets/cpu/test_transpose": 3,
+    "tests/targets/cpu/test_trees.py::test_forms": 2,
     "tests/targets/cpu/test_vector": 3,
     "tests/targets/gpu/test_attention": 8,
     "tests/targets/gpu/test_contraction": 8,
     "tests/targets/gpu/test_grid_tuned": 8,
+    "tests/targets/gpu/test_metal.py::test_agrees_with_c": 2,
     "tests/targets/gpu/test_nests": 3,
-    "tests/targets/gpu/test_recurrent": 7,
+    "tests/targets/gpu/test_recurrent": 10,
     "tests/targets/gpu/test_scan": 3,
+    "tests/targets/gpu/test_sort.py::test_types": 12,
     "tests/targets/gpu/test_sort": 6,
-    "tests/targets/gpu/test_topk": 3,
+    "tests/targets/gpu/test_topk": 4,
+    "tests/targets/test_computed_indices.py::test_against": 2,
     "tests/targets/test_devices.py": 8,
     "tests/targets/test_sharing.py": 3,
+    "tests/targets/test_toy.py::test_specimens": 3,
+    "tests/targets/test_uniform_operands.py::test_against": 2,
     "tests/templates/test_narrow.py": 11,
 }
 
