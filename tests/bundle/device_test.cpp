@@ -92,7 +92,9 @@ static void on_device(torshc_model *m, int64_t rows)
     CHECK(run(m, c, (char *)workspace + 8, need) == TORSHC_E_ALIGN);
     alignas(64) static char host[4096];
     CHECK(need > sizeof host || run(m, c, host, sizeof host) == TORSHC_E_DEVICE);
-    for (void *at : {workspace, c.in.data, c.out[0].data, c.out[1].data})
+    CHECK(torshc_free(m, where) == TORSHC_OK);
+    CHECK(run(m, c) == TORSHC_E_DEVICE); /* what is given back is not known any more */
+    for (void *at : {workspace, c.in.data, c.out[0].data})
         CHECK(torshc_free(m, at) == TORSHC_OK);
     CHECK(torshc_free(m, nullptr) == TORSHC_OK && torshc_synchronize(m) == TORSHC_OK);
 }

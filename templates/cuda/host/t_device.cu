@@ -180,6 +180,7 @@ void t_device_free(t_device *d, unsigned char *at)
     if (!d || !at)
         return;
     t_current current(d->ordinal);
+    memset(d->known, 0, sizeof d->known);
     (void)cudaFree(at);
     (void)cudaGetLastError();
 }
@@ -197,9 +198,12 @@ void t_device_release(t_device *d, unsigned char *at, int last)
 
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {
+    span->at = (unsigned char *)x->data + x->byte_offset;
+    unsigned char **const known = &d->known[((uintptr_t)span->at / 512 ^ (uintptr_t)span->at / 131072) % KNOWN];
+    if (*known == span->at)
+        return TORSHC_OK;
     t_current current(d->ordinal);
     cudaPointerAttributes found;
-    span->at = (unsigned char *)x->data + x->byte_offset;
     const cudaError_t error = cudaPointerGetAttributes(&found, span->at);
     (void)cudaGetLastError();
     if (error != cudaSuccess || (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged))
@@ -207,6 +211,7 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
     if (found.type == cudaMemoryTypeDevice && found.device != d->ordinal)
         return t_fail(TORSHC_E_DEVICE, "%s %d has its data on device %d; the model is on device %d", what, (int)i,
                       found.device, d->ordinal);
+    *known = span->at;
     return TORSHC_OK;
 }
 
