@@ -207,7 +207,6 @@ def test_what_stands_around_attention_of_halves() -> None:
     assert all((f == found[0]).all() for f in found)
 
 
-TENSOR = CudaTarget(Machine(archs=("sm_80",)))
 HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
 GROUP_SHAPES: list[list[Shape]] = [
     [(2, 150, 64), (2, 300, 64), (2, 300, 64)],
@@ -434,34 +433,6 @@ def test_queries_that_share_keys_share_a_block(dtype: DType, keys: int, depth: i
     (got,) = program.run(*values, mask)
     with np.errstate(invalid="ignore"):
         close_or_nan(got, expected(*values, mask, scale=0.3))
-
-
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=repr)
-@pytest.mark.parametrize(
-    ("rows", "depth", "width", "keys"), [(2, 64, 64, 300), (4, 128, 128, 1300), (3, 32, 64, 40), (2, 96, 128, 1)]
-)
-def test_few_queries_on_tensor_cores(dtype: DType, rows: int, depth: int, width: int, keys: int) -> None:
-    """Weights are as good as f32: two halves; masks of rows, rows that see nothing, infinite scores and values, NaN."""
-    shapes: list[Shape] = [(2, 3, rows, depth), (2, 3, keys, depth), (2, 3, keys, width)]
-    mask = np.where(RNG.random((2, 1, rows, keys)) < 0.5, -np.inf, 0).astype(np.float32)
-    mask[0, 0, 0] = 0
-    mask[1, 0, rows - 1] = -np.inf
-    plain = [random(RNG, sizes(s, DIMS)) for s in shapes]
-    odd = [x.copy() for x in plain]
-    odd[1][0, 1, keys // 2], odd[2][0, 2, keys // 2, 3], odd[2][1, 1, 0] = np.nan, np.inf, -np.inf
-    for values in (plain, odd):
-        for given in ([], [mask]):
-            halves = [x.astype(dtype.numpy) for x in values]
-            m = Maker()
-            operands = [m.input(*s, dtype=dtype) for s in shapes] + [m.input(*x.shape) for x in given]
-            program = GridProgram(m.output(attention(m, *operands, scale=0.3, out="f32")), DIMS, TENSOR)
-            assert templates(program)[0] == "attention_row_mma"
-            (got,) = program.run(*halves, *given)
-            with np.errstate(invalid="ignore"):
-                wanted = expected(*halves, *given, scale=0.3).astype(np.float32)
-            finite = np.isfinite(wanted)
-            np.testing.assert_array_equal(got[~finite], wanted[~finite])
-            close(got[finite], wanted[finite], 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torshc.targets.gpu import attention as lowering
 from torshc.targets.gpu.attention import TILES, GridAttention
 from torshc.targets.gpu.attention_group import MEMORY, GroupAttention
 from torshc.targets.gpu.attention_mma import MMA_BANDS, MMA_MEMORY, MORE_BANDS, MmaAttention
-from torshc.targets.gpu.attention_row import GridAttentionRow, MmaAttentionRow
+from torshc.targets.gpu.attention_row import MMA_AHEAD, MMA_THREADS, GridAttentionRow, MmaAttentionRow
 from torshc.targets.gpu.cuda import CudaTarget
 from torshc.targets.parameters import parameters_of
 
@@ -52,11 +52,13 @@ def test_rows(choices: Choices, keys: int | str) -> None:
 
 @pytest.mark.parametrize("choices", variants_of("attention_row_mma.j2"))
 @pytest.mark.parametrize("keys", [300, 5, "t"])
-def test_few_queries_on_tensor_cores(choices: Choices, keys: int | str) -> None:
-    kernel = check([(2, 4, 64), (2, keys, 64), (2, keys, 128)], choices, F16, arch="sm_80")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_few_queries_on_tensor_cores(choices: Choices, keys: int | str, arch: str) -> None:
+    kernel = check([(2, 4, 64), (2, keys, 64), (2, keys, 128)], choices, F16, arch=arch)
     assert isinstance(kernel, MmaAttentionRow)
     wanted = dict(choices)
-    assert kernel.threads == wanted.get("threads", (128,))[0] and kernel.ahead == wanted.get("ahead", (2,))[0]
+    assert kernel.threads == wanted.get("threads", (MMA_THREADS,))[0]
+    assert kernel.ahead == wanted.get("ahead", (MMA_AHEAD,))[0]
 
 
 @pytest.mark.parametrize("choices", variants_of("attention.j2"))

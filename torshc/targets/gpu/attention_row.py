@@ -6,7 +6,8 @@ without.
 
 Decoding has one query for each head and sequence: fewer blocks than a card has multiprocessors, each of which reads
 a small part of the memory's bandwidth. So several blocks share a query's keys, each with a softmax of its own keys, and
-a second kernel weighs these parts by their largest scores, in order, so that a result is the same in every run.
+a second kernel weighs these parts by their largest scores, in order, so that a result is the same in every run. From
+sm_90 on up to eight blocks, a cluster, do so themselves where that fits the device.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ MMA_PART = 8  # threads that share a value on tensor cores
 MMA_THREADS = 128  # of a block whose queries share keys, on tensor cores
 MMA_AHEAD = 2  # sixteens of keys that a warp reads at once for tensor cores
 SPLITS = 32  # blocks of a query, at the most: their parts are read again by each column
+CLUSTERS = (8, 4, 2)  # blocks that may form a cluster
+CLUSTER_KEYS = 128  # of each of them, at the least
+MANY_KEYS = 512  # of each of them, from which on it has twice as many threads
+SHARE = 0.4  # of the multiprocessors: clusters that have fewer blocks leave long caches to more than they may have
 FEW_KEYS = 256  # keys of a block, at the least: a second kernel takes as long as some hundreds
 
 
@@ -55,6 +60,7 @@ class GridAttentionRow(AttentionBase):
         splits: blocks that share the keys of a query.
         parts: number of the buffer for what each of them leaves, where they are several: for each query and each of its
             blocks the sums of columns, the largest score, the sum of weights.
+        cluster: blocks that join what they have by reading each other's shared memory; 1 or all `splits`.
     """
 
     template: ClassVar[str] = "attention_row.j2"
@@ -66,6 +72,7 @@ class GridAttentionRow(AttentionBase):
     height: int = 1
     splits: int = 1
     parts: int = -1
+    cluster: int = 1
 
     @property
     def shared(self) -> int:
@@ -162,8 +169,16 @@ def attention_by_rows(group: Group, base: AttentionBase, machine: Machine) -> li
         whole: GridAttentionRow = MmaAttentionRow.of(base, **sizes, part=MMA_PART, ahead=ahead)
     else:
         whole = GridAttentionRow.of(base, **sizes, part=part, ahead=machine.number("ahead", AHEAD if narrow else 1))
+    cluster = _cluster(blocks, base.key.args[0], machine) if tensor else 1
+    if cluster > 1 and height * base.width % cluster == 0:
+        keys = as_int(base.key.args[0]) or 0
+        if keys >= MANY_KEYS * cluster and not machine.number("threads", 0):
+            threads = 2 * MMA_THREADS
+        return [type(whole).of(whole, tasks=blocks * cluster, threads=threads, splits=cluster, cluster=cluster)]
     splits = _splits(blocks, base.key.args[0], machine)
-    return [whole] if splits == 1 else [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
+    if splits == 1:
+        return [whole]
+    return [_partial(whole, group.id, splits), _joined(whole, group.id, splits)]
 
 
 def _suits_tensor_cores(base: AttentionBase) -> bool:
@@ -182,6 +197,24 @@ def _height(base: AttentionBase) -> int:
     """Queries that share a block: all of a few that see the same keys, else 1."""
     rows = as_int(base.row.args[0])
     return rows if rows is not None and rows <= HEIGHT and not base.causal else 1
+
+
+def _cluster(queries: Expr, keys: Expr, machine: Machine) -> int:
+    """Blocks that share the keys of a query and join what they have, which takes less time than another kernel; or 1.
+
+    Only where eight of each query have a multiprocessor of their own: more are busy for longer than a second kernel
+    takes, and fill the device better if they need not run together.
+    """
+    blocks, known, units = as_int(queries), as_int(keys), machine.device.units
+    if not machine.device.clusters or not blocks:
+        return 1
+    if given := machine.number("splits", 0):
+        return given if given in CLUSTERS else 1
+    if known is not None and known > SPLITS * FEW_KEYS and blocks * CLUSTERS[0] < units * SHARE:
+        return 1
+    if blocks * CLUSTERS[0] > units:
+        return 1
+    return next((n for n in CLUSTERS if known is None or known >= n * CLUSTER_KEYS), 1)
 
 
 def _splits(queries: Expr, keys: Expr, machine: Machine) -> int:
