@@ -18,7 +18,7 @@ WHOLE = [
     (4, 16, 4096, 128, True, 0.8), (32, 12, 128, 64, False, 1.0), (32, 12, 128, 64, True, 1.0),
 ]  # fmt: skip
 # Heads, those of keys and values, keys, size of a head: one query each.
-DECODING = [(32, 32, 4096, 128), (32, 8, 4096, 128), (32, 32, 16384, 128)]
+DECODING = [(32, 32, 4096, 128), (32, 8, 4096, 128), (32, 8, 1024, 64), (32, 32, 16384, 128)]
 BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 DRY = {"math": "MATH"}
 
