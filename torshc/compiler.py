@@ -152,8 +152,10 @@ def _prepared(
     if script is not None and kind.device != CPU:
         script.for_host = segments_for_host(script)
     parts = script.segments if script is not None else [graph]
+    archs = kind.toolchain.archs(options)
     with clock.stage("optimise"):
-        records = [r for part in parts for r in run_pipeline(part, pipeline, options)]
+        known = dataclasses.replace(options, arch=",".join(archs))
+        records = [r for part in parts for r in run_pipeline(part, pipeline, known)]
     with clock.stage("plan"):
         plans = [make_plan(part, policy) for part in parts]
     isa = resolve(options.mcpu, options.triple)
@@ -162,7 +164,7 @@ def _prepared(
         compiler=kind.toolchain.c_compiler(options),
         winograd=options.winograd,
         tf32=options.precision == "tf32",
-        archs=kind.toolchain.archs(options),
+        archs=archs,
         version=version_mark(options.isa, isa.mcpu),
     )
     target = kind(machine)

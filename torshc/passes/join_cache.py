@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +12,11 @@ from ..ops.microsoft.cached import CachedAttention
 from ..ops.nn.attention import Attention
 from ..ops.nn.rotary import Rotated
 from ..ops.tensor.view import Concat, Reshape
-from ..options import CompileOptions
+from ..options import CompileOptions, has_clusters
 from .manager import graph_pass
 
 QUERIES = 4  # that share a key, at most
 WIDTHS = (8, 16, 32, 64, 128, 256)  # of a head
-CLUSTERS = re.compile(r"(sm|compute)_(9|1\d)\d[af]?")  # cards whose blocks read each other's shared memory
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ def join_cache(graph: Graph, options: CompileOptions, *, targets: str = "cuda") 
 
         %9, %6, %7 = CachedAttention(%8, %3, %v, %past_k, %past_v, None, @1, @2)
     """
-    archs = options.arch.split(",")
-    if options.target not in targets.split(",") or not all(CLUSTERS.fullmatch(a) for a in archs):
+    if options.target not in targets.split(",") or not has_clusters(options.arch.split(",")):
         return False
     if not any(isinstance(n.op, Attention) for n in graph.nodes):
         return False

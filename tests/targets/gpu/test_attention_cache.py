@@ -3,12 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from torshc.compiler import prepare
 from torshc.expr import BF16, F16, I64, DType, as_expr, const, dim
 from torshc.kernels.machine import Machine
 from torshc.ops.microsoft.cached import CachedAttention
+from torshc.options import CompileOptions
+from torshc.targets.gpu import nvcc
 from torshc.targets.gpu.attention_cache import CacheAttention
 from torshc.targets.gpu.cuda import CudaTarget
 
+from ...card.llama import SMALL, decoder
 from ...support.kernels import Maker
 from ...support.run_grid import GridProgram, needs_emulator
 from ...support.run_kernel import Array
@@ -89,3 +93,11 @@ def test_a_step(
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     result = weights / weights.sum(-1, keepdims=True) @ grown[1]
     np.testing.assert_allclose(got.astype(np.float64), result, rtol=0.02, atol=0.02 if dtype is BF16 else 2e-3)
+
+
+@pytest.mark.parametrize(("arch", "clusters"), [("sm_90", True), ("sm_80", False)])
+def test_for_the_card_that_is_here(arch: str, clusters: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --arch a decoder is compiled for that one, in passes too."""
+    monkeypatch.setattr(nvcc, "find_cards", lambda: (nvcc.Card("card", arch, "1"),))
+    found = prepare(decoder(SMALL, False).SerializeToString(), CompileOptions(target="cuda"))
+    assert any(isinstance(k, CacheAttention) for unit in found.units for k in unit.kernels) is clusters

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...kernels.machine import Device
-from ...options import PRECISIONS
+from ...options import PRECISIONS, has_clusters
 from ..base import register
 from .base import HOST, GridTarget, Words
 from .nvcc import CudaToolchain
@@ -50,15 +50,6 @@ def has_group_products(archs: Sequence[str]) -> bool:
     (True, False, False)
     """
     return bool(archs) and set(archs) <= {"sm_90a", "compute_90a"}
-
-
-def has_clusters(archs: Sequence[str]) -> bool:
-    """Whether blocks of all may form clusters, which read each other's shared memory: sm_90 and newer.
-
-    >>> has_clusters(["sm_90", "compute_100"]), has_clusters(["sm_80", "sm_90a"]), has_clusters([])
-    (True, False, False)
-    """
-    return bool(archs) and all(re.fullmatch(r"(sm|compute)_(9|1\d)\d[af]?", arch) for arch in archs)
 
 
 @register
