@@ -79,7 +79,7 @@ def small() -> onnx.ModelProto:
 
 @lru_cache(maxsize=1)
 def shim() -> Path:
-    return compilers.program([compilers.needed().cc, "-std=gnu11", "-O1"], [HERE / "faults.c"], shared=True)
+    return compilers.program([compilers.needed().cc, "-std=gnu11", "-O1", "-shared", "-fPIC"], [HERE / "faults.c"])
 
 
 def environment(place: Path) -> dict[str, str]:

@@ -188,7 +188,7 @@ def index_reference(name: str) -> Callable[[int, int], int]:
 def test_index_arithmetic(dtype: str) -> None:
     index = "int" if dtype == "i4" else "int64_t"
     command = [compilers.needed().cc, *FLAGS, f"-DT_INDEX={index}"]
-    library = compilers.program(command, [HERE / "scalar" / "index.c"], INCLUDE, shared=True)
+    library = compilers.program([*command, "-shared", "-fPIC"], [HERE / "scalar" / "index.c"], INCLUDE)
     functions = ctypes.CDLL(str(library))
     rng = np.random.default_rng(9)
     a = np.concatenate([rng.integers(-50, 50, 3000), rng.integers(-(2**31) + 1, 2**31, 3000)]).astype(dtype)
