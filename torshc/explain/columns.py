@@ -34,10 +34,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], indent: int 
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Text in lines of at most ``width``, broken after ``+ , /`` or a space, else anywhere.
+    """Text in lines of at most ``width``, broken after ``+ , /`` or a space, else after an underscore, else anywhere.
 
-    >>> broken("Conv+BatchNormalization+Relu", 20)
-    ['Conv+', 'BatchNormalization+', 'Relu']
+    >>> broken("Conv+BatchNormalization+Relu", 20), broken("attention_cache", 14)
+    (['Conv+', 'BatchNormalization+', 'Relu'], ['attention_', 'cache'])
     """
     lines = [""]
     for piece in _BREAKS.split(text):
@@ -45,7 +45,8 @@ def broken(text: str, width: int) -> list[str]:
             lines.append("")
         lines[-1] += piece
         while len(lines[-1].rstrip()) > width:
-            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+            cut = lines[-1].rfind("_", 1, width) + 1 or width
+            lines[-1:] = [lines[-1][:cut], lines[-1][cut:]]
     return [line.rstrip() for line in lines]
 
 
