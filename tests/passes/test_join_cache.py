@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,7 @@ def step(
     turned: bool = True,
     other: bool = False,
     mask: Value | None = None,
-    **attention: object,
+    **attention: Any,
 ) -> Graph:
     """Heads of queries over two of keys, 8 wide; with `other`, queries are turned by other angles than keys."""
     pasts = [m.input(1, 2, 5, 8, dtype="f16") for _ in range(2)]
@@ -93,9 +95,9 @@ def test_masks_that_hide_nothing(hidden: float) -> None:
         ({}, CompileOptions(target="c")),
     ],
 )
-def test_what_the_kernel_does_not_take(form: dict[str, object], options: CompileOptions) -> None:
+def test_what_the_kernel_does_not_take(form: dict[str, Any], options: CompileOptions) -> None:
     """Many queries, results of another type, guarded rows; cards without clusters."""
-    assert "CachedAttention" not in joined(step(Model(), **form), options)  # type: ignore[arg-type]
+    assert "CachedAttention" not in joined(step(Model(), **form), options)
 
 
 def test_a_cache_that_is_computed() -> None:

@@ -63,7 +63,7 @@ struct t_device {
     int32_t mark_count;
     cudaError_t lost;  // an error that only a new process mends
     // Addresses that the driver said are this card's, each at a place that it decides: asking takes a quarter of a
-    // microsecond for each tensor of a call.
+    // microsecond for each tensor of a call.  What t_device_free gives back is forgotten; callers' own memory is not.
     unsigned char *known[KNOWN];
 };
 
