@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "number": (lambda x: float(x[0, 0]) * x, "Python number"),
     "mask": (lambda x: x[x > 0], "mask"),
     "where": (lambda x: np.where(x), "how many there are"),
-    "unknown": (lambda x: np.linalg.inv(x), "numpy.inv"),
+    "unknown": (lambda x: np.linalg.inv(x), "numpy.linalg.inv"),
     "method": (lambda x: x.sort(), "method sort"),
     "nothing": (lambda x: None, "returns nothing"),
     "argument": (lambda x: _in_place_of(x), "in place"),

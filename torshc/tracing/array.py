@@ -218,7 +218,7 @@ class Traced(NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function not in FUNCTIONS:
-            raise refusal(f"numpy.{function.__name__} cannot be traced")
+            raise refusal(f"{function.__module__}.{function.__name__} cannot be traced")
         return self._called(function, args, kwargs)
 
     def _called(self, function: Any, args: Any, kwargs: Any) -> Any:
