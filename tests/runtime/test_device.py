@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,51 +14,14 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny, tiny_cuda
-from tests.emulation.emulated import emulated_tools
-from torshc.errors import BundleError, RunError, ToolchainError
+from torshc.errors import BundleError, RunError
 from torshc.runtime import DeviceArray, Model, dlpack, exchange, load
 from torshc.runtime.device import SPARE_BLOCKS, SPARE_BYTES, Spare
-from torshc.targets.gpu.nvcc import find_cards, find_nvcc
 
 from ..support.foreign import Described, Foreign
+from .conftest import Write
 
 Z = 'z"*/\n{{ }}'
-Write = Callable[..., Path]
-
-
-def has_card() -> bool:
-    try:
-        find_nvcc()
-    except ToolchainError:
-        return False
-    return bool(find_cards())
-
-
-@pytest.fixture(scope="module", params=["emulated", "card"])
-def write(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
-    """Writes a bundle; each kind once."""
-    folder, made = tmp_path_factory.mktemp("cuda"), dict[str, Path]()
-    if request.param == "card" and not has_card():
-        pytest.skip("no nvcc or no card")
-
-    def once(batch: int | None = None, **options: Any) -> Path:
-        key = f"{batch} {options}"
-        if key not in made:
-            made[key] = tiny_cuda.write(folder / f"{len(made)}.tsc", batch, **options)
-        return made[key]
-
-    if request.param == "card":
-        yield once
-        return
-    with emulated_tools():
-        yield once
-
-
-@pytest.fixture
-def emulated(write: Write, request: pytest.FixtureRequest) -> Write:
-    if "card" in request.node.name:
-        pytest.skip("only the emulator fails on demand")
-    return write
 
 
 def rows(n: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
