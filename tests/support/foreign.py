@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from ctypes import PYFUNCTYPE, c_int, c_int32, c_void_p, py_object
 from typing import Any
 
 from torshc.runtime import DeviceArray, dlpack, exchange
 from torshc.runtime.native import Tensor
+
+_Describe = PYFUNCTYPE(c_int, py_object, c_void_p)
+_CurrentStream = PYFUNCTYPE(c_int, c_int, c_int32, c_void_p)
 
 
 def versioned_capsule(owner: Foreign, data: int, offset: int, shape: tuple[int, ...], read_only: bool) -> Any:
@@ -72,7 +76,7 @@ class Described(Foreign):
             ctypes.c_void_p.from_address(to).value = cls.works_in
             return 0
 
-        cls.functions = exchange._Describe(describe), exchange._CurrentStream(current_stream)
+        cls.functions = _Describe(describe), _CurrentStream(current_stream)
         described, current = (ctypes.cast(f, ctypes.c_void_p).value for f in cls.functions)
         cls.table = exchange._Table(major=1, minor=3, describe=described, current_stream=current)
         capsule = dlpack._new(ctypes.addressof(cls.table), exchange._NAME, None)

@@ -7,17 +7,18 @@ hangs on the type (``DLPackExchangeAPI`` in dlpack.h, from DLPack 1.2 on) and li
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
-from ctypes import PYFUNCTYPE, byref, c_char, c_int, c_int32, c_uint32, c_void_p, py_object
+from collections.abc import Sequence
+from ctypes import PYFUNCTYPE, byref, c_int, c_uint32, c_void_p
 from functools import lru_cache
 from typing import Any
 
 from .device import LEGACY_STREAM
-from .dlpack import LAYOUT, MAJOR, View, get_pointer, is_valid
+from .dlpack import MAJOR, View, get_pointer, is_valid
+from .native import Tensor
 
 _NAME = b"dlpack_exchange_api"
-_Describe = PYFUNCTYPE(c_int, py_object, c_void_p)
-_CurrentStream = PYFUNCTYPE(c_int, c_int, c_int32, c_void_p)
+# Arguments are not declared, as converting them takes longer than the calls: what is passed is of ctypes, made once.
+_Function = PYFUNCTYPE(c_int)
 
 
 class _Table(ctypes.Structure):
@@ -34,10 +35,10 @@ class _Table(ctypes.Structure):
 
 
 class Exchange:
-    """The functions of a type's table that a run needs."""
+    """The functions of a type's table that a run needs: of an object and a DLTensor, of a device and a stream."""
 
     def __init__(self, describe: int, current_stream: int) -> None:
-        self._describe, self._current_stream = _Describe(describe), _CurrentStream(current_stream)
+        self.describe, self.current_stream = _Function(describe), _Function(current_stream)
 
     def look(self, value: Any, what: str, place: tuple[int, int], stream: int | None, writable: bool) -> View | None:
         """A tensor on a device, in whose stream the model runs; None where ``__dlpack__`` has to be asked.
@@ -48,29 +49,54 @@ class Exchange:
         Raises:
             RunError: as :class:`View`.
         """
-        tensor = (c_char * LAYOUT.size)()
-        filled = self.fill([value], [ctypes.addressof(tensor)], place, stream)
-        there = filled and LAYOUT.unpack(tensor.raw)[1:3] == place
-        return Glance(value, tensor.raw, what, writable) if there else None
+        tensor = Tensor()
+        there = Places([tensor], place, stream).fill([value]) and (tensor.device.type, tensor.device.id) == place
+        return Glance(value, bytes(tensor), what, writable) if there else None
 
-    def fill(self, values: Iterable[Any], to: Iterable[int], place: tuple[int, int], stream: int | None) -> bool:
-        """Has the library write DLTensors of its tensors to some addresses.
+
+class Places:
+    """Structures that a library fills with its tensors, anew for each call; used under a lock only.
+
+    Args:
+        tensors: the structures.
+        place: the device that the model runs on.
+        stream: the stream that it runs in.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], place: tuple[int, int], stream: int | None) -> None:
+        # An object goes by its address, which in CPython is its id(), so that nothing here keeps a tensor alive.
+        self._places = [(c_void_p(), byref(tensor)) for tensor in tensors]
+        self._current, self._stream = c_void_p(), stream
+        self._asked = (*place, byref(self._current))
+        self._kind: type | None = None
+        self._table: Exchange | None = None
+
+    def fill(self, values: Sequence[Any]) -> bool:
+        """Has the library of these tensors, which are of one type, write the first structures.
 
         They hold what belongs to the tensors, and are of use for as long as these live and are not changed.
 
         Returns:
-            Whether it has done so for all, and works in `stream` on the device at `place`.
+            Whether it has done so for all, and works in the model's stream.
         """
-        describe, current = self._describe, c_void_p()
+        kind = type(values[0])
+        if kind is not self._kind:
+            self._kind, self._table = kind, exchange_of(values[0])
+        if self._table is None:
+            return False
+        describe = self._table.describe
         try:
-            for value, at in zip(values, to, strict=True):
-                if getattr(value, "requires_grad", False) or describe(value, at):
+            for value, (address, to) in zip(values, self._places):  # noqa: B905  # inputs alone are fewer
+                if type(value) is not kind or getattr(value, "requires_grad", False):
                     return False
-            if self._current_stream(*place, byref(current)):
+                address.value = id(value)
+                if describe(address, to):
+                    return False
+            if self._table.current_stream(*self._asked):
                 return False
         except Exception:  # of any kind; what the other library has to say comes again, as its answer to __dlpack__
             return False
-        return (current.value or LEGACY_STREAM) == stream
+        return (self._current.value or LEGACY_STREAM) == self._stream
 
 
 class Glance(View):

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from ctypes import byref, c_int32, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_uint64
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +21,7 @@ from .exchange import exchange_of
 from .faults import explain_fault, remedy_for
 from .manifest import Manifest, TensorSpec
 from .native import CPU, Tensor
-from .sides import Handed, OnDevice, Repeat, Side, address_of
+from .sides import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
 from .weights import set_weights
@@ -61,12 +61,10 @@ class Model:
         self._place = opened.device
         self.device = device_name(*self._place)
         self._stream = opened.stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
-        self._handed = Handed(len(self.inputs), len(self.outputs)) if self._stream is not None else None
         self._opened: Opened | None = opened
-        # Made once: what ctypes has to convert costs more than a small model.
-        counted = c_int32(len(self.inputs)), c_int32(len(self.outputs))
-        sides = (self._in.tensors, counted[0], self._out.tensors, counted[1])
-        self._passed = (opened.handle, *sides, c_void_p(None), c_size_t(0))
+        self._call = library.plain("torshc_run")
+        self._passed = prepared(opened.handle, self._in.tensors, self._in, self._out.tensors, self._out)
+        self._handed = Handed(opened.handle, self._in, self._out, self._stream) if self._stream is not None else None
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Runs the model.
@@ -128,7 +126,7 @@ class Model:
         return "the inputs are " + ", ".join(f"{s.name!r} {s.dtype}{list(s.shape)}" for s in self.inputs)
 
     def _run(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
-        if out:
+        if out and out.keys() != self._out.index.keys():
             _check_names("output", out, self._out.index, complete=False)
         if self._manifest.dynamic:
             return self._run_sized(values, out)
@@ -170,20 +168,17 @@ class Model:
 
         A call that fails is made once more in the longer way, which says what is wrong with a tensor.
         """
-        handed, results = self._handed, [out[name] for name in self._out.index if name in out]
-        if handed is None or self._opened is None or len(results) not in (0, len(self.outputs)):
+        handed, results = self._handed, [*map(out.get, self._out.index)] if out else []
+        if handed is None or self._opened is None or not handed.set([*values, *results]):
             return None
-        if not handed.set([*values, *results], self._place, self._stream):
-            return None
-        outputs = handed.outputs
+        passed = handed.passed
         if not results:
-            outputs, made = handed.made, handed.make(self._opened)
+            passed, made = handed.made, handed.make(self._opened)
             if made is None:
                 return None
             results = [*made]
-        handle, _, inputs, _, outs, *rest = self._passed
         began = _now()
-        status = self._library.torshc_run(handle, handed.inputs, inputs, outputs, outs, *rest)
+        status = self._call(*passed)
         self._seconds += _now() - began
         if status:
             return None
@@ -205,7 +200,7 @@ class Model:
     def _launch(self) -> None:
         """The run for which all structures stand ready; under the lock only."""
         began = _now()
-        status = self._library.torshc_run(*self._passed)
+        status = self._call(*self._passed)
         self._seconds += _now() - began
         if status:
             raise self._failure(status)

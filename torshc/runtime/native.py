@@ -212,6 +212,13 @@ class Library:
         setattr(self, name, function)  # found directly from now on
         return function
 
+    def plain(self, name: str) -> Any:
+        """A function whose arguments are passed on as they are: what ctypes converts costs more than a small model.
+
+        They have to be of ctypes, or numbers that fit an int.
+        """
+        return self._library[name]
+
     @property
     def has_contexts(self) -> bool:
         """Whether models of the library have contexts."""

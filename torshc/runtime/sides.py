@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence
-from ctypes import addressof, c_int64, string_at
+from ctypes import addressof, byref, c_int64, c_size_t, c_void_p, string_at
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .device import DeviceArray, Opened
 from .dlpack import View
-from .exchange import exchange_of
+from .exchange import Places
 from .manifest import TensorSpec
 from .native import CPU, Library, Tensor
 
@@ -72,6 +72,11 @@ class Side:
             self.shapes[i][:] = list(array.shape)
 
 
+def prepared(handle: int, given: Any, inputs: Side, taken: Any, outputs: Side) -> tuple[Any, ...]:
+    """Arguments of ``torshc_run`` for :meth:`Library.plain`, with arrays of structures for inputs and outputs."""
+    return (c_void_p(handle), byref(given), len(inputs.specs), byref(taken), len(outputs.specs), None, c_size_t(0))
+
+
 class Handed:
     """What runs on a device pass whose tensors are all of one type, one that has DLPack's table of functions.
 
@@ -79,31 +84,29 @@ class Handed:
     known of the inputs where outputs are to be made.
 
     Attributes:
-        inputs, outputs: the structures.
-        made: those of outputs that :meth:`make` makes.
+        set: lets the structures of inputs, or of inputs and outputs, be these tensors; False where they may not be.
+        passed: arguments of ``torshc_run``.
+        made: the same where :meth:`make` makes the outputs.
     """
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        self.inputs, self.outputs = (Tensor * max(inputs, 1))(), (Tensor * max(outputs, 1))()
-        self.made = (Tensor * max(outputs, 1))()
-        size = ctypes.sizeof(Tensor)
-        self._in = [addressof(self.inputs) + k * size for k in range(inputs)]
-        self._to = [*self._in, *(addressof(self.outputs) + k * size for k in range(outputs))]
-        self._forms = struct.Struct("=" + inputs * "8xiii4xQ16x")  # place, rank, and where the sizes are
+    def __init__(self, handle: int, inputs: Side, outputs: Side, stream: int | None) -> None:
+        given, taken = (Tensor * max(len(inputs.specs), 1))(), (Tensor * max(len(outputs.specs), 1))()
+        made = (Tensor * max(len(outputs.specs), 1))()
+        self.passed = prepared(handle, given, inputs, taken, outputs)
+        self.made = prepared(handle, given, inputs, made, outputs)
+        places = [*given[: len(inputs.specs)], *taken[: len(outputs.specs)]]
+        self.set = Places(places, outputs.place, stream).fill
+        self._inputs, self._outputs = given, list(made)
+        self._forms = struct.Struct("=" + len(inputs.specs) * "8xiii4xQ16x")  # place, rank, and where the sizes are
         self._expected: list[tuple[tuple[int, int, int], bytes]] | None = None
         self._wanted: list[tuple[Tensor, tuple[int, ...], np.dtype[Any], tuple[int, int]]] = []
-
-    def set(self, values: Sequence[Any], place: tuple[int, int], stream: int | None) -> bool:
-        """Lets the structures of inputs, or of inputs and outputs, be these tensors; False where they may not be."""
-        table = exchange_of(values[0]) if len(set(map(type, values))) == 1 else None
-        return table is not None and table.fill(values, self._to[: len(values)], place, stream)
 
     def expect(self, shapes: Sequence[tuple[int, ...]], outputs: Side, out_shapes: Sequence[tuple[int, ...]]) -> None:
         """The shapes of inputs on the device for which outputs are made, and those of the outputs."""
         place = outputs.place
         self._expected = [((*place, len(shape)), struct.pack(f"{len(shape)}q", *shape)) for shape in shapes]
         self._wanted = []
-        for i, (tensor, shape) in enumerate(zip(self.made, out_shapes, strict=False)):
+        for i, (tensor, shape) in enumerate(zip(self._outputs, out_shapes, strict=False)):
             ctypes.pointer(tensor)[0] = outputs.at[i]
             self._wanted.append((tensor, shape, outputs.numpy(i), (tensor.dtype.code, tensor.dtype.bits)))
 
@@ -115,7 +118,7 @@ class Handed:
         """Outputs for inputs that are as expected; None where they are not."""
         if self._expected is None:
             return None
-        found = self._forms.unpack(string_at(self.inputs, self._forms.size))
+        found = self._forms.unpack(string_at(self._inputs, self._forms.size))
         for k, (form, shape) in enumerate(self._expected):
             if found[4 * k : 4 * k + 3] != form or (shape and string_at(found[4 * k + 3], len(shape)) != shape):
                 return None
