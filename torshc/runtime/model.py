@@ -64,7 +64,8 @@ class Model:
         self._opened: Opened | None = opened
         self._call = library.plain("torshc_run")
         self._passed = prepared(opened.handle, self._in.tensors, self._in, self._out.tensors, self._out)
-        self._handed = Handed(opened.handle, self._in, self._out, self._stream) if self._stream is not None else None
+        direct = self._stream is not None and not manifest.dynamic
+        self._handed = Handed(opened.handle, self._in, self._out, self._stream) if direct else None
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Runs the model.
@@ -88,6 +89,9 @@ class Model:
         Raises:
             RunError: an input is missing, unknown, or of the wrong type, rank or shape.
         """
+        handed = self._handed
+        if handed and out and type(inputs) is type(out) is dict and self._into(handed, inputs, out):
+            return {**self._out.index, **out}  # in the model's order
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():
@@ -131,8 +135,9 @@ class Model:
         if self._manifest.dynamic:
             return self._run_sized(values, out)
         with self._lock:
-            away = self._handed is not None and bool(values) and type(values[0]) is not np.ndarray
-            results = self._hand_over(values, out) if away else None
+            results = None
+            if self._handed and values and not out and type(values[0]) is not np.ndarray:
+                results = self._hand_over(self._handed, values)
             if results is None:
                 results = self._again(values, out)
             if results is not None:
@@ -163,27 +168,34 @@ class Model:
             self._launch()
         return [out.get(s.name, array) for s, array in zip(self.outputs, results, strict=True)] if out else results
 
-    def _hand_over(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
-        """A run with tensors on the device as their library describes them; None where it may be none; under the lock.
+    def _into(self, handed: Handed, inputs: Mapping[str, Any], out: Mapping[str, Any]) -> bool:
+        """A run with tensors on the device as their library describes them, all outputs too; whether it was one.
 
-        A call that fails is made once more in the longer way, which says what is wrong with a tensor.
+        A call that fails is made once more in the longer way, which says what is wrong with it.
         """
-        handed, results = self._handed, [*map(out.get, self._out.index)] if out else []
-        if handed is None or self._opened is None or not handed.set([*values, *results]):
+        if len(inputs) != len(self.inputs) or len(out) != len(self.outputs):
+            return False
+        try:
+            tensors = self._in.pick(inputs) + self._out.pick(out)
+        except KeyError:
+            return False
+        with self._lock:
+            return self._opened is not None and handed.set(tensors) and not self._pass(handed.passed)
+
+    def _hand_over(self, handed: Handed, values: Sequence[Any]) -> list[Any] | None:
+        """The same with outputs that it makes; None where it may be no such run; under the lock."""
+        if self._opened is None or not handed.set(values):
             return None
-        passed = handed.passed
-        if not results:
-            passed, made = handed.made, handed.make(self._opened)
-            if made is None:
-                return None
-            results = [*made]
+        results = handed.make(self._opened)
+        return None if results is None or self._pass(handed.made) else [*results]
+
+    def _pass(self, passed: tuple[Any, ...]) -> int:
+        """A run for which all structures stand ready; its status; under the lock only."""
         began = _now()
-        status = self._call(*passed)
+        status: int = self._call(*passed)
         self._seconds += _now() - began
-        if status:
-            return None
-        self._runs += 1
-        return results
+        self._runs += not status
+        return status
 
     def _again(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any] | None:
         """A run that repeats the one before with other arrays of NumPy; None where it may be none; under the lock."""
@@ -198,13 +210,9 @@ class Model:
         return results
 
     def _launch(self) -> None:
-        """The run for which all structures stand ready; under the lock only."""
-        began = _now()
-        status = self._call(*self._passed)
-        self._seconds += _now() - began
-        if status:
+        """A run with the structures of both sides; under the lock only."""
+        if status := self._pass(self._passed):
             raise self._failure(status)
-        self._runs += 1
 
     def _run_sized(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         """A run of a model that knows the sizes of its outputs only then; they are copied out of its memory."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, byref, c_int64, c_size_t, c_void_p, string_at
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,21 @@ def address_of(array: Array) -> int:
         return int(array.__array_interface__["data"][0])
 
 
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """What takes the values of these names, and raises KeyError where one is missing."""
+    if len(names) == 1:  # itemgetter gives no tuple then
+        (name,) = names
+        return lambda given: (given[name],)
+    return itemgetter(*names) if names else lambda _: ()
+
+
 class Side:
     """The inputs or the outputs, with the structures that a call passes; used under the model's lock only."""
 
     def __init__(self, library: Library, kind: str, specs: Sequence[TensorSpec], place: tuple[int, int]) -> None:
         self.kind, self.specs, self.place = kind, tuple(specs), place
         self.index = {spec.name: i for i, spec in enumerate(specs)}
+        self.pick = _picker([spec.name for spec in specs])
         self.tensors = (Tensor * max(len(specs), 1))()
         self.at = list(self.tensors)  # the same structures; a look into an array of ctypes makes an object
         self.shapes = [(c_int64 * len(spec.shape))() for spec in specs]
