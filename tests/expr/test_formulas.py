@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from torshc.expr import BF16, F16, FUNCTIONS, I8, I16, I32, NARROW, U8, U16, U32, DType, Expr, walk
+from torshc.expr import BF16, F16, FUNCTIONS, I8, I16, I32, I64, NARROW, U8, U16, U32, U64, DType, Expr, walk
 from torshc.expr.formulas import formulas
+from torshc.expr.formulas_wide import wide_formulas
 
 Array = npt.NDArray[Any]
 FORMULAS = formulas()
 TWO = ("pow", "max", "min", "mod", "floordiv", "copysign")  # of two numbers
-ONE = [n for n in FORMULAS if n.endswith("_f32") and n.removesuffix("_f32") not in (*TWO, "sign")]
+NOT_NEAR = ("sign", "isnan", "isinf", "cast_u64", "cast_i64")  # those of one number that are exact
+ONE = [n for n in FORMULAS if n.endswith("_f32") and n.removesuffix("_f32") not in (*TWO, *NOT_NEAR)]
 ULP = 4.0  # the bound of the C prelude too
 ODD = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1e-30, 3.4e38, -3.4e38, 88.7, -103.9, 0.5, 2.0]
 # Where each is tried, beside the corners; arguments of sin, cos and tan are reduced up to 2^13 pi/2.
@@ -116,11 +118,64 @@ def test_corners_of_integers(name: str, dtype: DType) -> None:
     np.testing.assert_array_equal(found, np.array(wanted, dtype.numpy))
 
 
-def exact(name: str, a: int, b: int) -> int:
+WORDS = [0, 1, 2, 3, 5, 31, 32, 33, 63, 64, 2**16 - 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
+WIDE = np.array(
+    [h << 32 | w for h in WORDS for w in WORDS] + [2**64 - n for n in (1, 2, 7, 33, 2**40, 2**52 + 1)], np.uint64
+)
+WIDE_NAMES = [n for n in wide_formulas() if n.rpartition("_")[2] in ("64", "i64", "u64") and "cast" not in n]
+
+
+@pytest.mark.parametrize("name", WIDE_NAMES)
+def test_corners_of_wide_integers(name: str) -> None:
+    """In whole numbers without limits, whose low 64 bits are what is left."""
+    op, _, kind = name.rpartition("_")
+    x, y = (m.ravel() for m in np.meshgrid(WIDE, WIDE))
+    found = computed(FORMULAS[name], x=x, y=y)
+    signed = x.view(np.int64), y.view(np.int64)
+    for a, b, got in zip(*(v.tolist() for v in (signed if kind == "i64" else (x, y))), found.tolist(), strict=True):
+        assert got == exact(op, a, b, 64) % 2**64, (name, a, b)
+
+
+def test_powers_of_i32() -> None:
+    x, y = (m.ravel() for m in np.meshgrid(np.arange(-5, 6, dtype=np.int32), np.arange(-4, 5, dtype=np.int32)))
+    powers = (exact("pow", a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    wanted = [(n + 2**31) % 2**32 - 2**31 for n in powers]
+    np.testing.assert_array_equal(computed(FORMULAS["pow_i32"], x=x, y=y), wanted)
+
+
+def test_wide_integers_as_floats_and_back() -> None:
+    """Rounded once, to even in the middle; floats out of range saturate."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 2**64, 20000, dtype=np.uint64) >> rng.integers(0, 64, 20000, dtype=np.uint64)
+    middle = [(2**24 + n) << s | (1 << s >> 1) | (s > 1 and n & 1) for n in range(4) for s in range(1, 40)]
+    x = np.concatenate([WIDE, drawn, np.array(middle, np.uint64)])
+    np.testing.assert_array_equal(computed(FORMULAS["cast_u64_f32"], x=x), x.astype(np.float32))
+    np.testing.assert_array_equal(computed(FORMULAS["cast_i64_f32"], x=x), x.view(np.int64).astype(np.float32))
+    floats = np.concatenate([ODD, x.astype(np.float32), -x.astype(np.float32), [2.0**63, 2.0**64, -(2.0**63), 0.99]])
+    floats = floats.astype(np.float32)
+    for dtype in (I64, U64):
+        low, high = dtype.range
+        wanted = [0 if math.isnan(v) else int(max(low, min(high, v))) for v in floats.tolist()]
+        found = computed(FORMULAS[f"cast_f32_{dtype.name}"], x=floats).view(dtype.numpy)
+        np.testing.assert_array_equal(found, np.array(wanted, dtype.numpy))
+
+
+def test_floats_that_are_no_numbers() -> None:
+    x = np.array(ODD, np.float32)
+    np.testing.assert_array_equal(computed(FORMULAS["isnan_f32"], x=x), np.isnan(x))
+    np.testing.assert_array_equal(computed(FORMULAS["isinf_f32"], x=x), np.isinf(x))
+
+
+def exact(name: str, a: int, b: int, bits: int = 32) -> int:
     if name == "shl":
-        return a << b if 0 <= b < 32 else 0
+        return a << b if 0 <= b < bits else 0
     if name == "shr":
-        return a >> (b if 0 <= b < 32 else 32)
+        return a >> (b if 0 <= b < bits else bits)
+    if name in ("add", "sub", "mul", "neg", "lt", "min", "max", "abs", "sign"):
+        return int({"neg": -a, "abs": abs(a), "sign": (a > 0) - (a < 0), "lt": a < b, "add": a + b, "sub": a - b,
+                    "mul": a * b, "min": min(a, b), "max": max(a, b)}[name])  # fmt: skip
+    if name == "pow":
+        return pow(a, b, 2**bits) if b >= 0 else 1 if a == 1 else 0 if a != -1 else -1 if b % 2 else 1
     if b == 0:
         return 0
     toward_zero = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)

@@ -11,6 +11,7 @@ import math
 
 from .dtype import BF16, F8E8M0, F16, F32, I8, I16, I32, NARROW, U8, U16, U32, DType
 from .expr import Expr, Scalar, acc, const
+from .formulas_wide import wide_formulas
 from .functions import call, cast
 
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690581e-4  # the first has 10 bits: times any exponent it is exact
@@ -37,6 +38,11 @@ def _abs(x: Expr) -> Expr:
 def _with_sign(x: Expr, sign: Expr) -> Expr:
     """x, which is not negative, with the sign of another."""
     return call("float32", call("bitor", call("raw32", x), call("bitand", call("raw32", sign), 1 << 31)))
+
+
+def _magnitude(x: Expr) -> Expr:
+    """The bits of a float but for its sign."""
+    return call("bitand", call("raw32", x), 0x7FFFFFFF)
 
 
 def _polynomial(x: Expr, *factors: float) -> Expr:
@@ -446,11 +452,12 @@ def _truncated(x: Expr, dtype: DType) -> Expr:
 def formulas() -> dict[str, Expr]:
     """All formulas, by the names of functions in generated code after ``t_``; their arguments are x and y."""
     found = {f"{f.__name__[1:]}_f32": f(X) for f in _OF_ONE} | {"pow_f32": _pow(X, Y)}
+    found |= {"isnan_f32": call("gt", _magnitude(X), 0x7F800000), "isinf_f32": call("eq", _magnitude(X), 0x7F800000)}
+    found |= {f"decode_{dtype.name}": decode(BITS, dtype) for dtype in (F16, BF16, I16, I8, *NARROW)}
     for dtype in (F16, BF16, *NARROW):
-        found[f"decode_{dtype.name}"] = decode(BITS, dtype)
         kind = {"f": F32, "i": I32, "u": U32}[dtype.kind]
         found[f"encode_{dtype.name}"] = encode(acc("x", kind), dtype)
-    found |= _of_floats() | _of_integers(I32) | _of_integers(U32)
+    found |= _of_floats() | _of_integers(I32) | _of_integers(U32) | wide_formulas()
     found |= {f"cast_f32_{t.name}": _truncated(X, t) for t in (I32, I16, I8, U32, U16, U8)}
     return found | {"as_f8e8m0_up": _to_power(X, False), "as_f8e8m0_nearest": _to_power(X, True)}
 

@@ -36,4 +36,6 @@ fn t_exp_f32(x: f32) -> f32 {
     return v8;
 }
 
-fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+fn t_isnan_f32(x: f32) -> bool {
+    return ((bitcast<u32>(x) & 2147483647u) > 2139095040u);
+}

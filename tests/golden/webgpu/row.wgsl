@@ -64,7 +64,9 @@ fn t_div_f32(a: f32, b: f32) -> f32 {
 
 var<private> t_inf_bits = 0x7f800000u;
 
-fn t_isnan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+fn t_isnan_f32(x: f32) -> bool {
+    return ((bitcast<u32>(x) & 2147483647u) > 2139095040u);
+}
 
 fn t_exponent(x: f32) -> i32 { return (bitcast<i32>(x) >> 23u) & 255; }
 

@@ -16,6 +16,7 @@ from ...expr import BOOL, DTYPES, F32, I32, I64, SYMBOLS, U32, DType, Expr, as_i
 from ...expr.bounds import fits
 from ...expr.derived import Derived
 from ...expr.formulas import formulas
+from ...expr.formulas_wide import high_of, words_of
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator
 from ..base import environment, indented
@@ -206,12 +207,10 @@ class WgslStatements(Statements):
 
     def _unpack(self, word: str, place: str, dtype: DType) -> str:
         """An element in a word of memory as a register."""
+        bits = self.needs(f"t_get_{8 * dtype.size}", word, place)
         if dtype is BOOL:
-            return f"({self.needs('t_get_u8', word, place)} != 0u)"
-        if dtype.name in ("u8", "i8", "u16", "i16"):
-            return self.needs(f"t_get_{dtype.name}", word, place)
-        bits = self.needs("t_get_u8" if dtype.size == 1 else "t_get_u16", word, place)
-        return self.needs(f"t_decode_{dtype.name}", bits)
+            return f"({bits} != 0u)"
+        return bits if dtype.name in ("u8", "u16") else self.needs(f"t_decode_{dtype.name}", bits)
 
     def store(self, s: Store, value: str) -> None:
         dtype = self.names.buffers[s.buffer].dtype
@@ -237,11 +236,18 @@ class FormulaStatements(WgslStatements):
     """Statements of a formula, which uses WGSL's operators where they are right, or near enough for a quotient."""
 
     def spell_value(self, e: Expr) -> Text:
-        if e.op in _PLAIN and (e.op == "div" or e.dtype.is_int) and e.args[1].op != "const":
+        if (whole := high_of(e)) is not None:
+            word = f"{(yield whole, VALUE)}.y"
+            return word if e.dtype is U32 else f"bitcast<i32>({word})"
+        if (words := words_of(e)) is not None:
+            low = yield words[0], VALUE
+            return f"vec2u({low}, {(yield words[1], VALUE)})"
+        wide = register_type(e.dtype) == "vec2u"  # of which functions compute
+        if e.op in _PLAIN and (e.op == "div" or e.dtype.is_int) and e.args[1].op != "const" and not wide:
             a = yield e.args[0], VALUE
             b = yield e.args[1], VALUE
             return f"{a} {_PLAIN[e.op]} {f'u32({b})' if e.op in ('shl', 'shr') else b}"
-        if e.op == "cast" and e.args[0].dtype is F32:
+        if e.op == "cast" and e.args[0].dtype is F32 and not wide:
             return f"{register_type(e.dtype)}({(yield e.args[0], VALUE)})"
         return (yield from super().spell_value(e))
 

@@ -22,7 +22,7 @@ _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
 _BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt")  # of f32, right in WGSL in every corner
 ROUNDED = ("as_f8e8m0_up", "as_f8e8m0_nearest")  # otherwise than stores round
 _ROUNDED_DOWN = {"floordiv": "div", "mod": "fmod"}  # the same where nothing is negative
-_CALLS = {"floordiv": "t_floordiv_i32", "mod": "t_imod", "div": "t_div_i32"}
+_CALLS = {"floordiv": "t_floordiv_i32", "mod": "t_mod_i32", "div": "t_div_i32"}
 
 
 class Needs(dict[str, None]):
