@@ -121,7 +121,7 @@ extern "C" int k7004fba529e9(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(160) k291876fbe1ca_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) k77f25230f03b_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -164,12 +164,12 @@ extern "C" __global__ void __launch_bounds__(160) k291876fbe1ca_kernel(const flo
         for (int u = 0; u < 1; u++) {
             const int unit = first + warp + u * 5;
             if (unit >= 5) break;
-            const int active = lane < count;
+            const int runs = lane < count;
             float x0 = 0.0f;
             float x1 = 0.0f;
             float x2 = 0.0f;
             float x3 = 0.0f;
-            if (active) {
+            if (runs) {
                 const int place = (at * batch + n) * 20 + d * 20 + unit;
                 x0 = b2[place];
                 x1 = b2[place + 5];
@@ -217,8 +217,8 @@ extern "C" __global__ void __launch_bounds__(160) k291876fbe1ca_kernel(const flo
     }
 }
 
-extern "C" int k291876fbe1ca(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k77f25230f03b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k291876fbe1ca_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k77f25230f03b_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -35,6 +35,9 @@ class Words:
         barrier: statement at which the threads of a block wait for each other.
         pointer: qualifier of pointers to buffers, with a space behind it where there is one.
         leave: statement behind a condition with which a thread ends.
+        int: what begins the declaration of a counter.
+        float: what begins the declaration of a float that stays as it is.
+        unroll: what stands before a loop that is to be unrolled.
         near: whether its prelude has functions of a half's accuracy.
     """
 
@@ -42,6 +45,9 @@ class Words:
     barrier: str
     pointer: str = ""
     leave: str = "return;"
+    int: str = "int"
+    float: str = "const float"
+    unroll: str = "#pragma unroll"
     near: bool = False
 
 
@@ -94,6 +100,34 @@ class GridPrinter(IndexPrinter):
     def lets(self, **values: str) -> str:
         """Declarations of several indices."""
         return f"{self.let} {', '.join(f'{name} = {text}' for name, text in values.items())};"
+
+    def ints(self, **values: str) -> str:
+        """Declarations of several numbers of threads, units or rows of a block."""
+        return f"const int {', '.join(f'{name} = {text}' for name, text in values.items())};"
+
+    def floats(self, *names: str) -> str:
+        """Declarations of several floats that change, which are 0."""
+        return f"float {', '.join(f'{name} = 0.0f' for name in names)};"
+
+    def array(self, name: str, *sizes: int) -> str:
+        """Declaration of an array of a thread's floats, which are 0."""
+        return f"float {name}{''.join(f'[{n}]' for n in sizes)} = {{}};"
+
+    def shares(self, name: str, *sizes: int) -> str:
+        """Declaration of an array of floats that the block shares."""
+        return f"{self.words.shared} float {name}{''.join(f'[{n}]' for n in sizes)};"
+
+    def choose(self, test: str, a: str, b: str) -> str:
+        """One text where a condition holds, else the other."""
+        return f"{test} ? {a} : {b}"
+
+    def least(self, a: str, b: str) -> str:
+        """The smaller of two indices."""
+        return f"t_imin({a}, {b})"
+
+    def most(self, a: str, b: str) -> str:
+        """The larger of two indices."""
+        return f"t_imax({a}, {b})"
 
     def varies(self, dtype: DType) -> str:
         """What begins the declaration of a register that changes."""

@@ -44,22 +44,39 @@ ARRAYS = 4  # arrays of the state in shared memory, at most
 
 
 @dataclass(frozen=True)
-class Steps(RecurrentBase):
-    """All steps of a direction, as far as devices of blocks of threads agree.
+class GridRecurrent(RecurrentBase):
+    """All steps of a direction for some rows of the batch, by one block, or by several that share the hidden units.
+
+    Each warp computes hidden units, one after the other: its threads share the sums over the state, and then thread r
+    computes the cell of row r.
 
     Attributes:
         phases: what is computed in a step.
         weights: recurrent weights [G * H, H], stepping along rows and columns.
         biases: for each gate what is added to its sum over the state.
         threads: threads of a block.
+        lanes: threads of a warp; 1 where each thread computes hidden units.
+        rows: rows of the batch a block.
+        packed: whether weights are read four at a time.
+        blocks: blocks that share the hidden units of a direction; several are `kept`.
+        kept: hidden units of a warp whose weights stay in registers, or 0.
+        ring: buffer through which several blocks pass on their states, 64 bits each, or None.
+        in_memory: whether the states of all blocks lie behind what the gates get from the input.
     """
 
     template: ClassVar[str] = "recurrent.j2"
+    lanes: ClassVar[int] = WARP
 
     phases: tuple[Phase, ...]
     weights: Strided
     biases: tuple[Expr, ...]
     threads: int
+    rows: int = 1
+    packed: bool = False
+    blocks: int = 1
+    kept: int = 0
+    ring: int | None = None
+    in_memory: bool = False
 
     @property
     def operands(self) -> list[str]:
@@ -70,28 +87,6 @@ class Steps(RecurrentBase):
     def own(self) -> list[str]:
         """Arrays of the state that are read only where their unit is computed."""
         return [s for s in self.states if s not in ("h", "next", *self.operands)]
-
-
-@dataclass(frozen=True)
-class GridRecurrent(Steps):
-    """All steps of a direction for some rows of the batch, by one block, or by several that share the hidden units.
-
-    Each warp computes hidden units, one after the other: its threads share the sums over the state, and then thread r
-    computes the cell of row r.
-
-    Attributes:
-        rows: rows of the batch a block.
-        packed: whether weights are read four at a time.
-        blocks: blocks that share the hidden units of a direction; several are `kept`.
-        kept: hidden units of a warp whose weights stay in registers, or 0.
-        ring: buffer through which several blocks pass on their states, 64 bits each, or None.
-    """
-
-    rows: int
-    packed: bool
-    blocks: int
-    kept: int
-    ring: int | None
 
     @property
     def cooperative(self) -> bool:

@@ -29,7 +29,7 @@ from .base import HOST, GridTarget, Words
 from .contraction import contract
 from .contraction_kernels import ContractionKernel
 from .grid import GridMap, GridRow, with_axis
-from .recurrent import Steps, StepsLowering
+from .recurrent import GridRecurrent, StepsLowering
 from .scan import grid_scan
 from .topk import by_counting
 from .webgpu_blocks import in_blocks
@@ -63,7 +63,14 @@ class WebGpuTarget(GridTarget):
         headers=(*HOST.headers, "t_gpu.h", "t_webgpu.h", "t_kernel.c"),
         launchers=False,
     )
-    words = Words(shared="var<workgroup>", barrier="workgroupBarrier();", leave="{ return; }")
+    words = Words(
+        shared="var<workgroup>",
+        barrier="workgroupBarrier();",
+        leave="{ return; }",
+        int="var",
+        float="let",
+        unroll="",
+    )
     alignment = 1 << 48  # bindings begin where operands do
     buffers = 8  # as every adapter allows
     browser = True
@@ -200,24 +207,17 @@ def lower_topk(group: Group, storage: Mapping[Value, Storage], machine: Machine)
 
 
 @dataclass(frozen=True)
-class WgslRecurrent(Steps):
-    """All steps of a direction for a row of the batch, by one block.
+class WgslRecurrent(GridRecurrent):
+    """All steps of a direction for a row of the batch, by one block, each hidden unit by one thread.
 
-    Attributes:
-        in_memory: whether the states of all blocks lie behind what the gates get from the input, as workgroup memory
-            does not hold that of one.
+    Workgroup memory does not hold every state: those of other blocks lie in memory.
     """
 
-    in_memory: bool = False
-
-    @property
-    def state_size(self) -> int:
-        """Elements of a block's state: ``h`` twice, then the other arrays."""
-        return self.hidden * (2 + len(self.operands) + len(self.own))
+    lanes: ClassVar[int] = 1
 
     @property
     def shared(self) -> int:
-        return 0 if self.in_memory else 4 * self.state_size
+        return 0 if self.in_memory else self.row_bytes
 
 
 @WebGpuTarget.lowers("recurrent")
@@ -252,7 +252,7 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
     if kernel.shared <= SHARED:
         return [*inputs, idle_when_empty(kernel)]
     buffers = (replace(b, written=b.written or b.operand is lowering.gates) for b in kernel.buffers)
-    size = lowering.gates.nbytes + kernel.tasks * (4 * kernel.state_size)
+    size = lowering.gates.nbytes + kernel.tasks * kernel.row_bytes
     kernel = replace(kernel, in_memory=True, buffers=tuple(buffers))
     return moved([*inputs, idle_when_empty(kernel)], {lowering.gates: replace(lowering.gates, nbytes=size)})
 

@@ -61,6 +61,11 @@ def _formula(named: tuple[str, Expr]) -> dict[str, str]:
     return {"name": f"t_{name}", "parameters": parameters, "kind": register_type(e.dtype), "body": indented(s.lines, 4)}
 
 
+def _array(sizes: Sequence[int]) -> str:
+    """The type of an array of floats."""
+    return f"array<{_array(sizes[1:])}, {sizes[0]}>" if sizes else "f32"
+
+
 class WgslStatements(Statements):
     """Statements of one thread in WGSL.
 
@@ -260,6 +265,7 @@ class WgslPrinter(GridPrinter):
     def __init__(self, kernel: Kernel, words: Words, sizes: Sequence[str | Expr] | None = None) -> None:
         super().__init__(kernel, words, False, sizes)
         self.needs = Needs()
+        self.arrays: dict[str, str] = {}  # those that the block shares, and their types
         first: dict[tuple[object, int], int] = {}
         self.shared = [first.setdefault((b.operand, b.start), k) for k, b in enumerate(kernel.buffers)]
 
@@ -340,6 +346,27 @@ class WgslPrinter(GridPrinter):
 
     def lets(self, **values: str) -> str:
         return "\n".join(f"let {name} = {text};" for name, text in values.items())
+
+    ints = lets
+
+    def floats(self, *names: str) -> str:
+        return "\n".join(f"var {name} = 0.0f;" for name in names)
+
+    def array(self, name: str, *sizes: int) -> str:
+        return f"var {name} = {_array(sizes)}();"  # said, as naga sets what is left out but once in a loop
+
+    def shares(self, name: str, *sizes: int) -> str:
+        self.arrays[name] = _array(sizes)  # declared at the end, with the others of the module
+        return ""
+
+    def choose(self, test: str, a: str, b: str) -> str:
+        return f"select({b}, {a}, {test})"
+
+    def least(self, a: str, b: str) -> str:
+        return f"min({a}, {b})"
+
+    def most(self, a: str, b: str) -> str:
+        return f"max({a}, {b})"
 
     def varies(self, dtype: DType) -> str:
         return self.var
