@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kb93390478364_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(32) kb8e842d7b949_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(32) kb93390478364_kernel(const floa
     const int begin = 0, end = 19;
     float sum = 0.0f;
     for (int at = begin; at < end; at += 128) {
-        float x[4];
+        float x[4] = {};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int s = at + (j) * 32 + lane;
@@ -52,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(32) kb93390478364_kernel(const floa
     }
 }
 
-extern "C" int kb93390478364(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb8e842d7b949(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kb93390478364_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kb8e842d7b949_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -157,11 +157,12 @@ def test_attention(keys: int, tmp_path: Path) -> None:
     check(source, feeds, tmp_path, 1e-5)
 
 
-def test_running_sums(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [3, 8, 21])
+def test_running_sums(rows: int, tmp_path: Path) -> None:
     node = helper.make_node("CumSum", ["x", "axis"], ["y"], reverse=1, exclusive=1)
     source = model([node], {"x": (F32, ["n", 5]), "axis": (I64, [])}, {"y": F32})
     source = onnx_with_constant(source, "axis", np.array(0, np.int64))
-    check(source, {"x": np.arange(15, dtype=np.float32).reshape(3, 5)}, tmp_path)
+    check(source, {"x": np.arange(rows * 5, dtype=np.float32).reshape(rows, 5)}, tmp_path)
 
 
 @pytest.mark.parametrize("largest", [0, 1])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ...expr import DType, Expr, as_int, walk
+from ...expr import F32, DType, Expr, as_int, walk
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Packed, Store, expressions_in
 from ...kernels.lower import idle_when_empty
@@ -109,9 +109,9 @@ class GridPrinter(IndexPrinter):
         """Declarations of several floats that change, which are 0."""
         return f"float {', '.join(f'{name} = 0.0f' for name in names)};"
 
-    def array(self, name: str, *sizes: int) -> str:
-        """Declaration of an array of a thread's floats, which are 0."""
-        return f"float {name}{''.join(f'[{n}]' for n in sizes)} = {{}};"
+    def array(self, name: str, *sizes: int, dtype: DType = F32) -> str:
+        """Declaration of an array of a thread's numbers, which are 0."""
+        return f"{register_type(dtype)} {name}{''.join(f'[{n}]' for n in sizes)} = {{}};"
 
     def shares(self, name: str, *sizes: int) -> str:
         """Declaration of an array of floats that the block shares."""
@@ -128,6 +128,10 @@ class GridPrinter(IndexPrinter):
     def most(self, a: str, b: str) -> str:
         """The larger of two indices."""
         return f"t_imax({a}, {b})"
+
+    def stays(self, dtype: DType) -> str:
+        """What begins the declaration of a register that stays as it is."""
+        return f"const {register_type(dtype)}"
 
     def varies(self, dtype: DType) -> str:
         """What begins the declaration of a register that changes."""

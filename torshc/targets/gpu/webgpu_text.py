@@ -61,9 +61,9 @@ def _formula(named: tuple[str, Expr]) -> dict[str, str]:
     return {"name": f"t_{name}", "parameters": parameters, "kind": register_type(e.dtype), "body": indented(s.lines, 4)}
 
 
-def _array(sizes: Sequence[int]) -> str:
-    """The type of an array of floats."""
-    return f"array<{_array(sizes[1:])}, {sizes[0]}>" if sizes else "f32"
+def _array(sizes: Sequence[int], element: str) -> str:
+    """The type of an array."""
+    return f"array<{_array(sizes[1:], element)}, {sizes[0]}>" if sizes else element
 
 
 class WgslStatements(Statements):
@@ -352,11 +352,11 @@ class WgslPrinter(GridPrinter):
     def floats(self, *names: str) -> str:
         return "\n".join(f"var {name} = 0.0f;" for name in names)
 
-    def array(self, name: str, *sizes: int) -> str:
-        return f"var {name} = {_array(sizes)}();"  # said, as naga sets what is left out but once in a loop
+    def array(self, name: str, *sizes: int, dtype: DType = F32) -> str:
+        return f"var {name} = {_array(sizes, register_type(dtype))}();"  # said, as naga sets what is left out but once in a loop
 
     def shares(self, name: str, *sizes: int) -> str:
-        self.arrays[name] = _array(sizes)  # declared at the end, with the others of the module
+        self.arrays[name] = _array(sizes, "f32")  # declared at the end, with the others of the module
         return ""
 
     def choose(self, test: str, a: str, b: str) -> str:
@@ -370,6 +370,9 @@ class WgslPrinter(GridPrinter):
 
     def varies(self, dtype: DType) -> str:
         return self.var
+
+    def stays(self, dtype: DType) -> str:
+        return self.let
 
     def together(self, how: str, dtype: DType, text: str) -> str:
         """A value of each thread of the block, which all are at this place, joined in all of them."""
