@@ -31,7 +31,7 @@ extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k7185400345ff_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k98db5ed3965f_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -138,14 +138,14 @@ extern "C" __global__ void __launch_bounds__(256, 2) k7185400345ff_kernel(const 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int m1 = row % 7;
         int row_rest = row / 7;
         const int m0 = row_rest;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             const int column = tile_n * 64 + first_column + 32 * h;
-            if (column >= columns) continue;
+            if (column >= columns) { continue; }
             const int n0 = column;
             float q0[4];
 #pragma unroll
@@ -157,9 +157,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k7185400345ff_kernel(const 
     }
 }
 
-extern "C" int k7185400345ff(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k98db5ed3965f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k7185400345ff_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k98db5ed3965f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 

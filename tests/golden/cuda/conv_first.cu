@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k04680cdefbc4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128, 4) k474252f5b8e7_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -95,14 +95,14 @@ extern "C" __global__ void __launch_bounds__(128, 4) k04680cdefbc4_kernel(const 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int m1 = row % 6;
         int row_rest = row / 6;
         const int m0 = row_rest;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             const int column = tile_n * 32 + first_column + 32 * h;
-            if (column >= columns) continue;
+            if (column >= columns) { continue; }
             const int n0 = column;
             float p0[4];
             t_read4(p0, b2 + n0);
@@ -117,9 +117,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k04680cdefbc4_kernel(const 
     }
 }
 
-extern "C" int k04680cdefbc4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k474252f5b8e7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k04680cdefbc4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k474252f5b8e7_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 

@@ -31,7 +31,7 @@ extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kd3adb6c438cd_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -126,12 +126,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             const int column = tile_n * 64 + first_column + 32 * h;
-            if (column >= columns) continue;
+            if (column >= columns) { continue; }
             const int n0 = column;
             float q0[4];
 #pragma unroll
@@ -143,9 +143,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const 
     }
 }
 
-extern "C" int kc994e59e2dfc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kd3adb6c438cd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kc994e59e2dfc_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kd3adb6c438cd_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -153,7 +153,7 @@ extern "C" int kc994e59e2dfc(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kd3adb6c438cd_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -248,12 +248,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
             const int column = tile_n * 64 + first_column + 32 * h;
-            if (column >= columns) continue;
+            if (column >= columns) { continue; }
             const int n0 = column;
             float q0[4];
 #pragma unroll
@@ -265,9 +265,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kc994e59e2dfc_kernel(const 
     }
 }
 
-extern "C" int kc994e59e2dfc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kd3adb6c438cd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kc994e59e2dfc_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kd3adb6c438cd_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 

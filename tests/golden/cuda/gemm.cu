@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ke590c481dff3_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) ka9dca6065e0b_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke590c481dff3_kernel(const 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int64_t m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke590c481dff3_kernel(const 
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int64_t place = column + j;
-                if (place >= columns) continue;
+                if (place >= columns) { continue; }
                 const int64_t n0 = place;
                 const float v0 = t_max_f32((sum[i][4 * h + j] + b2[n0]), 0.0f);
                 b3[37 * m0 + n0] = v0;
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke590c481dff3_kernel(const 
     }
 }
 
-extern "C" int ke590c481dff3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(ke590c481dff3_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int ka9dca6065e0b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(ka9dca6065e0b_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

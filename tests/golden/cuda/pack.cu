@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k306089c45882_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) k63eb7aa6516e_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k306089c45882_kernel(const 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k306089c45882_kernel(const 
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int place = column + j;
-                if (place >= columns) continue;
+                if (place >= columns) { continue; }
                 const int n0 = place;
                 b2[90 * m0 + n0] = sum[i][4 * h + j];
             }
@@ -107,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) k306089c45882_kernel(const 
     }
 }
 
-extern "C" int k306089c45882(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k63eb7aa6516e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k306089c45882_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k63eb7aa6516e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

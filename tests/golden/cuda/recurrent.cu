@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k7004fba529e9_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kfe9530ed3fcb_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -94,12 +94,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) k7004fba529e9_kernel(const 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const int row = tile_m * 128 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int m0 = row;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int column = tile_n * 128 + first_column + 32 * h;
-            if (column >= columns) continue;
+            if (column >= columns) { continue; }
             const int n0 = column;
             float q0[4];
 #pragma unroll
@@ -111,9 +111,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k7004fba529e9_kernel(const 
     }
 }
 
-extern "C" int k7004fba529e9(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kfe9530ed3fcb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k7004fba529e9_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kfe9530ed3fcb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 

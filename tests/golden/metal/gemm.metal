@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void k66678d61a4f2(
+kernel void k98fd781e6bf9(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
@@ -100,7 +100,7 @@ kernel void k66678d61a4f2(
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int64_t row = tile_m * 64 + first_row + i / 4 * 16 + i % 4;
-        if (row >= rows) continue;
+        if (row >= rows) { continue; }
         const int64_t m0 = row;
 #pragma unroll
         for (int h = 0; h < 1; h++) {
@@ -108,7 +108,7 @@ kernel void k66678d61a4f2(
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int64_t place = column + j;
-                if (place >= columns) continue;
+                if (place >= columns) { continue; }
                 const int64_t n0 = place;
                 const float v0 = t_max_f32((sum[i][4 * h + j] + b2[n0]), 0.0f);
                 b3[37 * m0 + n0] = v0;

@@ -33,7 +33,7 @@ class Words:
     Attributes:
         shared: qualifier of memory that a block shares.
         barrier: statement at which the threads of a block wait for each other.
-        pointer: qualifier of pointers to buffers, with a space behind it where there is one.
+        pointer: qualifier of pointers to buffers, with a space behind it where there is one; None: no pointers.
         leave: statement behind a condition with which a thread ends.
         int: what begins the declaration of a counter.
         float: what begins the declaration of a float that stays as it is.
@@ -43,7 +43,7 @@ class Words:
 
     shared: str
     barrier: str
-    pointer: str = ""
+    pointer: str | None = ""
     leave: str = "return;"
     int: str = "int"
     float: str = "const float"

@@ -66,6 +66,7 @@ class WebGpuTarget(GridTarget):
     words = Words(
         shared="var<workgroup>",
         barrier="workgroupBarrier();",
+        pointer=None,
         leave="{ return; }",
         int="var",
         float="let",
@@ -158,6 +159,7 @@ class WgslAttention(AttentionBase):
     """Online softmax of one query a block."""
 
     template: ClassVar[str] = "attention_row.j2"
+    height: ClassVar[int] = 1  # queries a block
 
     threads: int = THREADS
 

@@ -353,7 +353,9 @@ class WgslPrinter(GridPrinter):
         return "\n".join(f"var {name} = 0.0f;" for name in names)
 
     def array(self, name: str, *sizes: int, dtype: DType = F32) -> str:
-        return f"var {name} = {_array(sizes, register_type(dtype))}();"  # said, as naga sets what is left out but once in a loop
+        return (
+            f"var {name} = {_array(sizes, register_type(dtype))}();"  # said, as naga in a loop sets it but once if not
+        )
 
     def shares(self, name: str, *sizes: int) -> str:
         self.arrays[name] = _array(sizes, "f32")  # declared at the end, with the others of the module
