@@ -146,8 +146,8 @@ def test_steps_on_a_device() -> None:
     text = render_host(device_program(), GPU_FILES)
     assert '#include "t_device.h"' in text and ".device = 2," in text and ".fallbacks" not in text
     assert "int k0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream);" in text
-    assert 't_launch(r, 0, "k0", k0, buf, 2, dim, 1, 128, (s0 + 1));' in text
-    assert 't_launch(r, 1, "k1", k1, NULL, 0, NULL, 0, 32, 7);' in text
+    assert 't_launch(r, 0, "k0", k0, buf, 2, dim, 1, 128, (s0 + 1), NULL);' in text
+    assert 't_launch(r, 1, "k1", k1, NULL, 0, NULL, 0, 32, 7, NULL);' in text
     assert "512" not in text  # kernels on a device have no scratch of the host's
 
 
@@ -155,7 +155,7 @@ def test_kernels_found_by_name() -> None:
     files = dataclasses.replace(GPU_FILES, launchers=False)
     text = render_host(device_program(METAL), files)
     assert ".device = 8," in text and "k0(" not in text
-    assert 't_launch(r, 0, "k0", NULL, buf, 2, dim, 1, 128, (s0 + 1));' in text
+    assert 't_launch(r, 0, "k0", NULL, buf, 2, dim, 1, 128, (s0 + 1), NULL);' in text
 
 
 def test_a_step_on_the_processor_between_steps_on_a_device() -> None:

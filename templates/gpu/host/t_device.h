@@ -27,9 +27,11 @@ struct t_run {
     torshc_model *model;
 };
 
-/* After the first step that fails the others do nothing. `launcher` is NULL where kernels are found by name. */
+/* After the first step that fails the others do nothing. `launcher` is NULL where kernels are found by name. `spans`, on
+ * devices whose kernels' arguments are bound, are the bytes of each, -1 for one that is the same as another before it; then
+ * 0 where the kernel gets its number of blocks and sizes as one more, else -1. */
 void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launcher, void *const *buf, int32_t buffers,
-              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks);
+              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks, const int64_t *spans);
 
 /* A kernel for the processor: its buffers, with their sizes in bytes, are copied there, and the written ones back. */
 void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers, const int64_t *bytes,
@@ -51,6 +53,7 @@ typedef struct {
     const int64_t *dim;
     int32_t buffers, dims, threads;
     int64_t blocks;
+    const int64_t *spans;
 } t_step;
 
 /* Opens card `ordinal`. `stream` is the caller's, or NULL. TORSHC_E_DRIVER: no driver or card; TORSHC_E_DEVICE: no card
@@ -80,10 +83,6 @@ typedef enum { T_UP, T_DOWN, T_ACROSS } t_way;
 int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes);
 int t_device_launch(t_device *d, const t_step *step);
 
-/* Of the launch that comes next, on devices whose kernels' arguments are bound: the bytes of each, -1 for one that is the
- * same as another before it; whether the kernel gets its number of blocks and sizes as one more. */
-void t_device_bind(const int64_t *spans, int sized);
-
 /* Waits for all work. TORSHC_E_LAUNCH when some of it failed; what has not come down is then dropped. */
 int t_device_finish(t_device *d);
 
@@ -99,7 +98,7 @@ int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed
 int t_device_end(t_device *d, int status);
 
 /* Time: mark `index` = 0, 1, ... of a run is put into the stream; after t_device_finish, nanoseconds from mark `index`
- * to the next. */
+ * to the next, which are left as the processor's clock has them where the device does not know better. */
 int t_device_mark(t_device *d, int32_t index);
 int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns);
 

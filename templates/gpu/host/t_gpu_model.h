@@ -11,6 +11,12 @@ typedef struct {
     size_t bytes;
 } t_memory;
 
+/* A mark: the step after it, and when the processor made it. */
+typedef struct {
+    int32_t step;
+    uint64_t at;
+} t_marked;
+
 struct torshc_model {
     t_model head;
     int32_t ordinal;
@@ -18,10 +24,10 @@ struct torshc_model {
     t_device *device;
     unsigned char *weights; /* on the device */
     t_memory arena, staging;
-    t_memory host;   /* on the processor, for steps that run there */
-    int status;      /* of the steps of the run in progress */
-    t_run with;      /* of a script */
-    int32_t *marked; /* this and the next for profiling: the step after each mark */
+    t_memory host;    /* on the processor, for steps that run there */
+    int status;       /* of the steps of the run in progress */
+    t_run with;       /* of a script */
+    t_marked *marked; /* this and the next for profiling */
     int32_t marks;
 };
 

@@ -9,8 +9,8 @@
 static void mark(torshc_model *m, int32_t step)
 {
 #ifdef TORSHC_PROFILE
-    m->marked[m->marks] = step;
-    m->status = t_device_mark(m->device, m->marks++);
+    m->status = t_device_mark(m->device, m->marks);
+    m->marked[m->marks++] = (t_marked){step, t_now()};
 #else
     (void)m;
     (void)step;
@@ -18,7 +18,7 @@ static void mark(torshc_model *m, int32_t step)
 }
 
 void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launcher, void *const *buf, int32_t buffers,
-              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks)
+              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks, const int64_t *spans)
 {
     torshc_model *m = r->model;
     if (m->status || blocks <= 0)
@@ -29,7 +29,7 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
         return;
     }
     mark(m, step);
-    const t_step launch = {step, name, launcher, buf, dim, buffers, dims, threads, blocks};
+    const t_step launch = {step, name, launcher, buf, dim, buffers, dims, threads, blocks, spans};
     if (!m->status)
         m->status = t_device_launch(m->device, &launch);
     if (m->status)
@@ -40,14 +40,15 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
 int t_count_steps(torshc_model *m)
 {
     int status = t_device_mark(m->device, m->marks);
+    m->marked[m->marks].at = t_now();
     if (status || (status = t_device_finish(m->device)))
         return status;
     for (int32_t i = 0; i < m->marks; i++) {
-        uint64_t ns;
+        uint64_t ns = m->marked[i + 1].at - m->marked[i].at;
         if ((status = t_device_elapsed(m->device, i, &ns)))
             return status;
-        m->head.counters[m->marked[i]].calls++;
-        m->head.counters[m->marked[i]].ns += ns;
+        m->head.counters[m->marked[i].step].calls++;
+        m->head.counters[m->marked[i].step].ns += ns;
     }
     return TORSHC_OK;
 }

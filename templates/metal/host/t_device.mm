@@ -30,11 +30,6 @@ struct Batch {
     std::string name;  // of the last kernel
 };
 
-struct Mark {
-    id<MTLCommandBuffer> commands;  // the first one behind it, if any
-    uint64_t at;
-};
-
 struct Place {
     id<MTLBuffer> buffer;  // nil: in none
     NSUInteger offset;
@@ -54,7 +49,7 @@ struct t_device {
     Batch open;                                 // being filled
     id<MTLComputeCommandEncoder> encoder;       // of `open`
     std::deque<Batch> sent;
-    std::vector<Mark> marks;
+    std::vector<id<MTLCommandBuffer>> marks;  // the first one behind each, if any
 };
 
 static const char *text_of(NSError *error)
@@ -99,8 +94,8 @@ static int commit(t_device *d)
     if (!d->open.commands)
         return TORSHC_OK;
     [d->open.commands commit];
-    if (!d->marks.empty() && !d->marks.back().commands)
-        d->marks.back().commands = d->open.commands;
+    if (!d->marks.empty() && !d->marks.back())
+        d->marks.back() = d->open.commands;
     d->sent.push_back(d->open);
     d->open = Batch();
     return settle(d, d->blocking ? 0 : MOST_SENT);
@@ -420,7 +415,7 @@ int t_device_mark(t_device *d, int32_t index)
     @autoreleasepool {
         const int status = commit(d);
         d->marks.resize((size_t)index);  // marks are made one after the other
-        d->marks.push_back({nil, t_now()});
+        d->marks.push_back(nil);
         return status;
     }
 }
@@ -428,11 +423,9 @@ int t_device_mark(t_device *d, int32_t index)
 int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
 {
     @autoreleasepool {
-        const Mark &mark = d->marks[(size_t)index];
-        if (mark.commands)
-            *ns = (uint64_t)((mark.commands.GPUEndTime - mark.commands.GPUStartTime) * 1e9);
-        else  // a step on the processor
-            *ns = d->marks[(size_t)index + 1].at - mark.at;
+        const id<MTLCommandBuffer> commands = d->marks[(size_t)index];
+        if (commands)  // else a step on the processor
+            *ns = (uint64_t)((commands.GPUEndTime - commands.GPUStartTime) * 1e9);
         return TORSHC_OK;
     }
 }

@@ -15,7 +15,7 @@ struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INI
 
 /* ---- what WebGPU says ---- */
 
-static void note(w_text message, int lost)
+void t_gpu_note(w_text message, int lost)
 {
     const w_text text = message.data && message.length ? message : (w_text){"no reason is given", SIZE_MAX};
     const size_t length = text.length == SIZE_MAX ? strlen(text.data) : text.length;
@@ -29,18 +29,11 @@ static void note(w_text message, int lost)
     pthread_mutex_unlock(&g.noting);
 }
 
-void t_gpu_note(w_text message) { note(message, 0); }
-
-static void on_failed(const w_object *device, uint32_t type, w_text message, void *user, void *more)
+/* A call failed, or, where `user` is not NULL, the device is lost. */
+static void on_fault(const w_object *device, uint32_t type, w_text message, void *user, void *more)
 {
-    (void)device, (void)type, (void)user, (void)more;
-    note(message, 0);
-}
-
-static void on_lost(const w_object *device, uint32_t reason, w_text message, void *user, void *more)
-{
-    (void)device, (void)reason, (void)user, (void)more;
-    note(message, g.device != NULL); /* else there was none yet */
+    (void)device, (void)type, (void)more;
+    t_gpu_note(message, user && g.device); /* else there was none yet */
 }
 
 static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
@@ -49,7 +42,7 @@ static void on_made(uint32_t status, void *made, w_text message, void *user, voi
     if (status == W_SUCCESS)
         *(void **)user = made;
     else
-        note(message, 0);
+        t_gpu_note(message, 0);
 }
 
 static int is_well(void)
@@ -137,8 +130,8 @@ static int open_device(void)
     const w_device_options options = {.features = g.feature != W_NONE,
                                       .feature = &g.feature,
                                       .limits = &limits,
-                                      .lost = {NULL, W_SPONTANEOUS, on_lost, NULL, NULL},
-                                      .failed = {NULL, on_failed, NULL, NULL}};
+                                      .lost = {NULL, W_SPONTANEOUS, on_fault, &g, NULL},
+                                      .failed = {NULL, on_fault, NULL, NULL}};
     w.AdapterRequestDevice(g.adapter, &options, (w_made){NULL, W_SPONTANEOUS, on_made, &g.device, NULL});
     while (!g.device && is_well())
         w.InstanceProcessEvents(g.instance);

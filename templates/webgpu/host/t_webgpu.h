@@ -61,13 +61,15 @@ typedef struct {
 typedef struct {
     const w_chain *next;
     w_text label;
+} w_labelled;
+
+typedef struct {
+    const w_chain *next;
+    w_text label;
     size_t features;
     const enum w_feature *feature;
     const w_limits *limits;
-    struct {
-        const w_chain *next;
-        w_text label;
-    } queue;
+    w_labelled queue;
     w_lost lost;
     w_failed failed;
 } w_device_options;
@@ -78,11 +80,6 @@ typedef struct {
     uint64_t usage, size;
     uint32_t mapped;
 } w_buffer_options;
-
-typedef struct {
-    const w_chain *next;
-    w_text label;
-} w_labelled;
 
 typedef struct {
     w_chain chain;
