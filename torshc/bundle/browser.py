@@ -44,11 +44,10 @@ def literal(value: Any) -> str:
 
 @dataclass(frozen=True)
 class PortView:
-    """An input or output: its name and dimensions as JavaScript, and the array that holds its elements."""
+    """An input or output: its name as JavaScript, its dimensions for a comment, and the array that holds its elements."""
 
     name: str
     dtype: str
-    dims: str
     shown: str
     array: str
 
@@ -99,9 +98,20 @@ class BrowserView:
         return literal(self.manifest.model)
 
     @property
-    def weights_file(self) -> int:
-        """Bytes of the weights file."""
-        return self.weights.bytes + FOOTER
+    def weights_file(self) -> str:
+        """Bytes of the weights and of their file, and its hash, as JavaScript; null for none."""
+        w = self.weights
+        return literal({"payload": w.bytes, "file": w.bytes + FOOTER, "sha256": w.sha256} if w.bytes else None)
+
+    def ports(self, kind: str) -> str:
+        """The "inputs" or "outputs" as JavaScript."""
+        return literal([{"name": t.name, "dtype": t.dtype, "dims": [*t.dims]} for t in getattr(self.manifest, kind)])
+
+    @property
+    def symbols(self) -> str:
+        """Where the symbols are read, and their bounds, as JavaScript."""
+        fields = ("input", "dim", "min", "max", "kind")
+        return literal([{name: getattr(s, name) for name in fields} for s in self.p.symbols])
 
     @property
     def inputs(self) -> list[PortView]:
@@ -140,7 +150,7 @@ class BrowserView:
 
 def _port(t: TensorInfo) -> PortView:
     shown = literal([*t.dims]).replace("/", "\\/")  # inside a comment
-    return PortView(literal(t.name), t.dtype, literal([*t.dims]), shown, ARRAYS[t.dtype])
+    return PortView(literal(t.name), t.dtype, shown, ARRAYS[t.dtype])
 
 
 def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:
