@@ -16,7 +16,8 @@ from torshc.expr.formulas_wide import wide_formulas
 Array = npt.NDArray[Any]
 FORMULAS = formulas()
 TWO = ("pow", "max", "min", "mod", "floordiv", "copysign")  # of two numbers
-NOT_NEAR = ("sign", "isnan", "isinf", "cast_u64", "cast_i64")  # those of one number that are exact
+# Those of one number that are exact.
+NOT_NEAR = ("sign", "isnan", "isinf", "cast_u64", "cast_i64", "order_max", "order_min", "ordered")
 ONE = [n for n in FORMULAS if n.endswith("_f32") and n.removesuffix("_f32") not in (*TWO, *NOT_NEAR)]
 ULP = 4.0  # the bound of the C prelude too
 ODD = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1e-30, 3.4e38, -3.4e38, 88.7, -103.9, 0.5, 2.0]
@@ -164,6 +165,16 @@ def test_floats_that_are_no_numbers() -> None:
     x = np.array(ODD, np.float32)
     np.testing.assert_array_equal(computed(FORMULAS["isnan_f32"], x=x), np.isnan(x))
     np.testing.assert_array_equal(computed(FORMULAS["isinf_f32"], x=x), np.isinf(x))
+
+
+def test_keys_in_the_order_of_floats() -> None:
+    x = np.array(sorted(set(ODD) - {0.0}, key=lambda v: (math.isnan(v), v)), np.float32)[:-1]
+    for how, nan in (("max", 2**32 - 1), ("min", 0)):
+        keys = computed(FORMULAS[f"order_{how}_f32"], x=x).astype(np.int64)
+        assert (np.diff(keys) > 0).all() and 0 < keys.min() and keys.max() < 2**32 - 1
+        np.testing.assert_array_equal(computed(FORMULAS["ordered_f32"], x=keys.astype(np.uint32)), x)
+        key = computed(FORMULAS[f"order_{how}_f32"], x=np.array([np.nan, -np.nan], np.float32))
+        assert (key == nan).all() and np.isnan(computed(FORMULAS["ordered_f32"], x=key)).all()
 
 
 def exact(name: str, a: int, b: int, bits: int = 32) -> int:

@@ -449,10 +449,24 @@ def _truncated(x: Expr, dtype: DType) -> Expr:
     return _where(call("isnan", x), const(0, kind), _where(call("le", x, float(low)), const(low, kind), found))
 
 
+def _order(x: Expr, nan: int) -> Expr:
+    """A key of a float in the order of numbers, and what it is for NaN."""
+    w = call("raw32", x)
+    turned = _where(call("gt", w, 0x7FFFFFFF), _bits(0xFFFFFFFF), _bits(1 << 31))
+    return _where(call("isnan", x), _bits(nan), call("bitxor", w, turned))
+
+
+def _ordered(key: Expr) -> Expr:
+    """The float of a key."""
+    turned = _where(call("gt", key, 0x7FFFFFFF), _bits(1 << 31), _bits(0xFFFFFFFF))
+    return call("float32", call("bitxor", key, turned))
+
+
 def formulas() -> dict[str, Expr]:
     """All formulas, by the names of functions in generated code after ``t_``; their arguments are x and y."""
     found = {f"{f.__name__[1:]}_f32": f(X) for f in _OF_ONE} | {"pow_f32": _pow(X, Y)}
     found |= {"isnan_f32": call("gt", _magnitude(X), 0x7F800000), "isinf_f32": call("eq", _magnitude(X), 0x7F800000)}
+    found |= {"order_max_f32": _order(X, 0xFFFFFFFF), "order_min_f32": _order(X, 0), "ordered_f32": _ordered(BITS)}
     found |= {f"decode_{dtype.name}": decode(BITS, dtype) for dtype in (F16, BF16, I16, I8, *NARROW)}
     for dtype in (F16, BF16, *NARROW):
         kind = {"f": F32, "i": I32, "u": U32}[dtype.kind]

@@ -141,15 +141,14 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
 {
     (void)d;
     const size_t whole = bytes < T_BIND ? T_BIND : (bytes + T_BIND - 1) / T_BIND * T_BIND;
+    const int fits = bytes <= whole && whole <= g.limits.buffer_bytes;
     *at = NULL;
-    if (whole < bytes || whole > g.limits.buffer_bytes)
-        return t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
-                      what, bytes, (unsigned long long)g.limits.buffer_bytes);
     pthread_mutex_lock(&g.lock);
-    w_object buffer = t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole);
+    w_object buffer = fits ? t_gpu_buffer(W_STORAGE | W_COPY_FROM | W_COPY_TO, whole) : NULL;
     int status = t_gpu_told(TORSHC_E_MEMORY, what);
     if (!status && !(buffer && (*at = hold(buffer, whole))))
-        status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes", what, bytes);
+        status = t_fail(TORSHC_E_MEMORY, "no memory for %s: asked %zu bytes; a buffer of this adapter has %llu at most",
+                        what, bytes, (unsigned long long)g.limits.buffer_bytes);
     if (status && buffer)
         w.BufferRelease(buffer);
     pthread_mutex_unlock(&g.lock);

@@ -180,7 +180,7 @@ static t_made make(const t_source *kernel)
     const w_text name = {kernel->name, strlen(kernel->name)};
     const w_code code = {{NULL, W_WGSL}, {text, strlen(text)}};
     w_object module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain, .label = name});
-    const w_pipeline_options options = {.label = name, .compute = {.module = module, .entry = {"main", 4}}};
+    const w_pipeline_options options = {.head.label = name, .compute = {.module = module, .entry = {"main", 4}}};
     free(own);
     t_made made = {kernel->name, is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL, NULL};
     if (module)

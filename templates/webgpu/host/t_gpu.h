@@ -54,7 +54,7 @@ w_object t_gpu_buffer(uint64_t usage, uint64_t bytes);
 /* The pipeline of a kernel, which the library has. */
 const t_made *t_gpu_made(const char *name);
 
-/* Notes an error of WebGPU, or that the device is lost; tells what went wrong since this was last asked, by `status`; forgets it. */
+/* Notes an error, or that the device is lost; tells by `status` what went wrong since it was last asked; forgets it. */
 void t_gpu_note(w_text message, int lost);
 int t_gpu_told(int status, const char *what);
 void t_gpu_forget(void);

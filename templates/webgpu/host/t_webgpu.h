@@ -64,8 +64,7 @@ typedef struct {
 } w_labelled;
 
 typedef struct {
-    const w_chain *next;
-    w_text label;
+    w_labelled head;
     size_t features;
     const enum w_feature *feature;
     const w_limits *limits;
@@ -75,8 +74,7 @@ typedef struct {
 } w_device_options;
 
 typedef struct {
-    const w_chain *next;
-    w_text label;
+    w_labelled head;
     uint64_t usage, size;
     uint32_t mapped;
 } w_buffer_options;
@@ -87,8 +85,7 @@ typedef struct {
 } w_code;
 
 typedef struct {
-    const w_chain *next;
-    w_text label;
+    w_labelled head;
     w_object layout;
     struct {
         const w_chain *next;
@@ -108,8 +105,7 @@ typedef struct {
 } w_entry;
 
 typedef struct {
-    const w_chain *next;
-    w_text label;
+    w_labelled head;
     w_object layout;
     size_t entries;
     const w_entry *entry;

@@ -317,9 +317,10 @@ class WgslPrinter(GridPrinter):
         return bool(self.dims) or as_int(self.kernel.tasks) is None
 
     @property
-    def blocks(self) -> int | None:
-        """Its number of blocks, where that is known."""
-        return as_int(self.kernel.tasks)
+    def blocks(self) -> str:
+        """Its number of blocks, where a dispatch may have more; else nothing."""
+        known = as_int(self.kernel.tasks)
+        return "params[0].x" if known is None else str(known) if known > 65535 else ""
 
     def type(self, dtype: DType) -> str:
         return register_type(dtype)
@@ -381,6 +382,8 @@ class WgslPrinter(GridPrinter):
         kind = dtype.compute if dtype.compute in WORDS else register_type(dtype)
         if kind == "bool":
             return f"({self.together({'or': 'max', 'and': 'min'}[how], U32, f'u32({text})')} != 0u)"
+        if kind == "f32" and how in ("min", "max"):  # by keys, which have a place for NaN
+            return self.needs("t_ordered_f32", self.together(how, U32, self.needs(f"t_order_{how}_f32", text)))
         return wrap(self.needs(f"t_all_{how}_{kind}", text, "tid"), dtype.compute)
 
     def call(self, name: str, *args: str) -> str:
