@@ -21,7 +21,7 @@ from torshc.bundle.package import BROWSER, is_bundle
 from torshc.errors import ConfigError, UnsupportedError
 from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
 from torshc.resources import find_template
-from torshc.targets.gpu.webgpu_text import SUBGROUPS, prelude
+from torshc.targets.gpu.webgpu_text import prelude
 
 from ..support.browser import WEBGPU, Browser, find
 from ..support.serve import serving
@@ -216,9 +216,7 @@ def test_the_browser_accepts_all_functions_of_kernels(browser: Browser) -> None:
     """Its compiler is another than that of the native library, and the stricter one."""
     main = "@compute @workgroup_size(64) fn main() {}"
     without = "\n".join([*prelude().values(), main]).replace("THREADS", "64")
-    shared = "\n".join(["enable subgroups;", *{**prelude(), **prelude(SUBGROUPS)}.values(), main]).replace(
-        "THREADS", "64"
-    )
+    shared = "\n".join(["enable subgroups;", *prelude(True).values(), main]).replace("THREADS", "64")
     assert browser.run(f"""(async () => {{
         const adapter = await navigator.gpu.requestAdapter();
         const said = [];

@@ -44,7 +44,7 @@ def literal(value: Any) -> str:
 
 @dataclass(frozen=True)
 class PortView:
-    """An input or output: its name as JavaScript, its dimensions for a comment, and the array that holds its elements."""
+    """An input or output: its name as JavaScript, its dimensions for a comment, and the array of its elements."""
 
     name: str
     dtype: str

@@ -18,6 +18,7 @@ from ...expr.derived import Derived
 from ...expr.formulas import formulas
 from ...expr.formulas_wide import high_of, words_of
 from ...kernels.base import Kernel, Store
+from ...kernels.heavy import Strided
 from ...kernels.nest import Accumulator
 from ..base import environment, indented
 from ..index import FORMS, leaf
@@ -27,15 +28,14 @@ from .simt import Names, Statements
 from .webgpu_words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index, wrap
 
 _PLAIN = {"div": "/", "shl": "<<", "shr": ">>"}
-SUBGROUPS = "subgroups.j2"
 _NAME = re.compile(r"\bt_\w+")
 
 
 @lru_cache
-def prelude(file: str = "prelude.j2") -> dict[str, str]:
-    """The functions and variables of the prelude by name, or those that it has in another form for subgroups."""
-    written = map(_formula, formulas().items())
-    found = environment(("webgpu",)).get_template(file).render(formulas=written, join=_join, identity=_identity)
+def prelude(subgroups: bool = False) -> dict[str, str]:
+    """The functions and variables of the prelude by name, as they are for devices with subgroups or without."""
+    given = {"formulas": map(_formula, formulas().items()), "join": _join, "identity": _identity}
+    found = environment(("webgpu",)).get_template("prelude.j2").render(given, subgroups=subgroups)
     parts = re.split(r"^(?=fn |var)", found, flags=re.MULTILINE)[1:]
     return {name[0]: part.strip() for part in parts if (name := _NAME.search(part))}
 
@@ -297,19 +297,19 @@ class WgslPrinter(GridPrinter):
 
     def functions(self) -> Iterator[str]:
         """The texts of the functions that the kernel calls, and of what these name, but for those of two forms."""
-        done, others = 0, prelude(SUBGROUPS)
+        done = 0
         while done < len(self.needs):
             name = [*self.needs][done]
-            text = prelude()[name]
-            called = _NAME.findall(text + others.get(name, ""))
+            text, other = prelude()[name], prelude(True)[name]
+            called = _NAME.findall(text + other)
             self.needs.update(dict.fromkeys(n for n in called if n in prelude()))
-            if name not in others:
+            if text == other:
                 yield text
             done += 1
 
-    def forms(self, file: str) -> list[str]:
+    def forms(self, subgroups: bool = False) -> list[str]:
         """The texts of those that have a form with subgroups and one without."""
-        return [prelude(file)[name] for name in self.needs if name in prelude(SUBGROUPS)]
+        return [prelude(subgroups)[name] for name in self.needs if prelude()[name] != prelude(True)[name]]
 
     @property
     def has_parameters(self) -> bool:
@@ -394,11 +394,10 @@ class WgslPrinter(GridPrinter):
         """A constant."""
         return constant(e.data, e.dtype, self.needs)
 
-    def element(self, buffer: int, start: Expr, steps: Sequence[tuple[str, Expr]]) -> str:
-        """An element of a buffer as a register, at a start and so many steps of these sizes from it."""
-        parts = [f"{place} * {self.scalar(step)}" for place, step in steps]
-        place = " + ".join([self.scalar(start), *parts])
-        return self.read(buffer, f"({place})")
+    def element(self, operand: Strided, row: str, column: str) -> str:
+        """An element of an operand as a register."""
+        along, across = map(self.scalar, operand.steps)
+        return self.read(operand.buffer, f"({self.scalar(operand.start)} + {row} * {along} + {column} * {across})")
 
     def read(self, buffer: int, place: str) -> str:
         """An element of a buffer as a register, by its place."""
