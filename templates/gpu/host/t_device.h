@@ -69,10 +69,8 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
 /* Waits for all work that may use the memory. NULL does nothing. */
 void t_device_free(t_device *d, unsigned char *at);
 
-/* Lets a device use memory of another that is the same card; t_device_release ends that, and frees the memory where no
- * other uses it (`last`). NULL does nothing. */
+/* Lets a device use memory of another that is the same card, until it is closed; the last one that does frees it. */
 int t_device_share(t_device *d, t_device *owner, unsigned char *at);
-void t_device_release(t_device *d, unsigned char *at, int last);
 
 /* Where a tensor on the device lies, as kernels see it: sets span->at; TORSHC_E_DEVICE when its data is not there. */
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span);

@@ -74,7 +74,7 @@ void t_empty_model(torshc_model *m, int here, int last)
     if (here) { /* in a child of fork() the device is the parent's */
         t_device_free(m->device, m->staging.at);
         t_device_free(m->device, m->arena.at);
-        t_device_release(m->device, m->weights, last);
+        t_device_free(m->device, last ? m->weights : NULL);
         t_device_close(m->device);
     }
     free(m->host.at);

@@ -267,6 +267,7 @@ void t_device_free(t_device *d, unsigned char *at)
     }
 }
 
+// Each device holds the buffer, which ends with the last of them.
 int t_device_share(t_device *d, t_device *owner, unsigned char *at)
 {
     @autoreleasepool {
@@ -278,9 +279,6 @@ int t_device_share(t_device *d, t_device *owner, unsigned char *at)
         return TORSHC_OK;
     }
 }
-
-// Each device holds the buffer, which ends with the last of them.
-void t_device_release(t_device *d, unsigned char *at, int) { t_device_free(d, at); }
 
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {

@@ -67,19 +67,13 @@ static w_object encoder(t_device *d)
     return d->encoder;
 }
 
-/* What has gone wrong by now. */
-static int told(const t_device *d)
-{
-    char what[80];
-    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
-    return t_gpu_told(TORSHC_E_LAUNCH, what);
-}
-
 int t_device_finish(t_device *d)
 {
+    char what[80];
     commit(d);
     w.DevicePoll(g.device, 1, NULL);
-    return told(d);
+    snprintf(what, sizeof what, "WebGPU%s%s", *d->last ? ", at or before kernel " : "", d->last);
+    return t_gpu_told(TORSHC_E_LAUNCH, what);
 }
 
 void t_device_drop(t_device *d)
@@ -176,23 +170,16 @@ int t_device_share(t_device *d, t_device *owner, unsigned char *at)
     return TORSHC_OK;
 }
 
-void t_device_release(t_device *d, unsigned char *at, int last)
-{
-    if (last)
-        t_device_free(d, at);
-}
-
 int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 {
     (void)d;
     span->at = (unsigned char *)x->data + x->byte_offset;
     const t_place place = find(span->at);
     if (!place.buffer || span->bytes > place.rest || place.offset % T_BIND)
-        return t_fail(
-            TORSHC_E_DEVICE,
-            "%s %d says it is on WebGPU's device, but its data is not in memory of torshc_alloc, at a multiple "
-            "of %d bytes",
-            what, (int)i, T_BIND);
+        return t_fail(TORSHC_E_DEVICE,
+                      "%s %d says it is on WebGPU's device, but its data is not in memory of torshc_alloc, "
+                      "at a multiple of %d bytes",
+                      what, (int)i, T_BIND);
     return TORSHC_OK;
 }
 
@@ -225,7 +212,7 @@ static int read_back(t_device *d, unsigned char *to, const t_place *place, size_
         memcpy(to, from + first, bytes);
     w.BufferUnmap(here);
     w.BufferRelease(here);
-    const int status = told(d);
+    const int status = t_device_finish(d);
     return status || from ? status : t_fail(TORSHC_E_LAUNCH, "WebGPU cannot read memory of the device");
 }
 
@@ -310,9 +297,6 @@ static int bind(const t_step *step, int32_t i, w_entry *entry)
     const t_place place = find(step->buf[i]);
     const uint64_t need = (uint64_t)step->spans[i], size = (need + T_COPY - 1) / T_COPY * T_COPY;
     const uint64_t most = g.limits.storage_bytes / T_COPY * T_COPY;
-    if (place.buffer && place.offset % T_BIND)
-        return t_fail(TORSHC_E_DEVICE, "step %d (%.40s): argument %d begins at no multiple of %d bytes",
-                      (int)step->step, step->name, (int)i, T_BIND);
     if (place.buffer && need > most)
         return t_fail(TORSHC_E_SIZE, "step %d (%.40s): argument %d has %llu bytes; this adapter binds %llu at most",
                       (int)step->step, step->name, (int)i, (unsigned long long)need, (unsigned long long)most);

@@ -58,11 +58,10 @@ int t_gpu_told(int status, const char *what)
     if (is_well())
         return TORSHC_OK;
     if (g.lost)
-        return t_fail(
-            TORSHC_E_LAUNCH,
-            "WebGPU's device was lost (%.200s): close the models of this library that are open, and open them "
-            "again",
-            g.error);
+        return t_fail(TORSHC_E_LAUNCH,
+                      "WebGPU's device was lost (%.200s): close the models of this library that are open, "
+                      "and open them again",
+                      g.error);
     t_fail(status, "%s: %.320s", what, g.error);
     t_gpu_forget();
     return status;

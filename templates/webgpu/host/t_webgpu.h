@@ -37,12 +37,6 @@ W_CALLBACK(w_lost, const w_object *device, uint32_t reason);
 
 typedef struct {
     const w_chain *next;
-    void (*call)(const w_object *device, uint32_t type, w_text message, void *user, void *more);
-    void *user, *more;
-} w_failed;
-
-typedef struct {
-    const w_chain *next;
     uint32_t level, power, fallback, backend;
     void *surface;
 } w_adapter_options;
@@ -70,7 +64,11 @@ typedef struct {
     const w_limits *limits;
     w_labelled queue;
     w_lost lost;
-    w_failed failed;
+    struct {
+        const w_chain *next;
+        void (*call)(const w_object *device, uint32_t type, w_text message, void *user, void *more);
+        void *user, *more;
+    } failed;
 } w_device_options;
 
 typedef struct {
