@@ -161,7 +161,7 @@ def _truncated_signed(x: Expr) -> Expr:
 
 def wide_formulas() -> dict[str, Expr]:
     """Formulas by the names of functions; ``_64`` is at the end of those that do not ask for the sign."""
-    narrow = acc("x", I32), acc("y", I32)
+    words, narrow = (acc("x", U32), acc("y", U32)), (acc("x", I32), acc("y", I32))
     power = cast(call("pow", *(cast(v, U32) for v in narrow)), I32)
     found = {
         "add_64": _sum(X, Y),
@@ -173,6 +173,7 @@ def wide_formulas() -> dict[str, Expr]:
         "abs_i64": _abs(X),
         "sign_u64": _where(call("eq", X, 0), ZERO, ONE),
         "sign_i64": _where(_is_negative(X), const(MOST, U64), call("sign", X)),
+        "pow_u32": low(call("pow", *(pair(0, v) for v in words))),
         "pow_i32": _power(*narrow, power, call("lt", narrow[1], 0)),
         "pow_i64": _power(X, Y, call("pow", X, Y), _is_negative(Y)),
         "cast_u64_f32": _as_float(X),
