@@ -139,7 +139,17 @@ class BrowserView:
         """Sizes as JavaScript, with commas between."""
         return ", ".join(map(self.text, sizes))
 
-    def equation(self, c: Condition) -> str:
+    @property
+    def conditions(self) -> str:
+        """What has to be equal, as JavaScript: of each how a message says it, and both sides."""
+        return ", ".join(f"[{self._equation(c)}, {self.texts((c.left, c.right))}]" for c in self.p.conditions)
+
+    def bindings(self, step: Launch) -> str:
+        """What a launch binds, as JavaScript: of each its space, number, offset and bytes."""
+        given = zip(step.buffers, step.spans, strict=True)
+        return ", ".join(f'["{b.space}", {b.index}, {self.texts((b.offset, span))}]' for b, span in given)
+
+    def _equation(self, c: Condition) -> str:
         """A condition for a message, in terms of the inputs."""
         spelled = {n: n for n in self.p.names}
         for name, s in zip(self.p.names, self.p.symbols, strict=False):

@@ -25,10 +25,7 @@ function make(tag, fields, ...children) {
   return found;
 }
 
-function say(text, bad = false) {
-  $("status").textContent = text;
-  $("status").className = bad ? "bad" : "";
-}
+const say = (text, bad = false) => Object.assign($("status"), { textContent: text, className: bad ? "bad" : "" });
 
 /** A tensor's name, type and dimensions, with more behind them. */
 function tensorNode(name, { dtype, dims }, ...more) {
@@ -119,9 +116,7 @@ function sizeFields(ports) {
 
 const number = (x) => (typeof x === "bigint" || Number.isInteger(x) ? String(x) : x.toPrecision(5));
 
-function tableRow(...cells) {
-  return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
-}
+const tableRow = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
 
 function showOutput(name, tensor) {
   const { data, dims, dtype } = tensor;

@@ -312,9 +312,8 @@ export class Model {
   async #download({ staging, output }) {
     await staging.mapAsync(GPUMapMode.READ);
     const mapped = staging.getMappedRange();
-    const found = output.map(({ dtype, dims, bytes, at }) => {
-      return { data: new ARRAYS[dtype](mapped.slice(at, at + bytes)), dims, dtype };
-    });
+    const read = (dtype, at, bytes) => new ARRAYS[dtype](mapped.slice(at, at + bytes));
+    const found = output.map(({ dtype, dims, bytes, at }) => ({ data: read(dtype, at, bytes), dims, dtype }));
     staging.unmap();
     return found;
   }
