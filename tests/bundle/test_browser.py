@@ -15,8 +15,9 @@ import onnxruntime
 import pytest
 
 import torshc
-from torshc.bundle.browser import literal
+from torshc.bundle.browser import literal, require_device_only
 from torshc.bundle.browser_sizes import javascript
+from torshc.bundle.host import HostProgram, Launch
 from torshc.bundle.package import BROWSER, is_bundle
 from torshc.errors import ConfigError, UnsupportedError
 from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
@@ -89,6 +90,16 @@ def script(browser: Browser, body: str, folder: str = "digits") -> Any:
 
 def images(count: int) -> np.ndarray:
     return np.random.default_rng(1).random((count, 1, 8, 8), np.float32)
+
+
+def test_what_no_page_can_launch_is_refused() -> None:
+    steps = Launch("k0", (), (1,) * 64, threads=64), Launch("k1", (), tasks=2**31, threads=64)
+    with pytest.raises(UnsupportedError) as refused:
+        require_device_only(HostProgram((), (), steps=steps), ())
+    for says in ("step 0 is given 64 sizes", "step 1 has 2147483648 blocks"):
+        assert says in str(refused.value)
+    fine = Launch("k0", (), (1,) * 63, threads=64), Launch("k1", (), tasks=2**31 - 1, threads=64)
+    require_device_only(HostProgram((), (), steps=fine), ())
 
 
 @needs_browser

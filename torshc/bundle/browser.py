@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..expr import to_text
+from ..expr import as_expr, as_int, to_text
 from ..targets.base import HostFiles, environment
 from .browser_sizes import javascript
 from .host import Condition, HostProgram, Launch, Size, check_program, sizes_of
@@ -24,6 +24,7 @@ from .sizes import Part, Sizes
 from .weights import FOOTER, WeightsInfo
 
 MADE, PLAIN = BROWSER[:2], BROWSER[2:]
+SIZES = 64  # that a kernel can be given, with its number of blocks
 ARRAYS = {
     "f64": "Float64Array", "f32": "Float32Array", "f16": "Uint16Array", "bf16": "Uint16Array", "i64": "BigInt64Array",
     "u64": "BigUint64Array", "i32": "Int32Array", "u32": "Uint32Array", "i16": "Int16Array", "u16": "Uint16Array",
@@ -181,6 +182,10 @@ def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:
         for kind, port in ports
         if port.dtype not in ARRAYS
     ]
+    for k, step in enumerate(program.steps):
+        blocks = as_int(as_expr(step.tasks)) or 0  # those that depend on a run are sizes of it, too
+        problems += [f"step {k} is given {len(step.dims)} sizes"] if len(step.dims) >= SIZES else []
+        problems += [f"step {k} has {blocks} blocks"] if blocks >= 2**31 else []
     if program.script is not None and not problems:
         problems = ["sizes or steps are known only at run time"]
     if problems:

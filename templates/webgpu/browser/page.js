@@ -28,9 +28,8 @@ function make(tag, fields, ...children) {
 const say = (text, bad = false) => Object.assign($("status"), { textContent: text, className: bad ? "bad" : "" });
 
 /** A tensor's name, type and dimensions, with more behind them. */
-function tensorNode(name, { dtype, dims }, ...more) {
-  return make("div", { className: "tensor" }, make("b", {}, name), ` ${dtype} [${dims.join(", ")}] `, ...more);
-}
+const tensorNode = (name, { dtype, dims }, ...more) =>
+  make("div", { className: "tensor" }, make("b", {}, name), ` ${dtype} [${dims.join(", ")}] `, ...more);
 
 // ---- inputs ----
 

@@ -118,7 +118,6 @@ class Plan {
     const { device, pipelines } = this.#model;
     const who = `step ${number} (${kernel})`;
     const blocks = sizeOf(tasks);
-    if (blocks > GROUPS_MAX ** 2) fail("limit", `${who} has ${blocks} blocks; at most 65535^2`);
     const places = buffers.map((place, binding) => ({ binding, resource: this.#range(place, binding, who) }));
     const entries = places.filter(({ resource }) => resource);
     if (program.kernels[kernel].sized)
@@ -142,7 +141,6 @@ class Plan {
 
   /** The number of blocks and the sizes that a kernel is given. */
   #giveSizes(sizes, number, who) {
-    if (sizes.length > ALIGN / 4) fail("limit", `${who} has ${sizes.length} sizes, more than a kernel can be given`);
     const wide = sizes.find((size) => BigInt.asIntN(32, BigInt(size)) !== BigInt(size));
     if (wide !== undefined) fail("limit", `size ${wide} of ${who} does not fit 32 bits`);
     this.#model.device.queue.writeBuffer(this.params, ALIGN * number, Int32Array.from(sizes, Number));

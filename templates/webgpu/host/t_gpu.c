@@ -200,13 +200,12 @@ static void make_some(void *const *buf, const int64_t *dim, void *scratch, int64
 static int make_kernels(void)
 {
     g.kernels = (size_t)(__stop_t_kernels - __start_t_kernels);
-    if (g.kernels && !(g.made = calloc(g.kernels, sizeof *g.made)))
+    if (!(g.made = calloc(g.kernels + 1, sizeof *g.made)))
         return t_fail(TORSHC_E_MEMORY, "no memory for %zu kernels", g.kernels);
     t_pool *pool = t_pool_create(g.kernels > 1 ? t_usable_processors() : 1);
     t_pool_run(pool, make_some, NULL, NULL, NULL, 0, (int64_t)g.kernels);
     t_pool_destroy(pool);
-    if (g.kernels)
-        qsort(g.made, g.kernels, sizeof *g.made, by_name);
+    qsort(g.made, g.kernels, sizeof *g.made, by_name);
     return t_gpu_told(TORSHC_E_ARCH, "a kernel cannot be prepared");
 }
 

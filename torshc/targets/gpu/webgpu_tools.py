@@ -28,7 +28,7 @@ class TextCompiler(CCompiler):
 
 def kernel_flags(source: str) -> tuple[str, ...]:
     """What says which kernel an object is of."""
-    return f"-DT_KERNEL={Path(source).stem}", f'-DT_FILE="{source}"'
+    return f'-DT_KERNEL="{Path(source).stem}"', f'-DT_FILE="{source}"'
 
 
 class WebGpuToolchain(Toolchain):
