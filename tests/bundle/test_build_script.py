@@ -44,6 +44,15 @@ def build(bundle: Path, folder: Path, compiler: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_sources_for_webgpu_become_a_library(tmp_path: Path) -> None:
+    """Kernels are texts that one C file takes in, each by itself."""
+    bundle = scaled(tmp_path, "one", 3, emit="source", target="webgpu")
+    build(bundle, tmp_path / "bin", compilers.needed().cc)
+    kernels = [path.stem for path in (bundle / "src").glob("*.wgsl")]
+    library = (bundle / "libmodel.so").read_bytes()
+    assert kernels and all(name.encode() + b"\0" in library for name in kernels)
+
+
 @pytest.mark.parametrize("embed", [False, True], ids=["file", "embedded"])
 def test_sources_become_a_bundle(tmp_path: Path, embed: bool) -> None:
     bundle = scaled(tmp_path, "one", 3, emit="source", embed_weights=embed)
