@@ -37,7 +37,7 @@ class Words:
         leave: statement behind a condition with which a thread ends.
         int: what begins the declaration of a counter.
         float: what begins the declaration of a float that stays as it is.
-        unroll: what stands before a loop that is to be unrolled.
+        unroll: line before a loop that is to be unrolled.
         near: whether its prelude has functions of a half's accuracy.
     """
 
@@ -47,7 +47,7 @@ class Words:
     leave: str = "return;"
     int: str = "int"
     float: str = "const float"
-    unroll: str = "#pragma unroll"
+    unroll: str = "#pragma unroll\n"
     near: bool = False
 
 
