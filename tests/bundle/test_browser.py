@@ -41,6 +41,8 @@ g (float[n, m] x, int64[n] rows, float16[m] scale) => (float[n, m] y, int64[n] m
 }"""
 ROWS = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1, 1030] x) => (float[1] y) <int64[1] one = {1}> { y = ReduceSum <keepdims = 0> (x, one) }"""
+PLANES = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1, 3, 2, 4] x, float[1, 2, 4, 3] z) => (float[1, 3, 2, 4] y, float[1, 2, 4, 3] w) { y = Neg(x) w = Neg(z) }"""
 needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
 
 
@@ -59,13 +61,14 @@ def page(model: Any, folder: Path, **options: Any) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of four models, and one of which the weights are cut off."""
+    """Pages of five models, and one of which the weights are cut off."""
     folder = tmp_path_factory.mktemp("site")
     page(SAMPLES / "digits.onnx", folder / "digits")
     page(SAMPLES / "digits.onnx", folder / "short")
     page(onnx.parser.parse_model(TWO).SerializeToString(), folder / "two")
     page(hostile().SerializeToString(), folder / "hostile")
-    page(onnx.parser.parse_model(ROWS).SerializeToString(), folder / "rows")
+    for name, text in (("rows", ROWS), ("planes", PLANES)):
+        page(onnx.parser.parse_model(text).SerializeToString(), folder / name)
     weights = folder / "short" / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1000])
     return folder
@@ -302,6 +305,41 @@ def test_arrays_are_given_to_the_page_as_files(browser: Browser, site: Path) -> 
     first = session.run(None, {"image": x})[0].reshape(-1)[0]
     shown = re.search(r"f32 \[2, 10\] ([\d.e+-]+),", found[2])
     assert shown and float(shown[1]) == pytest.approx(first, rel=1e-4)  # shown with 5 digits
+
+
+@needs_browser
+def test_images_are_given_to_the_page(browser: Browser) -> None:
+    """Channels go to the axis that has three, scaled as chosen; a picture shows once there is one."""
+    browser.open(f"{browser.run('location.origin')}/planes/index.html")
+    found = browser.run("""(async () => {
+        const idle = async () => { do await new Promise((next) => setTimeout(next, 20)); while (run.disabled); };
+        const shown = () => Array.from(document.querySelectorAll("canvas"), (c) => getComputedStyle(c).display);
+        const before = shown();
+        const picture = new OffscreenCanvas(4, 2);
+        const context = picture.getContext("2d");
+        const left = context.createImageData(4, 2);
+        left.data.set(Array.from({ length: 32 }, (_, k) => (k % 4 === 3 ? 255 : 8 * k)));
+        context.putImageData(left, 0, 0);
+        const file = new File([await picture.convertToBlob()], "image.png", { type: "image/png" });
+        for (const field of document.querySelectorAll("input[type=file]")) {
+            const files = new DataTransfer();
+            files.items.add(file);
+            field.files = files.files;
+            field.dispatchEvent(new Event("change"));
+            await idle();
+        }
+        for (const scale of document.querySelectorAll("select")) scale.value = "-1 .. 1";
+        document.getElementById("run").click();
+        await idle();
+        const values = Array.from(document.querySelectorAll("#outputs .values"), (node) => node.textContent);
+        return [before, shown(), values];
+    })()""")  # fmt: skip
+    assert found[:2] == [["none", "none"], ["block", "block"]]
+    pixels = 8 * np.arange(32).reshape(2, 4, 4)[..., :3]
+    wanted = 1 - 2 * pixels / 255.0
+    for text, values in zip(found[2], (wanted.transpose(2, 0, 1), wanted), strict=True):
+        first = [float(x) for x in text.split(",")[:12]]
+        np.testing.assert_allclose(first, values.reshape(-1)[:12], atol=1e-4)  # shown with 5 digits
 
 
 SIZES: tuple[Expr, ...] = (
