@@ -24,22 +24,29 @@ T_FN f32v t_clamp_f32(f32v x, float low, float high) {
 /* 2^n for -126 <= n <= 127. */
 T_FN f32v t_pow2_(i32v n) { return (f32v)(((u32v)n + 127) << 23); }
 
-/* p * 2^n for p in [0.5, 2] and |n| <= 250 with one rounding: in two halves. */
-T_FN f32v t_scale_(f32v p, i32v n) {
-    i32v half = n >> 1;
-    return p * t_pow2_(half) * t_pow2_((i32v)((u32v)n - (u32v)half));
+/* n, the integer nearest to x / step: as a float, and as n + offset in the low bits of *n (any value for NaN). */
+T_FN f32v t_nearest_(f32v x, float inverse_step, int offset, u32v *n) {
+    const float whole = 0x1.8p23f + (float)offset;
+    f32v t = x * inverse_step + whole;
+    *n = (u32v)t;
+    return t - whole;
 }
 
-/* x / step to the nearest integer: as a float, and as an int in *n (any value for NaN). */
-T_FN f32v t_nearest_(f32v x, float inverse_step, i32v *n) {
-    f32v t = x * inverse_step + 0x1.8p23f;
-    *n = (i32v)((u32v)t - 0x4b400000);
-    return t - 0x1.8p23f;
+/* 2^(n - 127) of the low bits of n, which are 1 to 254. */
+T_FN f32v t_power_(u32v n) { return (f32v)(n << 23); }
+
+/* (1 + e) * 2^n for e in [-0.5, 1] and |n| <= 250, in two halves, so that nothing between overflows or is
+ * subnormal; n is t_nearest_'s with an offset of T_HALVES. */
+#define T_HALVES 254
+T_FN f32v t_scale_(f32v e, u32v n) {
+    u32v half = n >> 1;
+    f32v s = t_power_(half);
+    return (s * e + s) * t_power_(n - half);
 }
 
 /* x = n ln2 + r, |r| <= ln2/2 */
-T_FN f32v t_exp_reduce_(f32v x, i32v *n) {
-    f32v k = t_nearest_(x, T_LOG2E, n);
+T_FN f32v t_exp_reduce_(f32v x, int offset, u32v *n) {
+    f32v k = t_nearest_(x, T_LOG2E, offset, n);
     return (x - k * T_LN2_HIGH) - k * T_LN2_LOW;
 }
 
@@ -51,9 +58,16 @@ T_FN f32v t_exp_tail_(f32v r) {
 
 /* e^x * 2^shift for x of -104.5 to 90; right where the result is subnormal or e^x alone overflows. */
 T_FN f32v t_exp_within_(f32v x, int shift) {
-    i32v n;
-    f32v r = t_exp_reduce_(x, &n);
-    return t_scale_(1.0f + (r + t_exp_tail_(r)), (i32v)((u32v)n + (uint32_t)shift));
+    u32v n;
+    f32v r = t_exp_reduce_(x, T_HALVES + shift, &n);
+    return t_scale_(r + t_exp_tail_(r), n);
+}
+
+/* e^x for x of -104.5 to 43: 2^64 times as much is normal, so that 2^n needs no halves. */
+T_FN f32v t_exp_low_(f32v x) {
+    u32v n;
+    f32v r = t_exp_reduce_(x, 127 + 64, &n), s = t_power_(n);
+    return (s * (r + t_exp_tail_(r)) + s) * 0x1p-64f;
 }
 
 T_FN f32v t_exp_shifted_(f32v x, int shift) { return t_exp_within_(t_clamp_f32(x, -104.5f, 90.0f), shift); }
@@ -62,24 +76,23 @@ T_FN f32v t_exp_f32(f32v x) { return t_exp_shifted_(x, 0); }
 
 /* 2^r = 1 + r Q(r) on |r| <= 1/2, error 2^-28 */
 T_FN f32v t_exp2_f32(f32v x) {
-    i32v n;
+    u32v n;
     x = t_clamp_f32(x, -151.0f, 129.0f);
-    f32v r = x - t_nearest_(x, 1.0f, &n);
+    f32v r = x - t_nearest_(x, 1.0f, T_HALVES, &n);
     f32v p = r * 1.532679307e-4f + 1.339102513e-3f;
     p = p * r + 9.618505836e-3f;
     p = p * r + 5.550359562e-2f;
     p = p * r + 2.402264774e-1f;
     p = p * r + 6.931471825e-1f;
-    return t_scale_(p * r + 1.0f, n);
+    return t_scale_(p * r, n);
 }
 
 /* Half of it first: 2^n (e^r - 1) + (2^n - 1) overflows too early.  The smallest arguments are
  * their own result, which also keeps -0. */
 T_FN f32v t_expm1_f32(f32v x) {
-    i32v n;
+    u32v n;
     f32v c = t_clamp_f32(x, -18.0f, 89.0f);
-    f32v r = t_exp_reduce_(c, &n);
-    f32v s = t_pow2_((i32v)((u32v)n - 1));
+    f32v r = t_exp_reduce_(c, 127 - 1, &n), s = t_power_(n);
     f32v half = s * (r + t_exp_tail_(r)) + (s - 0.5f);
     return t_blend_f32_((i32v)(t_abs_f32(x) < 0x1p-25f), x, half + half);
 }
@@ -148,10 +161,10 @@ T_FN f32v t_log1p_f32(f32v x) {
 
 /* e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1) with n of 0 to 29, so that 2^n needs no halves; 1 to the last bit from 10 on. */
 T_FN f32v t_tanh_f32(f32v x) {
-    i32v n;
+    u32v n;
     f32v a = t_abs_f32(x), t = a + a;
-    f32v r = t_exp_reduce_(t_blend_f32_((i32v)(t > 20.0f), t_splat_f32(20.0f), t), &n);
-    f32v two_n = t_pow2_(n), e = two_n * (r + t_exp_tail_(r)) + (two_n - 1.0f);
+    f32v r = t_exp_reduce_(t_blend_f32_((i32v)(t > 20.0f), t_splat_f32(20.0f), t), 127, &n);
+    f32v two_n = t_power_(n), e = two_n * (r + t_exp_tail_(r)) + (two_n - 1.0f);
     return t_copysign_f32(e / (e + 2.0f), x);
 }
 
@@ -196,32 +209,36 @@ T_FN f32v t_atanh_f32(f32v x) {
 /* e^-|x| never overflows, and e / (1 + e) keeps the far negative side right. */
 T_FN f32v t_sigmoid_f32(f32v x) {
     f32v t = -t_abs_f32(x);
-    f32v e = t_exp_within_(t_blend_f32_((i32v)(t < -104.5f), t_splat_f32(-104.5f), t), 0);
+    f32v e = t_exp_low_(t_blend_f32_((i32v)(t < -104.5f), t_splat_f32(-104.5f), t));
     return t_blend_f32_((i32v)(x < 0.0f), e, t_splat_f32(1)) / (1.0f + e);
 }
 
 /* log(1 + e^x) */
 T_FN f32v t_softplus_f32(f32v x) {
     f32v positive = t_blend_f32_((i32v)(x > 0.0f), x, t_splat_f32(0));
-    f32v e = t_exp_f32(-t_abs_f32(x));
+    f32v t = -t_abs_f32(x);
+    f32v e = t_exp_low_(t_blend_f32_((i32v)(t < -104.5f), t_splat_f32(-104.5f), t));
     return positive + t_log1p_core_(e, 1.0f + e);
 }
 
 /* |x| < 1: x + x P(x^2), error 2^-29; else 1 - e^Q(|x|), Q = log(erfc) on [1, 4], beyond
  * which erf is 1 in f32. */
 T_FN f32v t_erf_f32(f32v x) {
-    f32v z = x * x, a = t_clamp_f32(t_abs_f32(x), 0.0f, 4.0f);
+    f32v a = t_abs_f32(x);
+    a = t_blend_f32_((i32v)(a > 4.0f), t_splat_f32(4.0f), a);
+    f32v z = a * a;
     f32v p = z * 7.919187919e-5f + -8.030509343e-4f;
     p = p * z + 5.190716591e-3f;
     p = p * z + -2.685512230e-2f;
     p = p * z + 1.128361821e-1f;
     p = p * z + -3.761262894e-1f;
     p = p * z + 1.283791661e-1f;
-    f32v b = a * a, q01 = a * -1.127048492e+0f + -3.515695571e-4f, q23 = a * -1.030487865e-1f + -6.382120848e-1f;
+    f32v q01 = a * -1.127048492e+0f + -3.515695571e-4f, q23 = a * -1.030487865e-1f + -6.382120848e-1f;
     f32v q45 = a * -2.940882463e-3f + 2.181060053e-2f;
-    f32v q = (b * 1.856994058e-4f + q45) * (b * b) + (q23 * b + q01);
-    f32v far = t_copysign_f32(1.0f - t_exp_f32(q), x);
-    return t_blend_f32_((i32v)(a < 1.0f), x + x * p, far);
+    u32v n;
+    f32v r = t_exp_reduce_((z * 1.856994058e-4f + q45) * (z * z) + (q23 * z + q01), 127, &n), s = t_power_(n);
+    f32v far = (1.0f - s) - s * (r + t_exp_tail_(r));
+    return t_copysign_f32(t_blend_f32_((i32v)(a < 1.0f), a + a * p, far), x);
 }
 
 #endif
