@@ -58,9 +58,13 @@ T_FN i32v t_ne_bool(i32v a, i32v b) { return a ^ b; }
         S##v r = (S##v)((M##v)t_copysign_##S(one, a) & (M##v)(a != 0)); \
         return t_blend_##S##_((M##v)(a == a), r, a); \
     } \
-    /* numpy.maximum and minimum: NaN if either is NaN. */ \
-    T_FN S##v t_max_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a >= b) | (M##v)(a != a), a, b); } \
-    T_FN S##v t_min_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a <= b) | (M##v)(a != a), a, b); } \
+    /* numpy.maximum and minimum: NaN if either is NaN. The choice is x86's own, which gives a where b is NaN. */ \
+    T_FN S##v t_max_##S(S##v a, S##v b) { \
+        return (S##v)((M##v)t_blend_##S##_((M##v)(a < b), b, a) | (M##v)(b != b)); \
+    } \
+    T_FN S##v t_min_##S(S##v a, S##v b) { \
+        return (S##v)((M##v)t_blend_##S##_((M##v)(a > b), b, a) | (M##v)(b != b)); \
+    } \
     T_FN i32v t_isnan_##S(S##v a) { return T_CONV((M##v)(a != a), i32); } \
     T_FN i32v t_isinf_##S(S##v a) { return T_CONV((M##v)(t_abs_##S(a) == (T)__builtin_inff()), i32); }
 T_EACH_FLOAT(T_DEF_FLOAT)
