@@ -105,7 +105,7 @@ def test_a_boundary_tells_who_why_and_where() -> None:
     assert len(e.groups) == 2
     (stop,) = {s.reason: s for s in e.stops}.values()
     assert stop.reason in REASONS and stop.meaning == REASONS[stop.reason]
-    assert stop.source == 0 and stop.producer is not None and stop.producer.op == "Div"
+    assert stop.source == 0 and stop.producer is not None and stop.producer.op == "Mul"
     assert e.groups[1].reads[0].groups == (0,)
 
 

@@ -56,6 +56,27 @@ def test_a_replacement_of_another_shape_is_no_match() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "over", "keepdims", "quotient"),
+    [
+        ("f32", 1, True, False),
+        ("f64", 1, True, False),
+        ("f16", 1, True, True),
+        ("f32", 0, True, True),
+        ("f32", 1, False, True),
+    ],
+)
+def test_softmax_has_a_reciprocal_where_its_sum_is_at_least_1(
+    dtype: str, over: int, keepdims: bool, quotient: bool
+) -> None:
+    m = Model()
+    x = m.input(3, 3, dtype=dtype)
+    e = m("Exp", m("Sub", x, m("ReduceMax", x, axes=(over,), keepdims=keepdims)))
+    graph = m.done(m("Div", e, m("ReduceSum", e, axes=(1,))))
+    PASSES["rewrite"](graph, OPTIONS)
+    assert ("Div" in names(graph)) == quotient
+
+
+@pytest.mark.parametrize(
     ("text", "line", "message"),
     [
         ('- name: a\n  match: "Addd(x, y)"\n  replace: "x"\n', 2, "did you mean 'Add'"),

@@ -19,6 +19,7 @@ def tried(tmp_path: Path, match: str, replace: str, rest: str) -> None:
 def test_true_rules_pass(tmp_path: Path) -> None:
     tried(tmp_path, "Neg(Neg(x))", "x", "  example: {x: [2, 3]}\n")
     tried(tmp_path, "Neg(Neg(x))", "x", "  example: {x: {shape: [2], dtype: i32}}\n")
+    tried(tmp_path, "Mul(e=Exp(x), Neg(e))", "Neg(Mul(e, e))", "  shared: allow\n  example: {x: [3]}\n")
     tried(tmp_path, "Mul(Exp(x), Exp(y))", "Exp(Add(x, y))", "  error: rounding\n")
     tried(tmp_path, "Div(Add(x, y), 2.0)", "Mul(Add(x, y), 0.5)", "  example: {x: [3], y: [2, 3]}\n")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import did_you_mean
-from ..expr import as_int
+from ..expr import F32, F64, as_int
 from ..graph import Value
 from .config import Item
 from .match import Match
@@ -85,6 +85,12 @@ def scalar(c: Value) -> bool:
 def floating(x: Value) -> bool:
     """Of a floating-point type."""
     return x.dtype.is_float
+
+
+@_predicate
+def wide(x: Value) -> bool:
+    """Of f32 or f64."""
+    return x.dtype in (F32, F64)
 
 
 @_predicate

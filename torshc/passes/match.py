@@ -199,7 +199,7 @@ def covers(found: Match, root: Value, uses: Mapping[Value, int]) -> bool:
 
 
 def build(pattern: Pattern, builder: Builder, found: Match, like: Value) -> Value | None:
-    """The graph that a pattern describes.
+    """The graph that a pattern describes; an inner value whose name is bound is there already.
 
     Args:
         like: a value whose dtype the pattern's numbers take.
@@ -211,6 +211,8 @@ def build(pattern: Pattern, builder: Builder, found: Match, like: Value) -> Valu
     if isinstance(pattern, Number):
         return builder.constant(np.asarray(pattern.value, dtype=like.dtype.numpy))
     assert isinstance(pattern, Apply)
+    if pattern.name in found.values:
+        return found.values[pattern.name]
     args = [build(a, builder, found, like) for a in pattern.args]
     fields = {k: _attribute(v, found) for k, v in pattern.attributes}
     return builder.add(pattern.ops[0](**fields), args)[0]

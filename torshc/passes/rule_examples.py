@@ -57,7 +57,8 @@ def instance(rule: Rewrite) -> Graph:
         ConfigError: the example says something else.
     """
     example = rule.item.mapping()["example"]
-    names = dict(_leaves(rule.match))
+    inner = list(_inner(rule.match))
+    names = {name: kind for name, kind in _leaves(rule.match) if name not in [part.name for part in inner]}
     given = rule.example if isinstance(rule.example, dict) else {}
     for name in given:
         if name not in names:
@@ -71,7 +72,11 @@ def instance(rule: Rewrite) -> Graph:
             if kind is Constant:
                 values[name] = graph.constant(np.asarray(given[name], np.float32))
         found = Match(values, {name: given[name] for name, kind in names.items() if kind is Capture})
-        out = build(rule.match, Builder(graph), found, graph.inputs[0])
+        builder, like = Builder(graph), graph.inputs[0]
+        for part in inner:
+            if (value := build(part, builder, found, like)) is not None:
+                values[part.name] = value
+        out = build(rule.match, builder, found, like)
     except (TorshcError, TypeError, ValueError, KeyError, IndexError) as error:
         why = error.message if isinstance(error, TorshcError) else f"{type(error).__name__}: {error}"
         raise example.error(f"the example of {rule.name!r} makes no graph: {why}") from error
@@ -91,6 +96,15 @@ def _leaves(pattern: Pattern) -> Iterator[tuple[str, type]]:
         yield from ((v.name, Capture) for _, v in pattern.attributes if isinstance(v, Capture))
         for a in pattern.args:
             yield from _leaves(a)
+
+
+def _inner(pattern: Pattern) -> Iterator[Apply]:
+    """Inner values with a name, innermost first."""
+    if isinstance(pattern, Apply):
+        for a in pattern.args:
+            yield from _inner(a)
+        if pattern.name:
+            yield pattern
 
 
 def _input(graph: Graph, name: str, given: Any) -> Value:

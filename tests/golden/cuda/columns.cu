@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32, 16) k0755c8d6f847_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(32, 16) k2ec7c395e384_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -73,15 +73,15 @@ extern "C" __global__ void __launch_bounds__(32, 16) k0755c8d6f847_kernel(const 
         float q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = row1[step * 4 + j] / x1[j];
+            const float v0 = row1[step * 4 + j] * (1.0f / x1[j]);
             q0[j] = v0;
         }
         t_write4(b1 + i0 + 12 * r0, q0);
     }
 }
 
-extern "C" int k0755c8d6f847(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k2ec7c395e384(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k0755c8d6f847_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k2ec7c395e384_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

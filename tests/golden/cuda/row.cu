@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kcac36c590a61_kernel(const float *b0, float *b1, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(256) k5b7a0d41433f_kernel(const float *b0, float *b1, const int64_t s0) {
     const int64_t block = blockIdx.x, tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
@@ -39,12 +39,12 @@ extern "C" __global__ void __launch_bounds__(256) kcac36c590a61_kernel(const flo
         const int64_t at = (step * 32 + part);
         if (at >= 37) break;
         const int64_t r0 = at;
-        const float v0 = row1[step] / x1;
+        const float v0 = row1[step] * (1.0f / x1);
         b1[37 * i0 + r0] = v0;
     }
 }
 
-extern "C" int kcac36c590a61(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(kcac36c590a61_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int k5b7a0d41433f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k5b7a0d41433f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(256)]]
-kernel void kc5b2224fb9de(
+kernel void kaa2de820c12a(
     device const float *b0 [[buffer(0)]],
     device float *b1 [[buffer(1)]],
     constant int64_t *dim [[buffer(2)]],
@@ -43,7 +43,7 @@ kernel void kc5b2224fb9de(
         const int64_t at = (step * 32 + part);
         if (at >= 37) break;
         const int64_t r0 = at;
-        const float v0 = row1[step] / x1;
+        const float v0 = row1[step] * (1.0f / x1);
         b1[37 * i0 + r0] = v0;
     }
 }

@@ -20,7 +20,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     }
     let x1 = a1;
     for (var r0 = 0; r0 < 37; r0++) {
-        let v0 = t_div_f32(t_exp_f32((b0[((37 * i0) + r0)] - x0)), x1);
+        let v0 = t_exp_f32((b0[((37 * i0) + r0)] - x0)) * t_div_f32(1.0f, x1);
         b1[((37 * i0) + r0)] = v0;
     }
 }
