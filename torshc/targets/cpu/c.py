@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...expr import NARROW, DType, Expr, as_int, const, walk
+from ...expr import NARROW, DType, Expr, as_int, const, substitute, walk
+from ...expr.affine import contains
+from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, STORED, literal
 from .base import CpuTarget
 from .vector import Block, Names, vector_type
+
+LINE = 64  # bytes that memory brings at once
+NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
 
 _HORIZONTAL = {"add": "hsum", "mul": "hprod", "max": "hmax", "min": "hmin", "or": "hany", "and": "hall"}
 
@@ -90,6 +95,31 @@ class Printer(IndexPrinter):
             if count and lane is not None and self.kernel.across:  # type: ignore[attr-defined]
                 term = f"t_select_{a.term.dtype.compute}(t_first_bool({count}), {term}, {self.identity(a)})"
             block.lines.append(f"{name} = {self.join(a, name, term)};")
+        return indented(block.lines, indent)
+
+    def ahead(self, stage: Any, lane: Expr, part: int, indent: int) -> str:
+        """Statements that ask for lines of memory before they are used, in the last stage, which computes meanwhile.
+
+        They are those that the row's last pass stores to, and those that the next row's first stage reads. A row's only
+        stage waits for memory itself, and would wait longer.
+
+        Args:
+            part: number of the block among those that are written out; of several on one line, one asks.
+        """
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        length = as_int(product([r.args[0] for r in k.reduce]))
+        if stage is k.stages[0] or stage is not k.stages[-1] or length is None or length > NEAR_ROW:
+            return ""
+        row = k.axes[-1]
+        wanted = {(s.buffer, s.offset): "T_FETCH_OUT" for s in k.element}
+        for e in walk(*(a.term for a in k.stages[0].accumulators)):
+            if e.op == "load" and isinstance(e.data, int) and contains(e.args[0], row):
+                wanted[e.data, substitute(e.args[0], {row: row + 1})] = "T_FETCH"
+        block = self._block(lane, None, None)
+        for (buffer, offset), word in wanted.items():
+            if block.moves(offset) and part * self.lanes * k.buffers[buffer].dtype.size % LINE == 0:
+                block.lines.append(f"{word}(b{buffer}, {block.index(offset)});")
         return indented(block.lines, indent)
 
     def overlaps(self, lane: Expr) -> bool:

@@ -101,6 +101,10 @@ class Block(StatementPrinter):
         """An index at the first lane of the block, as a scalar; to be added to a pointer, or within brackets."""
         return bare(e, self.emit(e, INDEX))
 
+    def moves(self, offset: Expr) -> bool:
+        """Whether an access there is one of neighbouring elements, and needs nothing that is read."""
+        return self._step(offset) == 1 and not self.reads(offset)
+
     # ---- how expressions are spelled -------------------------------------------------------------------------------
 
     def type_of(self, dtype: DType) -> str:

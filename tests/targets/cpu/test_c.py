@@ -1,0 +1,50 @@
+"""Kernels of rows in C: the lines of memory that they ask for ahead, at every number of lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torshc.expr import DTYPES
+from torshc.graph import Graph
+from torshc.kernels.machine import Machine
+
+from ...support.kernels import Maker, random
+from ...support.run_kernel import Program, compilers, kind_of
+from .test_vector import MACHINES
+
+RNG = np.random.default_rng(3)
+
+
+def normalised(*shape: int | str, stages: int, dtype: str = "f32") -> Graph:
+    """A row divided by its sum, or less its mean by the sum of what is left."""
+    m = Maker()
+    x = m.input(*shape, dtype=DTYPES[dtype])
+    if stages == 2:
+        x = m.add("Sub", x, m.add("ReduceMean", x, axes=(len(shape) - 1,)))
+    return m.output(m.add("Div", x, m.add("ReduceL1", x, axes=(len(shape) - 1,))))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_a_row_asks_for_its_results_and_for_the_next_row(lanes: int, compiler: str, dtype: str) -> None:
+    """Each line once, of the last row too, behind which memory must not be touched."""
+    x = random(RNG, (2, 3, 256)).astype(DTYPES[dtype].numpy)
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    program = Program(normalised(2, 3, 256, stages=2, dtype=dtype), machine=machine, compiler=compiler)
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    wanted = centred / np.abs(centred).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(program.run(x)[0], wanted, rtol=0, atol=1e-7 if dtype == "f32" else 3e-5)
+    source = program.launches[0].source
+    lines = max(4 * lanes * x.itemsize // 64, 1) if lanes > 1 else 0
+    assert source.count("T_FETCH(") == source.count("T_FETCH_OUT(") == lines
+
+
+@pytest.mark.parametrize(
+    ("row", "stages", "asks"), [(256, 2, True), (256, 1, False), (1 << 16, 2, False), ("n", 2, False)]
+)
+def test_rows_that_would_gain_nothing_ask_for_nothing(row: int | str, stages: int, asks: bool) -> None:
+    machine = Machine(lanes=4, compiler=kind_of(compilers()[0]))
+    program = Program(normalised(2, row, stages=stages), {"n": 256}, machine=machine)
+    assert ("T_FETCH" in program.launches[0].source) == asks
