@@ -66,7 +66,7 @@ static int64_t rest(int64_t i, int64_t n) { return n - i < TORSHC_LANES ? n - i 
 #define MEMORY(X, S) X(memory, S)
 
 #define ALL(ONE, TWO, CMP, TEST, CAST, SELECT, FOLD, MEM) \
-    FLOAT1(ONE, f32) FLOAT1(ONE, f64) INT1(ONE, u8) INT1(ONE, u16) INT1(ONE, u32) INT1(ONE, u64) \
+    FLOAT1(ONE, f32) ONE(exp_low, f32) FLOAT1(ONE, f64) INT1(ONE, u8) INT1(ONE, u16) INT1(ONE, u32) INT1(ONE, u64) \
     INT1(ONE, i8) INT1(ONE, i16) INT1(ONE, i32) INT1(ONE, i64) ONE(not, bool) \
     FLOAT2(TWO, f32) FLOAT2(TWO, f64) EACH_INT(TWO, INT2) TWO(and, bool) TWO(or, bool) TWO(xor, bool) \
     TWO(eq, bool) TWO(ne, bool) EACH(CMP, COMPARE) TEST(isnan, f32) TEST(isnan, f64) TEST(isinf, f32) \

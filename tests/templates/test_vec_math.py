@@ -183,6 +183,12 @@ def test_unary_functions_stay_within_4_ulp(harness: Harness, dtype: np.dtype[Any
     assert not bad, "\n".join(bad)
 
 
+def test_exp_of_what_is_not_positive(harness: Harness) -> None:
+    x = -np.abs(floats(np.dtype("f4"), 40000))
+    error = ulps(harness.one("exp_low_f32", [x], "f4"), np.exp(x.astype(np.float64)))
+    assert error.max() <= 4.0
+
+
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,

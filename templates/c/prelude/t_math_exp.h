@@ -63,9 +63,10 @@ T_FN f32v t_exp_within_(f32v x, int shift) {
     return t_scale_(r + t_exp_tail_(r), n);
 }
 
-/* e^x for x of -104.5 to 43: 2^64 times as much is normal, so that 2^n needs no halves. */
-T_FN f32v t_exp_low_(f32v x) {
+/* e^x for x <= 0: 2^64 times as much is normal, so that 2^n needs no halves. */
+T_FN f32v t_exp_low_f32(f32v x) {
     u32v n;
+    x = t_blend_f32_((i32v)(x < -104.5f), t_splat_f32(-104.5f), x);
     f32v r = t_exp_reduce_(x, 127 + 64, &n), s = t_power_(n);
     return (s * (r + t_exp_tail_(r)) + s) * 0x1p-64f;
 }
@@ -208,16 +209,14 @@ T_FN f32v t_atanh_f32(f32v x) {
 
 /* e^-|x| never overflows, and e / (1 + e) keeps the far negative side right. */
 T_FN f32v t_sigmoid_f32(f32v x) {
-    f32v t = -t_abs_f32(x);
-    f32v e = t_exp_low_(t_blend_f32_((i32v)(t < -104.5f), t_splat_f32(-104.5f), t));
+    f32v e = t_exp_low_f32(-t_abs_f32(x));
     return t_blend_f32_((i32v)(x < 0.0f), e, t_splat_f32(1)) / (1.0f + e);
 }
 
 /* log(1 + e^x) */
 T_FN f32v t_softplus_f32(f32v x) {
     f32v positive = t_blend_f32_((i32v)(x > 0.0f), x, t_splat_f32(0));
-    f32v t = -t_abs_f32(x);
-    f32v e = t_exp_low_(t_blend_f32_((i32v)(t < -104.5f), t_splat_f32(-104.5f), t));
+    f32v e = t_exp_low_f32(-t_abs_f32(x));
     return positive + t_log1p_core_(e, 1.0f + e);
 }
 

@@ -1,6 +1,6 @@
 #include "t_kernel.h"
 
-void k54f51601b62c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k83b30c289d3f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -22,13 +22,13 @@ void k54f51601b62c(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 (void)x0;
                 f32v a1 = t_splat_f32(0.0f);
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_f32((t_load_f32(b0 + i0 + 12 * r0) - x0));
+                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - x0));
                     a1 = a1 + v0;
                 }
                 const f32v x1 = a1;
                 (void)x1;
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_f32((t_load_f32(b0 + i0 + 12 * r0) - x0)) * (t_splat_f32(1.0f) / x1);
+                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - x0)) * (t_splat_f32(1.0f) / x1);
                     t_store_f32(b1 + i0 + 12 * r0, v0);
                 }
             }
@@ -43,13 +43,13 @@ void k54f51601b62c(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 (void)x0;
                 f32v a1 = t_splat_f32(0.0f);
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - x0));
+                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - x0));
                     a1 = a1 + v0;
                 }
                 const f32v x1 = a1;
                 (void)x1;
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - x0)) * (t_splat_f32(1.0f) / x1);
+                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - x0)) * (t_splat_f32(1.0f) / x1);
                     t_storen_f32(b1 + i0 + 12 * r0, v0, left);
                 }
             }

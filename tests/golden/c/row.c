@@ -1,6 +1,6 @@
 #include "t_kernel.h"
 
-void k6f7790a6df72(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k336ce7cd8781(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -34,13 +34,13 @@ void k6f7790a6df72(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 int64_t r0 = 0;
                 const int64_t size = 37;
                 for (; r0 + 16 <= size; r0 += 16) {
-                    const f32v v0 = t_exp_f32((t_load_f32(b0 + 37 * i0 + r0) - x0));
+                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + 37 * i0 + r0) - x0));
                     t_store_f32(row0 + r0, v0);
                     a1 = a1 + v0;
                 }
                 const int64_t left = size - r0;
                 if (left > 0) {
-                    const f32v v0 = t_exp_f32((t_loadn_f32(b0 + 37 * i0 + r0, left) - x0));
+                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + 37 * i0 + r0, left) - x0));
                     t_storen_f32(row0 + r0, v0, left);
                     a1 = a1 + t_select_f32(t_first_bool(left), v0, t_splat_f32(0.0f));
                 }

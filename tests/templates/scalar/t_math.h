@@ -5,6 +5,7 @@
 #include "t_scalar.h"
 
 #define TORSHC_LANES 1
+#define t_exp_low_f32 t_exp_f32 /* only vectors have a shorter one for x <= 0 */
 
 /* X(dtype, type in memory, type in registers) */
 #define EACH_MEMORY(X) \

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
-from ...expr import NARROW, DType, Expr, as_int, const, substitute, walk
+from ...expr import NARROW, DType, Expr, acc, as_int, call, const, substitute, walk
 from ...expr.affine import contains
 from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
@@ -42,6 +43,15 @@ class Printer(IndexPrinter):
     def headers(self) -> list[str]:
         """Headers that the source includes; those of narrow types only where needed, to save compile time."""
         return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]
+
+    @cached_property
+    def low(self) -> frozenset[Expr]:
+        """Values less their largest, as in softmax."""
+        stages = self.kernel.stages if isinstance(self.kernel, RowKernel) else ()
+        maxima = [a for s in stages for a in s.accumulators if a.combine == "max" and a.result.op == "acc"]
+        return frozenset(
+            call("sub", a.term, acc(f"x{a.name}", a.result.dtype)) for a in maxima if a.term.dtype.is_float
+        )
 
     def dims_through(self, place: str) -> None:
         """Write sizes where they lie, ``place``, as helper functions do."""
@@ -168,7 +178,7 @@ class Printer(IndexPrinter):
         lanes: int | None = None,
         prefix: str = "v",
     ) -> Block:
-        names = Names(self._axes, self.dim_names, self.kernel.buffers, accs or {})
+        names = Names(self._axes, self.dim_names, self.kernel.buffers, accs or {}, self.low)
         aligned = lane is None or not self.overlaps(lane)
         return Block(names, lane, lanes or self.lanes, count, prefix, aligned)
 

@@ -8,7 +8,7 @@ so that no guarded load is ever made outside its tensor; what only blocks at a m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +36,14 @@ class Names:
         accs: name of the register that holds each accumulator or row statistic (a vector).
         buffers: arguments of the kernel; buffer k is ``b<k>`` in C.
         rows: names of scratch rows, by the key of their loads.
+        low: values that are 0 or less, or NaN.
     """
 
     axes: Mapping[Expr, str]
     dims: Mapping[Any, str]
     buffers: Sequence[Buffer]
     accs: Mapping[str, str]
+    low: Container[Expr] = ()
 
 
 def vector_type(dtype: DType) -> str:
@@ -159,6 +161,8 @@ class Block(StatementPrinter):
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
+        if e.op == "exp" and compute == "f32" and e.args[0] in self.names.low:
+            return f"t_exp_low_f32({args[0]})"
         return _operator(e, args)
 
     def under(self, e: Expr, variant: str, scope: Scope) -> Text:
