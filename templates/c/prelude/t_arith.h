@@ -2,7 +2,7 @@
 #ifndef T_ARITH_H
 #define T_ARITH_H
 
-#include "t_vec.h"
+#include "t_shuffle.h"
 
 /* ---- comparisons (every dtype) and logic on masks ----------------------------------- */
 
@@ -69,6 +69,24 @@ T_FN i32v t_ne_bool(i32v a, i32v b) { return a ^ b; }
     T_FN i32v t_isinf_##S(S##v a) { return T_CONV((M##v)(t_abs_##S(a) == (T)__builtin_inff()), i32); }
 T_EACH_FLOAT(T_DEF_FLOAT)
 #undef T_DEF_FLOAT
+
+/* Reductions over the lanes, in the order of t_vec.h: a step joins the register with itself, turned by half of the lanes
+ * that still count, the first ones. Lane by lane both compilers shuffle more, gcc each lane. max and min give NaN if a
+ * lane is NaN. */
+#define T_TURNED_(i, s) (((i) + (s)) % TORSHC_LANES)
+#define T_DEF_FOLD(NAME, JOIN, S, T) \
+    T_FN T t_##NAME##_##S(S##v v) { \
+        if (TORSHC_LANES > 8) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 8)); \
+        if (TORSHC_LANES > 4) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 4)); \
+        if (TORSHC_LANES > 2) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 2)); \
+        if (TORSHC_LANES > 1) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 1)); \
+        return v[0]; \
+    }
+#define T_DEF_REDUCE(S, T, M) \
+    T_DEF_FOLD(hsum, add, S, T) T_DEF_FOLD(hprod, mul, S, T) T_DEF_FOLD(hmax, max, S, T) T_DEF_FOLD(hmin, min, S, T)
+T_EACH_FLOAT(T_DEF_REDUCE)
+#undef T_DEF_REDUCE
+#undef T_DEF_FOLD
 
 #ifdef __has_builtin
 #if __has_builtin(__builtin_elementwise_sqrt) /* clang 17 and later */

@@ -250,7 +250,7 @@ T_FN i32v t_select_bool(i32v mask, i32v a, i32v b) { return (a & mask) | (b & ~m
 
 /* ---- reductions over the lanes of a register ---------------------------------------- */
 /* Pairwise by halves, always in the same order: (v0+v4)+(v2+v6) + ... for 8 lanes. Integers
- * wrap; max and min give NaN if a lane is NaN. The product of integers is in t_integer.h. */
+ * wrap; their product is in t_integer.h, and floats are in t_arith.h. */
 
 #define T_DEF_FOLD(NAME, S, T, EXPR) \
     T_FN T t_##NAME##_##S(S##v v) { \
@@ -263,18 +263,11 @@ T_FN i32v t_select_bool(i32v mask, i32v a, i32v b) { return (a & mask) | (b & ~m
             } \
         return lane[0]; \
     }
-#define T_DEF_REDUCE_FLOAT(S, T, M) \
-    T_DEF_FOLD(hsum, S, T, a + b) \
-    T_DEF_FOLD(hprod, S, T, a * b) \
-    T_DEF_FOLD(hmax, S, T, (a >= b || a != a) ? a : b) \
-    T_DEF_FOLD(hmin, S, T, (a <= b || a != a) ? a : b)
 #define T_DEF_REDUCE_INT(S, T, M) \
     T_DEF_FOLD(hsum, S, T, (uint64_t)a + (uint64_t)b) \
     T_DEF_FOLD(hmax, S, T, a >= b ? a : b) \
     T_DEF_FOLD(hmin, S, T, a <= b ? a : b)
-T_EACH_FLOAT(T_DEF_REDUCE_FLOAT)
 T_EACH_INT(T_DEF_REDUCE_INT)
-#undef T_DEF_REDUCE_FLOAT
 #undef T_DEF_REDUCE_INT
 
 T_DEF_FOLD(hor_, i32, int32_t, a | b)
