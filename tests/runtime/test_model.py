@@ -230,6 +230,25 @@ def test_a_replaced_bundle_beside_an_open_one(tmp_path: Path) -> None:
     old.close()
 
 
+def test_a_model_collected_while_another_is_loaded(symbolic: Path, static: Path) -> None:
+    """The collector may run at any place of Python's code, also where libraries that are loaded are counted."""
+    old = [load(symbolic, threads=1)]
+
+    class Collecting(type(symbolic)):  # type: ignore[misc]  # what it derives from is the system's kind of path
+        def __hash__(self) -> int:
+            old.clear()
+            gc.collect()
+            return super().__hash__()
+
+    loaded = list[Library]()
+    library = Collecting(static / "libmodel.so")
+    loading = threading.Thread(target=lambda: loaded.append(Library(library)), daemon=True)
+    loading.start()
+    loading.join(20)
+    assert loaded, "loading waits for itself"
+    loaded[0].unload()
+
+
 def copied(bundle: Path, folder: Path) -> Path:
     return Path(shutil.copytree(bundle, folder / "copy.tsc"))
 

@@ -7,6 +7,7 @@ import ctypes
 import enum
 import os
 import threading
+from collections import deque
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +137,7 @@ class _Loaded:
 
 _loaded_lock = threading.Lock()
 _loaded: dict[Path, list[_Loaded | None]] = {}
+_left: deque[tuple[Path, int]] = deque()  # what is given back, without the lock: models may be collected at any time
 
 
 def _enter(path: Path) -> tuple[int, str]:
@@ -147,6 +149,8 @@ def _enter(path: Path) -> tuple[int, str]:
     status = path.stat()
     identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
     with _loaded_lock:
+        while _left:
+            _forget(*_left.popleft())
         slots = _loaded.setdefault(path, [])
         at = next((i for i, slot in enumerate(slots) if slot and slot.identity == identity), None)
         if at is None:
@@ -158,13 +162,12 @@ def _enter(path: Path) -> tuple[int, str]:
         return at, os.fspath(path.parent) + "/." * at + "/" + path.name
 
 
-def _leave(path: Path, at: int) -> None:
-    with _loaded_lock:
-        slot = _loaded[path][at]
-        assert slot is not None
-        slot.users -= 1
-        if not slot.users:
-            _loaded[path][at] = None
+def _forget(path: Path, at: int) -> None:
+    slot = _loaded[path][at]
+    assert slot is not None
+    slot.users -= 1
+    if not slot.users:
+        _loaded[path][at] = None
 
 
 class Library:
@@ -186,7 +189,7 @@ class Library:
             try:
                 self._library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
             except OSError:
-                _leave(path, self._slot)
+                _left.append((path, self._slot))
                 raise
         except OSError as error:
             raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
@@ -254,4 +257,4 @@ class Library:
     def unload(self) -> None:
         """Takes the library out of the process; nothing of it may be used afterwards."""
         _ctypes.dlclose(self._library._handle)
-        _leave(self._path, self._slot)
+        _left.append((self._path, self._slot))
