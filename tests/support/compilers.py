@@ -181,8 +181,10 @@ def library(command: Sequence[str], source: Path, include: Path, first: str) -> 
     compiler = next((h for h in hosts() if h.cc == command[0]), None)
     command = [*command, "-fPIC", f"-I{include}"]
 
+    by_content = "-fpch-validate-input-files-content"  # where it is made and where it is read; else by their times
+
     def precompile(place: Path) -> None:
-        build([*command, "-fpch-validate-input-files-content", "-x", "c-header", include / first, "-o", place])
+        build([*command, by_content, "-x", "c-header", include / first, "-o", place])
 
     def make(place: Path) -> None:
         if compiler is None or compiler.kind != "clang" or "-fsanitize" in " ".join(command):
@@ -190,7 +192,7 @@ def library(command: Sequence[str], source: Path, include: Path, first: str) -> 
             return
         header = _once([*command, version, first], _with_headers([], [include]), precompile)
         made = place.with_suffix(".o")
-        build([*command, "-include-pch", header, "-c", source, "-o", made])
+        build([*command, by_content, "-include-pch", header, "-c", source, "-o", made])
         build([(host("gcc") or compiler).cc, "-shared", made, "-o", place, "-lm", "-lpthread"])
         made.unlink()
 

@@ -1,0 +1,19 @@
+"""What tests build once: headers that only their content tells apart."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .compilers import library, needed
+
+
+def test_a_precompiled_header_is_of_a_content_not_of_a_time(tmp_path: Path) -> None:
+    """A checkout made anew has the same headers, with other times."""
+    (tmp_path / "h.h").write_text("#ifndef H\n#define H\nstatic inline int one(void) { return 1; }\n#endif\n")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        source = tmp_path / name / f"{name}.c"
+        source.write_text(f'#include "h.h"\nint {name}(void) {{ return one(); }}\n')
+        os.utime(tmp_path / "h.h", (1e9 + ord(name), 1e9 + ord(name)))
+        assert library([needed("clang").cc, "-O1"], source, tmp_path, "h.h").exists()
