@@ -220,7 +220,8 @@ def _squeeze(m: Maker, op: str) -> list[Value]:
     x = m.pick(where=lambda v: 1 in v.dims)
     ones = [k for k, d in enumerate(x.dims) if d == 1]
     axes = m.rng.sample(ones, m.rng.randrange(1, len(ones) + 1))
-    return m.emit(op, [x, m.ints(axes) if m.chance(0.8) else None])
+    # Without axes a size that happens to be 1 in all runs may be one that the compiler does not know.
+    return m.emit(op, [x, m.ints(axes) if m.chance(0.8) or m.bindings > 1 else None])
 
 
 def _unsqueeze(m: Maker, op: str) -> list[Value]:

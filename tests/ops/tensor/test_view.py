@@ -47,3 +47,19 @@ def test_squeeze_of_what_may_be_one(tmp_path: Path) -> None:
         np.testing.assert_array_equal(model.run({"x": x})["y"], x[:, 0])
         with pytest.raises(RunError, match="do not fit together: n != 1 does not hold; n is dimension 0 of input 'x'"):
             model.run({"x": x[:1]})
+
+
+def test_squeeze_of_what_must_be_one(tmp_path: Path) -> None:
+    """Where the rank that the model states has no place for a size that may be 1, it is 1."""
+    made = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[n,1,m] x) => (float[k] y) <int64[1] last = {-1}, int64[1] end = {9}, int64[1] first = {0}> {
+            row = Slice(x, last, end, first)
+            pair = Concat<axis = 2>(row, row)
+            y = Squeeze(pair)
+        }""")
+    onnx.save(made, tmp_path / "m.onnx")
+    with torshc.compile(tmp_path / "m.onnx", threads=1) as model:
+        x = numbers(3, 1, 4)
+        np.testing.assert_array_equal(model.run({"x": x})["y"], np.tile(x[2, 0], 2))
+        with pytest.raises(RunError, match="do not fit together"):
+            model.run({"x": x[:0]})

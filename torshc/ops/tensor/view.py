@@ -258,12 +258,22 @@ def _squeeze(source: SourceNode, x: Value) -> Shape:
     for k in chosen or ():
         if as_int(x.shape[k]) not in (1, None):
             raise ModelError(f"Squeeze of dimension {k}, which is {x.shape[k]!r}")
-    if chosen is None:  # a size that is 1 only in some runs would change the rank of the result
-        for d in x.shape:
-            if as_int(d) is None:
-                require(constraints_of(source), call("ne", d, 1), f"Squeeze without axes of {x.type!r}")
-        return tuple(d for d in x.shape if as_int(d) != 1)
+    if chosen is None:
+        return _without_ones(source, x)
     return tuple(d for k, d in enumerate(x.shape) if k not in chosen)
+
+
+def _without_ones(source: SourceNode, x: Value) -> Shape:
+    """All sizes but 1; those that may be 1 go too where the model states the rank that is left then.
+
+    A size that is 1 only in some runs would change the rank of the result, so each run checks it.
+    """
+    left = tuple(d for d in x.shape if call("ne", d, 1) is const(True))
+    if source.stated_rank != len(left):
+        left = tuple(d for d in x.shape if as_int(d) != 1)
+    for d in x.shape:
+        require(constraints_of(source), call("ne" if d in left else "eq", d, 1), f"Squeeze without axes of {x.type!r}")
+    return left
 
 
 def _unsqueeze(source: SourceNode, x: Value) -> Shape:
