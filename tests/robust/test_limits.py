@@ -91,7 +91,7 @@ PLACES = np.zeros((1, 1, 8, 8), np.int64)
 
 
 WINDOWED: dict[str, tuple[dict[str, Any], str]] = {
-    "dilations": ({"dilations": [1, FAR]}, "a kernel of 3 does not fit into 8 with margins 0 and 0"),
+    "dilations": ({"dilations": [1, FAR]}, f"a kernel of 3 with a dilation of {FAR} does not fit into 8 "),
     "pads": ({"dilations": [1, 2**62], "pads": [0, 2**62, 0, 2**62]}, r"f32\[1, 1, 8, 8\] would reach 2\^65"),
     "strides": ({"strides": [1, 2**62], "dilations": [1, 2**62], "auto_pad": "SAME_UPPER"}, "would reach"),
 }

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.evaluate import run
 from tests.support.nodes import check, model_of, numbers
+from torshc.errors import ModelError
 from torshc.formats import import_model
 
 CONVS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -25,6 +26,20 @@ CONVS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 def test_conv(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
     check("Conv", numbers(*x), numbers(*w, seed=1), **attributes)
     check("Conv", numbers(*x), numbers(*w, seed=1), numbers(w[0], seed=2), **attributes)
+
+
+@pytest.mark.parametrize(
+    ("dilations", "message"),
+    [
+        ([1, 1], "a kernel of 5 does not fit into 4 with margins 0 and 0"),
+        ([2, 1], "a kernel of 3 with a dilation of 2 does not fit into 4 with margins 0 and 0"),
+    ],
+)
+def test_conv_larger_than_its_image(dilations: list[int], message: str) -> None:
+    feeds = {"x": numbers(1, 2, 4, 4), "w": numbers(2, 2, 3, 5)}
+    model = model_of("Conv", feeds, {}, ["x", "w"], 20, dilations=dilations)
+    with pytest.raises(ModelError, match=message):
+        import_model(model.SerializeToString())
 
 
 @pytest.mark.parametrize(

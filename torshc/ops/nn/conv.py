@@ -87,10 +87,11 @@ def slide(size: Shape, kernel: KernelShape, w: Window, ceil: bool = False) -> Sh
     out = []
     rank = len(kernel)
     for i, (d, k) in enumerate(zip(size, kernel, strict=True)):
-        before, after, s = w.pads[i], w.pads[rank + i], w.strides[i]
-        span = d + before + after - (k - 1) * w.dilations[i] - 1
+        before, after, s, apart = w.pads[i], w.pads[rank + i], w.strides[i], w.dilations[i]
+        span = d + before + after - (k - 1) * apart - 1
         if span.op == "const" and isinstance(span.data, int) and span.data < 0:
-            raise ModelError(f"a kernel of {k} does not fit into {d!r} with margins {before!r} and {after!r}")
+            what = f"a kernel of {k}" if apart == 1 else f"a kernel of {k} with a dilation of {apart}"
+            raise ModelError(f"{what} does not fit into {d!r} with margins {before!r} and {after!r}")
         count = call("floordiv", span + (s - 1 if ceil else 0), s) + 1
         if ceil:  # a last window that starts in the margin after the data is dropped
             count = select(call("ge", (count - 1) * s, d + before), count - 1, count)
