@@ -219,3 +219,11 @@ def test_different_constants_under_one_name(other: Array, how: str) -> None:
         graph_of(model(constant(other), add, weights=[tensor(ODD)]))
     with pytest.raises(ModelError, match=r"'the_Constant' .* and node 'the_Constant' .* both produce 'w', " + how):
         graph_of(model(add, constant(ODD), constant(other)))
+
+
+@pytest.mark.parametrize("attribute", [{"value": 3}, {"value_ints": 3}, {"value_strings": [1.5]}, {"val": 3}], ids=str)
+def test_a_second_constant_of_one_name_that_has_no_value(attribute: dict[str, Any]) -> None:
+    """It is refused as any two nodes of one name are."""
+    wrong = node("Constant", "", "w", **attribute)
+    with pytest.raises(ModelError, match=r"produces 'w', which node 'the_Constant' .* produces too"):
+        graph_of(model(constant(ODD), wrong, node("Add", "x,w")))

@@ -137,3 +137,16 @@ class SourceModel:
     functions: Mapping[tuple[str, str], SourceFunction] = field(default_factory=dict)
     stated: Callable[[], Mapping[str, TypeDecl]] = dict
     keeps_weights: bool = False
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
+    "SPARSE_TENSOR": (np.ndarray, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
+}  # fmt: skip
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether an attribute is of a kind that a schema names."""
+    if kind.endswith("S") and kind[:-1] in _KINDS:
+        return isinstance(value, tuple) and all(fits(v, kind[:-1]) for v in value)
+    return isinstance(value, _KINDS.get(kind, object)) and not isinstance(value, bool)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from onnx.defs import get_schema
 
 from ..ops.tensor.generate import array_of
-from .model import Array, Misfit, Reference, SourceGraph, SourceOp, Unusable
+from .model import Array, Misfit, SourceGraph, SourceOp, Unusable, fits
 
 
 def difference(a: Array | Unusable, b: Array | Unusable) -> str:
@@ -46,6 +49,9 @@ def without_repeats(graph: SourceGraph) -> list[SourceOp]:
 
 
 def _is_constant(op: SourceOp) -> bool:
+    """Whether a node is a Constant that has a value; what is wrong with another is for others to say."""
     if op.op_type != "Constant" or op.domain or len(op.outputs) != 1 or len(op.attributes) != 1:
         return False
-    return not any(isinstance(v, Reference) for v in op.attributes.values())
+    specs: Any = get_schema("Constant").attributes  # onnx's stubs lack the members of AttrType
+    ((name, value),) = op.attributes.items()
+    return name in specs and fits(value, specs[name].type.name)

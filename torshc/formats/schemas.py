@@ -17,17 +17,12 @@ from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
 from ..graph import Partial, Value
 from ..ops import REGISTRY, Op, Unsupported
 from . import legacy
-from .model import Misfit, SourceFunction, SourceGraph, SourceOp, TypeDecl, Unusable
+from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Unusable, fits
 from .onnx_reader import read_attribute, read_function
 
 NEWEST = onnx_opset_version()
 
 _CALLS_OUT = (("", "ATen"), ("org.pytorch.aten", "ATen"))  # operators that stand for one of another tool
-
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "FLOAT": float, "INT": int, "STRING": (str, bytes), "TENSOR": (np.ndarray, Unusable), "GRAPH": SourceGraph,
-    "SPARSE_TENSOR": (np.ndarray, Unusable), "TYPE_PROTO": (TypeDecl, Unusable),
-}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +77,7 @@ def check(op: SourceOp, schema: OpSchema, lenient: bool) -> tuple[dict[str, Any]
             continue
         kind = specs[name].type.name
         out[name] = _coerce(value, kind) if lenient else value
-        if not _fits(out[name], kind):
+        if not fits(out[name], kind):
             raise Misfit(f"attribute {name!r} of {op.op_type} must be {kind.lower()}")
     for name, spec in specs.items():
         if spec.required and name not in out:
@@ -163,12 +158,6 @@ def check_fields(op: SourceOp, cls: type[Op]) -> dict[str, Any]:
             raise Misfit(f"attribute {name!r} of {op.op_type} must be {kind.__name__}")
         out[name] = value
     return out
-
-
-def _fits(value: Any, kind: str) -> bool:
-    if kind.endswith("S") and kind[:-1] in _KINDS:
-        return isinstance(value, tuple) and all(_fits(v, kind[:-1]) for v in value)
-    return isinstance(value, _KINDS.get(kind, object)) and not isinstance(value, bool)
 
 
 def _coerce(value: Any, kind: str) -> Any:
