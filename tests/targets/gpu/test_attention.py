@@ -48,6 +48,12 @@ def test_shapes(shapes: list[Shape]) -> None:
     check(shapes, scale=0.3)
 
 
+def test_no_keys() -> None:
+    """Kernels of one query and of tiles of them compile without warnings, and their results are 0."""
+    for rows in (1, 3, 70):
+        check([(2, rows, 5), (2, 0, 5), (2, 0, 5)], scale=0.3)
+
+
 @pytest.mark.parametrize("rows", [1, 4, 5, 16, 70])
 @pytest.mark.parametrize("depth", [0, 1, 7, 32, 64, 80, 130, 256])
 def test_depths(rows: int, depth: int) -> None:
