@@ -24,7 +24,8 @@ from torshc.measure import Stand, Variant
 from torshc.options import CompileOptions
 from torshc.runtime import load
 from torshc.targets.cpu.c import CTarget
-from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, PIECES, TF32_TILES, TILES, AnyTile
+from torshc.targets.gpu.contraction_choice import PIECES
+from torshc.targets.gpu.contraction_tiles import GROUP_TILES, MMA_TILES, TF32_TILES, TILES, AnyTile
 from torshc.targets.gpu.cuda import CudaTarget
 from torshc.targets.gpu.grid import GridRow
 from torshc.targets.gpu.nvcc import Card

@@ -146,6 +146,7 @@ struct Thread {
     Operation operation;
     void *mine;
     Fiber *fiber;
+    size_t meeting;  // arrivals in each block of the cluster that end the meeting that the thread came to last
 };
 
 struct Block {
@@ -446,20 +447,26 @@ Votes meet_block(bool vote) {
 // The blocks of the running one's cluster.
 static Block *cluster() { return &(*all_blocks)[(size_t)(block - all_blocks->data()) / grid->cluster * grid->cluster]; }
 
-void meet_cluster() {
-    Block *const blocks = cluster();
-    // Each thread comes to as many meetings as any other, so that of the last one all have been at.
-    const size_t wanted = (block->arrived / (size_t)count + 1) * (size_t)count;
+// Each thread comes to as many meetings as any other, so that of the last one all have been at.
+void arrive_in_cluster() {
+    threads[here.index].meeting = (block->arrived / (size_t)count + 1) * (size_t)count;
     ++block->arrived;
-    for (unsigned i = 0; i < grid->cluster; ++i)
-        while (blocks[i].arrived < wanted) pause();
 }
 
-const void *in_cluster(const void *at, int rank) {
+void meet_cluster() {
+    Block *const blocks = cluster();
+    for (unsigned i = 0; i < grid->cluster; ++i)
+        while (blocks[i].arrived < threads[here.index].meeting) pause();
+}
+
+void *in_cluster(void *at, int rank) {
     Block &other = cluster()[rank];
-    const ptrdiff_t place = (const unsigned char *)at - grid->shared_begin;
-    if (place < 0 || (size_t)place >= fixed_bytes()) fail("what is read in another block is not in static shared memory");
-    return &other == block ? at : other.fixed.data() + place;
+    if (!other.living) fail("shared memory of block (%u, %u, %u), which has ended", other.place.x, other.place.y, other.place.z);
+    const ptrdiff_t place = (const unsigned char *)at - grid->shared_begin, behind = (const unsigned char *)at - dynamic;
+    const bool fixed = place >= 0 && (size_t)place < fixed_bytes();
+    if (!fixed && (behind < 0 || (size_t)behind >= grid->dynamic_bytes)) fail("what is read in another block is not in shared memory");
+    if (&other == block) return at;
+    return fixed ? other.fixed.data() + place : other.dynamic.data() + behind;
 }
 
 void meet_warp(uint32_t mask, Operation operation, void *mine) {

@@ -47,10 +47,11 @@ struct Votes {
 };
 Votes meet_block(bool vote);
 
-// All threads of the blocks of a cluster meet; those that have returned are not waited for.
+// All threads of the blocks of a cluster meet: each arrives, and later waits for the others.
+void arrive_in_cluster();
 void meet_cluster();
-// Where another block of the cluster has what is at `at` in this one's static shared memory.
-const void *in_cluster(const void *at, int rank);
+// Where another block of the cluster has what is at `at` in this one's shared memory.
+void *in_cluster(void *at, int rank);
 
 // The living lanes of `mask` meet, with the same mask and operation; `operation` is then called once, with what each lane
 // brought (null for lanes that are not there), and may write results into it.

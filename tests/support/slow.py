@@ -43,6 +43,7 @@ THINNED = {
     "tests/targets/cpu/test_trees.py::test_forms": 2,
     "tests/targets/cpu/test_vector": 3,
     "tests/targets/gpu/test_attention": 10,
+    "tests/targets/gpu/test_contraction_choice": 1,
     "tests/targets/gpu/test_contraction": 10,
     "tests/targets/gpu/test_grid_tuned": 10,
     "tests/targets/gpu/test_metal.py::test_agrees_with_c": 2,

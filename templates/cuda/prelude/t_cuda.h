@@ -99,18 +99,34 @@ T_FN void t_prefetch(const void *from, uint32_t bytes) {
 
 /* ---- clusters: blocks that run at the same time, from sm_90 on ----------------------------------- */
 
-/* All threads of a cluster's blocks meet; what each wrote to shared memory before, the others may read. */
+/* All threads of a cluster's blocks meet; what each wrote to shared memory before, the others may read.  The last meeting may be
+ * in two parts: a thread that leaves reads no other block's memory any more, and waits before it ends. */
 T_FN void t_cluster_meet() {
 #ifdef T_EMULATED
-    t_emulate_meet_cluster();
+    t_emulate_cluster_arrive();
+    t_emulate_cluster_wait();
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+T_FN void t_cluster_leave() {
+#ifdef T_EMULATED
+    t_emulate_cluster_arrive();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+T_FN void t_cluster_wait() {
+#ifdef T_EMULATED
+    t_emulate_cluster_wait();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 /* A number that block `rank` of the cluster has where this one has `*at` in shared memory. */
 T_FN float t_cluster_read_f32(const float *at, int rank) {
 #ifdef T_EMULATED
-    return t_emulate_read_cluster(at, rank);
+    return *(const float *)t_emulate_in_cluster(at, rank);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     float x;
     asm volatile("{ .reg .b32 there;\n mapa.shared::cluster.u32 there, %1, %2;\n ld.shared::cluster.f32 %0, [there]; }"
@@ -119,6 +135,20 @@ T_FN float t_cluster_read_f32(const float *at, int rank) {
 #else
     (void)rank;
     return *at;
+#endif
+}
+/* Four in a row, `at` a multiple of 16 bytes. */
+T_FN float4 t_cluster_read_f32x4(const float *at, int rank) {
+#ifdef T_EMULATED
+    return *(const float4 *)t_emulate_in_cluster(at, rank);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    float4 x;
+    asm volatile("{ .reg .b32 there;\n mapa.shared::cluster.u32 there, %4, %5;\n ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there]; }"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(rank) : "memory");
+    return x;
+#else
+    (void)rank;
+    return *(const float4 *)at;
 #endif
 }
 

@@ -149,8 +149,7 @@ static inline int t_map_images(t_tensor_map *map, const void *at, t_map_sizes si
 /* One arrival, and a phase that ends only when as many bytes have come. */
 T_FN void t_barrier_expect(uint64_t *barrier, int bytes) {
 #ifdef T_EMULATED
-    (void)bytes;
-    t_emulate_barrier_arrive(barrier);
+    t_emulate_barrier_expect(barrier, bytes);
 #else
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(t_shared_address(barrier)), "r"(bytes) : "memory");
 #endif
@@ -159,8 +158,7 @@ T_FN void t_barrier_expect(uint64_t *barrier, int bytes) {
 #ifdef T_EMULATED
 #define T_COPY_TILE(RANK, PLACES, ...) \
     const int at[] = {__VA_ARGS__}; \
-    (void)barrier; \
-    t_emulate_copy_tile(shared, map, at, RANK);
+    t_emulate_copy_tile(shared, map, barrier, at, RANK);
 #else
 #define T_COPY_TILE(RANK, PLACES, ...) \
     const int at[5] = {__VA_ARGS__}; \
@@ -183,8 +181,7 @@ T_FN void t_copy_tile(void *shared, const t_tensor_map &map, uint64_t *barrier, 
 #ifdef T_EMULATED
 #define T_COPY_PIXELS(RANK, PLACES, TAPS, ...) \
     const int at[] = {__VA_ARGS__}; \
-    (void)barrier; \
-    t_emulate_copy_pixels(shared, map, at, RANK);
+    t_emulate_copy_pixels(shared, map, barrier, at, RANK);
 #else
 #define T_COPY_PIXELS(RANK, PLACES, TAPS, ...) \
     const int at[8] = {__VA_ARGS__}; \
@@ -242,6 +239,15 @@ template <int LEFT = 0, int N> T_FN void t_products_done(float (&sum)[N][4]) {
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])::"memory");
 #else
     (void)sum;
+#endif
+}
+
+/* What was read of another block has come. */
+T_FN void t_is_here(float &x) {
+#ifndef T_EMULATED
+    asm volatile("" : "+f"(x)::"memory");
+#else
+    (void)x;
 #endif
 }
 

@@ -13,8 +13,9 @@ inline int __syncthreads_and(int yes) {
 
 // ---- the cluster ----
 
-inline void t_emulate_meet_cluster() { t_emulate::meet_cluster(); }
-inline float t_emulate_read_cluster(const float *at, int rank) { return *(const float *)t_emulate::in_cluster(at, rank); }
+inline void t_emulate_cluster_arrive() { t_emulate::arrive_in_cluster(); }
+inline void t_emulate_cluster_wait() { t_emulate::meet_cluster(); }
+inline void *t_emulate_in_cluster(const void *at, int rank) { return t_emulate::in_cluster((void *)at, rank); }
 
 // ---- the warp ----
 

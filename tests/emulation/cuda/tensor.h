@@ -128,10 +128,12 @@ inline void t_emulate_ldmatrix_x2_trans(uint32_t r[2], const void *shared) { t_e
 
 namespace t_emulate {
 
-// What 8 bytes of shared memory hold of a barrier: arrivals that are missing in this phase, how many make one, its parity.
+// What 8 bytes of shared memory hold of a barrier: arrivals that are missing in this phase, how many make one, bytes that are
+// missing, its parity.
 struct Barrier {
     uint16_t missing, count;
-    uint32_t parity;
+    int32_t bytes : 31;
+    uint32_t parity : 1;
 };
 static_assert(sizeof(Barrier) == 8, "as large as the hardware's");
 
@@ -180,16 +182,21 @@ inline uint32_t t_emulate_shared_address(const void *shared) {
     return (uint32_t)at;
 }
 inline void t_emulate_barrier_init(uint64_t *at, int count) {
-    const t_emulate::Barrier fresh = {(uint16_t)count, (uint16_t)count, 0};
+    const t_emulate::Barrier fresh = {(uint16_t)count, (uint16_t)count, 0, 0};
     memcpy(at, &fresh, sizeof fresh);
 }
-inline void t_emulate_barrier_arrive(uint64_t *at) {
+// Arrivals, and bytes that are expected, or have come if they are less than none.
+inline void t_emulate_barrier_change(uint64_t *at, int arrivals, int bytes) {
     t_emulate::Barrier b;
     memcpy(&b, at, sizeof b);
-    if (b.count == 0 || b.missing == 0) t_emulate::fail("a barrier in shared memory that was never made");
-    if (--b.missing == 0) b.missing = b.count, b.parity ^= 1;
+    if (b.count == 0 || b.missing < arrivals) t_emulate::fail("a barrier in shared memory that was never made");
+    b.missing = (uint16_t)(b.missing - arrivals);
+    b.bytes += bytes;
+    if (!b.missing && !b.bytes) b.missing = b.count, b.parity ^= 1;
     memcpy(at, &b, sizeof b);
 }
+inline void t_emulate_barrier_arrive(uint64_t *at) { t_emulate_barrier_change(at, 1, 0); }
+inline void t_emulate_barrier_expect(uint64_t *at, int bytes) { t_emulate_barrier_change(at, 1, bytes); }
 inline void t_emulate_barrier_wait(uint64_t *at, int parity) {
     t_emulate::Barrier b;
     for (memcpy(&b, at, sizeof b); (int)b.parity == parity; memcpy(&b, at, sizeof b)) t_emulate::pause();
@@ -270,8 +277,9 @@ inline void t_emulate_copy_row(void *to, const t_emulate_tensor_map &map, int r,
         memcpy((unsigned char *)to + r * 128 + (c / 8 ^ r % 8) * 16 + c % 8 * 2, &value, 2);
     }
 }
-inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, const int *at, int rank) {
+inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, uint64_t *barrier, const int *at, int rank) {
     t_emulate_check_map(to, map, rank);
+    t_emulate_barrier_change(barrier, 0, -map.rows * 128);
     for (int r = 0; r < map.rows; ++r) {
         int64_t place[5];
         for (int d = 0; d < rank; ++d) place[d] = at[d] + (d == 1 ? r : 0);
@@ -279,8 +287,9 @@ inline void t_emulate_copy_tile(void *to, const t_emulate_tensor_map &map, const
     }
 }
 // A pixel of each window: they go on along the first side until its last, then along the next, then to the next image.
-inline void t_emulate_copy_pixels(void *to, const t_emulate_tensor_map &map, const int *at, int rank) {
+inline void t_emulate_copy_pixels(void *to, const t_emulate_tensor_map &map, uint64_t *barrier, const int *at, int rank) {
     t_emulate_check_map(to, map, rank);
+    t_emulate_barrier_change(barrier, 0, -map.rows * 128);
     int64_t window[5];
     for (int d = 0; d < rank; ++d) window[d] = at[d];
     for (int d = 1; d < rank - 1; ++d)

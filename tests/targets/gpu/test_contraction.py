@@ -11,9 +11,9 @@ from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
 from torshc.targets.gpu.contraction import EXACT
+from torshc.targets.gpu.contraction_choice import GROUP_EXACT, choose_mma_tile, choose_tile, joins
 from torshc.targets.gpu.contraction_kernels import ContractionKernel, GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import (
-    GROUP_EXACT,
     GROUP_TILES,
     MMA_TILES,
     TF32_GROUP_TILES,
@@ -23,8 +23,6 @@ from torshc.targets.gpu.contraction_tiles import (
     GridTile,
     Tf32GroupTile,
     Tf32Tile,
-    choose_mma_tile,
-    choose_tile,
 )
 from torshc.targets.gpu.cuda import CudaTarget
 
@@ -181,7 +179,7 @@ def test_floats_as_two_tf32(monkeypatch: pytest.MonkeyPatch, tile: AnyTile, spli
         close(found, np.maximum(left.astype(np.float64) @ other.astype(np.float64) + bias, 0), 1e-6)
 
 
-@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("splits", [1, 3, 12])
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("tile", [*TF32_GROUP_TILES, replace(TF32_GROUP_TILES[0], products=1)], ids=str)
 def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, right: bool, splits: int) -> None:
@@ -196,7 +194,11 @@ def test_floats_by_groups(monkeypatch: pytest.MonkeyPatch, tile: Tf32GroupTile, 
     product = maker.add("MatMul", x, maker.add("Transpose", y, perm=(0, 2, 1)) if right else y)
     out = maker.add("Relu", maker.add("Add", product, maker.constant(bias)))
     program = GridProgram(maker.output(out), target=HOPPER)
-    assert templates(program) == [*(() if right else ("map",)), "contraction_group", *(["map"] * (splits > 1))]
+    assert templates(program) == [
+        *(() if right else ("map",)),
+        "contraction_group",
+        *(["map"] * (not joins(HOPPER.machine.device, tile, splits) and splits > 1)),
+    ]
     source = next(x.source for x in program.launches if "t_group.h" in x.source)
     assert f"t_barrier_init(&empty[i], {32 * tile.warps + tile.splitters});" in source  # all that read a stage
     (found,) = program.run(left, other.swapaxes(1, 2) if right else other)
@@ -297,11 +299,12 @@ def test_which_products_are_of_tf32(archs: tuple[str, ...], tf32: bool, k: int, 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize(("turned", "right"), [(False, False), (False, True), (True, False)])
 @pytest.mark.parametrize("tile", GROUP_TILES, ids=str)
+@pytest.mark.parametrize("splits", [1, 2])
 def test_groups_of_four_warps(
-    monkeypatch: pytest.MonkeyPatch, tile: AnyTile, turned: bool, right: bool, dtype: DType
+    monkeypatch: pytest.MonkeyPatch, splits: int, tile: AnyTile, turned: bool, right: bool, dtype: DType
 ) -> None:
     """Factors along the sum and across it; a batch, ragged tiles, a short last stage, and more tiles than blocks."""
-    forced(monkeypatch, tile, 1)
+    forced(monkeypatch, tile, splits)
     monkeypatch.setattr(type(tile), "blocks", 3)
     maker = Maker()
     b, m, k, n = 2, tile.m + 8, 7 * tile.k - 24, tile.n + 8
@@ -310,8 +313,9 @@ def test_groups_of_four_warps(
     out = maker.add("MatMul", x, maker.add("Transpose", y, perm=(0, 2, 1)) if right else y, out="f32")
     out = maker.add("Transpose", out, perm=(0, 2, 1)) if turned else maker.add("Relu", out)
     program = GridProgram(maker.output(out), target=HOPPER)
-    (kernel,) = program.kernels
+    kernel = program.kernels[0]
     assert isinstance(kernel, ContractionKernel) and kernel.template == "contraction_group.j2"
+    assert len(program.kernels) == (1 if splits == 1 or joins(HOPPER.machine.device, tile, splits) else 2)
     assert (kernel.a.along_k, kernel.b.along_k) == (not turned, turned or right)
     (found,) = program.run(left, other.swapaxes(1, 2) if right else other)
     expected = left.astype(np.float64) @ other.astype(np.float64)

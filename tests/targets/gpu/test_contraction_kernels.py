@@ -19,10 +19,10 @@ from ...support.run_kernel import close
 pytestmark = needs_emulator
 RNG = np.random.default_rng(12)
 HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
-CHECK, LINES = "if (row >= rows || column >= columns)", "3, {})"  # in the text of a kernel
+CHECK, LINES = "column >= columns) continue;", "3, {})"  # in the text of a kernel
 
 
-@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("splits", [1, 3, 12])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 128), (16, 128), (5, 40), ("s", 128), (64, 136)], ids=str)
 def test_few_rows(monkeypatch: pytest.MonkeyPatch, rows: int | str, columns: int, splits: int) -> None:
     """Copies bring no more rows than there are; nothing asks for the last row or column where tiles are whole."""
@@ -37,5 +37,6 @@ def test_few_rows(monkeypatch: pytest.MonkeyPatch, rows: int | str, columns: int
     assert isinstance(kernel, GroupMmaKernel)
     assert kernel.whole == ((rows, columns) == (64, 128)) == (CHECK not in text)
     assert rows == "s" or LINES.format(min(count, tile.m)) in text
-    assert ("const float *__restrict__ b2" in text) == (splits == 1)  # the bias, which the second kernel adds
+    assert ("const float *__restrict__ b2" in text) == (splits < 12)  # the bias, else added by a second kernel
+    assert ("__cluster_dims__(3, 1, 1)" in text) == (splits == 3)
     close(program.run(left)[0], left.astype(np.float64) @ right.astype(np.float64) + bias, 1e-5)

@@ -30,21 +30,11 @@ from ...plan.group import Group
 from ...plan.inline import Inliner
 from ...plan.storage import Storage
 from .base import GridTarget
+from .contraction_choice import SEVERAL, UNKNOWN, Given, choose_mma_tile, choose_tile, joins
 from .contraction_factor import Term, add_operand, as_product, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
 from .contraction_pairs import lower_pairs
-from .contraction_tiles import (
-    SEVERAL,
-    UNKNOWN,
-    AnyTile,
-    Given,
-    GroupTile,
-    MmaTile,
-    Tf32GroupTile,
-    Tf32Tile,
-    choose_mma_tile,
-    choose_tile,
-)
+from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 
@@ -368,7 +358,10 @@ def _lower_tiles(
         buffers, terms, before = _factors(group, p, storage, number, along)
     part = axis(PARTS, splits)
     to = None
-    if splits > 1:
+    if isinstance(tile, GroupTile) and joins(machine.device, tile, splits):
+        tile = replace(tile, cluster=splits)
+        stores = finish(group, node, p.result, p.space.index, buffers)
+    elif splits > 1:
         to = Temporary(f"sums_{number}", group.id, product(p.sizes[:3]) * (splits * p.dtype.size))
         place = row_major([part, *p.batch, *p.m, *p.n])
         stores = [Store(add_operand(buffers, to, p.dtype, written=True), place, acc("acc", p.dtype))]

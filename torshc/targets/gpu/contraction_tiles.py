@@ -1,25 +1,15 @@
-"""How products are cut into tiles on a device of blocks: the tile, and the pieces that a sum is cut into."""
+"""The tiles that products are cut into on a device of blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from ...expr import DType
-from ...kernels.machine import Choice, Device, Machine
+from ...kernels.machine import Choice
 from .grid import WARP
 
-# Products, rows, columns and terms that are assumed where they are known only at run time: a short text, so that it is
-# fast; pieces of sums are then few, as for a long one they cost more memory traffic than they gain.
-UNKNOWN = (8, 128, 512, 512)
-SEVERAL = 8  # times what is known of a size is assumed of it, where that is more: images have many pixels
-MAX_SPLITS, MAX_SPLITS_UNKNOWN = 32, 4
 LANES_M, LANES_N = 4, 8  # a warp is 4 x 8 threads
-LATENCY = 700.0  # clocks from a load to its use
-LAUNCH = 4000.0  # clocks of a kernel more, and of its wait for the one before
-SUM_BYTES = 1500.0  # bytes of partial sums that all multiprocessors write and read in a clock
 CACHE_BYTES = (
     28.0  # bytes that a multiprocessor gets from the second cache in a clock, where all warps ask and multiply
 )
@@ -32,7 +22,6 @@ GROUP_SHARED, MOST_STAGES = 227 * 1024, 8  # bytes of shared memory of a block t
 THREAD_SUMS = 256  # bytes of sums that a thread has registers for
 RESIDENT_THREADS = 512  # threads that should fit on a multiprocessor
 MOST_WARPS = 24  # warps of blocks that fit on a multiprocessor, about
-FULL_WARPS = 8.0  # warps that keep a multiprocessor busy
 
 
 @dataclass(frozen=True)
@@ -260,17 +249,21 @@ class GroupTile:
         m, n: rows and columns of a block; 64 rows for each group, and at most 256 columns.
         worth: part of the tensor cores' peak that it reaches.
         turns: whether two groups take whole tiles in turns, so that one multiplies while the other writes results.
+        cluster: blocks that have the pieces of a tile's sums and join them; 1 where no blocks do.
     """
 
     m: int
     n: int
     worth: float
     turns: bool = False
+    cluster: int = 1
     k: ClassVar[int] = 64  # terms in shared memory for each stage: rows of 128 bytes, as the hardware swizzles them
     element: ClassVar[int] = 2
     loaders: ClassVar[int] = 4 * WARP
     splitters: ClassVar[int] = 0  # threads that leave more in shared memory than what is brought there
     pitch: ClassVar[int] = 72  # floats from row to row of 64 results on their way out: four rows meet no bank twice
+    joined: ClassVar[int] = 64 * 64  # sums up to which the blocks of a cluster join pieces faster than another kernel
+    join: ClassVar[float] = 3200.0  # clocks in which they do, fitted to 70 times on an H100
     blocks: ClassVar[int] = 132  # at a time: the multiprocessors of an H100 or H200; elsewhere they come in turn
 
     @property
@@ -319,7 +312,7 @@ class GroupTile:
     @property
     def stages(self) -> int:
         """Tiles in shared memory at a time."""
-        return min(MOST_STAGES, (GROUP_SHARED - self._results - 16) // (self.stage + 8 * self.barriers))
+        return min(MOST_STAGES, (GROUP_SHARED - self._results - 32) // (self.stage + 8 * self.barriers))
 
     @property
     def barriers(self) -> int:
@@ -333,11 +326,16 @@ class GroupTile:
     @property
     def begun(self) -> int:
         """Where results are in shared memory: behind the stages, their barriers and those of the groups' turns."""
-        return self.stages * (self.stage + 8 * self.barriers) + 16 * self.turns
+        return ceil((self.stages * (self.stage + 8 * self.barriers) + 16 * self.turns) / 16) * 16
+
+    @property
+    def lines(self) -> int:
+        """Lines of 64 sums that a block of a cluster joins."""
+        return ceil(self.m * self.n / (64 * self.cluster))
 
     @property
     def _results(self) -> int:
-        return self.warps * 8 * self.pitch * 4
+        return 4 * self.m * (self.n + 8) if self.cluster > 1 else self.warps * 8 * self.pitch * 4
 
     @property
     def stage(self) -> int:
@@ -362,6 +360,8 @@ class Tf32GroupTile(GroupTile):
     k: ClassVar[int] = 32
     element: ClassVar[int] = 4
     splitters: ClassVar[int] = 4 * WARP
+    joined: ClassVar[int] = 128 * 64
+    join: ClassVar[float] = 2000.0
 
     @property
     def rate(self) -> float:
@@ -392,101 +392,5 @@ GROUP_TILES = (
 # For 32 terms a group of four warps has 12 products, at 64 clocks each where there are 128 columns, and about 200
 # instructions of each warp beside them, which the other group's products hide. Measured with three products on an H200.
 TF32_GROUP_TILES = (Tf32GroupTile(128, 128, 0.86), Tf32GroupTile(128, 64, 0.71))
-GROUP_LATENCY, GROUP_LAUNCH, GROUP_SUM_BYTES = 550.0, 3450.0, 3700.0  # as those above, for groups of four warps
-GROUP_RESULTS, GROUP_BYTES = 5.6, 68.0  # results that a block writes in a clock, and bytes that it is brought
-GROUP_EXACT = 128  # terms of a sum from which on these round no more than sums of f32 do
-PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a sum may be cut into
+GROUP_RESULTS = 5.6  # results that a block writes in a clock
 AnyTile = GridTile | MmaTile | GroupTile
-T = TypeVar("T", bound=AnyTile)
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a tuning record says: a tile by its sizes, and pieces of sums; what cannot be had counts as not given."""
-
-    tile: Choice | None = None
-    pieces: int = 0
-
-    @classmethod
-    def of(cls, machine: Machine) -> Given:
-        """The choices that a machine comes with."""
-        return cls(machine.choice("tile"), machine.number("splits", 0))
-
-
-def choose_mma_tile(
-    device: Device, sizes: Sequence[int | None], given: Given = Given(), likely: Sequence[int] = UNKNOWN
-) -> tuple[MmaTile | GroupTile, int]:
-    """The tile of a product on tensor cores; see :func:`choose_tile`."""
-    tiles: Sequence[MmaTile | GroupTile] = GROUP_TILES if device.groups else MMA_TILES
-    return _choose(device, sizes, tiles, given, likely)
-
-
-def choose_tile(
-    device: Device,
-    sizes: Sequence[int | None],
-    dtype: DType,
-    tf32: int = 0,
-    given: Given = Given(),
-    likely: Sequence[int] = UNKNOWN,
-) -> tuple[GridTile | Tf32Tile | Tf32GroupTile, int]:
-    """The tile, and into how many pieces sums are cut.
-
-    Args:
-        sizes: number of products, rows, columns and length of the sums, None where known only at run time.
-        dtype: element type in shared memory.
-        tf32: products of tf32 on tensor cores that may serve for one of f32; 0 for none.
-        given: what a tuning record says.
-        likely: sizes to choose for where they are not known.
-    """
-    size = dtype.size
-    tensor: list[Tf32Tile | Tf32GroupTile] = [replace(t, products=tf32) for t in TF32_TILES if tf32]
-    if device.groups and (tf32 == 1 or (sizes[3] or 0) >= GROUP_EXACT):
-        tensor += [replace(t, products=tf32) for t in TF32_GROUP_TILES if tf32]
-    tiles = TILES if device.stages > 1 else SINGLE_TILES
-    fit = [t for t in tiles if t.shared(size) <= device.shared and t.tm * t.tn * size <= THREAD_SUMS]
-    return _choose(device, sizes, [*tensor, *fit], given, likely)
-
-
-def _choose(
-    device: Device, sizes: Sequence[int | None], tiles: Sequence[T], given: Given, likely: Sequence[int]
-) -> tuple[T, int]:
-    batch, m, n, k = (guess if s is None else max(s, 1) for s, guess in zip(sizes, likely, strict=True))
-    most = MAX_SPLITS if None not in sizes else MAX_SPLITS_UNKNOWN
-    best = None
-    for tile in [t for t in tiles if t.sizes == given.tile] or tiles:
-        pieces = [s for s in PIECES if s <= most and (s == 1 or s * tile.k * 2 <= k)]
-        for splits in [s for s in pieces if s == given.pieces] or pieces:
-            time = estimate(device, tile, splits, (batch, m, n, k))
-            if best is None or time < best[0]:
-                best = time, tile, splits
-    assert best is not None
-    return best[1:]
-
-
-def estimate(device: Device, tile: AnyTile, splits: int, sizes: tuple[int, int, int, int]) -> float:
-    """Clocks that a product takes, about: for the fullest multiprocessor arithmetic, or loads, or their latency."""
-    batch, m, n, k = sizes
-    blocks = batch * ceil(m / tile.m) * ceil(n / tile.n) * splits
-    steps = ceil(ceil(k / tile.k) / splits)
-    here = ceil(blocks / device.units)
-    work = here * steps * tile.m * tile.n * tile.k
-    sums = 0 if splits == 1 else splits * batch * m * n * 8
-    if isinstance(tile, GroupTile):
-        return _of_groups(tile, here, steps, work / tile.rate, n) + (
-            GROUP_LAUNCH + sums / GROUP_SUM_BYTES if sums else 0.0
-        )
-    resident = max(1, min(here, tile.fits))
-    rate = tile.rate * min(1.0, resident * tile.warps / FULL_WARPS)
-    reads = here * steps * (tile.m + tile.n) * tile.k * tile.element / tile.cache
-    waits = ceil(here / resident) * (steps / max(tile.stages - 1, 1) + 2) * LATENCY
-    return max(work / rate, reads, waits) + here * tile.results + (LAUNCH + sums / SUM_BYTES if sums else 0.0)
-
-
-def _of_groups(tile: GroupTile, here: int, steps: int, work: float, columns: int) -> float:
-    """Clocks of some tiles in turn: the next are brought meanwhile, and multiplied where groups take turns."""
-    reads = here * steps * tile.stage / GROUP_BYTES
-    waits = (here * steps / (tile.stages - 1) + 2.6) * GROUP_LATENCY
-    busy, last = max(work, reads, waits) + 100 * here, tile.results
-    if columns % tile.packet:
-        last *= 4  # results leave one by one
-    return max(busy, here * (last + 250)) + 1.3 * last if tile.turns else busy + 0.85 * here * last
