@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 import numpy as np
@@ -234,7 +234,7 @@ def test_a_model_collected_while_another_is_loaded(symbolic: Path, static: Path)
     """The collector may run at any place of Python's code, also where libraries that are loaded are counted."""
     old = [load(symbolic, threads=1)]
 
-    class Collecting(type(symbolic)):  # type: ignore[misc]  # what it derives from is the system's kind of path
+    class Collecting(PosixPath):
         def __hash__(self) -> int:
             old.clear()
             gc.collect()
