@@ -87,7 +87,7 @@ def test_masks_that_hide_nothing(hidden: float) -> None:
 @pytest.mark.parametrize(
     ("form", "options"),
     [
-        ({"queries": 5}, HOPPER),
+        ({"queries": 9}, HOPPER),
         ({"out": "f32"}, HOPPER),
         ({"safe": True}, HOPPER),
         ({}, CompileOptions(target="cuda", arch="sm_80,sm_90a")),

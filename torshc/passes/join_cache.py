@@ -15,8 +15,8 @@ from ..ops.tensor.view import Concat, Reshape
 from ..options import CompileOptions, has_clusters
 from .manager import graph_pass
 
-QUERIES = 4  # that share a key, at most
-WIDTHS = (8, 16, 32, 64, 128, 256)  # of a head
+QUERIES = 8  # that share a key, at most
+PACK, WIDEST = 8, 256  # what the width of a head is a multiple of, and at most
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,13 @@ def _grown(graph: Graph, node: Node) -> tuple[_Grown, _Grown] | None:
     if keys.past.shape != values.past.shape or keys.new.shape != values.new.shape:
         return None
     batch, groups, _, width = keys.past.shape
-    if as_int(width) not in WIDTHS or q.shape[0] is not batch or q.shape[1] is not groups or q.shape[-1] is not width:
+    if (
+        (as_int(width) or 1) % PACK
+        or (as_int(width) or 0) > WIDEST
+        or q.shape[0] is not batch
+        or q.shape[1] is not groups
+        or q.shape[-1] is not width
+    ):
         return None
     # [B, G, N, D], or one query each for N heads, [B, G, N, 1, D], which share keys [B, G, 1, T, D].
     apart = q.type.rank == 5 and as_int(q.shape[3]) == 1

@@ -109,6 +109,13 @@ T_FN void t_cluster_meet() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
+T_FN void t_cluster_arrive() {
+#ifdef T_EMULATED
+    t_emulate_cluster_arrive();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
 T_FN void t_cluster_leave() {
 #ifdef T_EMULATED
     t_emulate_cluster_arrive();
@@ -135,6 +142,18 @@ T_FN float t_cluster_read_f32(const float *at, int rank) {
 #else
     (void)rank;
     return *at;
+#endif
+}
+/* Writes it there: for all of that block when they have met. */
+T_FN void t_cluster_write_f32(float *at, int rank, float x) {
+#ifdef T_EMULATED
+    *(float *)t_emulate_in_cluster(at, rank) = x;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n st.shared::cluster.f32 [there], %2; }"
+                 ::"r"((uint32_t)__cvta_generic_to_shared(at)), "r"(rank), "f"(x) : "memory");
+#else
+    (void)rank;
+    *at = x;
 #endif
 }
 /* Four in a row, `at` a multiple of 16 bytes. */

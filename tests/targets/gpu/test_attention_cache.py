@@ -42,6 +42,9 @@ def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
         ((1, 1, 2), 256, 600, 640, (-1,), 0, F16, ["sm_90a"]),  # nothing is new, and there is nothing behind the past
         ((3, 1, 4), 128, 300, 300, (0, 299, 300), 0, F16, ["sm_80"]),  # no clusters; the last has no place
         ((1, 2, 2), 8, 40, 41, None, 4, BF16, ["sm_90a"]),
+        ((1, 2, 7), 80, 900, 901, None, 20, F16, ["sm_90a"]),  # columns that fill no product; more than a round of keys
+        ((1, 1, 8), 256, 300, 301, None, 128, F16, ["sm_90a"]),  # as many queries and columns as there may be
+        ((2, 1, 5), 96, 257, 258, None, 48, BF16, ["sm_80"]),
         ((1, 2, 2), 64, "p", "p+1", None, 32, F16, ["sm_90a"]),
     ],
 )

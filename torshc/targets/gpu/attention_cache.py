@@ -29,10 +29,11 @@ from .base import GridTarget
 from .grid import WARP
 
 PACK = 8  # halves that are read at once
-THREADS = 512
+SIXTEEN = 16  # keys that a warp multiplies at once
+WARPS = 16  # of a block, at most
 CLUSTER = 8  # blocks that surely may form one
 KEYS = 64  # of a block, at the least
-AHEAD = 4  # keys that threads read at once, at most
+STAGED = 36 << 10  # bytes of values in shared memory at the most
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class CacheAttention(HeavyKernel):
         old, grown: caches of keys and of values, stepping along positions and columns.
         scale: factor on the scores.
         rows, width: queries, columns.
-        ahead: keys that threads read at once.
         cluster: blocks that share the keys of a head.
+        warps: of a block, an even number, as products with values take 32 keys.
+        once: whether a block has no more keys than its warps multiply at once.
     """
 
     kind: ClassVar[str] = "attention"
@@ -69,19 +71,18 @@ class CacheAttention(HeavyKernel):
     scale: float
     rows: int
     width: int
-    ahead: int
     cluster: int
-    threads: int = THREADS
+    warps: int
+    once: bool
 
     @property
-    def part(self) -> int:
-        """Threads that share a key."""
-        return self.width // PACK
+    def threads(self) -> int:
+        return self.warps * WARP
 
     @property
     def shared(self) -> int:
-        warps = self.threads // WARP
-        return 4 * (self.rows * (self.width + 2) * (warps + 1) + self.rows * self.width) + 4 * self.width
+        of_warp = SIXTEEN * (2 * (self.width + PACK) + 16) + 32
+        return self.warps * of_warp + self.rows * (6 * self.width + 72) + 4 * self.width + 32
 
 
 @GridTarget.lowers("cache")
@@ -108,7 +109,10 @@ def lower_cache(group: Group, storage: Mapping[Value, Storage], machine: Machine
     result = buffers.store(node.outputs[0], (*batch, row, column), acc("acc", F32))
     points = product([a.args[0] for a in axes])
     cluster = _cluster(points, node.op.length, machine)
-    each = -(-(as_int(node.op.length) or CLUSTER * THREADS) // cluster)
+    length = as_int(node.op.length)
+    sixteens = -(-length // (cluster * SIXTEEN)) if length else WARPS
+    most = min(WARPS, STAGED // (2 * SIXTEEN * (width + PACK))) // 2 * 2
+    warps = min(-(-sixteens // 2) * 2, most)
     return [
         CacheAttention(
             buffers=tuple(buffers.list),
@@ -130,8 +134,9 @@ def lower_cache(group: Group, storage: Mapping[Value, Storage], machine: Machine
             scale=node.op.scale,
             rows=rows,
             width=width,
-            ahead=max(1, min(AHEAD, -(-each * (width // PACK) // THREADS))),
             cluster=cluster,
+            warps=warps,
+            once=length is not None and sixteens <= warps,
         )
     ]
 
