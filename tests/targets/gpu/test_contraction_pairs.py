@@ -46,7 +46,8 @@ def test_products(shape: tuple[int, ...], columns: int, depth: int, block: int) 
     bias = RNG.standard_normal(columns).astype(np.float16)
     y = m.builder.one(PairMatMul(block), given, m.constant(pairs), m.constant(scales))
     program = GridProgram(m.output(m.builder.one(op("Relu"), m.builder.one(op("Add"), y, m.constant(bias)))))
-    assert [type(k) for k in program.kernels] == [PairKernel]
+    (kernel,) = program.kernels
+    assert isinstance(kernel, PairKernel) and len(kernel.early) == (kernel.rows * 16 <= kernel.threads)
     (got,) = program.run(x)
     # The product is rounded to f16 by the model; sums are f32, in the kernel's order.
     product = (x.astype(np.float64) @ exact.astype(np.float64)).astype(np.float16)
@@ -111,6 +112,32 @@ def test_tiles_one_after_the_other(
         first, second = np.split(sums, 2, -1)
         sums = np.maximum(first, 0) * second
     np.testing.assert_allclose(got, sums, rtol=4e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "warps", "ahead"),
+    [(2048, 2048, 8, 4), (2048, 11264, 8, 4), (5632, 2048, 11, 4), (11008, 4096, 8, 4), (11008, 2048, 24, 4),
+     (14336, 2048, 16, 4), (64, 16, 1, 4)],
+)  # fmt: skip
+def test_few_warps_ask_for_all_of_a_tile(depth: int, columns: int, warps: int, ahead: int) -> None:
+    """As few as have it all on its way at once, where a block has one tile; the fewest where it has more."""
+    m = Maker()
+    pairs, scales, _ = weights(columns, depth, 32)
+    given = m.input(1, 1, depth, dtype=F16)
+    y = m.builder.one(PairMatMul(32), given, m.constant(pairs), m.constant(scales))
+    (kernel,) = GridProgram(m.output(y)).kernels
+    assert isinstance(kernel, PairKernel) and (kernel.warps, kernel.ahead) == (warps, ahead)
+
+
+def test_what_is_added_is_read_before_the_sums_are_there() -> None:
+    m = Maker()
+    pairs, scales, _ = weights(32, 256, 32)
+    x, other = m.input(1, 1, 256, dtype=F16), m.input(1, 1, 32, dtype=F16)
+    y = m.builder.one(PairMatMul(32), x, m.constant(pairs), m.constant(scales))
+    program = GridProgram(m.output(m.builder.one(op("Add"), y, other)))
+    (kernel,) = program.kernels
+    text = program.target.render(kernel).source
+    assert text.count("early0 = given0;") == 1 and text.index("early0 = given0;") < text.index("t_mma_f16(sum")
 
 
 def test_what_the_kernel_does_not_take_is_a_plain_nest() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import F32, Expr, acc, as_int, axis, call, const, load
+from ...expr import F32, Expr, acc, as_int, axis, call, const, load, substitute, walk
 from ...expr.affine import split_axis
 from ...expr.index import poly_of
 from ...graph import Node, Value
@@ -30,7 +30,6 @@ WARPS = (8, 24)  # of a block, which share the sums
 THREADS, MORE_THREADS = 512, 1024  # of a multiprocessor that blocks take, with up to eight rows, and with more
 AHEAD, MORE_AHEAD = 4, 2  # rounds whose weights a warp asks for at a time, likewise
 STAGED = 32 << 10  # bytes of x in shared memory at the most
-NEAR, TURNS = 16 << 20, 4  # bytes of weights that are brought near before they are asked for, and tiles of a block
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class PairKernel(HeavyKernel):
     Attributes:
         m, n: axes of the epilogue.
         k: the axis of a sum.
+        early: what results are computed from beside sums, over `m` and `n`: asked for before the sums are there.
         x: offset of a row of the first factor in its buffer, over `m`; 0 where it may lie in any way.
         element: of the first factor, over `m` and `k`.
         factors: buffers of x, where its elements lie in one, of the weights and of their scales.
@@ -64,6 +64,7 @@ class PairKernel(HeavyKernel):
     m: tuple[Expr, ...]
     n: tuple[Expr, ...]
     k: Expr
+    early: tuple[Expr, ...]
     x: Expr
     element: Expr
     factors: tuple[int, int, int]
@@ -108,11 +109,6 @@ class PairKernel(HeavyKernel):
     def ahead(self) -> int:
         """Rounds whose weights are asked for at a time."""
         return AHEAD if self.eights == 1 else MORE_AHEAD
-
-    @property
-    def near(self) -> int:
-        """Tiles of a block that are brought near."""
-        return min(max(NEAR // (self.most * COLUMNS * self.depth // 2), 1), TURNS)
 
     @property
     def packets(self) -> int:
@@ -168,16 +164,22 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
     warps = _warps(-(-depth // STEP), columns, device.units)
     flat = [offset, element, *(e for s in stores for e in (s.offset, s.value))]
     m, flat = join_axes(first, flat)
+    values, early = flat[3::2], list[Expr]()
+    if rows * COLUMNS <= warps * WARP:
+        early = _read(values)
+        mapping = {e: acc(f"early{i}", e.dtype) for i, e in enumerate(early)}
+        values = [substitute(v, mapping) for v in values]
     return [
         PairKernel(
             buffers=tuple(buffers.list),
             tasks=const(-(-columns // COLUMNS)),
             flops=op.flops(node) + epilogue_flops(stores, node.output.type.size),
             nbytes=traffic(buffers.list, group.outputs),
-            stores=tuple(Store(s.buffer, flat[2 + 2 * i], flat[3 + 2 * i]) for i, s in enumerate(stores)),
+            stores=tuple(Store(s.buffer, flat[2 + 2 * i], values[i]) for i, s in enumerate(stores)),
             m=tuple(m),
             n=tuple(last),
             k=k,
+            early=tuple(early),
             x=flat[0],
             element=flat[1],
             factors=(_buffer(element), _buffer(constants[0]), _buffer(constants[1])),
@@ -192,6 +194,13 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
             most=resident(warps, rows) * device.units,
         )
     ]
+
+
+def _read(values: Sequence[Expr]) -> list[Expr]:
+    """What expressions read wherever the sums are, without what it takes to know where that is."""
+    loads = [e for e in dict.fromkeys(walk(*values)) if e.op == "load" and all(x.op != "acc" for x in walk(e))]
+    inner = {x for e in loads for x in walk(*e.args)}
+    return [e for e in loads if e not in inner]
 
 
 def is_staged(rows: int, depth: int) -> bool:
@@ -224,9 +233,12 @@ def resident(warps: int, rows: int) -> int:
 
 
 def _warps(steps: int, columns: int, units: int) -> int:
-    """Few warps for many blocks, a number that shares the steps evenly where there is one."""
+    """Few warps, a number that shares the steps evenly where there is one; enough to ask for all of an only tile.
+
+    What few warps have no registers for stays free for the next kernel, which asks for its weights meanwhile.
+    """
     even = [w for w in range(WARPS[0], WARPS[1] + 1) if steps % w == 0]
     many = -(-columns // COLUMNS) > units
     if not even:
         return min(WARPS[0] if many else WARPS[1], max(steps, 1))
-    return even[0] if many else even[-1]
+    return even[0] if many else next((w for w in even if steps <= w * AHEAD), even[-1])
