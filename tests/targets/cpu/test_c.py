@@ -48,3 +48,17 @@ def test_rows_that_would_gain_nothing_ask_for_nothing(row: int | str, stages: in
     machine = Machine(lanes=4, compiler=kind_of(compilers()[0]))
     program = Program(normalised(2, row, stages=stages), {"n": 256}, machine=machine)
     assert ("T_FETCH" in program.launches[0].source) == asks
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+def test_sums_of_columns_take_many_in_one_pass(lanes: int, compiler: str, dtype: str) -> None:
+    """Half of the registers hold sums; what is left of a row takes fewer, then single vectors, then less than one."""
+    x = random(RNG, (3, 70, 29 * lanes + 3), np.int8).astype(DTYPES[dtype].numpy)
+    m = Maker()
+    graph = m.output(m.add("ReduceSum", m.input(*x.shape, dtype=DTYPES[dtype]), axes=(0, 1)))
+    program = Program(graph, machine=Machine(lanes=lanes, compiler=kind_of(compiler)), compiler=compiler)
+    np.testing.assert_array_equal(program.run(x)[0].reshape(-1), x.sum(axis=(0, 1)))
+    most = (16 if lanes == 16 else 8) // (x.itemsize // 4)
+    source = program.launches[0].source
+    assert f" a0[{most}];" in source and f" a0[{2 * most}];" not in source and " a0[4];" in source

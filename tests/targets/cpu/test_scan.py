@@ -98,6 +98,7 @@ def test_symbolic_extents(axis: int) -> None:
 def test_a_wide_innermost_axis_is_cut() -> None:
     check((5, 1000), 0)
     check((2, 3, 700), 1, reverse=1)
+    check((3, 5000), 0)  # more than a thread does in one pass
 
 
 def test_nan_and_infinity_spread_from_where_they_stand() -> None:

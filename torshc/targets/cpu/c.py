@@ -132,6 +132,18 @@ class Printer(IndexPrinter):
                 block.lines.append(f"{word}(b{buffer}, {block.index(offset)});")
         return indented(block.lines, indent)
 
+    def passes(self, lane: Expr) -> list[int]:
+        """Vectors of a parallel axis that a pass over the row serves, most first.
+
+        Their sums take up to half of the registers: a pass then reads as much of each row as it can, since what lies
+        far apart in memory comes slowly.
+        """
+        k = self.kernel
+        assert isinstance(k, RowKernel)
+        size = sum(a.term.dtype.size for a in k.stages[0].accumulators)
+        most = max(4, (16 if self.lanes == 16 else 8) * 4 // size)
+        return [n for n in (16, 8, 4) if n <= most and self.at_least(lane.args[0], n * self.lanes)]
+
     def overlaps(self, lane: Expr) -> bool:
         """Whether the last block along a parallel axis starts early enough to be a whole one.
 

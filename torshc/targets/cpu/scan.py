@@ -20,6 +20,7 @@ from ...plan.storage import Storage
 from .base import CpuTarget
 
 BESIDE = 256  # neighbours of the innermost axis that a task takes: 1 KiB of f32 a step, read at one go
+AT_ONCE = 8  # tasks beside each other that a thread does in one pass: their sums stay in the first cache
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class ScanKernel(HeavyKernel):
         reverse: whether it runs from the end.
         rows: points of `axes` a task.
         chunk: elements of the lane axis a task, a multiple of 16, where that is not `time`.
+        most: neighbouring tasks that are one piece of work, at most.
     """
 
     kind: ClassVar[str] = "scan"
@@ -48,6 +50,7 @@ class ScanKernel(HeavyKernel):
     reverse: bool
     rows: Expr
     chunk: int
+    most: int
 
     @property
     def across(self) -> bool:
@@ -61,7 +64,7 @@ class ScanKernel(HeavyKernel):
 
     @property
     def scratch(self) -> Expr:
-        return const(0 if self.across else self.chunk * self.total.term.dtype.size)
+        return const(0 if self.across else self.most * self.chunk * self.total.term.dtype.size)
 
 
 @CpuTarget.lowers("scan")
@@ -94,5 +97,6 @@ def lower_scan(group: Group, storage: Mapping[Value, Storage], machine: Machine)
             reverse=bool(op.reverse),
             rows=rows,
             chunk=BESIDE,
+            most=AT_ONCE,
         )
     ]
