@@ -77,3 +77,29 @@ def test_windows(width: int | str, lanes: int, compiler: str) -> None:
         y = m.add("MaxPool", m.input(1, 2, 6, width), kernel=(kernel,) * 2, strides=(stride,) * 2,
                   pads=(const(pad),) * 4, dilations=(1, 1))  # fmt: skip
         np.testing.assert_array_equal(run(m, y, x, lanes, compiler), pooled(x, kernel, stride, pad))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_margins_that_repeat_what_is_inside(mode: str, lanes: int, compiler: str) -> None:
+    """Blocks inside are loads of neighbours; rows shorter than a block, than a margin of it, and of run-time size."""
+    for name in ("f32", "i64", "f16"):
+        for size, before, after in ((3, 2, 1), (lanes, 1, 1), (5 * lanes + 3, 2, lanes - 1), (71, 0, 3)):
+            dtype = DTYPES[name]
+            before, after = min(before, size - 1), max(min(after, size - 1), 0)
+            x = random(RNG, (3, size), np.int8).astype(dtype.numpy)
+            for width in (size, "n"):
+                m = Maker()
+                pads = {"before": (const(1), const(before)), "after": (const(0), const(after))}
+                y = m.add("Pad", m.input(3, width, dtype=dtype), mode=mode, **pads)
+                wanted = np.pad(x, ((1, 0), (before, after)), mode=mode)  # type: ignore[call-overload]
+                np.testing.assert_array_equal(run(m, y, x, lanes, compiler), wanted)
+
+
+def test_blocks_inside_repeated_margins_are_no_gathers() -> None:
+    for mode in ("reflect", "edge"):
+        m = Maker()
+        ends = {"before": (const(0), const(1)), "after": (const(0), const(1))}
+        graph = m.output(m.add("Pad", m.input(3, 100), mode=mode, **ends))
+        source = Program(graph, machine=Machine(lanes=4, compiler=kind_of(compilers()[0]))).launches[0].source
+        assert "t_load_f32(" in source and "t_gather_f32(" in source

@@ -8,11 +8,11 @@ so that no guarded load is ever made outside its tensor; what only blocks at a m
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import BOOL, I32, I64, NARROW, DType, Expr, axis, call, const, substitute, walk
+from ...expr import BOOL, I32, I64, NARROW, DType, Expr, axis, call, const, rebuild, substitute, walk
 from ...expr.bounds import exact, range_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
@@ -23,6 +23,12 @@ from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 INLINE = 60  # characters; a longer value has a name even when it is read once
 SPLIT = 3  # choices within a choice whose code is written for whole blocks apart; it grows with their square
 STEPS = (-1, 2, 3, 4)  # steps of loads that are vector loads and shuffles
+# What an index may be a choice of: a condition, what it is where that holds, and where it does not.
+_CHOICES: dict[str, Callable[[Expr], tuple[Expr, Expr, Expr]]] = {
+    "select": lambda e: (e.args[0], e.args[1], e.args[2]),
+    "min": lambda e: (call("le", *e.args), e.args[0], e.args[1]),
+    "max": lambda e: (call("ge", *e.args), e.args[0], e.args[1]),
+}
 _CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
 
 
@@ -252,10 +258,51 @@ class Block(StatementPrinter):
         if not mask and dtype not in NARROW and self._is_halved(offset):
             place = f"b{number} + {bare(offset, (yield offset, INDEX))}"
             return self._call(f"loadh{self._n}", dtype, place, *self._counted)
+        if not mask and dtype not in NARROW and (found := self._straight(offset)):
+            return (yield from self._mostly(e, *found))
         where = yield offset, VALUE
         if mask:
             return self._call("gatherm", dtype, f"b{number}", where, mask)
         return self._call(f"gather{self._n}", dtype, f"b{number}", where, *self._counted)
+
+    def _straight(self, offset: Expr) -> tuple[Expr, Expr] | None:
+        """A condition under which a place with choices steps by one, and the place then; None if there is none.
+
+        Where a tensor is reflected or repeated at its margins, all other blocks are of neighbouring elements.
+        """
+        if not self.is_index(offset) or self.reads(offset):
+            return None
+        test, plain = const(True), dict[Expr, Expr]()
+        for x in walk(offset):
+            if x.op not in _CHOICES or self._step(x) is not None:
+                continue
+            settled = rebuild(x, plain.get)
+            condition, *sides = _CHOICES[x.op](settled) if settled.op == x.op else (const(True), settled, settled)
+            taken = next((n for n, side in enumerate(sides) if self._step(side) == 1), None)
+            ends = self._ends(condition)
+            if taken is None or ends is None:
+                return None
+            test, plain[x] = call("and", test, ends[taken]), sides[taken]
+        place = rebuild(offset, plain.get)
+        return (test, place) if plain and self._step(place) == 1 else None
+
+    def _mostly(self, e: Expr, test: Expr, place: Expr) -> Text:
+        """A load of neighbouring elements where a condition holds, else a gather."""
+        number = int(e.data)  # type: ignore[call-overload]
+        dtype, scope = self.names.buffers[number].dtype, self.frames[-1].scope
+        head = yield test, INDEX
+        with self.inside(Frame(scope)) as near:
+            at = bare(place, (yield place, INDEX))
+        with self.inside(Frame(scope)) as far:
+            where = yield e.args[0], VALUE
+        name, counted = self.fresh(), self._counted
+        self.lines.append(f"{vector_type(e.dtype)} {name};")
+        self.lines.extend([f"if {_bracketed(head)} {{", *near.lines])
+        self.lines.append(f"{name} = {self._call(f'load{self._n}', dtype, f'b{number} + {at}', *counted)};")
+        self.lines.extend(["} else {", *far.lines])
+        self.lines.append(f"{name} = {self._call(f'gather{self._n}', dtype, f'b{number}', where, *counted)};")
+        self.lines.append("}")
+        return name
 
     def _select(self, e: Expr) -> Text:
         condition = e.args[0]
