@@ -10,6 +10,10 @@ import pytest
 
 import torshc
 from tests.support.compiler_models import model, node
+from tests.support.kernels import Maker
+from tests.support.run_kernel import Program
+from torshc.expr import F32, I64
+from torshc.targets.cpu.scatter import ScatterKernel
 
 RNG = np.random.default_rng(11)
 SHAPES: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = [
@@ -98,3 +102,13 @@ def test_results_that_lie_otherwise(perm: tuple[int, ...] | None) -> None:
     with torshc.compile(model(nodes, shapes, ["y"], dtypes={"i": "int64"})) as loaded:
         got = loaded.run({"x": x, "i": i, "u": u})["y"]
     np.testing.assert_array_equal(got, wanted.T if perm else wanted.reshape(1, -1))
+
+
+@pytest.mark.parametrize(("axis", "side_by_side"), [(1, False), (0, True)])
+def test_indices_are_read_as_they_lie(axis: int, side_by_side: bool) -> None:
+    """Along the innermost axis they follow each other; else those of a row are taken together."""
+    m = Maker()
+    x, u, i = (m.input(20, 30, dtype=d) for d in (F32, F32, I64))
+    graph = m.output(m.add("ScatterElements", x, i, u, axis=axis))
+    kernels = [k for k in Program(graph).kernels if isinstance(k, ScatterKernel)]
+    assert [k.lane is not None for k in kernels] == [side_by_side]

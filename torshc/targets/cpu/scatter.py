@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, F16, Expr, call, const
+from ...expr import BF16, F16, Expr, as_int, call, const, walk
+from ...expr.affine import strides_along
 from ...graph import Value
 from ...kernels.axes import ceil_div, product
 from ...kernels.base import Kernel
@@ -59,21 +60,34 @@ def lower_scatter(group: Group, storage: Mapping[Value, Storage], machine: Machi
     if halves and searchable(op.extents(node)[0], node.output.type.size):
         return lower_generic(group, storage)  # whose sums are of f32, and rounded once
     u = read_updates(group, storage)
-    width = u.lane.args[0] if u.lane is not None else const(1)
+    axes, lane = u.axes, u.lane
+    if lane is not None and not u.along and _is_nearer(u.step, lane, u.places):
+        axes, lane = (*axes, lane), None
+    width = lane.args[0] if lane is not None else const(1)
     work = call("max", u.step.args[0] * call("min", width, BESIDE), 1)
     rows = call("max", call("floordiv", const(CHUNK), work), 1)
     kernel = ScatterKernel(
         buffers=tuple(u.buffers.list),
-        tasks=ceil_div(product([a.args[0] for a in u.axes]), rows) * ceil_div(width, BESIDE),
+        tasks=ceil_div(product([a.args[0] for a in axes]), rows) * ceil_div(width, BESIDE),
         flops=op.flops(node),
         nbytes=traffic(u.buffers.list, node.operands[2:]),
         stores=(u.store,),
-        axes=u.axes,
+        axes=axes,
         step=u.step,
-        lane=u.lane,
+        lane=lane,
         along=u.along,
         places=u.places,
         rows=rows,
         chunk=BESIDE,
     )
     return [*lower_copy(group, storage), kernel]
+
+
+def _is_nearer(step: Expr, lane: Expr, places: Sequence[Place]) -> bool:
+    """Whether indices that follow each other lie nearer in memory than those side by side."""
+    for e in walk(*(p.index for p in places)):
+        strides = strides_along(e.args[0], (step, lane)) if e.op == "load" else None
+        if strides is not None:
+            along, beside = (as_int(s) for s in strides[0])
+            return along is not None and (beside is None or abs(along) < abs(beside))
+    return False
