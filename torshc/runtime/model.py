@@ -21,6 +21,7 @@ from .exchange import exchange_of
 from .faults import explain_fault, remedy_for
 from .manifest import Manifest, TensorSpec
 from .native import CPU, Tensor
+from .pool import Pool
 from .sides import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
@@ -54,6 +55,7 @@ class Model:
         self._shapes: list[tuple[int, ...]] | None = None  # of the inputs of the last run that passed the checks
         self._out_shapes: list[tuple[int, ...]] = []
         self._repeat: Repeat | None = None  # for runs with those shapes
+        self._pool = Pool()
         self._in = Side(library, "input", self.inputs, opened.device)
         self._out = Side(library, "output", self.outputs, opened.device)
         self._told = any(symbol.kind != "dim" for symbol in manifest.symbols)  # elements of inputs are sizes
@@ -159,7 +161,7 @@ class Model:
                 self._check_shapes(arrays)
                 self._out_shapes = [self._output_shape(i) for i in range(len(self.outputs))]
                 self._shapes = shapes
-                self._repeat = None if self._told else Repeat(self._in, self._out, shapes, self._out_shapes)
+                self._repeat = None if self._told else Repeat(self._in, self._out, shapes, self._out_shapes, self._pool)
             results = [self._output(i, out.get(spec.name), stay) for i, spec in enumerate(self.outputs)]
             for i, array in enumerate(results):
                 self._out.put(i, array)
@@ -371,7 +373,7 @@ class Model:
             return DeviceArray(self._opened, shape, dtype, (want.code, want.bits))
         if given is None:
             try:
-                return np.empty(shape, dtype)
+                return self._pool.empty(shape, dtype)
             except (MemoryError, ValueError) as error:
                 raise RunError(f"no memory for output {spec.name!r} of shape {list(shape)}") from error
         array = given
@@ -450,6 +452,7 @@ class Model:
         """Gives memory, threads and files back, once no array on the device is left; a second call does nothing."""
         with self._lock:
             self._opened = None
+            self._pool.clear()
 
     def __enter__(self) -> Model:
         return self

@@ -17,6 +17,7 @@ from .dlpack import View
 from .exchange import Places
 from .manifest import TensorSpec
 from .native import CPU, Library, Tensor
+from .pool import Pool
 
 Array = npt.NDArray[Any]
 OnDevice = View | DeviceArray  # what a call passes that is no NumPy array
@@ -141,10 +142,12 @@ class Handed:
 class Repeat:
     """What runs check and set whose arrays are of NumPy and of the shapes of the run before: as little as there is."""
 
-    def __init__(self, inputs: Side, outputs: Side, shapes: Sequence[Any], out_shapes: Sequence[Any]) -> None:
+    def __init__(
+        self, inputs: Side, outputs: Side, shapes: Sequence[Any], out_shapes: Sequence[Any], pool: Pool
+    ) -> None:
         self.inputs = [(inputs.at[i], inputs.numpy(i), shape) for i, shape in enumerate(shapes)]
         self.outputs = [
-            (outputs.at[i], outputs.numpy(i), shape, spec.name)
+            (outputs.at[i], outputs.numpy(i), shape, spec.name, pool.maker(shape, outputs.numpy(i)))
             for i, (shape, spec) in enumerate(zip(out_shapes, outputs.specs, strict=True))
         ]
 
@@ -165,14 +168,14 @@ class Repeat:
                 return None
             tensor.data = at
         results = []
-        for tensor, dtype, shape, name in self.outputs:
+        for tensor, dtype, shape, name, make in self.outputs:
             if name in out:
                 value = out[name]
                 if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                     return None
             else:
-                value = np.empty(shape, dtype)
-            at = addressof(_BYTE.from_buffer(value))  # type: ignore[arg-type]
+                value = make(shape, dtype)
+            at = addressof(_BYTE.from_buffer(value))
             if at & 15 and not value.flags.aligned:
                 return None
             tensor.data = at

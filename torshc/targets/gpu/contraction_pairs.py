@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...expr import F32, Expr, acc, as_int, axis, call, const, load, substitute, walk
@@ -164,18 +164,15 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
     warps = _warps(-(-depth // STEP), columns, device.units)
     flat = [offset, element, *(e for s in stores for e in (s.offset, s.value))]
     m, flat = join_axes(first, flat)
-    values, early = flat[3::2], list[Expr]()
-    if rows * COLUMNS <= warps * WARP:
-        early = _read(values)
-        mapping = {e: acc(f"early{i}", e.dtype) for i, e in enumerate(early)}
-        values = [substitute(v, mapping) for v in values]
+    placed = [Store(s.buffer, *flat[2 + 2 * i : 4 + 2 * i]) for i, s in enumerate(stores)]
+    early, placed = _apart(placed) if rows * COLUMNS <= warps * WARP else ([], placed)
     return [
         PairKernel(
             buffers=tuple(buffers.list),
             tasks=const(-(-columns // COLUMNS)),
             flops=op.flops(node) + epilogue_flops(stores, node.output.type.size),
             nbytes=traffic(buffers.list, group.outputs),
-            stores=tuple(Store(s.buffer, flat[2 + 2 * i], values[i]) for i, s in enumerate(stores)),
+            stores=tuple(placed),
             m=tuple(m),
             n=tuple(last),
             k=k,
@@ -196,11 +193,14 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
     ]
 
 
-def _read(values: Sequence[Expr]) -> list[Expr]:
-    """What expressions read wherever the sums are, without what it takes to know where that is."""
+def _apart(stores: Sequence[Store]) -> tuple[list[Expr], list[Store]]:
+    """What stores read wherever the sums are, and the stores of that under the names `early0`, `early1`."""
+    values = [s.value for s in stores]
     loads = [e for e in dict.fromkeys(walk(*values)) if e.op == "load" and all(x.op != "acc" for x in walk(e))]
     inner = {x for e in loads for x in walk(*e.args)}
-    return [e for e in loads if e not in inner]
+    early = [e for e in loads if e not in inner]
+    mapping = {e: acc(f"early{i}", e.dtype) for i, e in enumerate(early)}
+    return early, [replace(s, value=substitute(s.value, mapping)) for s in stores]
 
 
 def is_staged(rows: int, depth: int) -> bool:

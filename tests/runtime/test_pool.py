@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import torshc
+from torshc.runtime.pool import KEPT, LARGE, Pool
+
+SHAPE = (LARGE // 4096, 1024)
+F32 = np.dtype(np.float32)
+
+
+def place(x: np.ndarray) -> int:
+    return x.__array_interface__["data"][0]
+
+
+def test_memory_is_used_again_when_no_array_is_on_it() -> None:
+    pool = Pool()
+    x = pool.empty(SHAPE, F32)
+    assert x.shape == SHAPE and x.dtype == F32 and x.flags.c_contiguous and x.flags.writeable and x.flags.aligned
+    at, part = place(x), x[3:, 5].reshape(-1, 1)
+    del x
+    other = pool.empty(SHAPE, F32)
+    assert place(other) != at, "a part of the array is there"
+    del part
+    assert place(pool.empty(SHAPE, F32)) == at
+    assert place(pool.empty((SHAPE[0], 1000), np.dtype(np.int32))) != at, "too small to be kept in mind"
+
+
+@pytest.mark.parametrize(("shape", "again"), [((SHAPE[0] * 2, 1024), True), ((SHAPE[0] * 3 // 4, 1024), False)])
+def test_sizes_that_change(shape: tuple[int, int], again: bool) -> None:
+    """A block serves half its size at the least; small arrays are NumPy's own."""
+    pool = Pool()
+    at = place(pool.empty((SHAPE[0] * 2, 1024), F32))
+    x = pool.empty(shape, F32)
+    assert (place(x) == at) is again and (x.base is None) is not again
+
+
+def test_few_blocks_wait() -> None:
+    pool = Pool()
+    arrays = [pool.empty(SHAPE, F32) for _ in range(KEPT + 2)]
+    places = [place(x) for x in arrays]
+    arrays.clear()
+    assert len(pool._free) == KEPT and {place(b) for b in pool._free} <= {*places}
+    pool.clear()
+    assert not pool._free
+
+
+def test_results_of_a_model(tmp_path: Path) -> None:
+    """A result that is kept stays as it is; memory of one that is not serves the next run."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1024])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, list(SHAPE))
+    shape = helper.make_tensor("s", TensorProto.INT64, [2], SHAPE)
+    graph = helper.make_graph([helper.make_node("Expand", ["x", "s"], ["y"])], "g", [x], [y], [shape])
+    model = torshc.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    assert isinstance(model, torshc.runtime.Model)
+    kept = [model.run({"x": np.full((1, 1024), n, np.float32)})["y"] for n in range(3)]
+    assert len({place(k) for k in kept}) == 3
+    assert [float(k[5, 7]) for k in kept] == [0, 1, 2] and all(np.ptp(k) == 0 for k in kept)
+    places = {place(k) for k in kept}
+    kept.clear()
+    gc.collect()
+    assert place(model.run({"x": np.zeros((1, 1024), np.float32)})["y"]) in places

@@ -1,0 +1,70 @@
+"""Memory of large results, for runs after the one whose results nobody has any more."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+LARGE = (
+    32 << 20
+)  # bytes from which on the C library gives freed memory back, and new memory comes as pages to be zeroed
+KEPT = 2  # blocks that wait for a run: a caller who replaces a result by the next has two
+
+
+class Pool:
+    """Makes the arrays of results; what large ones lie in comes back when the last array on it is gone.
+
+    Zeroing the pages of 64 MiB takes as long as writing them: twice the time of a kernel that does no more than that.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[Array] = deque(maxlen=KEPT)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An array whose elements are not set.
+
+        Raises:
+            MemoryError: there is not enough.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        if size < LARGE:
+            return np.empty(shape, dtype)
+        return np.asarray(_Lease(self._block(size), self._free))[:size].view(dtype).reshape(shape)
+
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[tuple[int, ...], np.dtype[Any]], Array]:
+        """What makes arrays of that size: :meth:`empty`, or NumPy's, which saves a call."""
+        return np.empty if math.prod(shape) * dtype.itemsize < LARGE else self.empty
+
+    def _block(self, size: int) -> Array:
+        """A block that waits and is not twice as large, or a new one."""
+        for _ in range(KEPT):
+            try:
+                block = self._free.pop()
+            except IndexError:
+                break
+            if size <= block.nbytes <= 2 * size:
+                return block
+            self._free.appendleft(block)
+        return np.empty(size, np.uint8)
+
+    def clear(self) -> None:
+        """Frees what waits."""
+        self._free.clear()
+
+
+class _Lease:
+    """What arrays on a block have as their base: the block is free again when it goes."""
+
+    def __init__(self, block: Array, free: deque[Array]) -> None:
+        self._block, self._free = block, free
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        self._free.append(self._block)
