@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import InternalError
@@ -22,6 +22,7 @@ from .base import Buffer, Kernel, Store
 CHUNK = 16384  # elements a task: 64 KiB of f32, some microseconds of work
 SHORT = 8  # a reduction axis below this is too short for vectors
 LONG_ROW = 32  # elements from which on a pass over a row serves several vectors
+BESIDE = 256  # columns of long rows a task at the least: smaller pieces of rows take a thread as long as all
 SHORT_TERM = 8  # cost of a term up to which it is written several times
 KEEP_COST = 8  # a value this expensive is kept in the row's scratch rather than computed again
 KEEP_ALL = -1  # where rows are kept in registers even what was only loaded stays there, and rows across vectors too
@@ -398,7 +399,7 @@ def finish_row(
     lanes_chunk = 16 * max(1, CHUNK // 16 // max(as_int(extents) or 64, 1))
     points = product([a.args[0] for a in axes])
     work = sum(_flops(a.term) + 1 for x in levels for a in x) + sum(_flops(s.value) for s in element)
-    return RowKernel(
+    kernel = RowKernel(
         buffers=tuple(buffers.list),
         tasks=_ceil(points, per_task) if across else _tasks(axes, per_task, lanes_chunk),
         flops=points * extents * work,
@@ -413,6 +414,9 @@ def finish_row(
         rows=per_task,
         chunk=lanes_chunk,
     )
+    if not kernel.several or lanes_chunk >= BESIDE:
+        return kernel
+    return replace(kernel, tasks=_tasks(axes, per_task, BESIDE), chunk=BESIDE)
 
 
 def _runs_along(

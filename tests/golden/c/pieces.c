@@ -1,14 +1,14 @@
 #include "t_kernel.h"
 
-void kba3d2992f78a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k61e35e3927bd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
     const int64_t width = 12;
-    const int64_t chunks = (width + 15) / 16;
+    const int64_t chunks = (width + 255) / 256;
     const int64_t rows = 1;
     for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task % chunks * 16, high = t_imin(low + 16, width);
+        const int64_t low = task % chunks * 256, high = t_imin(low + 256, width);
         const int64_t first = task / chunks * 1, last = t_imin(first + 1, rows);
         for (int64_t point = first; point < last; point++) {
             int64_t i0 = low;

@@ -154,6 +154,7 @@ class Printer(IndexPrinter):
         return (
             isinstance(k, RowKernel) and not k.across and lane is k.axes[-1]
             and size is not None and self.lanes < size <= k.chunk and size % self.lanes > 0
+            and not (k.several and size >= 4 * self.lanes)
         )  # fmt: skip
 
     def row_position(self) -> str:
