@@ -3,8 +3,9 @@
 Needs an NVIDIA card, nvcc and PyTorch; for models torchvision, transformers and onnxscript too. Everything is compiled
 first, in processes side by side, then checked and timed beside PyTorch. All but models show the time of kernels alone,
 of the fastest of PyTorch's ways, and errors against f64, as norms; models what a caller sees with tensors on the card,
-and the largest difference to PyTorch in f32 as part of the largest value. What is asked as a share of a copy's
-bandwidth is measured over tensors that are larger than the card's second cache, or over several that take turns.
+and the largest difference to PyTorch in f32 as part of the largest value, torshc's and that of PyTorch's eager way.
+What is asked as a share of a copy's bandwidth is measured over tensors that are larger than the card's second cache,
+or over several that take turns.
 
 ``--dry`` tries everything but models on the processor, at small sizes; its times mean nothing.
 """
