@@ -117,7 +117,10 @@ def test_a_library_that_goes_on_in_another_stream(
         monkeypatch.setattr(Described, "works_in", works_in)
         x.streams.clear()
         assert right(model.run({"x": x}, out=out), rows(3)) and set(x.streams) == asked
-    assert direct == [3]
+    assert direct == [5] and not out["y"].streams  # one tensor is asked for all
+    x.place = (x.place[0], 7)
+    with pytest.raises(RunError, match=r"input 'x' is on .*7; the model is on"):
+        model.run({"x": x}, out=out)
 
 
 def test_tensors_that_take_the_place_of_others(model: Model, direct: list[int]) -> None:

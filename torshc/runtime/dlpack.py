@@ -86,7 +86,7 @@ class View:
 
     def __init__(self, value: Any, what: str, stream: int | None, writable: bool = False) -> None:
         try:
-            self._capsule = _capsule(value, stream)
+            self._capsule = give_capsule(value, stream)
         except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
             raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
         address, flags = _find(self._capsule, what)
@@ -127,7 +127,7 @@ def host_array(value: Any, what: str, dtype: np.dtype[Any], code: tuple[int, int
     if not hasattr(value, "__dlpack__") or value.__dlpack_device__()[0] != CPU:
         return None
     try:
-        capsule = _capsule(value, None)
+        capsule = give_capsule(value, None)
     except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
         raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
     address, flags = _find(capsule, what)
@@ -156,7 +156,8 @@ def _integers(address: int, count: int) -> tuple[int, ...]:
     return struct.unpack(f"{count}q", ctypes.string_at(address, 8 * count)) if address else ()
 
 
-def _capsule(value: Any, stream: int | None) -> Any:
+def give_capsule(value: Any, stream: int | None) -> Any:
+    """A tensor's capsule, which its library gives once the stream waits for its own."""
     try:
         return value.__dlpack__(stream=stream, max_version=(MAJOR, 0))
     except TypeError:  # a library from before versions

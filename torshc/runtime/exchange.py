@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from .device import LEGACY_STREAM
-from .dlpack import MAJOR, View, get_pointer, is_valid
+from .dlpack import MAJOR, View, get_pointer, give_capsule, is_valid
 from .native import Tensor
 
 _NAME = b"dlpack_exchange_api"
@@ -43,8 +43,7 @@ class Exchange:
     def look(self, value: Any, what: str, place: tuple[int, int], stream: int | None, writable: bool) -> View | None:
         """A tensor on a device, in whose stream the model runs; None where ``__dlpack__`` has to be asked.
 
-        That is for tensors elsewhere, whose library works in another stream, or that are part of a computation of
-        gradients.
+        That is for tensors elsewhere, or that are part of a computation of gradients.
 
         Raises:
             RunError: as :class:`View`.
@@ -74,10 +73,12 @@ class Places:
     def fill(self, values: Sequence[Any]) -> bool:
         """Has the library of these tensors, which are of one type, write the first structures.
 
-        They hold what belongs to the tensors, and are of use for as long as these live and are not changed.
+        They hold what belongs to the tensors, and are of use for as long as these live and are not changed. Where the
+        library works in another stream than the model, the model's waits for it, for which one tensor is asked: a
+        library of a table has one stream for all of a device.
 
         Returns:
-            Whether it has done so for all, and works in the model's stream.
+            Whether it has done so for all.
         """
         kind = type(values[0])
         if kind is not self._kind:
@@ -94,9 +95,13 @@ class Places:
                     return False
             if self._table.current_stream(*self._asked):
                 return False
+            if (self._current.value or LEGACY_STREAM) != self._stream:
+                if values[0].__dlpack_device__() != self._asked[:2]:
+                    return False
+                give_capsule(values[0], self._stream)
         except Exception:  # of any kind; what the other library has to say comes again, as its answer to __dlpack__
             return False
-        return (self._current.value or LEGACY_STREAM) == self._stream
+        return True
 
 
 class Glance(View):
