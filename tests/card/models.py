@@ -30,7 +30,7 @@ def models(options: argparse.Namespace, folder: Path, until: float) -> int:
         faults = {n: _fault(w) for n, w in work.items()}
     print(f"\nmodels: {len(names)} exported and compiled in {time.monotonic() - began:.0f} s", flush=True)
     torch: Any = importlib.import_module("torch")
-    print(f"{'model':16}{'eager ms':>10}{'compiled':>10}{'torshc':>10}{'ratio':>7}{'error':>9}{'eager':>9}")
+    print(f"{'model':16}{'eager ms':>10}{'compiled':>10}{'torshc':>10}{'ratio':>7}{'error':>9}  eager's")
     for name in names:
         late = time.monotonic() > until
         try:

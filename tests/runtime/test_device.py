@@ -46,7 +46,7 @@ def to_device(model: Model, x: np.ndarray[Any, Any]) -> DeviceArray:
 
 
 def test_a_table_of_functions_is_quicker_than_a_capsule(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is used where the library works in the model's stream; else the library has to order the streams."""
+    """Where the library works in another stream than the model, it has to order the streams first."""
     with load(write()) as model:
         x, y = Described(to_device(model, rows(3))), Described(to_device(model, rows(3)))
         assert model.run({"x": x}, out={"y": y})["y"] is y
