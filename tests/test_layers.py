@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "torshc"
 
 # From the bottom up. Parts of one line stand side by side and see only each other's package, not what is inside.
 LAYERS = (
-    ("errors", "_version", "webgpu"),
+    ("errors", "_version", "webgpu", "features"),
     ("options", "budget", "expr", "resources", "folders", "arrays"),
     ("graph",),
     ("ops",),

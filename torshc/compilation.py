@@ -30,7 +30,7 @@ from .passes import PassRecord
 from .plan.group import Group
 from .plan.place import Plan
 from .plan.script import Script
-from .targets import Target, find_target
+from .targets import Target
 from .targets.isa import Isa
 
 
@@ -154,7 +154,7 @@ def kernel_headers(compilation: Compilation) -> dict[str, str]:
     """What the kernels include, by file name: the target's, and those of C when some of it runs on the processor."""
     texts = compilation.target.header_texts()
     if any(unit.device != compilation.target.device for unit in compilation.units):
-        texts |= find_target("c")(compilation.target.machine).header_texts()
+        texts |= compilation.target.on_processor().header_texts()
     return texts
 
 

@@ -51,7 +51,7 @@ from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
 from .records import Choices, Tuning, choices_text, name_of, tunable, tuning_of
 from .resources import cache_folder
-from .targets import NoKernel, Target, find_target, target_of
+from .targets import NoKernel, Target, target_of
 from .targets.isa import resolve, version_mark, versions_of
 from .targets.toolchain import Archiver, Compiler, Tools, soname
 
@@ -154,8 +154,8 @@ def _prepared(
     parts = script.segments if script is not None else [graph]
     archs = kind.toolchain.archs(options)
     with clock.stage("optimise"):
-        known = dataclasses.replace(options, arch=",".join(archs))
-        records = [r for part in parts for r in run_pipeline(part, pipeline, known)]
+        features = kind.features_on(archs)
+        records = [r for part in parts for r in run_pipeline(part, pipeline, options, features)]
     with clock.stage("plan"):
         plans = [make_plan(part, policy) for part in parts]
     isa = resolve(options.mcpu, options.triple)
@@ -170,7 +170,7 @@ def _prepared(
     target = kind(machine)
     with clock.stage("lower"):
         here = script.for_host if script is not None else ()
-        targets = [find_target("c")(machine) if k in here else target for k in range(len(plans))]
+        targets = [target.on_processor() if k in here else target for k in range(len(plans))]
         tuning = tuning_of(options.tuning_records, target, isa)
         lowered = [_lower(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
@@ -233,7 +233,7 @@ def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions, tu
             if not options.fallback or options.emit == "page":
                 problems.append(f"{', '.join(n.describe() for n in group.nodes)}: {reason}")
                 continue
-            processor = find_target("c")(target.machine)
+            processor = target.on_processor()
             kernels = processor.lower(graph, group, plan.storage)
             lowered.append(Lowered(group, kernels, processor, str(reason)))
         for kernel in lowered[-1].kernels:

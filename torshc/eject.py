@@ -12,7 +12,7 @@ from .contract import EDITED, FILE, ORIGINAL, Contract, contracts_of, sizes_of_k
 from .errors import ConfigError, OutputError, ToolchainError
 from .explain.sizes import Evaluator, bind
 from .kernels.base import Kernel
-from .targets import Target, find_target
+from .targets import Target
 from .targets.base import environment
 
 INCLUDE = "include"  # what kernels include, beside their folders
@@ -71,7 +71,8 @@ def _files(
         return files  # sizes that only a run shows
     shown: dict[str, Any] = {"contract": contract, **known, "flops": sizes.total([kernel.flops]),
                              "moved": sizes.total([kernel.nbytes])}  # fmt: skip
-    target = compilation.target if contract.suffix == compilation.target.suffix else find_target("c")
+    own = contract.suffix == compilation.target.suffix
+    target = compilation.target if own else compilation.target.on_processor()
     name = f"bench{contract.suffix}.j2"
     templates = environment(target.search)
     if name not in templates.list_templates():
@@ -82,7 +83,7 @@ def _files(
     return files
 
 
-def _commands(target: type[Target] | Target, compilation: Compilation) -> dict[str, str]:
+def _commands(target: Target, compilation: Compilation) -> dict[str, str]:
     """The compiler and its flags: what would compile the model here, else what does elsewhere."""
     try:
         tools = target.toolchain.find(compilation.options, compilation.isa)

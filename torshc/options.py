@@ -176,15 +176,6 @@ class CompileOptions:
         return self.jobs or os.cpu_count() or 1
 
 
-def has_clusters(archs: Sequence[str]) -> bool:
-    """Whether blocks of all of CUDA's architectures may form clusters, which read each other's shared memory.
-
-    >>> has_clusters(["sm_90", "compute_100"]), has_clusters(["sm_80", "sm_90a"]), has_clusters([])
-    (True, False, False)
-    """
-    return bool(archs) and all(re.fullmatch(r"(sm|compute)_(9|1\d)\d[af]?", arch) for arch in archs)
-
-
 def is_prefix(text: str) -> bool:
     """Whether names in C may begin with it."""
     return bool(_PREFIX.match(text))

@@ -59,7 +59,8 @@ def _declared(compilation: Compilation, contract: Contract) -> str:
     """The kernel's prototype, so that another type is an error of its compiler; lines are counted as in the file."""
     if contract.suffix not in _C_LIKE:
         return ""
-    search = compilation.target.search if contract.suffix == compilation.target.suffix else ("c",)
+    target = compilation.target
+    search = (target if contract.suffix == target.suffix else target.on_processor()).search
     launch = environment(search).get_template("launch.j2").module
     prototype = str(launch.prototype(contract.symbol, compilation.target.host.launchers)).strip()  # type: ignore[attr-defined]
     if not prototype:

@@ -15,7 +15,7 @@ from torshc.passes import PASSES
 from torshc.passes.policy import Policy
 from torshc.plan.place import make_plan
 
-from ..support.pass_graphs import OPTIONS, Model, names
+from ..support.pass_graphs import OPTIONS, Model, names, run_one
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torshc"
 CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"}
@@ -69,7 +69,7 @@ def test_what_takes_a_nodes_place_bears_its_marks() -> None:
     graph = m.done(m("Softmax", m.input(2, 3), axis=1))
     mark = Mark(RuleName("mine"), 1)
     graph.nodes[0].marks = (mark,)
-    assert PASSES["decompose"](graph, OPTIONS)
+    assert run_one("decompose", graph, OPTIONS)
     assert len(graph.nodes) == 5 and all(n.marks == (mark,) for n in graph.nodes)
 
 

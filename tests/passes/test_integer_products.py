@@ -16,10 +16,9 @@ from torshc.compiler import prepare
 from torshc.graph import Graph
 from torshc.graph.verify import verify
 from torshc.options import CompileOptions
-from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, text
+from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, run_one, text
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
@@ -29,7 +28,7 @@ PADS: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(1, 
 
 def integers(graph: Graph) -> Graph:
     for name in ("integer_products", "dead_code"):
-        PASSES[name](graph, OPTIONS)
+        run_one(name, graph, OPTIONS)
         verify(graph, name)
     return graph
 
@@ -105,7 +104,7 @@ def test_floats_stay(case: str) -> None:
         data = m.input(depth, 9, dtype="i8") if case == "run-time weights" else m.const(weights(depth, 9), "i8")
         y = m("MatMul", x, m("DequantizeLinear", data, m.const(0.5)))
     options = CompileOptions(target="cuda") if case == "device" else OPTIONS
-    assert not PASSES["integer_products"](m.done(y), options)
+    assert not run_one("integer_products", m.done(y), options)
 
 
 # -- the numbers ---------------------------------------------------------------------------------------------------

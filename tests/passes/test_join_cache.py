@@ -13,7 +13,7 @@ from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from ..support.pass_graphs import OPTIONS, Model, dims, names
+from ..support.pass_graphs import OPTIONS, Model, dims, names, run_one
 
 RNG = np.random.default_rng(4)
 HOPPER = CompileOptions(target="cuda", arch="sm_90a")
@@ -23,7 +23,7 @@ def joined(graph: Graph, options: CompileOptions = HOPPER) -> list[str]:
     """The operators after the pass, of which the results are what they were."""
     fed = {v: RNG.standard_normal([int(str(d)) for d in v.shape]).astype(np.float16) for v in graph.inputs}
     before = run_graph(graph, fed)
-    PASSES["join_cache"](graph, options)
+    run_one("join_cache", graph, options)
     PASSES["dead_code"](graph, OPTIONS)
     verify(graph, "join_cache")
     for got, wanted in zip(run_graph(graph, fed), before, strict=True):

@@ -15,7 +15,7 @@ from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from ..support.pass_graphs import OPTIONS, Model, names
+from ..support.pass_graphs import OPTIONS, Model, names, run_one
 
 RNG = np.random.default_rng(3)
 
@@ -33,7 +33,7 @@ def joined(graph: Graph, feeds: Sequence[tuple[int, ...]] = ((1, 2, 64),)) -> li
     arrays = [RNG.standard_normal(f).astype(np.float16) for f in feeds]
     fed = dict(zip(graph.inputs, arrays, strict=True))
     before = run_graph(graph, fed)
-    PASSES["join_pairs"](graph, CompileOptions(target="cuda"))
+    run_one("join_pairs", graph, CompileOptions(target="cuda"))
     PASSES["dead_code"](graph, OPTIONS)
     verify(graph, "join_pairs")
     for got, wanted in zip(run_graph(graph, fed), before, strict=True):
@@ -106,4 +106,4 @@ def test_other_targets_have_none() -> None:
     m = Model()
     x = m.input(1, 1, 64, dtype="f16")
     graph = m.done(product(m, x, 8), product(m, x, 8))
-    assert not PASSES["join_pairs"](graph, OPTIONS)
+    assert not run_one("join_pairs", graph, OPTIONS)

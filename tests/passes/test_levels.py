@@ -13,7 +13,7 @@ from torshc.options import CompileOptions
 from torshc.passes import optimise, pipeline_of
 from torshc.passes.interpret import run_graph
 
-from ..support.pass_graphs import Model, names, random_inputs
+from ..support.pass_graphs import FEATURES, Model, names, random_inputs
 
 
 def convolution() -> Graph:
@@ -62,7 +62,7 @@ def test_up_to_o2_no_bit_changes(make: Callable[[], Graph], level: int) -> None:
     graph = make()
     inputs = random_inputs(graph)
     before = outputs(graph, inputs)
-    optimise(graph, CompileOptions(opt_level=level))
+    optimise(graph, CompileOptions(opt_level=level), FEATURES)
     for a, b in zip(outputs(graph, inputs), before, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -72,8 +72,8 @@ def test_o3_rounds_in_its_own_order_and_has_fewer_nodes(make: Callable[[], Graph
     exact, fast = make(), make()
     inputs = random_inputs(fast)
     before = outputs(fast, inputs)
-    optimise(exact, CompileOptions(opt_level=2))
-    optimise(fast, CompileOptions(opt_level=3))
+    optimise(exact, CompileOptions(opt_level=2), FEATURES)
+    optimise(fast, CompileOptions(opt_level=3), FEATURES)
     assert len(fast.nodes) < len(exact.nodes)
     for a, b in zip(outputs(fast, inputs), before, strict=True):
         # Sums of up to 27 products of numbers around 1.
@@ -82,16 +82,16 @@ def test_o3_rounds_in_its_own_order_and_has_fewer_nodes(make: Callable[[], Graph
 
 def test_o2_has_what_is_exact() -> None:
     graph = spelled_out()
-    optimise(graph, CompileOptions(opt_level=2))
+    optimise(graph, CompileOptions(opt_level=2), FEATURES)
     assert sorted(names(graph)) == ["Add", "Mul", "Mul", "Relu"]
     graph = spelled_out()
-    optimise(graph, CompileOptions(opt_level=1))
+    optimise(graph, CompileOptions(opt_level=1), FEATURES)
     assert len(graph.nodes) == 7
 
 
 def test_what_o2_leaves_out_can_be_switched_on() -> None:
     graph = attention()
-    optimise(graph, CompileOptions(opt_level=2, passes={"recognise_attention": True}))
+    optimise(graph, CompileOptions(opt_level=2, passes={"recognise_attention": True}), FEATURES)
     assert "Attention" in names(graph)
 
 

@@ -12,7 +12,7 @@ from torshc.options import CompileOptions
 from torshc.passes import PASSES, optimise, pipeline_of, read_pipeline, run_pipeline
 from torshc.passes.manager import PassStep, Pipeline, Repeat, graph_pass
 
-from ..support.pass_graphs import OPTIONS, Model, names
+from ..support.pass_graphs import FEATURES, OPTIONS, Model, names
 
 
 def model() -> Model:
@@ -26,7 +26,7 @@ def model() -> Model:
 def test_records_say_what_each_pass_did() -> None:
     pipeline = Pipeline("test", (PassStep("dead_code"), PassStep("fold_constants"), PassStep("dead_code")))
     graph = model().graph
-    records = run_pipeline(graph, pipeline, OPTIONS)
+    records = run_pipeline(graph, pipeline, OPTIONS, FEATURES)
     assert [(r.name, r.changed, r.before, r.after) for r in records] == [
         ("dead_code", True, 3, 2),
         ("fold_constants", True, 2, 1),
@@ -37,13 +37,13 @@ def test_records_say_what_each_pass_did() -> None:
 
 def test_a_repeated_group_ends_when_nothing_changes() -> None:
     pipeline = Pipeline("test", (Repeat((PassStep("dead_code"), PassStep("fold_constants")), 10),))
-    assert len(run_pipeline(model().graph, pipeline, OPTIONS)) == 4
+    assert len(run_pipeline(model().graph, pipeline, OPTIONS, FEATURES)) == 4
 
 
 def test_a_pass_switched_off_does_not_run() -> None:
     options = dataclasses.replace(OPTIONS, opt_level=0, passes={"dead_code": False})
     graph = model().graph
-    assert "dead_code" not in [r.name for r in optimise(graph, options)]
+    assert "dead_code" not in [r.name for r in optimise(graph, options, FEATURES)]
     assert len(graph.nodes) == 3
 
 
@@ -51,8 +51,8 @@ def test_a_pass_disabled_in_the_pipeline_can_be_switched_on(tmp_path: Path) -> N
     file = tmp_path / "mine.yaml"
     file.write_text("passes:\n  - fold_constants: {enabled: false}\n")
     options = dataclasses.replace(OPTIONS, pipeline=file)
-    assert optimise(model().graph, options) == []
-    assert len(optimise(model().graph, dataclasses.replace(options, passes={"fold_constants": True}))) == 1
+    assert optimise(model().graph, options, FEATURES) == []
+    assert len(optimise(model().graph, dataclasses.replace(options, passes={"fold_constants": True}), FEATURES)) == 1
 
 
 @pytest.mark.parametrize("level", range(4))
@@ -68,6 +68,7 @@ def test_every_level_has_a_pipeline(level: int) -> None:
         ("about: none\n", 1, "'passes' is missing"),
         ("passes:\n  - fold_constants:\n      bugdet_mib: 1\n", 3, "did you mean 'budget_mib'?"),
         ("passes:\n  - fold_constants: {budget_mib: big}\n", 2, "whole number"),
+        ("passes:\n  - integer_products: {targets: c}\n", 2, "asks the target what it can do"),
         ("passes: 3\n", 1, "expected a list"),
         ("passes:\n  - [\n", 3, "expected the node content"),
         ("passes:\n  - repeat: {at_most: 0, passes: []}\n", 2, "from 1 to 100"),
@@ -103,13 +104,13 @@ def test_all_mistakes_of_a_pipeline_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "message"), [("dead_cod", "did you mean"), ("fold_constants", "not in the pipeline")])
 def test_a_wrong_switch_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        optimise(model().graph, CompileOptions(opt_level=0, passes={name: True}))
+        optimise(model().graph, CompileOptions(opt_level=0, passes={name: True}), FEATURES)
 
 
 def test_the_dump_holds_only_steps_that_changed_something(tmp_path: Path) -> None:
     options = dataclasses.replace(OPTIONS, dump=tmp_path / "dump")
     steps = (PassStep("decompose"), PassStep("fold_constants"), PassStep("dead_code"), PassStep("dead_code"))
-    run_pipeline(model().graph, Pipeline("test", steps), options)
+    run_pipeline(model().graph, Pipeline("test", steps), options, FEATURES)
     assert sorted(p.name for p in (tmp_path / "dump").iterdir()) == [
         "000-start.txt",
         "001-fold_constants.txt",
@@ -127,6 +128,6 @@ def test_a_pass_that_breaks_the_graph_is_named() -> None:
         m = Model()
         m.done(m("Exp", m("Neg", m.input(2))))
         with pytest.raises(InternalError, match=r"pass break_it.*Exp"):
-            run_pipeline(m.graph, Pipeline("test", (PassStep("break_it"),)), OPTIONS)
+            run_pipeline(m.graph, Pipeline("test", (PassStep("break_it"),)), OPTIONS, FEATURES)
     finally:
         del PASSES["break_it"]

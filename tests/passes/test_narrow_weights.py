@@ -15,14 +15,14 @@ from torshc.graph.verify import verify
 from torshc.options import CompileOptions
 from torshc.passes import PASSES
 
-from ..support.pass_graphs import OPTIONS, Model, lines, names, text
+from ..support.pass_graphs import OPTIONS, Model, lines, names, run_one, text
 
 RNG = np.random.default_rng(3)
 F32 = np.float32
 
 
 def narrow(graph: Graph, **parameters: Any) -> Graph:
-    PASSES["narrow_weights"](graph, OPTIONS, **parameters)
+    run_one("narrow_weights", graph, OPTIONS, **parameters)
     PASSES["dead_code"](graph, OPTIONS)
     verify(graph, "narrow_weights")
     return graph
@@ -52,7 +52,7 @@ def test_what_stays(case: str) -> None:
         wide = m("DequantizeLinear", data, m.const(np.ones(64)), *([zero] if zero else []), axis=1)
     graph = m.done(m("MatMul", m.input(3, 32), wide))
     options = CompileOptions(target="cuda") if case == "device" else OPTIONS
-    assert not PASSES["narrow_weights"](graph, options, above_kib=256 if case == "small" else 0)
+    assert not run_one("narrow_weights", graph, options, above_kib=256 if case == "small" else 0)
     assert names(graph) == ["DequantizeLinear", "MatMul"]
 
 
@@ -67,7 +67,7 @@ def test_few_rows_of_halves_on_cards(rows: int, block: int, low: int, pairs: boo
     w = m.const(numbers, "i8")
     wide = m("DequantizeLinear", w, m.const(np.ones((64 // block, 9)), "f16"), axis=0, block_size=block, to=F16)
     graph = m.done(m("MatMul", m.input(1, rows, 64, dtype="f16"), wide))
-    found = PASSES["narrow_weights"](graph, CompileOptions(target="cuda"), above_kib=0)
+    found = run_one("narrow_weights", graph, CompileOptions(target="cuda"), above_kib=0)
     assert found == pairs
     if pairs:
         PASSES["dead_code"](graph, OPTIONS)

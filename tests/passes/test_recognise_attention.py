@@ -7,10 +7,9 @@ import pytest
 
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
-from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 
-from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs
+from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs, run_one
 
 B, H, S, D = 1, 4, 5, 8
 
@@ -19,7 +18,7 @@ def recognised(graph: Graph, tolerance: float = 1e-5) -> Graph:
     inputs = random_inputs(graph)
     before = run_graph(graph, inputs)
     for name in ("canonicalise", "canonicalise", "canonicalise", "recognise_attention", "canonicalise", "dead_code"):
-        PASSES[name](graph, OPTIONS)
+        run_one(name, graph, OPTIONS)
         verify(graph, name)
     for a, b in zip(run_graph(graph, inputs), before, strict=True):
         # In f32 the largest sum has some 100 terms, added in another order.

@@ -12,18 +12,17 @@ from tests.support.compiler_models import model, node, run
 from torshc.expr import DTYPES
 from torshc.graph.verify import verify
 from torshc.options import CompileOptions
-from torshc.passes import PASSES
 from torshc.passes.manager import read_pipeline
 from torshc.resources import rules
 
-from ..support.pass_graphs import Model, dims, lines, names, text
+from ..support.pass_graphs import Model, dims, lines, names, run_one, text
 
 RNG = np.random.default_rng(6)
 
 
 def widened(m: Model, *outputs: Any, **options: Any) -> Any:
     graph = m.done(*outputs)
-    PASSES["widen_products"](graph, CompileOptions(**options))
+    run_one("widen_products", graph, CompileOptions(**options))
     verify(graph, "widen_products")
     return graph
 

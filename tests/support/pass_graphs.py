@@ -15,8 +15,11 @@ from torshc.ops import REGISTRY, Op
 from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
+from torshc.passes.manager import call_pass
+from torshc.targets import find_target
 
 OPTIONS = CompileOptions()
+FEATURES = find_target("c").features
 
 
 def op(name: str, domain: str = "", **fields: Any) -> Op:
@@ -86,13 +89,19 @@ def random_inputs(graph: Graph, seed: int = 0, positive: bool = False) -> dict[V
     return out
 
 
+def run_one(name: str, graph: Graph, options: CompileOptions = OPTIONS, **parameters: Any) -> bool:
+    """A pass, for the target and the architecture of the options; whether it changed the graph."""
+    features = find_target(options.target).features_on(options.arch.split(","))
+    return call_pass(name, graph, options, features, **parameters)
+
+
 def run_pass(name: str, graph: Graph, times: int = 1, clean: bool = True) -> str:
     """The graph's text after a pass, having checked that it computes the same as before."""
     inputs = random_inputs(graph)
     static = all(v.type.static_shape is not None for v in graph.inputs)
     before = run_graph(graph, inputs) if static else []
     for _ in range(times):
-        PASSES[name](graph, OPTIONS)
+        run_one(name, graph, OPTIONS)
     if clean:
         PASSES["dead_code"](graph, OPTIONS)
     verify(graph, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
+from ..features import Features
 from ..graph import Graph
 from ..options import CompileOptions
 from .manager import (
@@ -29,8 +30,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def optimise(graph: Graph, options: CompileOptions, observer: Observer | None = None) -> list[PassRecord]:
-    """Run the pipeline that the options ask for on a graph, in place.
+def optimise(
+    graph: Graph, options: CompileOptions, features: Features, observer: Observer | None = None
+) -> list[PassRecord]:
+    """Run the pipeline that the options ask for on a graph, in place; `features` as in :func:`run_pipeline`.
 
     Returns:
         A record for each pass that ran.
@@ -39,4 +42,4 @@ def optimise(graph: Graph, options: CompileOptions, observer: Observer | None = 
         ConfigError: when a pipeline, a rule or a switch is wrong.
         InternalError: when a pass leaves the graph broken.
     """
-    return run_pipeline(graph, pipeline_of(options), options, observer)
+    return run_pipeline(graph, pipeline_of(options), options, features, observer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ..errors import InternalError
+from ..features import Feature, Features
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.core.base import Op
 from ..ops.core.compose import apply
@@ -17,15 +18,11 @@ _DEPTH = 8  # composites may be made of composites, but not without end
 
 
 @graph_pass("decompose")
-def decompose(
-    graph: Graph, options: CompileOptions, *, attention: str = "", rotations: str = "", composites: bool = True
-) -> bool:
-    """Replace each composite by what it is made of.
+def decompose(graph: Graph, options: CompileOptions, *, features: Features, composites: bool = True) -> bool:
+    """Replace each composite by what it is made of; attention and rotary positions too where the target lacks them.
 
     Args:
-        attention: targets without a kernel of attention, by name, with commas between; it is a composite there.
-        rotations: targets on which rotary positions are faster in parts, likewise.
-        composites: whether other composites are replaced.
+        composites: whether more than attention is replaced.
 
     Before::
 
@@ -36,9 +33,9 @@ def decompose(
         %1 = ReduceMax[axes=(2, 3)](%0)
     """
     families = {"composite"} if composites else set()
-    if options.target in attention.split(","):
+    if Feature.ATTENTION not in features:
         families.add("attention")
-    kinds = (Rotated,) if options.target in rotations.split(",") else ()
+    kinds = (Rotated,) if composites and Feature.ROTARY_POSITIONS not in features else ()
     changed = False
     for _ in range(_DEPTH):
         if not walk(graph, lambda site: _rule(site, families, kinds), "decompose"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import F32, I32, as_int
+from ..features import Feature, Features
 from ..graph import Builder, Graph, Node, Patch, Value
 from ..ops.core.compose import apply
 from ..ops.math.linalg import Gemm, MatMul
@@ -29,7 +30,7 @@ _SAME = 2.0**-22  # relative difference of scales that rounding explains
 
 
 @graph_pass("integer_products")
-def integer_products(graph: Graph, options: CompileOptions, *, targets: str = "c") -> bool:
+def integer_products(graph: Graph, options: CompileOptions, *, features: Features) -> bool:
     """Conv, MatMul and Gemm of dequantised bytes multiply the bytes, and scale the sums of i32 once.
 
     Where the result is quantised again, perhaps behind a Relu, both scales become one factor. What moves or chooses
@@ -38,10 +39,8 @@ def integer_products(graph: Graph, options: CompileOptions, *, targets: str = "c
     quantised result is at most 1, where the real number lies half-way between two. Weights must be constants, and
     scales those of a tensor, or for weights of output channels. Zero points of 0 cost nothing.
 
-    A convolution of few channels in a group stays one of floats, for which there are kernels.
-
-    Args:
-        targets: which targets have kernels for bytes, by name, with commas between; others keep floats.
+    A convolution of few channels in a group stays one of floats, for which there are kernels. A target without
+    `BYTE_PRODUCTS` keeps floats.
 
     Before::
 
@@ -59,7 +58,7 @@ def integer_products(graph: Graph, options: CompileOptions, *, targets: str = "c
         %12 = Mul(%11, 0.0625) : f32[4, 9]
         %13 = QuantizeLinear(%12, 1.0, 7) : u8[4, 9]
     """
-    if options.target not in targets.split(","):
+    if Feature.BYTE_PRODUCTS not in features:
         return False
     changed = walk(graph, _product, "integer_products")
     return walk(graph, _requantise, "integer_products") or changed

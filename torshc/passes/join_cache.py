@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..expr import BF16, F16, as_int
+from ..features import Feature, Features
 from ..graph import Builder, Graph, Node, Rewriter, Value
 from ..ops.microsoft.attention import Appended
 from ..ops.microsoft.cached import CachedAttention
 from ..ops.nn.attention import Attention
 from ..ops.nn.rotary import Rotated
 from ..ops.tensor.view import Concat, Reshape
-from ..options import CompileOptions, has_clusters
+from ..options import CompileOptions
 from .manager import graph_pass
 
 QUERIES = 8  # that share a key, at most
@@ -30,11 +31,10 @@ class _Grown:
 
 
 @graph_pass("join_cache")
-def join_cache(graph: Graph, options: CompileOptions, *, targets: str = "cuda") -> bool:
+def join_cache(graph: Graph, options: CompileOptions, *, features: Features) -> bool:
     """Attention of one position to a cache that is an input is one operator with the cache's new entry.
 
-    Args:
-        targets: those whose kernel does so, by name, with commas between; of CUDA on cards whose blocks form clusters.
+    For targets with `CACHED_ATTENTION`.
 
     Before::
 
@@ -49,9 +49,7 @@ def join_cache(graph: Graph, options: CompileOptions, *, targets: str = "cuda") 
 
         %9, %6, %7 = CachedAttention(%8, %3, %v, %past_k, %past_v, None, @1, @2)
     """
-    if options.target not in targets.split(",") or not has_clusters(options.arch.split(",")):
-        return False
-    if not any(isinstance(n.op, Attention) for n in graph.nodes):
+    if Feature.CACHED_ATTENTION not in features or not any(isinstance(n.op, Attention) for n in graph.nodes):
         return False
     rewriter, users, changed = Rewriter(graph, "join_cache"), graph.users(), False
     for node in rewriter:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import F16, as_int
+from ..features import Feature, Features
 from ..graph import Graph, Node, Patch, Rewriter, Value
 from ..ops.nn.norm import RMSNormalization
 from ..ops.quant.narrow import PairLayer, PairMatMul
@@ -27,14 +28,12 @@ HALF = 8  # columns of a tile that gate as many others
 
 
 @graph_pass("join_pairs")
-def join_pairs(graph: Graph, options: CompileOptions, *, targets: str = "cuda") -> bool:
+def join_pairs(graph: Graph, options: CompileOptions, *, features: Features) -> bool:
     """Products of few rows with weights of 4 bits, which take as long as their launches, do more at once.
 
     A gate and what it lets through are one product. Others of one factor are one, whose parts are read, if alone they
-    have few columns. The RMS norm of the factor is computed by each block of the product.
-
-    Args:
-        targets: those whose kernel does so, by name, with commas between.
+    have few columns. The RMS norm of the factor is computed by each block of the product. For targets
+    with `PAIRED_WEIGHTS`.
 
     Before::
 
@@ -48,7 +47,7 @@ def join_pairs(graph: Graph, options: CompileOptions, *, targets: str = "cuda") 
 
         %11 = PairLayer[gate=Swish](%0, @9:u8[11264, 1024], @10, @1)
     """
-    if options.target not in targets.split(",") or not any(isinstance(n.op, PairMatMul) for n in graph.nodes):
+    if Feature.PAIRED_WEIGHTS not in features or not any(isinstance(n.op, PairMatMul) for n in graph.nodes):
         return False
     changed = walk(graph, _gate, "join_pairs")
     changed |= _join(graph)

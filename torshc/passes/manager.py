@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import resources
 from ..errors import ConfigError, OutputError, TorshcError, did_you_mean
+from ..features import Features
 from ..graph import Graph, sort
 from ..graph.text import graph_text
 from ..graph.verify import Verifier
@@ -93,7 +94,7 @@ class Pipeline:
 def graph_pass(name: str) -> Callable[[Pass], Pass]:
     """Register a pass: a function (graph, options) that says whether it changed the graph.
 
-    Keyword-only parameters with defaults are what a pipeline may set.
+    Keyword-only parameters with defaults are what a pipeline may set. A pass that takes ``features`` gets the target's.
     """
 
     def register(function: Pass) -> Pass:
@@ -101,6 +102,14 @@ def graph_pass(name: str) -> Callable[[Pass], Pass]:
         return function
 
     return register
+
+
+def call_pass(name: str, graph: Graph, options: CompileOptions, features: Features, **parameters: Any) -> bool:
+    """Run one pass on a graph, in place; whether it changed it."""
+    function = PASSES[name]
+    if "features" in inspect.signature(function).parameters:
+        parameters["features"] = features
+    return function(graph, options, **parameters)
 
 
 def read_pipeline(path: Path) -> Pipeline:
@@ -145,6 +154,9 @@ def _part(item: Item) -> PassStep | Repeat:
     return Repeat(tuple(steps), group["at_most"].integer(1, 100))
 
 
+_NAMED_TARGETS = ("targets", "without", "pairs", "attention", "rotations")  # parameters of earlier versions
+
+
 def _step(item: Item) -> PassStep:
     if isinstance(item.value, str):
         return PassStep(_known_pass(item, item.value))
@@ -155,8 +167,11 @@ def _step(item: Item) -> PassStep:
     allowed = {
         p.name: p.default
         for p in inspect.signature(PASSES[_known_pass(parameters, name)]).parameters.values()
-        if p.kind is p.KEYWORD_ONLY
+        if p.kind is p.KEYWORD_ONLY and p.default is not p.empty
     }
+    for key, value in parameters.mapping().items():
+        if key in _NAMED_TARGETS and key not in allowed:
+            raise value.error(f"{name} has no parameter {key!r}", "leave it out: a pass asks the target what it can do")
     given = parameters.mapping(known=("enabled", *allowed))
     values: dict[str, int | bool | str] = {}
     for key, value in given.items():
@@ -206,11 +221,12 @@ def pipeline_of(options: CompileOptions) -> Pipeline:
 
 
 def run_pipeline(
-    graph: Graph, pipeline: Pipeline, options: CompileOptions, observer: Observer | None = None
+    graph: Graph, pipeline: Pipeline, options: CompileOptions, features: Features, observer: Observer | None = None
 ) -> list[PassRecord]:
     """Run the passes of a pipeline on a graph, in place.
 
     Args:
+        features: what the target has kernels for.
         observer: told of each pass after it ran.
 
     Returns:
@@ -220,7 +236,7 @@ def run_pipeline(
         InternalError: when a pass leaves the graph broken.
         OutputError: when the dump cannot be written.
     """
-    runner = _Runner(graph, options, observer)
+    runner = _Runner(graph, options, features, observer)
     for part in pipeline.steps:
         if isinstance(part, PassStep):
             runner.run(part)
@@ -233,8 +249,8 @@ def run_pipeline(
 
 
 class _Runner:
-    def __init__(self, graph: Graph, options: CompileOptions, observer: Observer | None) -> None:
-        self.graph, self.options, self.observer = graph, options, observer
+    def __init__(self, graph: Graph, options: CompileOptions, features: Features, observer: Observer | None) -> None:
+        self.graph, self.options, self.features, self.observer = graph, options, features, observer
         self.records: list[PassRecord] = []
         self.counts = Counter(node.op.name for node in graph.nodes)
         self.verifier = Verifier()
@@ -247,7 +263,7 @@ class _Runner:
             return False
         start, before = time.perf_counter(), len(self.graph.nodes)
         try:
-            changed = PASSES[step.name](self.graph, self.options, **step.parameters)
+            changed = call_pass(step.name, self.graph, self.options, self.features, **step.parameters)
         except TorshcError as e:
             e.add_note(f"in pass {step.name}")
             raise

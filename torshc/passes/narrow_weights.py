@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import F16, F32, I2, I4, U2, U4, DType, as_int
+from ..features import Feature, Features
 from ..graph import Graph, Patch, Value
 from ..ops.core.compose import apply
 from ..ops.math.linalg import Gemm, MatMul
@@ -26,17 +27,14 @@ SHARE = 32  # terms that these kernels take at a time
 
 
 @graph_pass("narrow_weights")
-def narrow_weights(
-    graph: Graph, options: CompileOptions, *, targets: str = "c", pairs: str = "cuda", above_kib: int = 256
-) -> bool:
+def narrow_weights(graph: Graph, options: CompileOptions, *, features: Features, above_kib: int = 256) -> bool:
     """A product of floats with dequantised constants reads them as i8 and scales them on the way.
 
     Weights of 2, 4 and 8 bits become i8, with their zero points taken off where the differences fit. One scale for a
-    block of rows, a column or all. Gemm and a Transpose between are read through. Exact but for the order of sums.
+    block of rows, a column or all. Gemm and a Transpose between are read through. Exact but for the order of sums. A
+    target with `NARROW_WEIGHTS` takes factors of f32, one with `PAIRED_WEIGHTS` few rows of f16 and 4 bits.
 
     Args:
-        targets: which targets have kernels for this, by name, with commas between.
-        pairs: those with kernels for few rows of f16 by weights of 4 bits, two to a byte.
         above_kib: weights of fewer KiB are left to constant folding: they fit in caches as floats.
 
     Before::
@@ -48,7 +46,7 @@ def narrow_weights(
 
         %7 = BlockMatMul[block=32](%0, @5:i8[1024, 1024], @6:f32[32, 1024]) : f32[8, 1024]
     """
-    wanted = next((t for t, names in ((F32, targets), (F16, pairs)) if options.target in names.split(",")), None)
+    wanted = F32 if Feature.NARROW_WEIGHTS in features else F16 if Feature.PAIRED_WEIGHTS in features else None
     if wanted is None:
         return False
     return walk(graph, lambda site: _rule(site, wanted, above_kib << 10), "narrow_weights")

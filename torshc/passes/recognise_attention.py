@@ -9,6 +9,7 @@ import numpy as np
 
 from ..budget import budget
 from ..expr import BF16, F16, F32, as_int
+from ..features import Feature, Features
 from ..graph import Graph, Mark, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.tensor.view import Expand, Reshape, Transpose
@@ -29,14 +30,11 @@ _HIDDEN = {F32: -1e30, BF16: -1e30, F16: -6e4}
 
 
 @graph_pass("recognise_attention")
-def recognise_attention(graph: Graph, options: CompileOptions, *, without: str = "") -> bool:
+def recognise_attention(graph: Graph, options: CompileOptions, *, features: Features) -> bool:
     """Replace the nodes that a rule with ``fuse: attention`` describes by Attention; k is transposed to rows by a view.
 
     A mask that is a constant lower triangle becomes the attribute ``causal``; heads of k and v that an Expand repeats
-    are left to broadcasting.
-
-    Args:
-        without: targets that have no kernel for it, by name, with commas between.
+    are left to broadcasting. Without `ATTENTION` the graph stays as it is.
 
     Before::
 
@@ -50,7 +48,7 @@ def recognise_attention(graph: Graph, options: CompileOptions, *, without: str =
         %3 = Transpose[perm=(0, 1, 3, 2)](%1)
         %4 = Attention[scale=0.125](%0, %3, %2)
     """
-    if options.target in without.split(","):
+    if Feature.ATTENTION not in features:
         return False
     forms = [r for r in rules_of(options.rules).fusion if r.action == Fuse("attention")]
     forms = [r for r in forms if not r.fusion or (options.fusion or "default") in r.fusion]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..expr import BF16, F16, F32
+from ..features import Feature, Features
 from ..graph import Graph, Patch, Value
 from ..ops.math.pointwise import Cast
 from ..options import CompileOptions
@@ -17,7 +18,7 @@ _EVERYWHERE = ("recurrent",)  # no target has kernels of halves for these
 
 
 @graph_pass("widen_products")
-def widen_products(graph: Graph, options: CompileOptions, *, targets: str = "c,llvm") -> bool:
+def widen_products(graph: Graph, options: CompileOptions, *, features: Features, products: bool = True) -> bool:
     """Products, convolutions and attention of f16 or bf16 read f32, and their results are rounded to halves.
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
@@ -25,7 +26,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, targets: str = "c,l
     kernels, are widened everywhere; what they carry from step to step stays f32.
 
     Args:
-        targets: targets without kernels for products of halves, with commas between; "none" leaves recurrent cells.
+        products: whether what the target lacks `HALF_PRODUCTS` for is widened, or recurrent cells alone.
 
     Before::
 
@@ -37,7 +38,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, targets: str = "c,l
         %5 = MatMul(%3, @4:f32[16, 9]) : f32[4, 9]
         %6 = Cast[to=f16](%5) : f16[4, 9]
     """
-    families = _EVERYWHERE + (_PRODUCTS if options.target in targets.split(",") else ())
+    families = _EVERYWHERE + (_PRODUCTS if products and Feature.HALF_PRODUCTS not in features else ())
     made: dict[Value, Value] = {}
 
     def rule(site: Site) -> Patch | None:

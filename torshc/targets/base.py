@@ -15,6 +15,7 @@ import jinja2
 from .. import resources
 from ..errors import ConfigError, InternalError, did_you_mean
 from ..expr import Expr, as_int, const, dim, dims_of
+from ..features import Features
 from ..graph import Graph, Value
 from ..kernels.base import Kernel
 from ..kernels.base import NoKernel as NoKernel
@@ -95,6 +96,7 @@ class Target(ABC):
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
         tunable: whether its kernels can be tuned, as its templates state parameters.
+        features: what it has kernels for that not all targets have, see :class:`torshc.features.Feature`.
 
     Args:
         machine: the processor that is compiled for.
@@ -118,12 +120,22 @@ class Target(ABC):
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
     tunable: ClassVar[bool] = False
+    features: ClassVar[Features] = frozenset()
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
 
     def __init_subclass__(cls) -> None:
         cls._lowerings = {}
+
+    @classmethod
+    def features_on(cls, archs: Sequence[str]) -> Features:
+        """Its features where code is for all of these architectures."""
+        return cls.features
+
+    def on_processor(self) -> Target:
+        """The target for the processor of the same machine, which computes what this one has no kernels for."""
+        return find_target("c")(self.machine)
 
     @classmethod
     def lowers(cls, *families: str) -> Callable[[Lowering], Lowering]:

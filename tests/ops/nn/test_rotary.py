@@ -10,9 +10,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import run
+from tests.support.pass_graphs import run_one
 from torshc.formats import import_model
-from torshc.options import CompileOptions
-from torshc.passes import PASSES
 
 RNG = np.random.default_rng(4)
 
@@ -45,7 +44,7 @@ def test_forms(form: str, size: int, interleaved: int) -> None:
         graph = import_model(model.SerializeToString())
         assert "Rotated" in [n.op.name for n in graph.nodes]
         if parts:
-            PASSES["decompose"](graph, CompileOptions(), rotations="c")
+            run_one("decompose", graph)
             assert "Rotated" not in [n.op.name for n in graph.nodes]
         got, *_ = run(graph, feeds)
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)  # two products and a sum of f32

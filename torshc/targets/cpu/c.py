@@ -8,6 +8,7 @@ from typing import Any
 
 from ...expr import NARROW, DType, Expr, acc, as_int, call, const, substitute, walk
 from ...expr.affine import contains
+from ...features import Feature
 from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
@@ -211,6 +212,7 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
+    features = frozenset({Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.NARROW_WEIGHTS})
     options = CpuTarget.options | {"isa", "named_weights", "weights_dtype", "tuning_records"}
     tunable = True
 

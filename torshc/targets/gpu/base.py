@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...expr import F32, DType, Expr, as_int, walk
+from ...features import Feature
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Packed, Store, expressions_in
 from ...kernels.lower import idle_when_empty
@@ -331,6 +332,7 @@ class GridTarget(Target):
 
     words: ClassVar[Words]
     alignment: ClassVar[int] = 16  # of packets
+    features = frozenset({Feature.ATTENTION, Feature.HALF_PRODUCTS, Feature.ROTARY_POSITIONS})
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...features import Feature, Features
 from ...kernels.machine import Device
-from ...options import PRECISIONS, has_clusters
+from ...options import PRECISIONS
 from ..base import register
 from .base import HOST, GridTarget, Words
 from .nvcc import CudaToolchain
@@ -52,6 +53,15 @@ def has_group_products(archs: Sequence[str]) -> bool:
     return bool(archs) and set(archs) <= {"sm_90a", "compute_90a"}
 
 
+def has_clusters(archs: Sequence[str]) -> bool:
+    """Whether blocks of all of CUDA's architectures may form clusters, which read each other's shared memory.
+
+    >>> has_clusters(["sm_90", "compute_100"]), has_clusters(["sm_80", "sm_90a"]), has_clusters([])
+    (True, False, False)
+    """
+    return bool(archs) and all(re.fullmatch(r"(sm|compute)_(9|1\d)\d[af]?", arch) for arch in archs)
+
+
 @register
 class CudaTarget(GridTarget):
     """CUDA C++ for NVIDIA's GPUs."""
@@ -65,6 +75,7 @@ class CudaTarget(GridTarget):
     tunable = True
     beside = True
     precisions = frozenset(PRECISIONS)
+    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.PAIRED_WEIGHTS}
     search = ("cuda", "gpu", "c")
     preludes = ("cuda", "gpu")
     host = replace(
@@ -74,6 +85,10 @@ class CudaTarget(GridTarget):
         headers=(*HOST.headers, "t_card.h"),
     )
     words = Words(shared="__shared__", barrier="__syncthreads();", near=True)
+
+    @classmethod
+    def features_on(cls, archs: Sequence[str]) -> Features:
+        return cls.features if has_clusters(archs) else cls.features - {Feature.CACHED_ATTENTION}
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:

@@ -1,0 +1,20 @@
+"""What some targets have kernels for and others do not. Passes ask for these, never for a target by name."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Feature(Enum):
+    """Something that a target has kernels for."""
+
+    ATTENTION = "scaled dot-product attention"
+    BYTE_PRODUCTS = "products and convolutions of bytes, summed in i32"
+    CACHED_ATTENTION = "a decoder's step of attention that also writes the longer caches"
+    HALF_PRODUCTS = "products, convolutions and attention of f16 and bf16"
+    NARROW_WEIGHTS = "products of f32 with weights of i8 that have scales"
+    PAIRED_WEIGHTS = "products of few rows of f16 with weights of 4 bits, two to a byte"
+    ROTARY_POSITIONS = "rotary positions, no slower than as operators of their parts"
+
+
+Features = frozenset[Feature]
