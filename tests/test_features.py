@@ -87,11 +87,7 @@ def test_no_layer_below_the_ways_in_names_a_target() -> None:
         f"{file.relative_to(PACKAGE)}:{node.lineno}: {node.value}"
         for file in files
         for node in ast.walk(ast.parse(file.read_text()))
-        if (isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and node.value in names)
-        or (isinstance(node, ast.Attribute)
-        and ast.unparse(node) == "options.target"
-        and file.parent.name == "passes")
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names)
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) == "options.target" and file.parent.name == "passes")
     ]
     assert found == []

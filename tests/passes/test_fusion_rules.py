@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -10,9 +12,12 @@ from click.testing import CliRunner
 from torshc import resources
 from torshc.cli import cli
 from torshc.errors import ConfigError
+from torshc.ops import REGISTRY, Op
+from torshc.ops.core.base import LIGHT
 from torshc.options import CompileOptions
 from torshc.passes.fusion_rules import UNLIMITED, Fuse, Limit, Recompute, Separate
 from torshc.passes.manager import pipeline_of, read_pipeline
+from torshc.passes.pattern import Apply
 from torshc.passes.policy import Policy, policy_of
 from torshc.passes.rules import read_rules
 
@@ -41,6 +46,19 @@ def test_each_action_is_read(tmp_path: Path) -> None:
     assert [r.name.where for r in found.fusion] == [f"{tmp_path / 'mine.yaml'}:{k}" for k in (1, 2, 3, 4)]
     assert len(found.fusion[3].where) == 1 and found.fusion[3].fusion == ("aggressive",)
     assert [r.name for r in found.rewrites] == ["e"]
+
+
+def test_heavy_is_every_operator_with_kernels_of_its_own() -> None:
+    @dataclass(frozen=True)
+    class New(Op):
+        family: ClassVar[str] = "new"
+
+    (rule,) = (r for r in Policy.of().rules if r.name.name == "heavy kernel and what follows")
+    assert isinstance(rule.match, Apply)
+    inner = rule.match.args[0]
+    assert isinstance(inner, Apply)
+    heavy = {op.family for op in REGISTRY.values() if inner.fits(op())}
+    assert inner.fits(New()) and heavy.isdisjoint(LIGHT) and {"gemm", "conv", "trees", "cache"} <= heavy
 
 
 @pytest.mark.parametrize(

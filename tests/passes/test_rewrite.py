@@ -40,6 +40,34 @@ def test_a_users_rule_is_applied(tmp_path: Path) -> None:
     assert names(graph) == ["Relu"]
 
 
+def test_a_rule_names_operators_of_other_domains(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text('- name: mine\n  match: "ai.onnx.ml::Binarizer(y=ai.onnx.ml::Binarizer(x))"\n  replace: "y"\n')
+    m = Model()
+    once = m("Binarizer", m.input(3, 3), domain="ai.onnx.ml")
+    graph = m.done(m("Relu", m("Binarizer", once, domain="ai.onnx.ml")))
+    assert PASSES["rewrite"](graph, CompileOptions(rules=(file,)))
+    PASSES["dead_code"](graph, OPTIONS)
+    assert names(graph) == ["Binarizer", "Relu"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Binarizer", "unknown operator 'Binarizer'; did you mean 'ai.onnx.ml::Binarizer'?"),
+        ("ai.onnx.ml::Binariser", "unknown operator 'ai.onnx.ml::Binariser'; did you mean 'ai.onnx.ml::Binarizer'?"),
+        ("a.b::Relu", "unknown operator 'a.b::Relu'; did you mean 'Relu'?"),
+        ("Squeeze", "no graph has 'Squeeze': the import replaces it by what it is made of"),
+    ],
+)
+def test_an_unknown_operator_is_told_what_a_rule_may_say(name: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f'- name: mine\n  match: "{name}(x)"\n  replace: "x"\n')
+    with pytest.raises(ConfigError) as caught:
+        read_rules(file)
+    assert caught.value.message.endswith(message)
+
+
 def test_an_inner_value_with_another_reader_is_left_alone() -> None:
     m = Model()
     x = m.input(2, 3)

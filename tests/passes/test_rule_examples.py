@@ -44,6 +44,19 @@ def test_a_false_rule_is_refused_with_its_line(
         tried(tmp_path, match, replace, rest)
 
 
+@pytest.mark.parametrize(
+    ("match", "replace", "remedy"),
+    [
+        ("Mul(x, 0.5)", "Mul(x, 0.25)", "mend the rule"),
+        ("Div(x, 3.0)", "Mul(x, 0.33333334)", "error: rounding if that is meant"),
+    ],
+)
+def test_only_small_differences_are_called_rounding(tmp_path: Path, match: str, replace: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        tried(tmp_path, match, replace, "  example: {x: [3]}\n")
+    assert remedy in caught.value.remedy
+
+
 def test_all_false_rules_are_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     rule = '- name: {}\n  match: "Exp(Log(x))"\n  replace: "x"\n  example: {{x: [2]}}\n'

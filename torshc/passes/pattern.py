@@ -10,7 +10,9 @@ p=Softmax(x)                    the name of an inner value
 @scores                         a part that is defined beside the pattern, with alternatives
 none                            an operand that is absent
 Conv(x, ...)                    x among the operands, in the order in which they are written, and any others
-pointwise(gemm(...), ...)       a lower-case word is a family of operators; any(...) is every operator
+pointwise(gemm(...), ...)       a lower-case word is a family of operators; any(...) is every operator, heavy(...) each
+                                that has kernels of its own (products, attention...)
+com.example::Foo(x)             an operator of another domain than ONNX's own
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Apply:
 
     Attributes:
         ops: the operators that fit.
-        families: the families of operators that fit; "any" is all of them.
+        families: the families of operators that fit; "any" is all of them, "heavy" those with kernels of their own.
         attributes: by field name, a literal or a capture.
         args: the operands.
         name: what the value is called, or empty.
@@ -90,7 +92,8 @@ class Apply:
 
     def fits(self, op: Op) -> bool:
         """Whether it is one of the operators."""
-        return type(op) in self.ops or op.family in self.families or "any" in self.families
+        wide = "any" in self.families or (op.heavy and "heavy" in self.families)
+        return wide or type(op) in self.ops or op.family in self.families
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,16 @@ class Named:
 
 Pattern = Variable | Constant | Number | Absent | Part | Named | Apply
 
-FAMILIES = sorted({"any", *(op.family for op in REGISTRY.values())} - {"", "boundary", "host"})
+FAMILIES = sorted({"any", "heavy", *(op.family for op in REGISTRY.values())} - {"", "boundary", "host"})
+# What stands in graphs, by the name that a rule gives it. Where ONNX's form is read into one of ours, it is ours.
+OPERATORS: Mapping[str, type[Op]] = {
+    name if domain in ("", "torshc") else f"{domain}::{name}": op
+    for (domain, name), op in REGISTRY.items()
+    if op.infer is not Op.infer and op.family != "host"
+}
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>~?-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|~?-?inf)\b|(?P<name>[$@]?[A-Za-z_]\w*\+?)|"
+    r"\s*(?:(?P<number>~?-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|~?-?inf)\b|"
+    r"(?P<name>[$@]?[A-Za-z_]\w*\+?(?:[\w.]*::\w+)?)|"
     r"(?P<string>'[^']*')|(?P<mark>\.\.\.|[()\[\],=|]))"
 )
 
@@ -206,11 +216,18 @@ class Parser:
         return Apply(ops, attributes, tuple(args), families=families, more=more)
 
     def _operator(self, name: str) -> type[Op]:
-        found = REGISTRY.get(("", name)) or REGISTRY.get(("torshc", name))
-        if found is None:
-            known = sorted({*(n for _, n in REGISTRY), *FAMILIES})
-            raise self.item.error(f"unknown operator {name!r}{did_you_mean(name, known)}")
-        return found
+        if name in OPERATORS:
+            return OPERATORS[name]
+        domain, _, own = name.rpartition("::")
+        if (domain, own) in REGISTRY:
+            raise self.item.error(
+                f"no graph has {name!r}: the import replaces it by what it is made of", "write the pattern of that"
+            )
+        elsewhere = [full for full in sorted(OPERATORS) if full.rpartition("::")[2] == own]
+        meant = (
+            f"; did you mean {elsewhere[0]!r}?" if elsewhere else did_you_mean(name, sorted({*OPERATORS, *FAMILIES}))
+        )
+        raise self.item.error(f"unknown operator {name!r}{meant}")
 
     def _attributes(self, ops: tuple[type[Op], ...]) -> tuple[tuple[str, Literal | Capture], ...]:
         self.take("[")

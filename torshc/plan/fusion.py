@@ -102,6 +102,8 @@ class Fuser:
             return "template"
         if source.anchor is not None and own.anchor is not None:
             return "template"
+        if any(g.anchor is not None and not g.anchor.op.epilogue for g in (source, own)):
+            return "template"
         if own.anchor is not None and self._anchor_reads(own, source):
             return "cycle"
         reason = self._fits(node, value, base, chain, source, own)

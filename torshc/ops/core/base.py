@@ -59,6 +59,7 @@ class Op:
         family: "pointwise" (one element in, one out), "view" (moves elements, computes nothing), "reduce",
             "nest" (another nest, such as pooling), "composite" (decomposes), "host" (:mod:`.host`), or the name of a
             heavy kernel kind.
+        epilogue: whether the kernels of a heavy operator compute in their stores what follows it.
         objects: whether operands may be strings, sequences or optionals.
         experimental: attributes, with their defaults, of the form that it had before ONNX had a schema of it.
     """
@@ -66,6 +67,7 @@ class Op:
     name: ClassVar[str] = ""
     domain: ClassVar[str] = ""
     family: ClassVar[str] = ""
+    epilogue: ClassVar[bool] = True
     objects: ClassVar[bool] = False
 
     @property

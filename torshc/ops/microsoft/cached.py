@@ -36,6 +36,7 @@ class CachedAttention(Op):
     """
 
     family: ClassVar[str] = "cache"
+    epilogue: ClassVar[bool] = False  # blocks of a cluster join its results, each a part
     scale: float = 1.0
     interleaved: int = 0
     length: Expr = _NONE

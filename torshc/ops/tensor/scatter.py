@@ -74,6 +74,7 @@ class Scattering(Op):
     """
 
     family: ClassVar[str] = "scatter"
+    epilogue: ClassVar[bool] = False  # a later update may change what is stored
     reduction: str = "none"
 
     def check(self, inputs: Inputs) -> tuple[Value, Value, Value]:
