@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import torshc
+from torshc.targets.cc import find_compiler
 
 from .case import Feed, model
 from .models import export
@@ -83,21 +83,9 @@ def _calls(card: Card, folder: Path, report: Report, arch: str) -> None:
 
 def in_c_of(place: Path, folder: Path, calls: int = _CALLS) -> float:
     """Microseconds of a call in a program of C; a library links itself by its place."""
-    compiler = next(c for c in ("cc", "gcc", "clang") if shutil.which(c))
-    program = folder / "calls"
-    library = place / "libmodel.so"
-    command: list[str | Path] = [
-        compiler,
-        "-std=c11",
-        "-O2",
-        f"-I{place}",
-        _HERE / "calls.c",
-        library,
-        f"-Wl,-rpath,{place}",
-        "-o",
-        program,
-    ]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    program, library = folder / "calls", place / "libmodel.so"
+    words = ["-std=c11", "-O2", f"-I{place}", _HERE / "calls.c", library, f"-Wl,-rpath,{place}", "-o", program]
+    find_compiler().run([str(word) for word in words], folder)
     done = subprocess.run([program, place / "weights.bin", str(calls)], check=True, capture_output=True, text=True)
     return float(done.stdout)
 

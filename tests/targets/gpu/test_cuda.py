@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from torshc.kernels.machine import Machine
+from torshc.passes.policy import Policy
+from torshc.plan.place import make_plan
 from torshc.resources import templates
+from torshc.targets import find_target
 
 from ...support.kernels import Maker
-from ...support.run_grid import GridProgram
 
 KERNELS = sorted(p for part in ("cuda", "gpu") for p in (templates(part) / "kernels").glob("*.j2"))
 
@@ -28,5 +31,7 @@ def test_kernels_of_many_blocks_start_when_the_one_before_has_ended(rows: int, w
     """Those that do not wait are not among the early ones."""
     m = Maker()
     x = m.input(rows, 1024)
-    text = GridProgram(m.output(m.add("ReduceSum", x, axes=(1,)))).launches[0].source
+    graph = m.output(m.add("ReduceSum", x, axes=(1,)))
+    plan, cuda = make_plan(graph, Policy.of()), find_target("cuda")(Machine())
+    text = cuda.render(cuda.lower(graph, plan.groups[0], plan.storage)[0]).source
     assert ("t_wait_for_earlier();" in text, "T_LAUNCH_AFTER(" in text) == (waits, not waits)
