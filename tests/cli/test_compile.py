@@ -32,6 +32,17 @@ def test_the_default_place_is_the_models_name_here(torshc: Torshc, tmp_path: Pat
     assert (tmp_path / "m.tsc" / "manifest.json").is_file()
 
 
+def test_quiet_says_nothing_and_verbose_each_command(torshc: Torshc, chain: Path) -> None:
+    assert torshc("compile", chain, "--quiet").output == ""
+    told = torshc("compile", chain, "-v", "--no-cache").stderr.splitlines()
+    assert any(" -shared " in line and "-o " in line for line in told)
+
+
+def test_a_name_that_c_cannot_have_is_told(torshc: Torshc, chain: Path) -> None:
+    assert "called my_model, as 'größe'" in torshc("compile", chain, "-o", "größe.tsc").stderr
+    assert "my_model" not in torshc("compile", chain, "-o", "größe.tsc", "--prefix", "size").stderr
+
+
 def test_json_and_times(torshc: Torshc, chain: Path) -> None:
     result = torshc("compile", chain, "--json", "--time", "-o", "out.tsc")
     found = json.loads(result.stdout)
@@ -155,7 +166,7 @@ def test_hostile_names_reach_the_manifest_only(torshc: Torshc, tmp_path: Path) -
     needles = [HOSTILE.encode(), b"7*7", b"pwned", b"</script>"]
     assert [p for p in inside for n in needles if n in p.read_bytes() or n.decode() in p.name] == []
     manifest = json.loads(Path("h.tsc/manifest.json").read_text())
-    assert manifest["inputs"][0]["name"] == HOSTILE + "0" and manifest["model"] == HOSTILE
+    assert manifest["inputs"][0]["name"] == HOSTILE + "0" and manifest["model"] == "h"
     found = package.load("h.tsc").run(
         {HOSTILE + "0": np.ones((2, 64), np.float32), HOSTILE + "1": np.ones(64, np.float32)}
     )

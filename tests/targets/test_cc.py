@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from torshc.errors import ConfigError, ToolchainError
 from torshc.options import CompileOptions
 from torshc.targets import cc as toolchain
 from torshc.targets import isa
-from torshc.targets.cc import CCompiler, find_compiler
-from torshc.targets.toolchain import Tool
+from torshc.targets.cc import CCompiler, CToolchain, find_compiler
+from torshc.targets.isa import Isa, resolve
+from torshc.targets.toolchain import Tool, Tools
 
 from ..bundle import tiny
 from ..support.compiler_models import model, node
@@ -53,6 +55,37 @@ def test_clang_comes_before_gcc_and_newer_before_older(tmp_path: Path, monkeypat
     (tmp_path / "clang").unlink()
     toolchain._find.cache_clear()
     assert find_compiler().kind == "gcc"
+
+
+def test_a_survey_begins_with_what_compile_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gcc(CToolchain):
+        def find(self, options: CompileOptions, isa: Isa) -> Tools:
+            return super().find(replace(options, cc="gcc"), isa)
+
+    for name, says in [("clang", "clang version 17"), ("gcc", "gcc (Debian) 12")]:
+        fake(tmp_path, name, f"case $1 in -dumpversion) echo 12;; *) echo '{says}';; esac")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "_ziglang", lambda: None)
+    assert [tool.name for tool in CToolchain().survey().tools] == ["clang", "gcc"]
+    assert [tool.name for tool in Gcc().survey().tools] == ["gcc", "clang"]
+
+
+def test_a_gcc_for_another_machine_compiles_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says = "-dumpversion) echo 12;; -dumpmachine) echo aarch64-linux-gnu;; *) echo 'gcc (Debian) 12';;"
+    fake(tmp_path, "aarch64-linux-gnu-gcc", f"case $1 in {says} esac")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cc, isa = "aarch64-linux-gnu-gcc", resolve(None, "aarch64-linux-gnu")
+    assert CToolchain().find(CompileOptions(cc=cc, triple="aarch64-linux-gnu"), isa).compiler.command[1:] == ()
+    with pytest.raises(ToolchainError, match="compiles for aarch64-linux-gnu, not for --triple x86_64-linux-gnu"):
+        CToolchain().find(CompileOptions(cc=cc, triple="x86_64-linux-gnu"), isa)
+
+
+def test_a_clang_without_the_other_machines_headers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(tmp_path, "clang", "case $1 in --version) echo 'clang version 17';; *) exit 1;; esac")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolchainError, match="no headers of a C library for --triple aarch64-linux-gnu") as caught:
+        CToolchain().find(CompileOptions(cc="clang", triple="aarch64-linux-gnu"), resolve(None, "aarch64-linux-gnu"))
+    assert "ziglang" in caught.value.remedy and "--sysroot" in caught.value.remedy
 
 
 def test_flags_of_a_compiler_are_no_part_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +120,7 @@ def test_none_at_all_says_both_ways_out(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ToolchainError) as caught:
         find_compiler()
-    assert "apt install clang" in str(caught.value) and "pip install 'torshc[toolchain]'" in str(caught.value)
+    assert "apt install clang" in str(caught.value) and "pip install ziglang" in str(caught.value)
     with pytest.raises(ToolchainError, match="not installed"):
         find_compiler("ziglang")
 

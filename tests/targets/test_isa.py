@@ -14,14 +14,21 @@ def test_another_machine_has_what_all_of_its_kind_have() -> None:
     assert (intel.arch, intel.lanes, intel.cpu_features) == ("x86_64", 4, ())
 
 
+@pytest.mark.parametrize("triple", ["x86_64-linux", "aarch64-unknown-linux-gnu", "aarch64-linux-musl"])
+def test_forms_of_a_triple(triple: str) -> None:
+    assert resolve(None, triple).arch == triple.partition("-")[0]
+
+
 def test_a_processor_of_another_machine() -> None:
     assert resolve("cortex-a76", "aarch64-linux-gnu").flags("zig")[0] == "-mcpu=cortex_a76"
     with pytest.raises(ConfigError, match="knows no such aarch64 processor"):
         resolve("x86-64-v3", "aarch64-linux-gnu")
 
 
-@pytest.mark.parametrize("triple", ["riscv64-linux-gnu", "x86_64", "x86_64-pc-windows-msvc", "nowhere"])
+@pytest.mark.parametrize(
+    "triple", ["riscv64-linux-gnu", "x86_64", "x86_64-pc-windows-msvc", "nowhere", "aarch64-linux-android"]
+)
 def test_a_machine_that_there_is_no_code_for(triple: str) -> None:
     with pytest.raises(ConfigError, match=f"--triple {triple}: torshc has no such machine") as refused:
         resolve(None, triple)
-    assert refused.value.remedy == "x86_64 or aarch64 with Linux, as in x86_64-linux-gnu"
+    assert refused.value.remedy == "x86_64 or aarch64 with Linux and glibc or musl, as in x86_64-linux-gnu"

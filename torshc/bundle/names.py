@@ -21,6 +21,7 @@ _WORDS = """
     volatile wchar_t while xor xor_eq I EOF NAN NULL INFINITY assert environ errno linux major minor offsetof stderr
     stdin stdout unix
 """
+STAND_IN = "my_model"  # a prefix, where the bundle's name gives none
 _TAKEN = frozenset(_WORDS.split())
 _LITERAL = 4095  # characters
 _RAW = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ .,/:*+-()")
@@ -64,7 +65,7 @@ def prefix_of(out: Path) -> str:
     for name in (stem, f"my_{stem}"):
         if is_prefix(name) and name not in PREFIX_WORDS and name not in _TAKEN:
             return name
-    return "my_model"
+    return STAND_IN
 
 
 def c_text(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from .._version import __version__
+from . import flags
 from .bench import bench
 from .bisect import bisect
 from .cache import cache
@@ -54,6 +55,7 @@ for command in (
     completion,
     man,
 ):
+    flags.add_to_all(command)
     cli.add_command(command)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import flags
-from .console import Progress, echo_json, show_warnings, style
+from .console import Progress, echo_json, is_quiet, show_warnings, style
 
 if TYPE_CHECKING:
     from ..compilation import Compilation
@@ -67,6 +67,7 @@ def compile(
     A bundle is a folder with the library, its C headers, its weights and manifest.json, and a package for CMake and
     pkg-config.
     """
+    from ..bundle.names import STAND_IN, prefix_of
     from ..compiler import compile_model
     from ..depfile import write_depfile
     from ..explain import printable
@@ -89,9 +90,12 @@ def compile(
         write_depfile(out, model, options, targets)
     if as_json:
         echo_json(_summary(done, out, seconds))
-    else:
+    elif not is_quiet():
         click.echo(f"{style(printable(out), bold=True)}: {_line(done, seconds)}")
         show_warnings((*done.warnings, *done.refusals))
+        if not options.prefix and prefix_of(Path(out)) == STAND_IN and Path(out).stem != "model":
+            why = f"as {Path(out).stem!r} holds characters that C's names cannot have"
+            show_warnings([f"its C functions and its header are called {STAND_IN}, {why}; --prefix NAME names them"])
     if timed:
         _show_times(done)
     if verified:

@@ -16,6 +16,7 @@ PLAIN_SECONDS = 2.0  # seconds between plain lines of progress, at least
 _COLUMNS = 79
 _SHOWN = 20  # warnings
 _CLEAR = "\r\x1b[2K"
+QUIET = "quiet"  # where a context keeps it
 
 
 def on_terminal(err: bool = False) -> bool:
@@ -37,10 +38,18 @@ def show_warnings(lines: Sequence[str]) -> None:
     """Warnings on stderr, a line each; of many only the first."""
     from ..explain import printable
 
+    if is_quiet():
+        return
     for line in lines[:_SHOWN]:
         click.echo(f"{style('warning', err=True, fg='yellow')}: {printable(line)}", err=True)
     if len(lines) > _SHOWN:
         click.echo(f"{len(lines) - _SHOWN} more warnings; --json shows all", err=True)
+
+
+def is_quiet() -> bool:
+    """Whether the command was told to say nothing but its results and errors."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
 
 
 class Progress:
@@ -54,7 +63,7 @@ class Progress:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+        self.quiet = quiet or is_quiet()
         self.terminal = on_terminal(err=True)
         self.began = self.said = time.monotonic()
 

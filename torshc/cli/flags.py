@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+
+from .console import QUIET
 
 if TYPE_CHECKING:
     from ..options import CompileOptions
@@ -145,6 +148,25 @@ INPUT: Option = click.option(
     "--input", "inputs", multiple=True, metavar="[NAME=]FILE",
     help="An input: NAME=x.npy, NAME=all.npz:KEY, or all.npz with all of them. Repeatable.",
 )  # fmt: skip
+
+
+def _silence(ctx: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[QUIET] = True
+
+
+def _tell_commands(ctx: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
+
+
+def add_to_all(command: click.Command) -> None:
+    """Give a command the options that every verb has."""
+    quiet = click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_silence,
+                         help="Say nothing but results and errors: no progress, no warnings.")  # fmt: skip
+    verbose = click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=_tell_commands,
+                           help="Print each compiler's command on stderr as it is run.")  # fmt: skip
+    command.params += [quiet, verbose]
 
 
 def add(*options: Option) -> Callable[[Command], Command]:

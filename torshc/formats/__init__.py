@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..graph import Graph
 from .contents import read_file
+from .foreign import refuse_foreign
 from .json_format import import_json, parse
 from .model import Misfit
 from .onnx_format import import_model
@@ -36,7 +37,11 @@ def load_graph(
         ConfigError: when `shapes` does not fit the model.
     """
     data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
-    return import_json(path, shapes, weights) if _is_json_graph(data) else import_model(path, shapes, weights)
+    refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
+    graph = import_json(path, shapes, weights) if _is_json_graph(data) else import_model(path, shapes, weights)
+    if not isinstance(path, bytes):
+        graph.name = Path(path).stem  # exporters call every graph main_graph
+    return graph
 
 
 def _is_json_graph(data: memoryview) -> bool:

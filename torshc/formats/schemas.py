@@ -183,7 +183,11 @@ def unknown(op: SourceOp) -> str:
     domain = f"domain {op.domain}" if op.domain else "ONNX's own domain"
     found = f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"
     if op.domain.startswith("com.microsoft"):
-        found += "; write the model with operators of ONNX, as ONNX Runtime's optimizer leaves them at level 'basic'"
+        return (
+            f"{found}; write the model with operators of ONNX, as ONNX Runtime's optimizer leaves them at level 'basic'"
+        )
+    if op.domain:
+        return f"{found}; add it to the model as a function of ONNX's operators (onnx.helper.make_function)"
     return found
 
 

@@ -148,13 +148,14 @@ class Parser:
         """The token ahead, empty at the end."""
         return self.tokens[self.at + offset][1] if self.at + offset < len(self.tokens) else ""
 
-    def take(self, wanted: str = "") -> tuple[str, str]:
-        """Consume a token; `wanted` says which it must be."""
+    def take(self, wanted: str = "", called: str = "") -> tuple[str, str]:
+        """Consume a token; `wanted` says which it must be, `called` what it is called in messages."""
+        called = called or repr(wanted)
         if self.at >= len(self.tokens):
-            raise self.item.error(f"the pattern ends too early{f'; {wanted!r} is missing' if wanted else ''}")
+            raise self.item.error(f"the pattern ends too early{f': {called} is missing' if wanted else ''}")
         kind, word = self.tokens[self.at]
         if wanted and word != wanted:
-            raise self.item.error(f"expected {wanted!r}, found {word!r}")
+            raise self.item.error(f"expected {called}, found {word!r}")
         self.at += 1
         return kind, word
 
@@ -207,7 +208,7 @@ class Parser:
         more = False
         while self.peek() != ")":
             if args:
-                self.take(",")
+                self.take(",", f"a ',' or the ')' of {word}")
             if more := self.peek() == "...":
                 self.take()
                 break

@@ -33,9 +33,7 @@ REMEDIES: dict[int, str] = {
     Status.FORKED: "load the model in the process that runs it",
 }
 
-NO_WEBGPU = (
-    "pip install 'torshc[webgpu]' brings the library, which needs a driver of Vulkan or Metal; or use --target c"
-)
+NO_WEBGPU = "pip install wgpu brings the library, which needs a driver of Vulkan or Metal; or use --target c"
 
 
 def _release(library: Library, handle: int, of: Opened | None, spare: Spare) -> None:

@@ -151,8 +151,12 @@ def read_manifest(folder: Path) -> Manifest:
             raise BundleError(f"{path} is too large to be a manifest", REMEDY)
         body = json.loads(path.read_bytes(), parse_constant=_no_number)
     except OSError as error:
+        remedy = "name the folder that compile wrote"
+        if folder.is_file():
+            model = f"if it is a model, compile it: torshc compile {folder} -o {folder.stem}.tsc"
+            raise BundleError(f"{folder} is a file, and a bundle is a folder", f"{remedy}; {model}") from error
         why = "is not a torshc bundle" if folder.is_dir() else "is not a folder"
-        raise BundleError(f"{folder} {why}: {error.strerror or error}", "name the folder that compile wrote") from error
+        raise BundleError(f"{folder} {why}: {error.strerror or error}", remedy) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is not JSON: {error}", REMEDY) from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:

@@ -43,7 +43,7 @@ _GLIBC = ".2.17"  # of 2012: the oldest with clock_gettime in libc, and the firs
 _ZIG = re.compile(
     r"^Target: \S*-linux\d", re.MULTILINE
 )  # it alone names the kernel's version, whatever its wrapper's name
-REMEDY = "either install one (apt install clang), or without root: pip install 'torshc[toolchain]'"
+REMEDY = "either install one (apt install clang), or without root: pip install ziglang"
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _named(cc: str) -> CCompiler:
     if words == ["zig"] or words == ["ziglang"]:
         if compiler := _ziglang():
             return compiler
-        raise ToolchainError(f"--cc {cc}: the ziglang package is not installed", "pip install 'torshc[toolchain]'")
+        raise ToolchainError(f"--cc {cc}: the ziglang package is not installed", "pip install ziglang")
     program = shutil.which(words[0]) if words else None
     if not program:
         raise ToolchainError(f"--cc {cc!r}: no such program", REMEDY)
@@ -186,6 +186,34 @@ def _identify(name: str, command: tuple[str, ...], env: tuple[tuple[str, str], .
         said = "".join(f" ({line.strip()[:200]})" for line in err.splitlines()[:1])
         raise ToolchainError(f"{shlex.join(command)} does not answer --version as clang or gcc do{said}", REMEDY)
     return CCompiler(name, command, out.splitlines()[0].strip(), env, kind=kind)
+
+
+def _require_machine(gcc: CCompiler, triple: str) -> None:
+    """Raises ToolchainError unless a gcc, which compiles for one machine only, does so for this one."""
+    _, machine, _ = execute([*gcc.command, "-dumpmachine"], Path.cwd(), 60)
+    own, wanted = machine.strip().split("-"), triple.split("-")
+    if (own[0], own[-1]) != (wanted[0], wanted[-1]):
+        raise ToolchainError(
+            f"{gcc.name} compiles for {machine.strip() or 'another machine'}, not for --triple {triple}",
+            f"pip install ziglang, or name a clang or {triple}-gcc with --cc",
+        )
+
+
+@lru_cache(maxsize=16)
+def _has_headers(command: tuple[str, ...]) -> bool:
+    with scratch_folder() as folder:
+        (folder / "probe.c").write_text("#include <pthread.h>\n#include <stdint.h>\n#include <string.h>\n")
+        return execute([*command, "-fsyntax-only", "probe.c"], folder, 60)[0] == 0
+
+
+def _require_headers(clang: CCompiler, triple: str) -> None:
+    """Raises ToolchainError unless a clang finds a C library for another machine."""
+    if not _has_headers(clang.command):
+        raise ToolchainError(
+            f"{clang.name} finds no headers of a C library for --triple {triple}",
+            "pip install ziglang, which brings one; or install one (Debian: libc6-dev-arm64-cross), "
+            "or name its folder: --cc 'clang --sysroot=FOLDER'",
+        )
 
 
 def _ziglang() -> CCompiler | None:
@@ -251,13 +279,14 @@ class CToolchain(Toolchain):
         own = options.cc or os.environ.get("TORSHC_CC") or ""
         found = (None if own else _ziglang()) or find_compiler(own or None)
         if found.kind == "gcc":
-            raise ToolchainError(
-                f"{found.name} compiles for one machine only, not for --triple {options.triple}",
-                "pip install 'torshc[toolchain]', or name a clang with --cc",
-            )
-        floor = _GLIBC if options.triple.endswith("-linux-gnu") else ""
-        word = ("-target", options.triple + floor) if found.kind == "zig" else (f"--target={options.triple}",)
-        return replace(found, command=(*found.command, *word))
+            _require_machine(found, options.triple)
+            return found
+        if found.kind == "zig":
+            floor = _GLIBC if options.triple.endswith("-linux-gnu") else ""
+            return replace(found, command=(*found.command, "-target", options.triple + floor))
+        cross = replace(found, command=(*found.command, f"--target={options.triple}"))
+        _require_headers(cross, options.triple)
+        return cross
 
     def c_compiler(self, options: CompileOptions) -> str:
         try:
@@ -283,14 +312,18 @@ class CToolchain(Toolchain):
         }
 
     def survey(self, cc: str = "") -> Survey:
-        """All compilers that answer, the one that compile would take first, each program once."""
+        """All compilers that answer, the one that :meth:`find` takes first, each program once."""
         names = [n for n in (*CLANGS, "clang", *GCCS, "gcc", "cc") if shutil.which(n)]
-        compilers: list[CCompiler] = []
-        for name in (cc, *names, "zig"):
-            try:
-                compilers.append(find_compiler(name or None))
-            except ToolchainError:
-                if name and name == cc:
-                    raise
-        once = list({Path(c.path).resolve(): c for c in reversed(compilers)}.values())[::-1]
-        return Survey(tuple(map(found, once)), (), () if once else (f"no C compiler: {REMEDY}",))
+        compilers: list[Compiler] = []
+        try:
+            compilers.append(self.find(CompileOptions(cc=cc), resolve()).compiler)
+        except ToolchainError:
+            if cc:
+                raise
+        for name in (*names, "zig"):
+            with contextlib.suppress(ToolchainError):
+                compilers.append(find_compiler(name))
+        once: dict[Path, Compiler] = {}
+        for compiler in compilers:
+            once.setdefault(Path(compiler.path).resolve(), compiler)
+        return Survey(tuple(map(found, once.values())), (), () if once else (f"no C compiler: {REMEDY}",))

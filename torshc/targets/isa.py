@@ -87,6 +87,7 @@ def lanes(mcpu: str | None = None) -> int:
 
 
 # For another machine whose processor is not named: what all of its kind have.
+_LIBRARY = re.compile(r"(-(gnu|musl)\w*)?\Z")  # not Android's C library, which has no libpthread to link
 _BASELINE = {"x86_64": ("x86-64", 4), "aarch64": ("", 4)}
 
 
@@ -102,10 +103,11 @@ def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
     """
     here = _arch(platform.machine())
     arch = _arch(triple.partition("-")[0]) if triple else here
-    if triple and (arch not in (here, *_BASELINE) or "linux" not in triple.split("-")[1:]):
-        known = " or ".join(_BASELINE)
+    system, _, library = triple.partition("linux")
+    if triple and (arch not in (here, *_BASELINE) or not system.endswith("-") or not _LIBRARY.match(library)):
         raise ConfigError(
-            f"--triple {triple}: torshc has no such machine", f"{known} with Linux, as in x86_64-linux-gnu"
+            f"--triple {triple}: torshc has no such machine",
+            f"{' or '.join(_BASELINE)} with Linux and glibc or musl, as in x86_64-linux-gnu",
         )
     if mcpu in (None, "native", "host"):
         return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch)

@@ -7,6 +7,7 @@ version and the files named, not on the folder, the locale or the time.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shlex
 import shutil
@@ -29,6 +30,7 @@ _DROPPED = (
     "LD_PRELOAD", "CFLAGS", "LDFLAGS",
 )  # fmt: skip
 
+_log = logging.getLogger(__name__)
 _LLVM_NUMBERS = range(22, 13, -1)  # of LLVM's tools as Debian names them
 _WHOLE = "whole.o"
 _HASHED_BYTES = 1 << 20  # a program up to this size is stamped by its content
@@ -342,10 +344,13 @@ def execute(
 ) -> tuple[int | None, str, str]:
     """Runs a command in a process group of its own: (status or None when it took too long, stdout, stderr).
 
+    Logs the command, at level INFO.
+
     Raises:
         ToolchainError: it cannot be started.
         ResourceError: the system has no files, processes or memory left for it.
     """
+    _log.info("%s", shlex.join(command))
     try:
         process = subprocess.Popen(
             list(command),

@@ -51,7 +51,7 @@ class WebGpuToolchain(Toolchain):
 
     def survey(self, cc: str = "") -> Survey:
         library = find_library()
-        missing = () if library else (f"no library of webgpu.h: pip install 'torshc[webgpu]', or name one in {NAMED}",)
+        missing = () if library else (f"no library of webgpu.h: pip install wgpu, or name one in {NAMED}",)
         devices = (library,) if library else ()
         try:
             return Survey((found(find_compiler(cc or None)),), devices, missing)

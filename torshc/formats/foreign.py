@@ -1,0 +1,65 @@
+"""Files of other formats: what each is, told by its first bytes, and what turns it into ONNX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import ModelError
+
+_HUGGING = "export the model itself: optimum-cli export onnx --model NAME FOLDER (pip install optimum-onnx)"
+_TORCH = "load it in PyTorch, then torch.onnx.export(model, args, 'model.onnx', dynamo=True)"
+_KERAS = "load it in Keras, then model.export('model.onnx', format='onnx')"
+_TREES = "pip install onnxmltools, then onnxmltools.convert.{}(model, initial_types=...)"
+_PICKLE = (
+    "torshc opens no pickles: load it where it was made, then torch.onnx.export (PyTorch) or "
+    "skl2onnx.to_onnx (scikit-learn)"
+)
+
+# What a file is, what it is called, and what to do instead; the first that fits counts.
+_KNOWN: tuple[tuple[Callable[[bytes], object], str, str], ...] = (
+    (lambda head: head.startswith(b"GGUF"), "a GGUF file, weights for llama.cpp", _HUGGING),
+    (lambda head: head[8:10] == b'{"' and head[4:8] == bytes(4), "a safetensors file, weights without a graph",
+     _HUGGING),
+    (lambda head: head[4:8] == b"TFL3", "a TensorFlow Lite model",
+     "pip install tf2onnx, then python -m tf2onnx.convert --tflite FILE --output model.onnx"),
+    (lambda head: head[4:8] == b"ORTM", "a model in ONNX Runtime's own format", "give the .onnx file it was made from"),
+    (lambda head: head.startswith(b"PK\x03\x04") and b".pkl" in _first_entry(head), "a PyTorch checkpoint", _TORCH),
+    (lambda head: head.startswith(b"PK\x03\x04") and b".json" in _first_entry(head), "a Keras model", _KERAS),
+    (lambda head: head.startswith(b"\x89HDF\r\n"), "an HDF5 file, as Keras writes", _KERAS),
+    (lambda head: re.match(rb"\x80[\x02-\x05]", head), "a Python pickle", _PICKLE),
+    (lambda head: head.startswith(b"ML\xefR") or re.match(rb"\s*(//[^\n]*\s*)*(module|func\.func|#loc)\b", head),
+     "a module of MLIR", "export ONNX from the framework that wrote it"),
+    (lambda head: re.match(rb"\s*<(\?xml|net )", head), "XML, as OpenVINO and PMML write",
+     "export ONNX from the framework that it was made with"),
+    (lambda head: head.startswith(b"CBM1"), "a CatBoost model", "model.save_model('model.onnx', format='onnx')"),
+    (lambda head: head.startswith(b"tree\nversion="), "a LightGBM model", _TREES.format("convert_lightgbm")),
+    (lambda head: re.match(rb'\s*\{"learner"', head), "an XGBoost model", _TREES.format("convert_xgboost")),
+    (lambda head: head.startswith((b"\x1f\x8b", b"7z\xbc\xaf", b"\xfd7zXZ", b"BZh")), "a compressed file",
+     "unpack it first"),
+)  # fmt: skip
+
+
+def refuse_foreign(data: memoryview, path: Path | None) -> None:
+    """Say what a file is that is no model of ours.
+
+    Raises:
+        ModelError: it is of a format that another program turns into ONNX; the remedy names that program.
+    """
+    head = bytes(data[:4096])
+    named = f"{path}: " if path is not None else ""
+    for fits, what, remedy in _KNOWN:
+        if fits(head):
+            raise ModelError(f"{named}this is {what}, not an ONNX model", remedy)
+    if path is not None and path.name == "saved_model.pb":
+        folder = path.parent
+        raise ModelError(
+            f"{named}this is a TensorFlow model, not an ONNX model",
+            f"pip install tf2onnx, then python -m tf2onnx.convert --saved-model {folder} --output model.onnx",
+        )
+
+
+def _first_entry(head: bytes) -> bytes:
+    """The name of a zip archive's first file."""
+    return head[30 : 30 + int.from_bytes(head[26:28], "little")]
