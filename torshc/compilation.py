@@ -92,6 +92,7 @@ class Compilation:
         pinned: kernel sources that a person wrote, by file name, and where they came from.
         warnings: what the import passed over in the model, and why the kernel cache was not used.
         named: the model's weights, where the library takes others by name.
+        constants_bytes: of the constants that the imported model's nodes read.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Compilation:
     dims_of_kernels: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     pinned: Mapping[str, str] = field(default_factory=dict)
     named: tuple[NamedWeight, ...] = ()
+    constants_bytes: int = 0
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -144,6 +146,12 @@ class Compilation:
     def weights_bytes(self) -> int:
         """Of the weights in the bundle."""
         return stored_bytes(self.program.weights, self.options.weights_dtype)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of what the bundle stores beyond the model's constants: a weight that two kernels read in two layouts."""
+        more = self.weights_bytes - self.constants_bytes
+        return more if more > max(self.constants_bytes // 10, 1 << 20) else 0  # less is what panels are padded with
 
 
 def _count(n: int, what: str, plural: str) -> str:

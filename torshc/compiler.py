@@ -144,6 +144,9 @@ def _prepared(
         kept = weights if options.named_weights else None
         graph = source if isinstance(source, Graph) else load_graph(source, options.shapes or None, kept)
         imported = len(graph.nodes)
+        constants = sum(
+            a.nbytes for a in {v: v.const for n in graph.nodes for v in n.operands}.values() if a is not None
+        )
     if kind.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
@@ -183,7 +186,7 @@ def _prepared(
     done = Compilation(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
         clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings),
-        dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment},
+        dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment}, constants_bytes=constants,
     )  # fmt: skip
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 

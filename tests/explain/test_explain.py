@@ -8,8 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
-from onnx import ModelProto, parser
+from onnx import ModelProto, helper, numpy_helper, parser
 
 from torshc.compiler import prepare
 from torshc.errors import ConfigError
@@ -87,6 +88,21 @@ def test_a_fused_chain_is_one_group_with_its_traffic() -> None:
     # x and scale are read, y is written, each once.
     assert group.bytes == 4 * (640 + 64 + 640) and group.flops >= 3 * 640
     assert e.stops == () and e.weights_bytes == 0
+
+
+def test_a_weight_in_two_layouts_is_told() -> None:
+    """An embedding that is also the last product's factor, as in GPT-2."""
+    x, y = helper.make_tensor_value_info("x", 7, ["n", 8]), helper.make_tensor_value_info("y", 1, ["n", 8, 8192])
+    nodes = [
+        helper.make_node("Gather", ["w", "x"], ["e"]),
+        helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["e", "t"], ["y"]),
+    ]
+    w = numpy_helper.from_array(np.random.default_rng(0).standard_normal((8192, 64), np.float32), "w")
+    graph = helper.make_graph(nodes, "tied", [x], [y], [w])
+    e = explained(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    assert (e.weights_bytes, e.copied_bytes) == (2 * 8192 * 64 * 4, 8192 * 64 * 4)
+    assert "weights 4.19 MB, 2.10 MB of them in a second layout" in " ".join(to_text(e).split())
 
 
 def test_symbols_left_out_count_as_one() -> None:

@@ -125,6 +125,8 @@ def _line(done: Compilation, seconds: float) -> str:
     launches = f"{s['launches']} launch{'es' if s['launches'] != 1 else ''}"
     kernels = f"{s['kernels']} kernel{'s' if s['kernels'] != 1 else ''}"
     weights = f"{bytes_text(s['weights_bytes'])} weights"
+    if done.copied_bytes:
+        weights += f" ({bytes_text(done.copied_bytes)} of them in a second layout)"
     if done.options.named_weights:
         weights += f", {sum(not why for why in s['weights_by_name'].values())} of {len(done.named)} by name"
     return f"{launches}, {kernels}, {weights}; {s['compiled']} compiled, {seconds:.2f} s"

@@ -174,6 +174,7 @@ class Explanation:
     arena_bytes: int
     arena_text: int | str
     weights_bytes: int
+    copied_bytes: int
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
     seconds: Mapping[str, float]
@@ -231,6 +232,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         arena_bytes=sizes.total([compilation.arena_bytes]),
         arena_text=plain(compilation.arena_bytes),
         weights_bytes=compilation.weights_bytes,
+        copied_bytes=compilation.copied_bytes,
         fallbacks=compilation.fallbacks,
         approximations=compilation.approximations,
         seconds=compilation.seconds,

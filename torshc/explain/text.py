@@ -189,7 +189,8 @@ def _totals(e: Explanation) -> Iterator[str]:
     yield from broken("Totals" + _at(e), WIDTH)
     yield from paragraph("work", f"{flops_text(e.flops)}, {bytes_text(e.bytes)} moved, {_ratio(e)} flop/byte")
     arena = bytes_text(e.arena_bytes)
-    yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}")
+    copied = f", {bytes_text(e.copied_bytes)} of them in a second layout" if e.copied_bytes else ""
+    yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}{copied}")
     if e.approximations:
         yield from paragraph("inexact", "; ".join(map(printable, e.approximations)))
     pinned = dict.fromkeys(f"group {g.id}: {k.pinned}" for g in e.groups for k in g.kernels if k.pinned)
