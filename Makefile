@@ -32,16 +32,14 @@ toolchain := $(if $(compiler),,toolchain)
 stamp = $(VENV)/.ready-$(1)$(addprefix -,$(toolchain))
 install = $(py) -m pip install --quiet --disable-pip-version-check --editable $(1)
 
-# Where no compiler is to be found: programs that tests start, and tests that build programs of every kind.
-bare := cat cp cut dirname env ln make mkdir mktemp mv rm sed sh sha256sum sleep
-zig_slice := tests/bundle tests/ops/tensor/test_sequence.py tests/targets/cpu/test_dot.py tests/templates/test_pool.py \
-	tests/compiler/test_products.py tests/samples tests/cli/test_compile.py
+# Where no compiler is to be found: the programs that tests start.
+bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum sleep touch
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-ziglang golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,10 +59,16 @@ test: $(call stamp,test) ## the tests
 test-all: $(call stamp,test) ## the tests with the slow ones, of which `make test` runs a part
 	$(py) -m pytest -n $(JOBS) --dist worksteal -m '' $(ARGS)
 
-test-ziglang: $(call stamp,zig) ## a slice of the tests with no compiler but the ziglang package's
+test-bare: $(call stamp,test) ## `make test` as on a machine without a compiler, where it takes the ziglang package's
 	mkdir -p $(VENV)/bare
 	for tool in $(bare); do ln -sf "$$(command -v $$tool)" $(VENV)/bare/; done
-	PATH=$(abspath $(VENV)/bare) $(abspath $(py)) -m pytest -n $(JOBS) --dist worksteal $(zig_slice) $(ARGS)
+	rm -f $(VENV)/ran-bare
+	PATH=$(abspath $(VENV)/bare) $(MAKE) test ARGS='--write-ran $(VENV)/ran-bare $(ARGS)'
+
+test-rest: $(call stamp,test) ## what test-bare skipped, with the compilers that are here; what both skip is an error
+	rm -f $(VENV)/skipped-rest
+	$(py) -m pytest -n $(JOBS) --dist worksteal --all-but $(VENV)/ran-bare --write-skipped $(VENV)/skipped-rest $(ARGS)
+	$(py) -m tests.support.skips $(VENV)/skipped-rest
 
 golden: $(call stamp,test) ## renew the generated sources of tests/golden, and the names of passes that editors know
 	$(py) -m pytest -n 0 tests/golden tests/passes/test_rules_schemas.py --renew-golden
@@ -162,11 +166,6 @@ $(call stamp,peer): $(call stamp,run)
 $(call stamp,test): pyproject.toml | $(py)
 	@echo 'Installing torshc and what its tests need ...'
 	@$(call install,'.[test$(addprefix $(comma),$(toolchain))]')
-	@touch $@
-
-$(call stamp,zig): pyproject.toml | $(py)
-	@echo 'Installing torshc, what its tests need and a clang from PyPI ...'
-	@$(call install,'.[test$(comma)toolchain]')
 	@touch $@
 
 $(call stamp,dist): pyproject.toml | $(py)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from tests.emulation.emulated import missing
+from tests.support.skips import RanWriter, SkippedWriter, drop_ran
 from tests.support.slow import thin
 from torshc.folders import private_folder
 from torshc.resources import cache_folder
@@ -15,6 +17,9 @@ from torshc.resources import cache_folder
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-golden", action="store_true", help="write the files of tests/golden again")
     parser.addoption("--mutants", type=int, default=0, help="how many mutants tests/robust/test_mutants.py compiles")
+    parser.addoption("--write-ran", type=Path, help="append each test that is not skipped to this file")
+    parser.addoption("--all-but", type=Path, help="leave out the tests that --write-ran wrote")
+    parser.addoption("--write-skipped", type=Path, help="append each test that is skipped, with its reason")
     parser.addoption("--whole", action="store_true", help="sanitizers over all core cases of onnx's suite, not a part")
 
 
@@ -25,11 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     os.environ["TORSHC_CACHE_DIR"] = str(private_folder(cache_folder()))
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):  # else each worker writes
+        for option, writer in (("--write-ran", RanWriter), ("--write-skipped", SkippedWriter)):
+            if (file := config.getoption(option)) is not None:
+                config.pluginmanager.register(writer(file.absolute()))
 
 
 @pytest.hookimpl(tryfirst=True)  # before what the markers deselect
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     thin(items)
+    if (file := config.getoption("--all-but")) is not None:
+        config.hook.pytest_deselected(items=drop_ran(items, file))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -229,7 +229,7 @@ def test_zig_brings_division_of_128_bits(tmp_path: Path) -> None:
     assert ctypes.CDLL(str(tmp_path / "a.so"))
 
 
-@SLOW  # `make test-ziglang` builds with it by default
+@SLOW  # `make test-bare` builds with it by default
 @pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="needs the ziglang package")
 def test_ziglang_builds_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np

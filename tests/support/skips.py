@@ -1,0 +1,94 @@
+"""Which tests a run had, and that another run has the rest: ``python -m tests.support.skips FILE``.
+
+A run with ``--write-ran FILE`` writes a line for each test that it did not skip, and one with ``--all-but FILE`` runs
+the others, so that two machines, or two sets of compilers, have all tests between them. What the second skips too
+(``--write-skipped FILE``, with reasons) is run nowhere, and the command refuses it unless its reason is one of
+``ELSEWHERE``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+# What a machine of CI cannot have, or what a target of its own runs (`make exporters`, `make card`).
+ELSEWHERE = (
+    r"no (nvcc or no )?card",
+    r"the emulator cannot survive it",
+    r"PyTorch is not installed",
+    r"could not import 'torch'",
+    r"torch\.onnx\.export needs onnxscript",
+    r"the extra `exporters` is not installed",
+    r"this driver cannot be hidden",
+    r"this adapter holds it",
+)
+
+
+class RanWriter:
+    """Appends the tests that a process runs to a file; several processes of a run write to one."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a test whose body was run, or that failed before."""
+        if report.failed or (report.when == "call" and not report.skipped):
+            _append(self.file, report.nodeid)
+
+
+class SkippedWriter:
+    """Appends what a process skips to a file: a test's or a module's id, a tab and the reason."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a test that is skipped."""
+        if report.skipped and not hasattr(report, "wasxfail"):
+            _append(self.file, f"{report.nodeid}\t{_reason(report.longrepr)}")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Write a module that is skipped."""
+        if report.skipped:
+            _append(self.file, f"{report.nodeid}\t{_reason(report.longrepr)}")
+
+
+def _append(file: Path, line: str) -> None:
+    with file.open("a") as f:
+        f.write(f"{line}\n")
+
+
+def _reason(why: object) -> str:
+    return str(why[2] if isinstance(why, tuple) else why).removeprefix("Skipped: ").splitlines()[0]
+
+
+def drop_ran(items: list[pytest.Item], file: Path) -> list[pytest.Item]:
+    """Leave the tests that a file does not list; returns the others."""
+    ran = set(file.read_text().splitlines())
+    dropped = [item for item in items if item.nodeid in ran]
+    items[:] = [item for item in items if item.nodeid not in ran]
+    return dropped
+
+
+def read(file: Path) -> dict[str, str]:
+    """The reasons of what was skipped, by id; none where nothing was."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return dict(line.split("\t", 1) for line in lines)
+
+
+def main(file: str) -> int:
+    """Print what no run had, with the reasons; 1 where one of these is no reason to do without."""
+    skipped = read(Path(file))
+    fit = re.compile("|".join(ELSEWHERE))
+    bad = {name: why for name, why in skipped.items() if not fit.search(why)}
+    print(f"{len(skipped)} tests were run by no part, {len(bad)} of them for no reason that counts")
+    for name, why in sorted(bad.items()):
+        print(f"  {name}: {why}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
