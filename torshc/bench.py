@@ -24,7 +24,7 @@ from .feeds import Arrays, make_inputs
 from .folders import scratch_folder
 from .kernels.base import Kernel
 from .options import CompileOptions
-from .peers import TORCH, TORCH_COMPILE, torch_calls
+from .peers import PYTORCH, torch_calls
 from .roofs import Roof, meter_of, require_flush, unit_of
 from .runtime import Model, load
 from .runtime.stats import StepStats
@@ -34,7 +34,7 @@ from .verify import index_limits, ort_session
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
 LEAST_CALLS = 3
 PERCENTILES = (50, 90, 99)
-SYSTEMS = ("ort", TORCH, TORCH_COMPILE)
+SYSTEMS = ("ort", *PYTORCH)
 
 Call = Callable[[], Any]
 
@@ -112,7 +112,7 @@ def bench_model(
 
     Args:
         levels: optimisation levels; the last is what all others are compared with.
-        against: other systems: "ort", "torch" and "torch-compile".
+        against: other systems, of :data:`SYSTEMS`.
         torch_module: where PyTorch's module is: FILE.pt2 or FILE.py:NAME; by default a .pt2 beside the model.
         rounds, seconds: number of measurements of each system, and seconds of each.
         dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1.
@@ -160,7 +160,7 @@ def _torch_of(against: Sequence[str], torch_module: str) -> list[str]:
     """
     if unknown := [name for name in against if name not in SYSTEMS]:
         raise ConfigError(f"--against {unknown[0]!r}", f"systems to compare with are {', '.join(SYSTEMS)}")
-    theirs = [name for name in (TORCH, TORCH_COMPILE) if name in against]
+    theirs = [name for name in PYTORCH if name in against]
     if torch_module and not theirs:
         raise ConfigError("--torch-module goes with --against torch", "leave it out, or add --against torch")
     return theirs

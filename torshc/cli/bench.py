@@ -26,9 +26,9 @@ def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) ->
 @flags.MODEL_ARGUMENT
 @click.option(
     "--against",
-    type=click.Choice(["ort", "torch", "torch-compile"]),
+    type=click.Choice(["ort", "torch", "torch-compile", "torch-max-autotune"]),
     multiple=True,
-    help="Other system to measure, if installed. Repeatable.",
+    help="Other system to measure, if installed; torch-compile records CUDA graphs on a card. Repeatable.",
 )
 @click.option("--torch-module", default="", metavar="FILE.pt2|FILE.py:NAME",
               help="PyTorch's module of the model; by default a .pt2 beside it.")  # fmt: skip
