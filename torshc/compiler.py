@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +29,9 @@ from .bundle.manifest import (
 )
 from .bundle.named import Array
 from .bundle.names import prefix_of
-from .bundle.package import HEADER, BundleWriter
+from .bundle.package import HEADER, SBOM, BundleWriter, file_sha256
 from .bundle.program import Placed, assemble
+from .bundle.sbom import sbom_text
 from .bundle.script import assemble_script
 from .bundle.shared_weights import move_named, share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
@@ -37,6 +39,7 @@ from .bundle.weights import WeightsInfo
 from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
 from .errors import ConfigError, InternalError, UnsupportedError
 from .formats import load_graph
+from .formats.files import model_files
 from .graph import Graph
 from .kernels.base import Kernel
 from .kernels.machine import Machine
@@ -330,8 +333,20 @@ def compile_model(
         file = _weights_file(versions, weights, embedded)
         used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
         glibc = bundle.glibc
-        bundle.commit(dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc))
+        manifest = dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc)
+        if options.sbom:
+            bundle.add_text(SBOM, sbom_text(manifest, _hashes(source), bundle.folder))
+        bundle.commit(manifest)
     return compilation
+
+
+def _hashes(source: str | Path | bytes | Graph) -> dict[str, str]:
+    """SHA-256 of the files that a model was read from."""
+    if isinstance(source, Graph):
+        return {}
+    if isinstance(source, bytes):
+        return {"model": hashlib.sha256(source).hexdigest()}
+    return {path.name: file_sha256(path) for path in model_files(Path(source))}
 
 
 def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:

@@ -65,6 +65,7 @@ class CompileOptions:
         weights_dtype: what large weights of f32 (two or more dimensions, 4,096 elements) are in the bundle: "f32",
             or "f16", "bf16" or "f8", f32 again when it is opened. Error class: 2^-11 (f16), 2^-8 (bf16) or 2^-4 (f8) of
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.
+        sbom: write a bill of materials (CycloneDX) into the bundle.
         named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
@@ -103,6 +104,7 @@ class CompileOptions:
     winograd: bool = False
     precision: str = "f32"
     weights_dtype: str = "f32"
+    sbom: bool = False
     named_weights: bool = False
     profile: bool = False
     cc: str = ""

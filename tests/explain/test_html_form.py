@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from torshc import explain as explain_package
+from torshc.bundle.package import file_sha256
 from torshc.cli import cli
 from torshc.errors import ConfigError
 from torshc.explain import Explanation, Shown, read_measured, read_roof, to_html
@@ -164,3 +166,11 @@ def test_the_roof_that_was_measured(tmp_path: Path) -> None:
     ):  # fmt: skip
         file.write_text(json.dumps({"steps": [], "roof": roof}))
         assert read_roof(file) == expected
+
+
+def test_vendored_files_are_those_that_their_readme_names() -> None:
+    """Each is a package's file of a stated version, so that who audits torshc can fetch it and compare."""
+    folder = Path(explain_package.__file__).parent / "page" / "vendor"
+    rows = [line.split("|") for line in (folder / "README.md").read_text().splitlines() if line.startswith("| `")]
+    named = {row[1].strip(" `"): row[4].strip(" `") for row in rows}
+    assert named == {f.name: file_sha256(f) for f in folder.glob("*.js")} and len(named) == 2

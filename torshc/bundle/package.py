@@ -47,10 +47,11 @@ WEIGHTS = "weights.bin"
 SOURCES = "src"
 OBJECTS = "obj"
 TEST = "test"
+SBOM = "sbom.cdx.json"
 BROWSER = ("model.js", "model.d.ts", "index.html", "page.js", "page.css")
 # A library addresses its data relative to its code, 31 bits far.
 EMBED_MAX = 1 << 30
-_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, TEST, FILE, *BROWSER}
+_KNOWN = {LIBRARY, HEADER, WEIGHTS, SOURCES, OBJECTS, TEST, SBOM, FILE, *BROWSER}
 _MANIFEST_MAX = 256 << 20
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -147,13 +148,13 @@ class BundleWriter:
         return folder
 
     def copy(self, bundle: Path) -> None:
-        """Copies all of a bundle but its manifest and weights.
+        """Copies all of a bundle but its manifest, its weights and a bill of materials, which names the weights' hash.
 
         Raises:
             OutputError: it cannot be read, or not written here.
         """
         with _writing(self.folder):
-            ignored = shutil.ignore_patterns(FILE, WEIGHTS)
+            ignored = shutil.ignore_patterns(FILE, WEIGHTS, SBOM)
             shutil.copytree(bundle, self.folder, symlinks=True, ignore=ignored, dirs_exist_ok=True)
 
     def write_weights(

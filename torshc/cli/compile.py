@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     help="What the model's own C functions and header are called; by default after OUT.",
 )
 @click.option("--named-weights", is_flag=True, help="Let the library take other weights by the model's names.")
+@click.option("--sbom", is_flag=True, help="Write a bill of materials (CycloneDX) into the bundle.")
 @click.option(
     "--MT",
     "targets",
