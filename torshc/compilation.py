@@ -92,6 +92,7 @@ class Compilation:
         pinned: kernel sources that a person wrote, by file name, and where they came from.
         warnings: what the import passed over in the model, and why the kernel cache was not used.
         named: the model's weights, where the library takes others by name.
+        origins: operators of the imported model's nodes, by the names of these that are alone in having them.
         constants_bytes: of the constants that the imported model's nodes read.
     """
 
@@ -115,6 +116,7 @@ class Compilation:
     pinned: Mapping[str, str] = field(default_factory=dict)
     named: tuple[NamedWeight, ...] = ()
     constants_bytes: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fallbacks(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,6 +148,7 @@ def _prepared(
         kept = weights if options.named_weights else None
         graph = source if isinstance(source, Graph) else load_graph(source, options.shapes or None, kept)
         imported = len(graph.nodes)
+        origins = _origins(graph)
         constants = sum(
             a.nbytes for a in {v: v.const for n in graph.nodes for v in n.operands}.values() if a is not None
         )
@@ -190,8 +192,15 @@ def _prepared(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
         clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings),
         dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment}, constants_bytes=constants,
+        origins=origins,
     )  # fmt: skip
     return with_pinned(done, options.kernels) if options.kernels is not None else done
+
+
+def _origins(graph: Graph) -> dict[str, str]:
+    """The operators of the model's nodes by their names; of names that several nodes have, none."""
+    counts = Counter(n.name for n in graph.nodes)
+    return {n.name: n.op.name for n in graph.nodes if n.name and counts[n.name] == 1}
 
 
 def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:

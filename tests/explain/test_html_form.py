@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from onnx import helper
 
 from torshc import explain as explain_package
 from torshc.bundle.package import file_sha256
@@ -110,6 +111,32 @@ def click(browser: Browser, box: str) -> None:
             return [at.x + around.left, at.y + around.top]; }})()"""
     )
     browser.click(*place)
+
+
+def test_the_console_stays_empty(browser: Browser, tmp_path: Path) -> None:
+    told = "<script>window.told = [];"
+    told += "for (const k of ['warn', 'error']) console[k] = (...a) => told.push(a.join(' '));</script>"
+    page = to_html([shown(explained(CROSSED))])
+    opened(browser, tmp_path, page.replace("<head>", f"<head>{told}", 1))
+    for tab in ("Groups", "Passes", "Boundaries", "Memory", "Roofline", "Graph"):
+        browser.run(f"[...document.querySelectorAll('#tabs button')].find((b) => b.textContent === '{tab}').click()")
+    click(browser, "g1")
+    assert "<head>" in page and browser.run("told") == []
+
+
+def test_an_operator_that_passes_replaced_is_found(browser: Browser, tmp_path: Path) -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Softmax", ["x"], ["y"], name="weights", axis=0)], "g",
+            [helper.make_tensor_value_info("x", 1, [4, 5])], [helper.make_tensor_value_info("y", 1, [4, 5])],
+        ),
+        opset_imports=[helper.make_opsetid("", 20)],
+    )  # fmt: skip
+    e = explained(model)
+    assert {n.origin for g in e.groups for n in g.nodes} == {"Softmax"}
+    opened(browser, tmp_path, to_html([shown(e)]))
+    browser.run("torshc.graphs[0].search('softmax')")
+    assert "weights" in browser.run("torshc.graphs[0].found.textContent")
 
 
 def boxes(browser: Browser) -> list[str]:

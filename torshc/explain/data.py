@@ -40,13 +40,23 @@ class Tensor:
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node: number, operator, the model's name, type of its first result, numbers of the nodes that it reads."""
+    """A node.
+
+    Attributes:
+        id: its number.
+        op: its operator; "copy" of one that only moves a value.
+        name: the model's name of it.
+        type: of its first result.
+        operands: numbers of the nodes that it reads.
+        origin: the operator of the model's node of that name, where passes replaced it.
+    """
 
     id: int
     op: str
     name: str
     type: str
     operands: tuple[int, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,7 +257,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
 
 def operators(nodes: Sequence[Node]) -> str:
     """The operators of a group in order, runs of one counted: ``Conv+Add+Relu``, ``Mul(3)+Sqrt``."""
-    runs = ((name, sum(1 for _ in run)) for name, run in groupby(node.op.name for node in nodes))
+    runs = ((name, sum(1 for _ in run)) for name, run in groupby(_operator(node) for node in nodes))
     return "+".join(name if count == 1 else f"{name}({count})" for name, count in runs)
 
 
@@ -268,9 +278,9 @@ def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
     )
 
 
-def _node(node: Node) -> NodeInfo:
-    operands = dict.fromkeys(v.producer.id for v in node.operands if v.producer is not None)
-    return NodeInfo(node.id, node.op.name, node.name, type_text(node.output.type), tuple(operands))
+def _operator(node: Node) -> str:
+    """What a node's operator is called: an Identity that is left after the passes copies a value to an output."""
+    return "copy" if node.op.name == "Identity" else node.op.name
 
 
 class _Describer:
@@ -281,6 +291,7 @@ class _Describer:
         self.storage = compilation.plan.storage
         self.rules = compilation.plan.policy.rules
         self.pinned = compilation.pinned
+        self.origins = compilation.origins
         self.inputs = set(compilation.graph.inputs)
         self.makers: dict[Value, list[int]] = {}
         self.home: dict[Node, int] = {}
@@ -302,6 +313,12 @@ class _Describer:
         kind = "input" if v in self.inputs else "weight" if v.const is not None else "value"
         return Tensor(v.name or f"%{v.id}", type_text(v.type), kind, self.writers(v) if kind == "value" else ())
 
+    def node(self, node: Node) -> NodeInfo:
+        operands = dict.fromkeys(v.producer.id for v in node.operands if v.producer is not None)
+        was = self.origins.get(node.name, "")
+        origin = was if was != node.op.name else ""
+        return NodeInfo(node.id, _operator(node), node.name, type_text(node.output.type), tuple(operands), origin)
+
     def group(self, unit: Unit) -> GroupInfo:
         g = unit.group
         return GroupInfo(
@@ -309,8 +326,8 @@ class _Describer:
             kind=g.kind,
             rules=tuple(map(str, dict.fromkeys((*g.rules, *made_by(g, self.rules))))),
             operators=operators(g.nodes),
-            nodes=tuple(map(_node, g.nodes)),
-            folded=tuple(map(_node, g.folded)),
+            nodes=tuple(map(self.node, g.nodes)),
+            folded=tuple(map(self.node, g.folded)),
             reads=tuple(map(self.tensor, g.reads)),
             writes=tuple(map(self.tensor, g.outputs)),
             kernels=tuple(
@@ -344,8 +361,8 @@ class _Describer:
             b.reason,
             REASONS[b.reason],
             b.value.name or f"%{b.value.id}",
-            _node(maker) if maker is not None else None,
-            _node(b.consumer),
+            self.node(maker) if maker is not None else None,
+            self.node(b.consumer),
             self.home.get(maker) if maker is not None else None,
             str(b.rule) if b.rule is not None else "",
         )

@@ -16,8 +16,13 @@ function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value);
   }
-  made.append(...children.map((c) => (c instanceof Node ? c : String(c))));
+  made.append(...children.flatMap((c) => (c instanceof Node ? [c] : breakable(String(c)))));
   return made;
+}
+
+// A text that breaks behind the marks that names are divided by, before it breaks inside a word.
+function breakable(text) {
+  return text.split(/(?<=[/._:,+-])(?=\S)/).flatMap((part, k) => (k ? [document.createElement("wbr"), part] : [part]));
 }
 
 function svg(tag, attributes = {}, text = "") {
@@ -52,7 +57,7 @@ function scaled(x, units) {
 const bytesText = (x) => scaled(x, ["B", "kB", "MB", "GB", "TB"]);
 const flopsText = (x) => scaled(x, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"]);
 const clip = (text, n) => (text.length > n ? text.slice(0, n - 1) + "\u2026" : text);
-const named = (n) => `${n.op}${n.name ? ` ${n.name}` : ""}`;
+const named = (n) => `${n.op}${n.origin ? ` of ${n.origin}` : ""}${n.name ? ` ${n.name}` : ""}`;
 const kernelsOf = (model) => model.groups.flatMap((g) => g.kernels.map((k) => ({ group: g, kernel: k })));
 const predicted = (k, roof) => Math.max(k.flops / roof.flops, k.bytes / roof.bytes);
 
@@ -206,10 +211,19 @@ class Graph {
   }
 }
 
+const pen = document.createElement("canvas").getContext("2d");
+
+// Width and height of a box's label in pixels of the graph.
+function labelSize(box) {
+  const lines = String(box.data("label") ?? "").split("\n");
+  pen.font = "11px Helvetica Neue, Helvetica, sans-serif"; // what Cytoscape.js writes labels in
+  return [Math.max(...lines.map((line) => pen.measureText(line).width), 1), 13 * lines.length];
+}
+
 function styles() {
   const css = getComputedStyle(document.body), text = css.color;
   const label = { label: "data(label)", "text-wrap": "wrap", "text-valign": "center", "font-size": 11, color: "#fff",
-    shape: "round-rectangle", width: "label", height: "label", padding: 7 };
+    shape: "round-rectangle", width: (n) => labelSize(n)[0], height: (n) => labelSize(n)[1], padding: 7 };
   return [
     { selector: "node", style: label },
     { selector: ".group", style: { "background-color": "data(colour)" } },
@@ -228,7 +242,7 @@ function showGroup(model, g) {
   const parts = [el("h2", {}, `Group ${g.id}: ${g.operators}`),
     el("p", {}, `${g.kind}; ${flopsText(g.flops)}, ${bytesText(g.bytes)} moved, ${short(g.flops / g.bytes)} flop/byte`)];
   if (g.rules.length) parts.push(el("p", {}, `brought together by: ${g.rules.join("; ")}`));
-  const node = (n) => [null, n.id, n.op, n.name, n.type];
+  const node = (n) => [null, n.id, n.origin ? `${n.op} (of ${n.origin})` : n.op, n.name, n.type];
   parts.push(el("h2", {}, "Nodes"), table(["", "operator", "name", "result"], g.nodes.map(node), [0]));
   if (g.folded.length) parts.push(el("h2", {}, "Read through, or computed again here"), table(["", "operator", "name", "result"], g.folded.map(node), [0]));
   const tensor = (t) => [null, t.name, t.type, t.kind === "value" ? (t.groups.length ? `group ${t.groups.join(", ")}` : "") : t.kind];
@@ -239,7 +253,7 @@ function showGroup(model, g) {
   for (const k of g.kernels) {
     parts.push(el("h2", {}, `Kernel ${k.symbol}`), el("p", {}, `${k.kind}, template ${k.template}; ${flopsText(k.flops)}, ${bytesText(k.bytes)}; tasks ${k.tasks}` +
       (k.scratch ? `; scratch ${k.scratch} bytes a thread` : "") + (k.pinned ? `; edited: ${k.pinned}` : "") + (k.tuned ? `; tuned: ${k.tuned}` : "")));
-    if (model.sources[k.symbol]) parts.push(el("pre", {}, model.sources[k.symbol]));
+    if (model.sources[k.symbol]) parts.push(el("pre", {}, document.createTextNode(model.sources[k.symbol])));
   }
   document.getElementById("detail").replaceChildren(...parts);
 }
@@ -293,7 +307,11 @@ function memoryPane(model, pane) {
   });
   chart.append(svg("path", { class: "roof", d: `M70 ${y(model.arena_bytes)}H${w - 20}`, "stroke-dasharray": "6 4" }), svg("text", { x: w - 20, y: y(model.arena_bytes) - 5, "text-anchor": "end" }, `arena ${bytesText(model.arena_bytes)}`));
   chart.append(svg("text", { x: w / 2, y: h - 8, "text-anchor": "middle" }, "group, in order of launches"));
-  pane.append(el("p", {}, `Bytes of values that are in use while each group runs. The arena holds them all; weights (${bytesText(model.weights_bytes)}), inputs and outputs are apart.`), chart);
+  const peak = Math.max(...model.live, 0), at = model.live.indexOf(peak);
+  pane.append(el("p", {}, `Bars: bytes of values between kernels that are in use while a group runs; the peak is ${bytesText(peak)}` +
+    `${peak ? `, at group ${at}` : ""}. The arena, ${bytesText(model.arena_bytes)}, is the one block that a run has for them: values that are not in ` +
+    `use at the same time share its bytes, and what it has more than the peak are gaps and alignment. ` +
+    `Weights (${bytesText(model.weights_bytes)}), inputs, outputs and scratch of threads are apart.`), chart);
 }
 
 function rooflinePane(model, pane) {
