@@ -101,6 +101,10 @@ def test_what_no_page_can_launch_is_refused() -> None:
         require_device_only(HostProgram((), (), steps=steps), ())
     for says in ("step 0 is given 64 sizes", "step 1 has 2147483648 blocks"):
         assert says in str(refused.value)
+    assert "--shapes" in refused.value.remedy
+    with pytest.raises(UnsupportedError) as refused:
+        require_device_only(HostProgram((), ()), ("node 'boxes' (NonMaxSuppression)",))
+    assert "NonMaxSuppression" in str(refused.value) and refused.value.remedy == "compile a library"
     fine = Launch("k0", (), (1,) * 63, threads=64), Launch("k1", (), tasks=2**31 - 1, threads=64)
     require_device_only(HostProgram((), (), steps=fine), ())
 

@@ -91,3 +91,18 @@ def test_what_is_no_tensor_there_is_left_alone_and_another_type_refused() -> Non
     fixed.setflags(write=False)
     with pytest.raises(RunError, match=r"read-only|cannot be read through DLPack"):
         dlpack.host_array(Foreign(fixed), "out['y']", np.dtype("f4"), (2, 32), writable=True)
+
+
+@pytest.mark.parametrize(("gradient", "remedy"), [(True, ".detach()"), (False, "NumPy array")])
+def test_the_remedy_for_a_tensor_that_is_not_given_works_on_it(gradient: bool, remedy: str) -> None:
+    """PyTorch gives a tensor with a gradient neither to DLPack nor to NumPy."""
+
+    class Kept(Foreign):
+        requires_grad = gradient
+
+        def __dlpack__(self, **_: Any) -> Any:
+            raise BufferError("not this one")
+
+    with pytest.raises(RunError) as caught:
+        dlpack.host_array(Kept(np.zeros(2, np.float32)), "input 'x'", np.dtype("f4"), (2, 32))
+    assert remedy in caught.value.remedy

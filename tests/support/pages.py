@@ -26,7 +26,9 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`([\w.]+\.(?:json|c|py))`(?: is|:)$")
 SHELL = set("|&;<>$'\"*~")
 UNTESTED = "Not run by the test"
-TOOLS = re.compile(r"`(?:make|pip|python|chromium|optimum-cli) [^`]*`|^\$ cmake.*", re.MULTILINE)  # whose options are not torshc's
+TOOLS = re.compile(
+    r"`(?:make|pip|python|chromium|optimum-cli) [^`]*`|^\$ cmake.*", re.MULTILINE
+)  # whose options are not torshc's
 
 # What differs from one run or machine to another: measurements, sizes that follow from the width of a vector, hashes of
 # kernels, how much was found in the cache, and progress.

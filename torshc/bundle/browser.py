@@ -174,6 +174,8 @@ def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:
         UnsupportedError: naming all that a browser cannot do.
     """
     problems = [f"{node} runs between kernels, on the processor" for node in nodes]
+    # What a node decides from data, such as how many boxes NonMaxSuppression keeps, no shape of an input settles.
+    remedy = "pin what it depends on with --shapes, or compile a library" if not problems else "compile a library"
     ports = (
         (kind, port) for kind, ports in (("an input", program.inputs), ("an output", program.outputs)) for port in ports
     )
@@ -191,7 +193,7 @@ def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:
     if problems:
         raise UnsupportedError(
             [f"{p}, which a page cannot do" for p in problems],
-            "pin what it depends on with --shapes, or compile a library",
+            remedy,
         )
 
 

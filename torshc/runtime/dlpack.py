@@ -64,6 +64,12 @@ def dtype_name(code: int, bits: int) -> str:
     return _FLOATS.get(code) or ("bool" if code == 6 else f"{_CODES.get(code, f'type{code}_')}{bits}")
 
 
+def _unreadable(what: str, value: object, error: Exception) -> RunError:
+    """Another library does not give its tensor; one of PyTorch that has a gradient becomes no NumPy array either."""
+    remedy = "pass its .detach()" if getattr(value, "requires_grad", False) else "pass it as a NumPy array"
+    return RunError(f"{what} cannot be read through DLPack: {error}", remedy)
+
+
 class View:
     """A tensor on a device, borrowed for as long as this object lives.
 
@@ -88,7 +94,7 @@ class View:
         try:
             self._capsule = give_capsule(value, stream)
         except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
-            raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
+            raise _unreadable(what, value, error) from error
         address, flags = _find(self._capsule, what)
         self._take(ctypes.string_at(address, LAYOUT.size), flags, what, writable)
 
@@ -129,7 +135,7 @@ def host_array(value: Any, what: str, dtype: np.dtype[Any], code: tuple[int, int
     try:
         capsule = give_capsule(value, None)
     except Exception as error:  # whatever another library raises, it is this tensor that cannot be used
-        raise RunError(f"{what} cannot be read through DLPack: {error}", "pass it as a NumPy array") from error
+        raise _unreadable(what, value, error) from error
     address, flags = _find(capsule, what)
     data, _, _, rank, kind, bits, lanes, shape, steps, offset = LAYOUT.unpack(ctypes.string_at(address, LAYOUT.size))
     if (kind, bits, lanes) != (*code, 1):
