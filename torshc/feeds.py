@@ -49,15 +49,16 @@ def parse_dims(words: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec]) -> Arrays:
+def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec], kind: str = "input") -> Arrays:
     """Inputs from files.
 
     Args:
+        kind: what they are called in messages.
         words: ``NAME=x.npy``, ``NAME=all.npz:KEY``, or ``all.npz``, whose keys are the names.
         specs: the model's inputs; a file without a name belongs to the only input there is.
 
     Raises:
-        RunError: a file cannot be read, or holds something else.
+        RunError: a file cannot be read, or holds something else, or more than inputs.
     """
     found: Arrays = {}
     names = [spec.name for spec in specs]
@@ -68,12 +69,12 @@ def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec]) -> Arrays:
         file = word[len(name) + 1 :] if name is not None else word
         if name is None and "=" in word and not Path(word).exists():
             name, _, file = word.partition("=")
-            raise RunError(f"there is no input {name!r}{did_you_mean(name, names)}", f"the inputs are {names}")
-        found.update(_read(name, file, by_name))
+            raise RunError(f"there is no {kind} {name!r}{did_you_mean(name, names)}", f"the {kind}s are {names}")
+        found.update(_read(name, file, by_name, kind))
     return found
 
 
-def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec]) -> Arrays:
+def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec], kind: str) -> Arrays:
     path, key = file, ""
     if not Path(file).exists() and ".npz:" in file:
         path, _, key = file.rpartition(".npz:")
@@ -83,18 +84,25 @@ def _read(name: str | None, file: str, specs: Mapping[str, TensorSpec]) -> Array
         if not path.endswith(".npz") and not (Path(path).is_file() and zipfile.is_zipfile(path)):
             if name is None and len(names) != 1:
                 raise RunError(
-                    f"{path} belongs to no input by name, and there are several",
-                    f"write NAME={path}; the inputs are {names}",
+                    f"{path} belongs to no {kind} by name, and there are several",
+                    f"write NAME={path}; the {kind}s are {names}",
                 )
             name = name if name is not None else names[0]
             return {name: _sized(path, specs[name], partial(load_array, Path(path)))}
         with Archive(Path(path)) as archive:
             if name is None:
-                keys = {n: n for n in archive.names if n in specs}
+                if unknown := [key for key in archive.names if key not in specs]:
+                    hint = did_you_mean(unknown[0], names)
+                    raise RunError(
+                        f"{path} holds {unknown[0]!r}, and there is no such {kind}{hint}",
+                        f"name its arrays as the {kind}s, which are {names}, or write NAME={path}:KEY for each",
+                    )
+                keys = {n: n for n in archive.names}
             else:
                 wanted = key or (archive.names[0] if len(archive.names) == 1 else name)
                 if wanted not in archive.names:
-                    raise RunError(f"{path} holds no array {wanted!r}", f"write NAME={path}:KEY")
+                    hint = did_you_mean(wanted, archive.names)
+                    raise RunError(f"{path} holds no array {wanted!r}{hint}", f"write NAME={path}:KEY")
                 keys = {name: wanted}
             return {n: _sized(path, specs[n], partial(archive.array, k)) for n, k in keys.items()}
     except (OSError, ValueError) as error:

@@ -31,6 +31,7 @@ from .options import CompileOptions
 from .plan.script import Branch, Operate, Repeat, Script, flat
 from .resources import cache_folder
 from .runtime.manifest import TensorSpec
+from .runtime.model import check_names
 from .runtime.sides import address_of
 from .runtime.values import unlike
 from .targets.native import (
@@ -211,12 +212,11 @@ class InProcess:
             RunError: an input is missing, unknown, or of the wrong type, rank or shape.
         """
         names = [x.name for x in self.inputs]
-        if not isinstance(inputs, Mapping) or inputs.keys() != set(names):
-            given = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise RunError(f"the inputs of model {self.name!r} are {names}, not {given}")
+        if not isinstance(inputs, Mapping):
+            raise RunError(f"the inputs of model {self.name!r} are {names}, not {type(inputs).__name__}")
+        check_names("input", inputs, names, complete=True)
         targets = [x.name for x in self.outputs]
-        if unknown := sorted((out or {}).keys() - set(targets)):
-            raise RunError(f"there is no output {unknown[0]!r}", f"the outputs are {', '.join(map(repr, targets))}")
+        check_names("output", out or {}, targets, complete=False)
         into = [out.get(n) for n in targets] if out else None
         return dict(zip(targets, self.call([inputs[n] for n in names], into), strict=True))
 

@@ -112,7 +112,7 @@ def verify_bundle(
         if against in REFERENCES:
             wanted = reference_outputs(Path(path), against, [spec.name for spec in model.outputs], feeds)
         else:
-            wanted = dict(read_inputs([against], model.outputs))
+            wanted = dict(read_inputs([against], model.outputs, "output"))
     checks = tuple(compare(name, array, wanted.get(name), rtol) for name, array in got.items())
     return Verdict(against, rtol, made.dims, checks)
 

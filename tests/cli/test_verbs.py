@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from torshc import arrays
-from torshc.errors import ConfigError
+from torshc.errors import ConfigError, RunError
 from torshc.runtime import load
 
 from ..support.cli_models import CACHED, LABELS, ODD, UNKNOWN, hostile, save
@@ -19,7 +19,7 @@ from .conftest import Torshc
 
 def test_run_reads_and_writes_arrays(torshc: Torshc, bundle: Path) -> None:
     np.save("x.npy", np.full((3, 64), 0.5, np.float32))
-    np.savez("all.npz", scale=np.ones(64, np.float32), other=np.zeros(1))
+    np.savez("all.npz", scale=np.ones(64, np.float32))
     text = torshc("run", bundle, "--input", "x=x.npy", "--input", "all.npz", "--output", "y.npz").output
     assert "random" not in text and "written: y.npz" in text and "[3, 64]" in text
     with np.load("y.npz") as found:
@@ -104,6 +104,17 @@ def test_hostile_output_names_become_no_paths(torshc: Torshc, tmp_path: Path) ->
     torshc("run", "h.tsc", "--output", "y.npz")
     with np.load("y.npz") as found:
         assert found.files == ["output_0", "output_1"]
+
+
+@pytest.mark.parametrize("verb", ["run", "verify", "bench", "bisect", "verify --against"])
+def test_a_wrong_key_is_not_ignored(torshc: Torshc, chain: Path, bundle: Path, verb: str) -> None:
+    """The input that it was meant for would be drawn at random, and nobody would know."""
+    np.savez("all.npz", scales=np.ones(64, np.float32))
+    word, *option = verb.split()
+    subject = bundle if word == "run" else chain
+    refused = torshc(word, subject, *(option or ["--input"]), "all.npz", code=RunError.exit_code).stderr
+    kind, hint = ("output", "") if option else ("input", "; did you mean 'scale'?")
+    assert f"all.npz holds 'scales', and there is no such {kind}{hint}" in refused
 
 
 def test_verify_agrees(torshc: Torshc, chain: Path, bundle: Path) -> None:

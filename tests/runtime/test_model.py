@@ -130,6 +130,7 @@ def test_out(symbolic: Path) -> None:
     [
         ({}, "input 'x' is missing"),
         ({"x": rows(1), "w": rows(1)}, "no input 'w'"),
+        ({"xx": rows(1)}, r"no input 'xx'; did you mean 'x'\?"),
         ({"x": rows(1).astype(np.float64)}, "float64; expected float32"),
         ({"x": rows(1).astype(">f4")}, "expected float32"),
         ({"x": [[1.0] * 16]}, "float64; expected float32"),

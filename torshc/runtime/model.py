@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ctypes import byref, c_uint64
 from types import TracebackType
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torshc.errors import RunError
+from torshc.errors import RunError, did_you_mean
 
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array
@@ -97,7 +97,7 @@ class Model:
         if type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise RunError(f"run() takes a dictionary of inputs, not {type(inputs).__name__}", self._expects())
         if inputs.keys() != self._in.index.keys():
-            _check_names("input", inputs, self._in.index, complete=True)
+            check_names("input", inputs, self._in.index, complete=True)
         values = list(map(inputs.__getitem__, self._in.index))
         return dict(zip(self._out.index, self._run(values, out or {})))  # noqa: B905  # of one length; it takes its time
 
@@ -114,7 +114,7 @@ class Model:
         placed = {spec.name: value for spec, value in zip(self.inputs, inputs, strict=False)}
         if len(inputs) > len(self.inputs) or placed.keys() & named.keys():
             raise RunError("an input is given twice, by place and by name", self._expects())
-        _check_names("input", {**placed, **named}, self._in.index, complete=True)
+        check_names("input", {**placed, **named}, self._in.index, complete=True)
         return tuple(self._run([{**placed, **named}[spec.name] for spec in self.inputs], {}))
 
     def __reduce__(self) -> Any:
@@ -133,7 +133,7 @@ class Model:
 
     def _run(self, values: Sequence[Any], out: Mapping[str, Any]) -> list[Any]:
         if out and out.keys() != self._out.index.keys():
-            _check_names("output", out, self._out.index, complete=False)
+            check_names("output", out, self._out.index, complete=False)
         if self._manifest.dynamic:
             return self._run_sized(values, out)
         with self._lock:
@@ -467,9 +467,15 @@ class Model:
         return f"<torshc model {self.name!r}: {state}>"
 
 
-def _check_names(kind: str, given: Mapping[str, Any], known: Mapping[str, int], complete: bool) -> None:
+def check_names(kind: str, given: Mapping[str, Any], known: Collection[str], complete: bool) -> None:
+    """Refuse names of inputs or outputs that a model does not have, or that lack some.
+
+    Raises:
+        RunError: naming the first.
+    """
     if extra := [name for name in given if name not in known]:
-        raise RunError(f"there is no {kind} {extra[0]!r}", f"the {kind}s are {', '.join(map(repr, known))}")
+        hint = did_you_mean(str(extra[0]), [*known])
+        raise RunError(f"there is no {kind} {extra[0]!r}{hint}", f"the {kind}s are {', '.join(map(repr, known))}")
     if complete and (missing := [name for name in known if name not in given]):
         raise RunError(f"{kind} {missing[0]!r} is missing", f"the {kind}s are {', '.join(map(repr, known))}")
 
