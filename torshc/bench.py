@@ -29,7 +29,7 @@ from .roofs import Roof, meter_of, require_flush, unit_of
 from .runtime import Model, load
 from .runtime.stats import StepStats
 from .targets import target_of
-from .verify import index_limits, ort_session
+from .verify import ort_session
 
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
 LEAST_CALLS = 3
@@ -134,9 +134,9 @@ def bench_model(
             model, done = _built(path, options, level, folder, threads, stack, observer)
             models[f"torshc -O{level}"] = model
             built.append(done)
-        first, limits = next(iter(models.values())), index_limits(built[-1].graph)
+        first = next(iter(models.values()))
         meter = meter_of(built[0]) if flush or options.profile else None
-        made = make_inputs(first.inputs, inputs, dims, seed, limits=limits, conditions=first.conditions)
+        made = make_inputs(first.inputs, inputs, dims, seed, needs=first.needs)
         feeds = made.arrays
         calls: dict[str, Call] = {name: _caller(model, feeds) for name, model in models.items()}
         if "ort" in against:

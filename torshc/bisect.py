@@ -23,7 +23,7 @@ from .options import CompileOptions
 from .passes import pipeline_of
 from .passes.policy import policy_of
 from .runtime import load
-from .verify import SIZES, OutputCheck, compare, index_limits, reference_outputs, tolerance_of
+from .verify import SIZES, OutputCheck, compare, reference_outputs, tolerance_of
 
 AGAINST = ("reference", "ort", "O0")
 FUSION = "fusion"  # the step behind all passes
@@ -112,9 +112,9 @@ def bisect_model(
     judge = judge or (lambda name, got, wanted: compare(name, got, wanted, tolerance))
     with scratch_folder() as folder:
         search = _Search(Cuttable(Path(path)), options, folder, judge, max(threads, 1), observer)
-        done = compile_model(path, folder / "model.tsc", options, observer)
+        compile_model(path, folder / "model.tsc", options, observer)
         with load(folder / "model.tsc", threads=search.threads) as model:
-            made = make_inputs(model.inputs, inputs, dims, seed, SIZES, index_limits(done.graph), model.conditions)
+            made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
             got = model.run(made.arrays)
         search.learn(made.arrays, against, list(got))
         outputs = tuple(judge(name, value, search.wanted.get(name)) for name, value in got.items())

@@ -18,6 +18,7 @@ from .bundle.manifest import (
     StepInfo,
     SymbolInfo,
     TensorInfo,
+    UseInfo,
     VersionInfo,
 )
 from .bundle.program import Program
@@ -30,6 +31,7 @@ from .passes import PassRecord
 from .plan.group import Group
 from .plan.place import Plan
 from .plan.script import Script
+from .plan.uses import InputNeeds, Use
 from .targets import Target
 from .targets.isa import Isa
 
@@ -94,6 +96,7 @@ class Compilation:
         named: the model's weights, where the library takes others by name.
         origins: operators of the imported model's nodes, by the names of these that are alone in having them.
         constants_bytes: of the constants that the imported model's nodes read.
+        needs: what inputs have to be like, so that a run computes something.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Compilation:
     named: tuple[NamedWeight, ...] = ()
     constants_bytes: int = 0
     origins: Mapping[str, str] = field(default_factory=dict)
+    needs: InputNeeds = field(default_factory=InputNeeds)
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -158,6 +162,18 @@ class Compilation:
 
 def _count(n: int, what: str, plural: str) -> str:
     return f"{n} {what}{plural if n != 1 else ''}"
+
+
+def origins_of(graph: Graph) -> dict[str, str]:
+    """The operators of the model's nodes by their names; of names that several nodes have, none."""
+    counts = Counter(n.name for n in graph.nodes)
+    return {n.name: n.op.name for n in graph.nodes if n.name and counts[n.name] == 1}
+
+
+def constant_bytes(graph: Graph) -> int:
+    """Bytes of the constants that a graph's nodes read."""
+    read = {v: v.const for n in graph.nodes for v in n.operands}
+    return sum(array.nbytes for array in read.values() if array is not None)
 
 
 def kernel_headers(compilation: Compilation) -> dict[str, str]:
@@ -205,6 +221,10 @@ def _condition(c: Condition) -> ConditionInfo:
     if c.stated is not None:
         return ConditionInfo(to_text(c.stated), "", names)
     return ConditionInfo(to_text(c.left), to_text(c.right), names)
+
+
+def _use(use: Use) -> UseInfo:
+    return UseInfo(use.input, use.kind, use.least, None if use.most is None else _size(use.most))
 
 
 def _tensor(name: str, v: Value) -> TensorInfo:
@@ -268,6 +288,8 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.results, strict=False)),
         symbols=symbols,
         conditions=tuple(map(_condition, p.conditions)),
+        preferences=tuple(ConditionInfo(to_text(e), "", tuple(dims_of(e))) for e in c.needs.preferences),
+        uses=tuple(map(_use, c.needs.uses)),
         target=c.options.target,
         device=c.target.device,
         isa=_isa(c),

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from .bundle.script import assemble_script
 from .bundle.shared_weights import move_named, share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
-from .compilation import Compilation, Unit, commented_sources, kernel_headers, manifest_of
+from .compilation import Compilation, Unit, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
 from .errors import ConfigError, InternalError, UnsupportedError
 from .formats import load_graph
 from .formats.files import model_files
@@ -53,6 +52,7 @@ from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
+from .plan.uses import input_needs
 from .records import Choices, Tuning, choices_text, name_of, tunable, tuning_of
 from .resources import cache_folder
 from .targets import NoKernel, Target, target_of
@@ -147,16 +147,12 @@ def _prepared(
     with clock.stage("import"):
         kept = weights if options.named_weights else None
         graph = source if isinstance(source, Graph) else load_graph(source, options.shapes or None, kept)
-        imported = len(graph.nodes)
-        origins = _origins(graph)
-        constants = sum(
-            a.nbytes for a in {v: v.const for n in graph.nodes for v in n.operands}.values() if a is not None
-        )
+        imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
+    needs = input_needs(graph)
     if kind.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
-    plain = is_plain(graph)
-    script = None if plain else partition(graph)
+    script = None if is_plain(graph) else partition(graph)
     if script is not None and kind.device != CPU:
         script.for_host = segments_for_host(script)
     parts = script.segments if script is not None else [graph]
@@ -190,17 +186,11 @@ def _prepared(
     whole, spans = _joined(graph, plans, policy) if script is not None else (plans[0], ())
     done = Compilation(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
-        clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings),
+        clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings), needs=needs,
         dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment}, constants_bytes=constants,
         origins=origins,
     )  # fmt: skip
     return with_pinned(done, options.kernels) if options.kernels is not None else done
-
-
-def _origins(graph: Graph) -> dict[str, str]:
-    """The operators of the model's nodes by their names; of names that several nodes have, none."""
-    counts = Counter(n.name for n in graph.nodes)
-    return {n.name: n.op.name for n in graph.nodes if n.name and counts[n.name] == 1}
 
 
 def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:

@@ -16,16 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .arrays import SLACK, Archive, TooLarge, load_array
+from .draws import Bounds, draw
 from .errors import ConfigError, OutputError, RunError, did_you_mean
-from .runtime import ConditionSpec, TensorSpec
+from .runtime import Needs, TensorSpec, UseSpec
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 _DIGITS = 19  # of numbers beyond 64 bits
-FLAGS = 2  # integers are drawn below this unless more is known: masks and token types take 0 and 1
-_SHORT = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}  # first and last number
-_WORDS = np.array(["", "a", "b", "word", "two words"], np.object_)  # what strings are drawn from
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,100}\Z")
 
 
@@ -53,9 +51,9 @@ def read_inputs(words: Sequence[str], specs: Sequence[TensorSpec], kind: str = "
     """Inputs from files.
 
     Args:
-        kind: what they are called in messages.
         words: ``NAME=x.npy``, ``NAME=all.npz:KEY``, or ``all.npz``, whose keys are the names.
         specs: the model's inputs; a file without a name belongs to the only input there is.
+        kind: what they are called in messages.
 
     Raises:
         RunError: a file cannot be read, or holds something else, or more than inputs.
@@ -156,54 +154,65 @@ def make_inputs(
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     defaults: Sequence[int] = (1,),
-    limits: Mapping[str, int] | None = None,
-    conditions: Sequence[ConditionSpec] = (),
+    needs: Needs | None = None,
 ) -> Feeds:
-    """Inputs from files, and the rest drawn from a seed: floats normally, integers evenly from 0 to a limit.
+    """Inputs from files, and the rest drawn from a seed: floats normally, integers by their use (:mod:`.draws`).
 
     Args:
         files: as :func:`read_inputs` takes them.
         dims: sizes of symbolic dimensions; of the others, those that a file's array shows are taken from it.
         defaults: sizes of what remains: the first symbol gets the first, and so on, the last standing for the rest.
-        limits: input name to the number that its integers stay below; 2 where unknown.
-        conditions: of the model; where the defaults do not satisfy them, others are taken.
+        needs: of the model; where the defaults do not satisfy its conditions, other sizes are taken.
 
     Raises:
         ConfigError: `dims` names a dimension that the model does not have, or no sizes satisfy the conditions.
         RunError: a file cannot be read, or an input would not fit in memory.
     """
+    needs = needs or Needs()
     given = read_inputs(files, specs)
-    symbols = symbols_of(specs)
+    symbols = [*symbols_of(specs), *(e.name for e in needs.elements)]
     for name in dims or {}:
         if name not in symbols:
             hint = did_you_mean(name, symbols) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
     sizes = {name: defaults[min(k, len(defaults) - 1)] for k, name in enumerate(symbols)}
-    fixed = {**_shown(specs, given), **(dims or {})}
+    fixed = {**_shown(specs, given, needs), **(dims or {})}
     sizes |= fixed
-    if conditions:
+    if needs.conditions or needs.preferences:
         from .fitting import fit_sizes  # start-up: a static model has no conditions
 
-        sizes = fit_sizes(sizes, list(fixed), conditions)
+        sizes = fit_sizes(sizes, list(fixed), needs.conditions, needs.preferences)
     generator = np.random.default_rng(seed)
+    uses = {specs[use.input].name: _range_at(use, sizes) for use in needs.uses}
     drawn = [s for s in specs if s.name not in given]
-    arrays = {s.name: _draw(s, shape_at(s, sizes), generator, (limits or {}).get(s.name, FLAGS)) for s in drawn}
+    arrays = {s.name: draw(s, shape_at(s, sizes), generator, uses.get(s.name, Bounds())) for s in drawn}
+    for e in needs.elements:
+        if (array := arrays.get(specs[e.input].name)) is not None and e.dim < array.size:
+            array.reshape(-1)[e.dim] = sizes[e.name]
     return Feeds({s.name: {**given, **arrays}[s.name] for s in specs}, sizes, tuple(arrays))
 
 
-def _shown(specs: Sequence[TensorSpec], given: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes of symbolic dimensions in arrays that are given."""
+def _shown(specs: Sequence[TensorSpec], given: Mapping[str, Array], needs: Needs) -> dict[str, int]:
+    """The sizes of symbolic dimensions in arrays that are given, and the elements that are sizes."""
     pairs = ((d, n) for s in specs if s.name in given for d, n in zip(s.shape, given[s.name].shape, strict=False))
     known = set(symbols_of(specs))
-    return {d: n for d, n in pairs if isinstance(d, str) and d in known}
+    elements = ((e, given.get(specs[e.input].name)) for e in needs.elements)
+    told = {e.name: int(a.reshape(-1)[e.dim]) for e, a in elements if a is not None and _is_whole(a) and e.dim < a.size}
+    return {d: n for d, n in pairs if isinstance(d, str) and d in known} | told
+
+
+def _is_whole(array: Array) -> bool:
+    return array.dtype.kind in "iub"
+
+
+def _range_at(use: UseSpec, sizes: Mapping[str, int]) -> Bounds:
+    """What the elements of an input are, at sizes of the symbols."""
+    return Bounds(use.kind, use.least, _size_at(use.most, sizes) if isinstance(use.most, str) else use.most)
 
 
 def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of a tensor at sizes of the symbolic dimensions."""
-    from .expr import as_int, const, dim, parse_dim, substitute  # start-up: as above
-
-    known = {dim(name): const(size) for name, size in dims.items()}
-    sizes = [d if isinstance(d, int) else as_int(substitute(parse_dim(d), known)) for d in spec.shape]
+    sizes = [d if isinstance(d, int) else _size_at(d, dims) for d in spec.shape]
     if any(size is None or size < 0 for size in sizes):
         raise RunError(
             f"the shape {list(spec.shape)} of {spec.name!r} has a dimension without a size", "give sizes with --dims"
@@ -211,22 +220,11 @@ def shape_at(spec: TensorSpec, dims: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(size for size in sizes if size is not None)
 
 
-def _draw(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, limit: int) -> Array:
-    dtype = spec.numpy
-    try:
-        if spec.dtype == "string":
-            return np.asarray(generator.choice(_WORDS, shape), np.object_)
-        if dtype.kind == "b":
-            return generator.integers(0, 2, shape).astype(bool)
-        if dtype.kind in "iu":
-            return generator.integers(0, min(limit, np.iinfo(dtype).max), shape).astype(dtype)
-        if dtype.name in _SHORT:  # kinds of their own for NumPy
-            low, high = _SHORT[dtype.name]
-            return generator.integers(low, high + 1, shape, np.int8).astype(dtype)
-        drawn = generator.standard_normal(shape, dtype=np.float32)
-        return (np.abs(drawn) if dtype.name == "float8_e8m0fnu" else drawn).astype(dtype, copy=False)
-    except (MemoryError, ValueError) as error:
-        raise RunError(f"no memory for input {spec.name!r} of shape {list(shape)}") from error
+def _size_at(text: str, dims: Mapping[str, int]) -> int | None:
+    from .expr import as_int, const, dim, substitute  # start-up: as above
+    from .fitting import parse_named  # start-up: as above
+
+    return as_int(substitute(parse_named(text, dims), {dim(name): const(size) for name, size in dims.items()}))
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
+from .bundle.manifest import Manifest
 from .errors import ConfigError
 from .expr import Expr, as_int, const, dim, dims_of, parse_condition, substitute
-from .runtime import ConditionSpec
+from .runtime import ConditionSpec, Needs, SymbolSpec, UseSpec
 
 SMALL = 64  # sizes up to this are tried from above
 LARGEST = 4096  # larger ones from below, where no small one will do
@@ -57,6 +58,19 @@ class _Equation:
         found = [size for size in range(SMALL, 0, -1) if rest.holds({name: size})]
         large = (size for size in range(SMALL + 1, most + 1) if rest.holds({name: size}))
         return found or [*islice(large, FEW)]
+
+
+def needs_of(manifest: Manifest) -> Needs:
+    """What inputs have to be like, from a manifest that need not be written."""
+    conditions, preferences = (
+        tuple(ConditionSpec(c.left, c.right, c.symbols) for c in found)
+        for found in (manifest.conditions, manifest.preferences)
+    )
+    uses = tuple(UseSpec(u.input, u.kind, u.least, u.most) for u in manifest.uses)
+    elements = (s for s in manifest.symbols if s.kind != "dim")
+    return Needs(
+        conditions, preferences, uses, tuple(SymbolSpec(s.name, s.input, s.dim, s.min, s.max, s.kind) for s in elements)
+    )
 
 
 def fit_sizes(
@@ -130,16 +144,22 @@ def _both_changed(sizes: dict[str, int], equation: _Equation, free: Sequence[str
 
 def _equation(condition: ConditionSpec, sizes: Mapping[str, int], fixed: Sequence[str]) -> _Equation | None:
     """A condition on sizes alone that can still be met; None for others."""
-    left = _side(condition.left, condition.symbols)
-    right = _side(condition.right, condition.symbols) if condition.right else const(1)
+    left = parse_named(condition.left, condition.symbols)
+    right = parse_named(condition.right, condition.symbols) if condition.right else const(1)
     names = set(dims_of(left, right))
     if names != set(condition.symbols) or not names <= set(sizes) or names <= set(fixed):
         return None
     return _Equation(left, right, f"{condition.left} == {condition.right}" if condition.right else condition.left)
 
 
-def _side(text: str, symbols: Sequence[str]) -> Expr:
-    """A side of a condition; what cannot be read is a name, as that of a dimension may be any text."""
+def parse_named(text: str, symbols: Iterable[str]) -> Expr:
+    """A size or condition over these symbols, elements such as ``k[0]`` among them, all as dimensions.
+
+    What cannot be read is a name, as that of a dimension may be any text.
+
+    >>> parse_named("2 * k[0]", ["n", "k[0]"])
+    2*k[0]
+    """
     elements = {f"element_{k}": name for k, name in enumerate(symbols) if name.endswith("]")}  # as in k[0]
     for word, name in elements.items():
         text = re.sub(rf"(?<![\w.]){re.escape(name)}", word, text)

@@ -13,9 +13,10 @@ from .bundle.manifest import Manifest, TensorInfo
 from .compilation import Compilation, manifest_of
 from .errors import UnsupportedError
 from .feeds import Array, make_inputs
-from .runtime import ConditionSpec, TensorSpec
+from .fitting import needs_of
+from .runtime import TensorSpec
 from .targets.base import environment
-from .verify import SIZES, index_limits, reference_outputs, tolerance_of
+from .verify import SIZES, reference_outputs, tolerance_of
 
 _OBJECTS = ("string", "sequence", "optional", "map")
 
@@ -44,8 +45,7 @@ def trial_files(model: Path, compilation: Compilation, seed: int = 0) -> dict[st
     manifest = manifest_of(compilation)
     _check(manifest)
     specs = [TensorSpec(x.name, x.dtype, x.dims) for x in manifest.inputs]
-    conditions = [ConditionSpec(c.left, c.right, c.symbols) for c in manifest.conditions]
-    feeds = make_inputs(specs, (), None, seed, SIZES, index_limits(compilation.graph), conditions).arrays
+    feeds = make_inputs(specs, (), None, seed, SIZES, needs_of(manifest)).arrays
     names = [x.name for x in manifest.outputs]
     expected = reference_outputs(model, "reference", names, feeds)
     inputs = [feeds[x.name] for x in manifest.inputs]

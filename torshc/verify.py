@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 from .errors import ConfigError, RunError, UnsupportedError
-from .expr import as_int
 from .feeds import Array, Arrays, make_inputs, read_inputs
 from .folders import scratch_folder
-from .graph import Graph, Value
 from .options import CompileOptions
 from .runtime import load
 
@@ -71,8 +69,8 @@ def verify_model(
 
     with scratch_folder() as folder:
         bundle = folder / "model.tsc"
-        done = compile_model(path, bundle, options, observer)
-        return verify_bundle(path, bundle, against, graph=done.graph, **how)
+        compile_model(path, bundle, options, observer)
+        return verify_bundle(path, bundle, against, **how)
 
 
 def verify_bundle(
@@ -80,7 +78,6 @@ def verify_bundle(
     bundle: str | Path,
     against: str = "reference",
     *,
-    graph: Graph | None = None,
     dims: Mapping[str, int] | None = None,
     inputs: Sequence[str] = (),
     seed: int = 0,
@@ -93,7 +90,6 @@ def verify_bundle(
         path: the model that it was made from.
         bundle: its folder.
         against: "reference", "ort", or a .npz file of outputs by name.
-        graph: the optimised graph; it bounds the indices.
         dims: sizes of symbolic dimensions; small different ones where left out.
         inputs: files of inputs, as :func:`torshc.feeds.make_inputs` takes them; the rest is random.
         rtol: largest error; by precision where left out, 1e-4 for f32.
@@ -105,8 +101,7 @@ def verify_bundle(
         raise ConfigError(f"--against {against!r}", "one of reference, ort, or a .npz file of outputs")
     rtol = RTOL if rtol is None else rtol
     with load(bundle, max(threads, 1)) as model:
-        limits = index_limits(graph) if graph else None
-        made = make_inputs(model.inputs, inputs, dims, seed, SIZES, limits, model.conditions)
+        made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
         feeds = made.arrays
         got = model.run(feeds)
         if against in REFERENCES:
@@ -115,35 +110,6 @@ def verify_bundle(
             wanted = dict(read_inputs([against], model.outputs, "output"))
     checks = tuple(compare(name, array, wanted.get(name), rtol) for name, array in got.items())
     return Verdict(against, rtol, made.dims, checks)
-
-
-def index_limits(graph: Graph) -> dict[str, int]:
-    """For each integer input that indexes a table, directly or through other operators, the smallest table's size."""
-    limits: dict[str, int] = {}
-    for node in graph.nodes:
-        if not node.op.name.startswith("Gather") or len(node.operands) < 2:
-            continue
-        table, index = node.operands[:2]
-        along = getattr(node.op, "axis", 0)
-        size = as_int(table.shape[along]) if table.shape else None
-        for name in _integer_inputs(index, graph) if size else ():
-            limits[name] = min(limits.get(name, size or 1), size or 1)
-    return limits
-
-
-def _integer_inputs(value: Value, graph: Graph) -> list[str]:
-    found: list[str] = []
-    pending, seen = [value], set()
-    while pending:
-        v = pending.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if v.producer is not None:
-            pending.extend(v.producer.operands)
-        elif v.const is None and v.dtype.is_int and v in graph.inputs:
-            found.append(v.name)
-    return found
 
 
 def compare(name: str, got: Any, wanted: Any, rtol: float = RTOL) -> OutputCheck:

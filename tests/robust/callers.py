@@ -59,7 +59,7 @@ def main() -> int:
         with scratch_folder() as folder:
             torshc.compile(path, folder / "m.tsc")
             with torshc.load(folder / "m.tsc") as model:
-                feeds = make_inputs(model.inputs, (), parse_dims(given.dims), conditions=model.conditions).arrays
+                feeds = make_inputs(model.inputs, (), parse_dims(given.dims), needs=model.needs).arrays
             found = calls(folder / "m.tsc", written(feeds, folder / "inputs"), "contexts", given.rounds, "", ["-O2"])
         clock, own = (found[f"thousandths by {what}"] / 1000 for what in ("the clock", "the threads' own time"))
         print(f"{path.stem:24} {found['nanoseconds'] / 1000:9.1f} us {clock:11.3f} {own:14.3f}", flush=True)

@@ -18,8 +18,8 @@ import numpy as np
 
 import torshc
 from torshc.feeds import make_inputs
-from torshc.runtime.manifest import TensorSpec
-from torshc.verify import RTOL, compare, index_limits, reference_outputs
+from torshc.runtime.manifest import TensorSpec, read_manifest
+from torshc.verify import RTOL, compare, reference_outputs
 
 from .browser import WEBGPU, Browser, find
 from .serve import serving
@@ -83,10 +83,10 @@ ARRAYS = {
 
 def prepare(model: Path, folder: Path, level: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Compiles a model and draws inputs: what the scripts are given, and what ONNX Runtime answers."""
-    done: Any = torshc.compile(model, folder / "model", target="webgpu", emit="page", opt_level=level)
+    torshc.compile(model, folder / "model", target="webgpu", emit="page", opt_level=level)
     body = json.loads((folder / "model" / "manifest.json").read_text())
     specs = [TensorSpec(t["name"], t["dtype"], tuple(t["dims"])) for t in body["inputs"]]
-    feeds = make_inputs(specs, defaults=(1, 16), limits=index_limits(done.graph)).arrays
+    feeds = make_inputs(specs, defaults=(1, 16), needs=read_manifest(folder / "model").needs).arrays
     for k, spec in enumerate(specs):
         feeds[spec.name].tofile(folder / f"in{k}.bin")
     given = [

@@ -64,6 +64,21 @@ class ConditionInfo:
 
 
 @dataclass(frozen=True)
+class UseInfo:
+    """What the elements of input number ``input`` are (``kind``), and the least and the largest of them.
+
+    An "index" of a table, a "length" of a sequence, a "position" in one, a "number" of things; a float that is a
+    "ratio" or "positive"; 1 where a mask is to "keep" a position, or to "hide" it. ``most`` is an integer, text over
+    the symbols, or null for any.
+    """
+
+    input: int
+    kind: str
+    least: int
+    most: int | str | None
+
+
+@dataclass(frozen=True)
 class IsaInfo:
     """The instruction set that kernels were compiled for; ``lanes`` counts 32-bit lanes of a vector."""
 
@@ -174,7 +189,8 @@ class Manifest:
     ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
     ``glibc`` is the oldest version of it that the library can be loaded with, "" where nobody looked or it needs none;
     ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
-    run shows the outputs' sizes."""
+    run shows the outputs' sizes; ``preferences`` conditions with which no value inside is empty, and ``uses`` what
+    elements of inputs are, for whoever chooses sizes and draws inputs."""
 
     torshc: str
     model: str
@@ -202,6 +218,8 @@ class Manifest:
     tools: tuple[ToolInfo, ...]
     other_versions: tuple[VersionInfo, ...] = ()
     glibc: str = ""
+    preferences: tuple[ConditionInfo, ...] = ()
+    uses: tuple[UseInfo, ...] = ()
 
     @property
     def interface_id(self) -> int:

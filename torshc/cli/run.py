@@ -39,7 +39,7 @@ def run(
     from ..runtime import load
 
     with load(bundle, threads or None) as model:
-        feeds = make_inputs(model.inputs, inputs, dims, seed, conditions=model.conditions)
+        feeds = make_inputs(model.inputs, inputs, dims, seed, needs=model.needs)
         times = []
         for _ in range(repeat):
             began = time.perf_counter()

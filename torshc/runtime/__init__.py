@@ -5,9 +5,20 @@ outputs = model.run({"x": array})
 """
 
 from .device import DeviceArray
-from .manifest import ConditionSpec, TensorSpec
+from .manifest import ConditionSpec, Needs, SymbolSpec, TensorSpec, UseSpec
 from .model import Model
 from .opening import load
 from .stats import Stats, StepStats
 
-__all__ = ["ConditionSpec", "DeviceArray", "Model", "Stats", "StepStats", "TensorSpec", "load"]
+__all__ = [
+    "ConditionSpec",
+    "DeviceArray",
+    "Model",
+    "Needs",
+    "Stats",
+    "StepStats",
+    "SymbolSpec",
+    "TensorSpec",
+    "UseSpec",
+    "load",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,6 +93,36 @@ class ConditionSpec:
 
 
 @dataclass(frozen=True)
+class UseSpec:
+    """What the elements of input number ``input`` are, from ``least`` to ``most``, as the manifest's ``uses`` say.
+
+    ``most`` is an integer, text over the symbols, or None for any.
+    """
+
+    input: int
+    kind: str
+    least: int
+    most: int | str | None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What inputs have to be like, so that a run computes something.
+
+    Attributes:
+        conditions: what their sizes have to satisfy.
+        preferences: what they should satisfy, so that no value inside is empty.
+        uses: what their elements are.
+        elements: those that are sizes.
+    """
+
+    conditions: tuple[ConditionSpec, ...] = ()
+    preferences: tuple[ConditionSpec, ...] = ()
+    uses: tuple[UseSpec, ...] = ()
+    elements: tuple[SymbolSpec, ...] = ()
+
+
+@dataclass(frozen=True)
 class StepSpec:
     """A step of a run: the kernel's symbol and template, and the model nodes."""
 
@@ -126,6 +156,14 @@ class Manifest:
     named: tuple[TensorSpec, ...]  # the model's weights, where the library takes others by name
     other_versions: Mapping[str, tuple[StepSpec, ...]]  # steps of the library's other versions, by the processor's name
     versions: tuple[str, ...]  # all of them, the best first
+    preferences: tuple[ConditionSpec, ...]
+    uses: tuple[UseSpec, ...]
+
+    @property
+    def needs(self) -> Needs:
+        """What inputs have to be like."""
+        elements = tuple(symbol for symbol in self.symbols if symbol.kind != "dim")
+        return Needs(self.conditions, self.preferences, self.uses, elements)
 
 
 def require_plain(path: Path) -> None:
@@ -210,10 +248,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         inputs=tuple(_tensor(item) for item in body["inputs"]),
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(_symbol(item) for item in body["symbols"]),
-        conditions=tuple(
-            ConditionSpec(_is(c["left"], str), _is(c["right"], str), tuple(_is(n, str) for n in c["symbols"]))
-            for c in body["conditions"]
-        ),
+        conditions=_conditions(body["conditions"]),
         steps=_steps(body),
         operators={_is(o["node"], int): _is(o["name"], str) for o in body["operators"]},
         dynamic=_is(body["dynamic"], bool),
@@ -224,7 +259,24 @@ def _read(body: dict[str, Any]) -> Manifest:
         named=_named(weights),
         other_versions={_isa(version): _steps(version) for version in others},
         versions=tuple(_isa(version) for version in (body, *others)),
+        preferences=_conditions(body.get("preferences", ())),  # not in manifests of before there were any
+        uses=tuple(_use(item, len(body["inputs"])) for item in body.get("uses", ())),
     )
+
+
+def _conditions(items: Sequence[dict[str, Any]]) -> tuple[ConditionSpec, ...]:
+    return tuple(
+        ConditionSpec(_is(c["left"], str), _is(c["right"], str), tuple(_is(n, str) for n in c["symbols"]))
+        for c in items
+    )
+
+
+def _use(item: dict[str, Any], inputs: int) -> UseSpec:
+    most, number = item["most"], _is(item["input"], int)
+    if not 0 <= number < inputs:
+        raise IndexError(f"input {number}")
+    most = most if most is None or isinstance(most, str) else _is(most, int)
+    return UseSpec(number, _is(item["kind"], str), _is(item["least"], int), most)
 
 
 def _symbol(item: dict[str, Any]) -> SymbolSpec:

@@ -42,6 +42,7 @@ class Model:
         name: of the model.
         inputs, outputs: in the model's order.
         conditions: equations that the sizes of its inputs have to satisfy.
+        needs: the same, with what else makes a run compute something.
         device: where it runs, "cpu" or "cuda:0".
     """
 
@@ -49,6 +50,7 @@ class Model:
         library = opened.library
         self.name = manifest.model
         self.inputs, self.outputs, self.conditions = manifest.inputs, manifest.outputs, manifest.conditions
+        self.needs = manifest.needs
         self._manifest, self._library = manifest, library
         self._lock = threading.Lock()
         self._runs, self._seconds = 0, 0.0

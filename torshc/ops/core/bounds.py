@@ -21,7 +21,7 @@ from .source import SourceNode
 
 _COUNT = (("start", 0), ("step", 1))
 # Operators that give elements of operand 0, unchanged, or several operands' (None), and nothing else.
-_MOVERS = {
+MOVERS = {
     "Concat": None, "Expand": 1, "Flatten": 1, "Gather": 1, "GatherElements": 1, "GatherND": 1, "Identity": 1,
     "Reshape": 1, "Slice": 1, "Split": 1, "Squeeze": 1, "Tile": 1, "Transpose": 1, "Unsqueeze": 1,
 }  # fmt: skip
@@ -35,11 +35,13 @@ class OutOfRange(Op):
     Attributes:
         sizes: of each place of the last dimension, or one for all.
         negative: whether negative ones count from the end; else 0 is the least.
+        use: what the elements are, for whoever draws some: an "index", a "position" or a "length".
     """
 
     family: ClassVar[str] = "nest"
     sizes: Shape = ()
     negative: bool = True
+    use: str = "index"
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         need(inputs[0], "input 0 of OutOfRange")
@@ -59,12 +61,15 @@ class OutOfRange(Op):
         return Nest(body, shape, "max", finish) if shape else Nest(body)
 
 
-def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr, negative: bool = True) -> None:
+def demand_in_range(
+    source: SourceNode, indices: Value, *sizes: Expr, negative: bool = True, use: str = "index"
+) -> None:
     """Refuse indices outside of -size .. size - 1: now when they are known, else at run time.
 
     Args:
         sizes: of each place of the last dimension, or one for all.
         negative: whether negative ones count from the end; else 0 is the least.
+        use: as of :class:`OutOfRange`.
 
     Raises:
         ModelError: when one is known to be out of range.
@@ -95,7 +100,7 @@ def demand_in_range(source: SourceNode, indices: Value, *sizes: Expr, negative: 
                 holds = both(call("ge", index, -size if negative else 0), call("lt", index, size))
                 require(constraints_of(source), holds, f"{source.op_type} at index {index}, of a dimension of {size}")
         return
-    source.builder.graph.demand(source.builder.one(OutOfRange(sizes, negative), indices), source.op_type)
+    source.builder.graph.demand(source.builder.one(OutOfRange(sizes, negative, use), indices), source.op_type)
 
 
 def _farthest(indices: Sequence[Expr]) -> list[Expr]:
@@ -124,7 +129,7 @@ def _columns(indices: Value, sizes: Shape) -> list[Value]:
 def _counts_below(v: Value, size: Expr) -> bool:
     """Whether the elements are 0, 1, 2, ... up to less than a size, in any order and number."""
     node = v.producer
-    while node is not None and _MOVERS.get(node.op.name) == 1:
+    while node is not None and MOVERS.get(node.op.name) == 1:
         node = node.operands[0].producer
     if node is None or node.op.name != "Range" or node.operands:
         return False
@@ -164,7 +169,7 @@ def _moved(v: Value) -> list[Value]:
         return []
     if node.op.name == "Cast" and v.dtype is I64 and node.operands[0].dtype.is_int:
         return [node.operands[0]]
-    return [*node.operands[: _MOVERS[node.op.name]]] if node.op.name in _MOVERS else []
+    return [*node.operands[: MOVERS[node.op.name]]] if node.op.name in MOVERS else []
 
 
 def _own_bounds(v: Value) -> tuple[int, int] | None:

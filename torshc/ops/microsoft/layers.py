@@ -205,7 +205,7 @@ class EmbedLayerNormalization(Contrib):
                 continue
             if table.type.rank != 2:
                 raise ModelError(f"EmbedLayerNormalization with a table {table.type!r}")
-            demand_in_range(source, rows, table.shape[0])
+            demand_in_range(source, rows, table.shape[0], use="position" if rows is positions else "index")
             parts.append(apply(b, "Gather", table, rows))
         total = parts[0]
         for each in parts[1:]:

@@ -92,7 +92,8 @@ class Recurrent(Op):
         found = source.emit(op, source.inputs)[: source.outputs]
         lengths = source.input(4)
         if lengths is not None:
-            demand_in_range(source, lengths, source.required(0).shape[1 if layout else 0] + 1, negative=False)
+            steps = source.required(0).shape[1 if layout else 0]
+            demand_in_range(source, lengths, steps + 1, negative=False, use="length")
         return found
 
 

@@ -139,7 +139,7 @@ def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Val
     b = source.builder
     if cos.type.rank != 2:
         raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
-    demand_in_range(source, positions, cos.shape[0])
+    demand_in_range(source, positions, cos.shape[0], use="position")
     c, s = (apply(b, "Gather", table, positions) for table in (cos, sin))
     return b.one(Rotated(int(interleaved)), x, c, s)
 

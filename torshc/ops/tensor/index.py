@@ -317,7 +317,7 @@ class ReverseSequence(Op):
         op = cls(**source.fields(cls))
         found = source.emit(op, source.inputs)
         steps = source.required(0).shape[op.time_axis]
-        demand_in_range(source, source.required(1), steps + 1, negative=False)
+        demand_in_range(source, source.required(1), steps + 1, negative=False, use="length")
         return found
 
 
