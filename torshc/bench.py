@@ -29,7 +29,7 @@ from .roofs import Roof, meter_of, require_flush, unit_of
 from .runtime import Model, load
 from .runtime.stats import StepStats
 from .targets import target_of
-from .verify import ort_session
+from .verify import ort_session, run_ort
 
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
 LEAST_CALLS = 3
@@ -115,7 +115,8 @@ def bench_model(
         against: other systems, of :data:`SYSTEMS`.
         torch_module: where PyTorch's module is: FILE.pt2 or FILE.py:NAME; by default a .pt2 beside the model.
         rounds, seconds: number of measurements of each system, and seconds of each.
-        dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1.
+        dims, inputs, seed: as :func:`torshc.verify.verify_bundle`; dimensions left out are 1, or what
+            the model can take.
         flush: write a card's second cache before each call.
 
     Raises:
@@ -141,7 +142,7 @@ def bench_model(
         calls: dict[str, Call] = {name: _caller(model, feeds) for name, model in models.items()}
         if "ort" in against:
             session = ort_session(Path(path), threads)
-            calls["ONNX Runtime"] = lambda: session.run(None, feeds)
+            calls["ONNX Runtime"] = lambda: run_ort(session, feeds)
         if theirs:
             expected = list(first.run(feeds).values())
             device = target_of(options).device

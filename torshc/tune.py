@@ -21,7 +21,7 @@ from .bundle.host import CPU
 from .compilation import Compilation, Unit
 from .compiler import prepare
 from .errors import ConfigError, TorshcError
-from .explain.sizes import Evaluator, bind
+from .explain.sizes import Evaluator, choose_sizes
 from .folders import scratch_folder
 from .graph import Value
 from .kernels.base import Kernel
@@ -123,7 +123,7 @@ def tune_model(
     Args:
         records: the file; kernels that have a record there for this machine are left alone.
         budget: seconds that measuring may take.
-        dims: sizes of symbolic dimensions, 1 where left out.
+        dims: sizes of symbolic dimensions; 1, or what the model can take, where left out.
         say: hears of each step.
 
     Raises:
@@ -133,7 +133,7 @@ def tune_model(
     target, options = _target(options, budget)
     began = time.monotonic()
     compilation = prepare(path, dataclasses.replace(options, tuning_records=None), say)
-    sizes = Evaluator(bind(list(compilation.program.names), dims or {}))
+    sizes = Evaluator(choose_sizes(compilation, dims or {}))
     subjects = _subjects(compilation, sizes)
     if not subjects:
         raise ConfigError(f"{path} has nothing to tune: no template of its kernels states parameters",

@@ -233,8 +233,18 @@ def ort_session(path: Path, threads: int = 1) -> Any:
 
 
 def _ort(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
-    session = ort_session(path)
+    return dict(zip(names, map(_plain, run_ort(ort_session(path), feeds, list(names))), strict=True))
+
+
+def run_ort(session: Any, feeds: Arrays, names: list[str] | None = None) -> list[Any]:
+    """What ONNX Runtime computes; all outputs where `names` is None.
+
+    Raises:
+        RunError: it fails.
+    """
     try:
-        return dict(zip(names, map(_plain, session.run(list(names), feeds)), strict=True))
+        found: list[Any] = session.run(names, feeds)
     except Exception as error:  # as above
-        raise RunError(f"ONNX Runtime failed: {error}", "give other sizes with --dims") from error
+        sizes = ", ".join(f"{name!r} {list(array.shape)}" for name, array in feeds.items())
+        raise RunError(f"ONNX Runtime failed with {sizes}: {error}", "give other sizes with --dims") from error
+    return found

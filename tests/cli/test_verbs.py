@@ -117,6 +117,11 @@ def test_a_wrong_key_is_not_ignored(torshc: Torshc, chain: Path, bundle: Path, v
     assert f"all.npz holds 'scales', and there is no such {kind}{hint}" in refused
 
 
+def test_run_says_which_sizes_it_took(torshc: Torshc, bundle: Path) -> None:
+    assert "at batch=1" in torshc("run", bundle).stdout
+    assert json.loads(torshc("run", bundle, "--dims", "batch=3", "--json").stdout)["dims"] == {"batch": 3}
+
+
 def test_verify_agrees(torshc: Torshc, chain: Path, bundle: Path) -> None:
     for more in ((), ("--against", "ort"), ("--bundle", bundle), ("--dims", "batch=4"), ("-O0",)):
         assert "agrees" in torshc("verify", chain, *more).output

@@ -39,7 +39,8 @@ def explain(
     """Show what MODEL becomes, and why.
 
     Prints passes, launches with their work and traffic, and where fusion stopped. Runs no compiler. Sizes with
-    symbolic dimensions are evaluated at --dims, or 1. --format html makes one page for a browser.
+    symbolic dimensions are evaluated at --dims, or 1, or what the model can take. --format html makes one page for a
+    browser.
     """
     from .. import explain as explanation
     from ..compiler import prepare

@@ -29,7 +29,8 @@ def run(
 ) -> None:
     """Run BUNDLE and print ranges of its outputs.
 
-    Inputs that no file gives are drawn at random; symbolic dimensions that nothing fixes are 1.
+    Inputs that no file gives are drawn at random; symbolic dimensions that nothing fixes are 1, or what the model can
+    take.
     """
     import dataclasses
     import statistics
@@ -51,6 +52,7 @@ def run(
         "inputs": [dataclasses.asdict(r) for r in ranges(feeds.arrays)],
         "outputs": [dataclasses.asdict(r) for r in ranges(outputs)],
         "random": list(feeds.random),
+        "dims": dict(feeds.dims),
         "isa": isa,
         "versions": versions,
         "median_ms": statistics.median(times) * 1e3,
@@ -60,6 +62,7 @@ def run(
 
 
 def _show(found: dict[str, Any], repeat: int) -> None:
+    from ..explain import printable
     from ..explain.columns import Column, table
 
     columns = [Column("", 24), Column("type", 8), Column("shape", 18)]
@@ -71,6 +74,8 @@ def _show(found: dict[str, Any], repeat: int) -> None:
     for r in found["outputs"]:
         if r["nans"]:
             click.echo(f"{r['nans']} NaN in the outputs")
+    if found["dims"]:
+        click.echo(f"at {', '.join(f'{printable(name)}={size}' for name, size in found['dims'].items())}")
     if repeat > 1:
         click.echo(f"median of {repeat} runs: {found['median_ms']:.3f} ms")
     if len(found["versions"]) > 1:

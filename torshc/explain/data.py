@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ..fitting import NoSizes
 from ..graph import Node, Value
 from ..plan.group import REASONS, Boundary, Group
 from ..plan.views import behind_views
 from .course import Course, course
 from .memory import live_bytes
 from .rules import RuleInfo, made_by, rule_infos, standing
-from .sizes import Evaluator, bind, plain, type_text
+from .sizes import Evaluator, bind, choose_sizes, plain, type_text
 
 if TYPE_CHECKING:
     from ..compilation import Compilation, Unit
@@ -162,6 +163,7 @@ class RunInfo:
 class Explanation:
     """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated.
 
+    ``unfit`` says why the model cannot take these, where no others were found; it is empty where it can.
     ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
     are in use while each group runs.
     """
@@ -192,6 +194,7 @@ class Explanation:
     rules: tuple[RuleInfo, ...] = ()
     runs: tuple[RunInfo, ...] = ()
     live: tuple[int, ...] = ()
+    unfit: str = ""
 
     @property
     def flops(self) -> int:
@@ -211,13 +214,18 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
 
     Args:
         compilation: from :func:`torshc.compiler.prepare`.
-        dims: values of symbolic dimensions at which work and traffic are evaluated; those left out are 1.
+        dims: values of symbolic dimensions at which work and traffic are evaluated; those left out are 1, or what the
+            model can take.
 
     Raises:
         ConfigError: when `dims` names a dimension that the model does not have.
     """
     graph = compilation.graph
-    sizes = Evaluator(bind(list(compilation.program.names), dims or {}))
+    unfit = ""
+    try:
+        sizes = Evaluator(choose_sizes(compilation, dims or {}))
+    except NoSizes as error:
+        sizes, unfit = Evaluator(bind(compilation.program.names, dims or {})), error.message
     describe = _Describer(compilation, sizes)
     symbols = [s for u in compilation.units for s in u.symbols]
     return Explanation(
@@ -252,6 +260,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
             RunInfo(r.name, r.before, r.after, r.operators, r.seconds) for r in compilation.records if r.changed
         ),
         live=live_bytes(compilation, sizes),
+        unfit=unfit,
     )
 
 

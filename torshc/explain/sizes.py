@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
+from ..compilation import Compilation, manifest_of
 from ..errors import ConfigError, did_you_mean
 from ..expr import Expr, as_int, const, dim, element, runtime_dim, substitute, to_text
+from ..fitting import fit_sizes, needs_of
 from ..graph import TensorType
 
 
@@ -21,6 +23,19 @@ def bind(symbols: Sequence[str], dims: Mapping[str, int], default: int = 1) -> d
             hint = did_you_mean(name, list(symbols)) or f"; it has {', '.join(map(repr, symbols)) or 'none'}"
             raise ConfigError(f"the model has no symbolic dimension {name!r}{hint}")
     return {name: dims.get(name, default) for name in symbols}
+
+
+def choose_sizes(compilation: Compilation, dims: Mapping[str, int]) -> dict[str, int]:
+    """A value for each symbol of a compilation: the one given, else 1, or what the model can take.
+
+    Raises:
+        ConfigError: a dimension is given that the model does not have.
+        NoSizes: none were found that the model can take.
+    """
+    names = compilation.program.names
+    sizes, needs = bind(names, dims), needs_of(manifest_of(compilation))
+    told = {name: sizes[name] for name in names[: len(compilation.program.symbols)]}  # the others only a run knows
+    return sizes | fit_sizes(told, list(dims), needs.conditions, needs.preferences)
 
 
 _LIMIT = 16  # nodes of a size that people are shown

@@ -94,7 +94,8 @@ def _at(e: Explanation) -> str:
     texts = [f"{printable(n)}={e.dims[n]}" for n in shown]
     if len(shown) < len(e.dims):
         texts.append(f"{many} {'others' if shown else 'sizes'}={usual}")
-    return f" (numbers at {', '.join(texts)})"
+    unfit = f"; {printable(e.unfit)}" if e.unfit else ""
+    return f" (numbers at {', '.join(texts)}{unfit})"
 
 
 def _row(g: GroupInfo) -> list[str]:
