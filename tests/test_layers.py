@@ -32,7 +32,7 @@ LAYERS = (
     ("contract", "named"),
     ("pinned", "records"),
     ("compiler",),
-    ("fitting", "draws"),
+    ("fitting", "draws", "content"),
     ("inprocess",),
     ("feeds",),
     ("explain", "verify", "bench", "peers", "roofs", "depfile", "loaded", "reweigh", "backend"),

@@ -23,7 +23,7 @@ from .options import CompileOptions
 from .passes import pipeline_of
 from .passes.policy import policy_of
 from .runtime import load
-from .verify import SIZES, OutputCheck, compare, reference_outputs, tolerance_of
+from .verify import SIZES, OutputCheck, compare, note_contents, reference_outputs, tolerance_of
 
 AGAINST = ("reference", "ort", "O0")
 FUSION = "fusion"  # the step behind all passes
@@ -75,7 +75,7 @@ class Bisection:
 
     @property
     def ok(self) -> bool:
-        return self.place is None
+        return all(o.ok for o in self.outputs)
 
 
 def bisect_model(
@@ -117,8 +117,9 @@ def bisect_model(
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
             got = model.run(made.arrays)
         search.learn(made.arrays, against, list(got))
-        outputs = tuple(judge(name, value, search.wanted.get(name)) for name, value in got.items())
-        wrong = [o.name for o in outputs if not o.ok]
+        checks = [judge(name, value, search.wanted.get(name)) for name, value in got.items()]
+        outputs = note_contents(checks, got, model.outputs, made)
+        wrong = [o.name for o in outputs if not o.ok and o.checked]
         place = search.place(wrong, Path(out)) if wrong else None
     return Bisection(against, tolerance, made.dims, outputs, place)
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from .content import content_of
 from .errors import ConfigError, RunError, UnsupportedError
-from .feeds import Array, Arrays, make_inputs, read_inputs
+from .feeds import Array, Arrays, Feeds, make_inputs, read_inputs, shape_at
 from .folders import scratch_folder
 from .options import CompileOptions
-from .runtime import load
+from .runtime import TensorSpec, load
 
 # f32 sums of some thousand terms differ by about 1e-6; halves round each operand by 2^-11 (f16) or 2^-8 (bf16),
 # f8 by 2^-4, of which a sum of many keeps less.
@@ -30,13 +31,19 @@ SIZES = (2, 3, 5, 7, 11, 13)
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """An output: its error, or in ``problem`` why it cannot be compared; ``ok`` when within the tolerance."""
+    """An output: its error, or in ``problem`` why it cannot be compared; ``ok`` when within the tolerance.
+
+    ``note`` says what weakens the comparison, such as one value in all elements. Where random inputs left nothing to
+    compare, such as NaN throughout, the output is not ``checked``, and not ``ok``.
+    """
 
     name: str
     shape: tuple[int, ...]
     error: float
     problem: str
     ok: bool
+    note: str = ""
+    checked: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,8 @@ def verify_bundle(
             wanted = reference_outputs(Path(path), against, [spec.name for spec in model.outputs], feeds)
         else:
             wanted = dict(read_inputs([against], model.outputs, "output"))
-    checks = tuple(compare(name, array, wanted.get(name), rtol) for name, array in got.items())
-    return Verdict(against, rtol, made.dims, checks)
+    checks = [compare(name, array, wanted.get(name), rtol) for name, array in got.items()]
+    return Verdict(against, rtol, made.dims, note_contents(checks, got, model.outputs, made))
 
 
 def compare(name: str, got: Any, wanted: Any, rtol: float = RTOL) -> OutputCheck:
@@ -126,6 +133,30 @@ def compare(name: str, got: Any, wanted: Any, rtol: float = RTOL) -> OutputCheck
     checks = [_compare(name, a, b, rtol) for a, b in zip(ours, theirs, strict=True)]
     worst = max(checks, key=lambda c: c.error, default=OutputCheck(name, shape, 0.0, "", True))
     return replace(worst, shape=shape)
+
+
+def note_contents(
+    checks: Sequence[OutputCheck], got: Mapping[str, Any], specs: Sequence[TensorSpec], made: Feeds
+) -> tuple[OutputCheck, ...]:
+    """The outcomes, with a note where an output that agrees holds nothing, NaN throughout, or one value.
+
+    What has no number in it shows nothing of the bundle, unless the model has to give it: because all inputs were
+    given, or because sizes alone leave an output without elements.
+    """
+    found = []
+    for check, spec in zip(checks, specs, strict=True):
+        content = content_of(_tensors(got[spec.name]))
+        asked = not made.random or _is_empty_by_size(spec, made)
+        checked = not (check.ok and content.blank) or asked
+        found.append(replace(check, note=content.note, checked=checked, ok=check.ok and checked))
+    return tuple(found)
+
+
+def _is_empty_by_size(spec: TensorSpec, made: Feeds) -> bool:
+    try:
+        return 0 in shape_at(spec, made.dims)
+    except RunError:  # only a run shows its sizes
+        return False
 
 
 def _tensors(value: Any) -> list[Array]:

@@ -12,7 +12,7 @@ from .console import Progress, echo_json, style
 
 if TYPE_CHECKING:
     from ..bisect import Bisection
-    from ..verify import Verdict
+    from ..verify import OutputCheck, Verdict
 
 
 @click.command()
@@ -45,7 +45,8 @@ def verify(
 ) -> None:
     """Compare MODEL, compiled, with a reference.
 
-    Inputs that no file gives are random. Exit code 1: an output differs.
+    Inputs that no file gives are random. Exit code 1: an output differs, or random inputs left nothing in it to
+    compare.
     """
     from ..verify import verify_bundle, verify_model
 
@@ -78,15 +79,25 @@ def show_outputs(verdict: Verdict | Bisection) -> None:
     from ..explain.columns import Column, table
     from ..explain.safe import shortened
 
+    def status(o: OutputCheck) -> str:
+        return "ok" if o.ok else "DIFFERS" if o.checked else "unchecked"
+
     columns = [Column("output", 30), Column("shape", 20), Column("max|a-b|/max|b|", 15, right=True), Column("", 10)]
     rows = [
-        [shortened(o.name, 30), f"[{', '.join(map(str, o.shape))}]", f"{o.error:.2e}", "ok" if o.ok else "DIFFERS"]
+        [shortened(o.name, 30), f"[{', '.join(map(str, o.shape))}]", f"{o.error:.2e}", status(o)]
         for o in verdict.outputs
     ]
     click.echo("\n".join(table(columns, rows)))
     for o in verdict.outputs:
-        if o.problem:
-            click.echo(f"{shortened(o.name, 30)}: {o.problem}")
+        if said := o.problem or o.note:
+            click.echo(f"{shortened(o.name, 30)}: {said}")
     at = "".join(f" {name}={size}" for name, size in verdict.dims.items())
-    good = style("agrees", fg="green") + " with" if verdict.ok else style("differs", fg="red", bold=True) + " from"
-    click.echo(f"{good} {verdict.against}, tolerance {verdict.rtol:g}{f', at{at}' if at else ''}")
+    if verdict.ok:
+        outcome = style("agrees", fg="green") + " with"
+    elif all(o.ok or not o.checked for o in verdict.outputs):
+        outcome = style("nothing to compare", fg="red", bold=True) + " in some outputs with"
+    else:
+        outcome = style("differs", fg="red", bold=True) + " from"
+    click.echo(f"{outcome} {verdict.against}, tolerance {verdict.rtol:g}{f', at{at}' if at else ''}")
+    if not all(o.checked for o in verdict.outputs):
+        click.echo("other inputs may show more: give them with --input, other sizes with --dims, or another --seed")
