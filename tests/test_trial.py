@@ -55,7 +55,7 @@ def test_types_and_shapes(tmp_path: Path) -> None:
     done = ran(moved, "3", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" ok\n") == 9 and "3 runs: median" in done.stdout
-    assert torshc.load(moved).name == "types"
+    assert torshc.load(moved).name == "net"
 
     wrong = np.fromfile(moved / "test" / "output8.bin", np.float32)
     wrong[1] += 1
