@@ -137,10 +137,13 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
     >>> did_you_mean("compil", ["compile", "run"])
     "; did you mean 'compile'?"
+    >>> did_you_mean("left", ["LEFT", "RIGHT"])
+    "; did you mean 'LEFT'?"
     >>> did_you_mean("zzz", ["compile"])
     ''
     """
     import difflib  # start-up: only a message needs it
 
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    alike = {k.casefold(): k for k in known}
+    close = difflib.get_close_matches(word.casefold(), alike, n=1, cutoff=0.6)
+    return f"; did you mean {alike[close[0]]!r}?" if close else ""

@@ -36,8 +36,8 @@ OPERATORS: dict[str, tuple[str, int, str]] = {
         "(Gather): Gather at index 9, of a dimension of 4",
     ),
     "GatherND": (
-        "g (float[4] x) => (float y) <int64[1, 1] i = {0}> { [the_node] y = GatherND <batch_dims = -1> (x, i) }", 18,
-        "(GatherND): GatherND of f32[4] at i64[1, 1] with batch_dims -1",
+        "g (float[4] x) => (float y) <int64[1, 1] i = {0}> { [the_node] y = GatherND <batch_dims = 3> (x, i) }", 18,
+        "(GatherND): GatherND of f32[4] at i64[1, 1] with batch_dims 3",
     ),
     "Add of two types": (
         "g (float16[3] x) => (float[3] y) <float[1] k = {1}> { [the_node] y = Add (k, x) }", 18,

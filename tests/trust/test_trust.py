@@ -29,8 +29,8 @@ def functions(path: str) -> frozenset[str]:
     return frozenset(n.name for n in ast.parse((ROOT / path).read_text()).body if isinstance(n, ast.FunctionDef))
 
 
-def test_seventeen_promises() -> None:
-    assert [p.number for p in PROMISES] == [*range(1, 18)]
+def test_promises_are_numbered() -> None:
+    assert [p.number for p in PROMISES] == [*range(1, len(PROMISES) + 1)]
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda p: p.number)
@@ -77,9 +77,9 @@ def test_the_exit_code_and_the_lines(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(table, "measure", tried)
     assert table.main(["--only", "1", "--count", "7"]) == 0 and given == [(1, 2, ["--mutants=7"])]
     capsys.readouterr()
-    assert table.main([]) == 1 and len(given) == 18
+    assert table.main([]) == 1 and len(given) == 1 + len(PROMISES)
     out = capsys.readouterr().out
-    assert len(out.partition("\n\n")[0].splitlines()) == 18 and "2: does not hold: broken" in out
+    assert len(out.partition("\n\n")[0].splitlines()) == 1 + len(PROMISES) and "2: does not hold: broken" in out
     assert table.main(["--json", "--only", "2"]) == 1
     (body,) = json.loads(capsys.readouterr().out)
     assert body["number"] == 2 and body["verdict"] == "no" and body["failures"] == ["broken"]

@@ -16,6 +16,7 @@ from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.text import strings
 from . import control, flex, legacy, schemas, unroll
+from .attribute_values import check_values
 from .model import (
     Array,
     Misfit,
@@ -285,11 +286,16 @@ class _Importer:
             raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
         version = schemas.meant(op, version)
         schema = schemas.schema_of(op.op_type, op.domain, version)
+        cls = REGISTRY.get((op.domain, op.op_type))
         attributes = op.attributes
         if schema is not None:
             attributes, unknown = schemas.check(op, schema, self.lenient)
             for text in unknown:
                 self.warn(op, scope, text)
+        elif cls is not None:
+            attributes = schemas.check_fields(op, cls, self.lenient)
+        check_values(op, attributes, schema.since_version if schema is not None else version)
+        if schema is not None:
             schemas.check_types(op, schema, operands)
         if op.op_type in ("If", "Loop", "Scan", "SequenceMap") and not op.domain:
             op = replace(op, attributes=attributes)
@@ -298,7 +304,6 @@ class _Importer:
         if (op.domain, op.op_type) == ("ai.onnx.preview", "FlexAttention"):
             builder = Builder(self.graph, name=scope.prefix + op.name)
             return flex.attend(op, operands, lambda g, xs: self.nested(op, scope, g, xs), builder) if known else ()
-        cls = REGISTRY.get((op.domain, op.op_type))
         if cls is None or (known and not cls.takes(attributes, op.outputs, operands)):
             body = schemas.expansion(op, version, operands) if known else None
             if body is None and schemas.is_function(schema):
@@ -311,8 +316,6 @@ class _Importer:
             if isinstance(value, Unusable):
                 raise Unsupported(value.reason)
         read = strings.reader(cls, operands)
-        if schema is None:
-            attributes = schemas.check_fields(op, cls)
         if not known:
             return ()
         while operands and operands[-1] is None:

@@ -129,7 +129,7 @@ def _pad(attributes: Attributes, operands: Operands, b: Builder) -> None:
 
 def _lp(attributes: Attributes, operands: Operands, b: Builder) -> None:
     p = attributes.get("p", 2.0)
-    if p != int(p):
+    if p < 1 or p != int(p):
         raise Unsupported(f"a norm with p = {p}")
     attributes["p"] = int(p)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import onnx
@@ -140,23 +140,41 @@ def _type_text(p: Partial) -> str:
     return f"{outside}{inside})" if inside.endswith(")") else outside + inside
 
 
-def check_fields(op: SourceOp, cls: type[Op]) -> dict[str, Any]:
+_FIELD_KINDS: dict[Any, str] = {
+    bool: "FLAG", int: "INT", float: "FLOAT", str: "STRING", tuple[int, ...]: "INTS", tuple[float, ...]: "FLOATS",
+    tuple[str, ...]: "STRINGS",
+}  # fmt: skip
+
+
+def _field_kinds(cls: type[Op]) -> dict[str, str]:
+    """The kinds of an operator's attributes in a file, "" for those that only the compiler gives it."""
+    if cls.experimental:
+        return {name: _FIELD_KINDS[type(value)] for name, value in cls.experimental.items()}
+    hints = get_type_hints(cls)
+    return {f.name: _FIELD_KINDS.get(hints[f.name], "") for f in dataclasses.fields(cls)}
+
+
+def check_fields(op: SourceOp, cls: type[Op], lenient: bool) -> dict[str, Any]:
     """The attributes of a node of an operator without a schema, checked against the operator's fields.
+
+    Args:
+        lenient: as :func:`check` takes it.
 
     Raises:
         Misfit: for an attribute that is unknown or of the wrong kind.
     """
-    fields = cls.experimental or {f.name: f.default for f in dataclasses.fields(cls)}
+    kinds = _field_kinds(cls)
     out: dict[str, Any] = {}
     for name, value in op.attributes.items():
-        if name not in fields:
-            raise Misfit(f"{op.op_type} has no attribute {name!r}{did_you_mean(name, sorted(fields))}")
-        kind = type(fields[name])
-        value = float(value) if kind is float and type(value) is int else value
-        value = bool(value) if kind is bool and value in (0, 1) else value
-        if type(value) is not kind:
-            raise Misfit(f"attribute {name!r} of {op.op_type} must be {kind.__name__}")
-        out[name] = value
+        if name not in kinds:
+            raise Misfit(f"{op.op_type} has no attribute {name!r}{did_you_mean(name, sorted(kinds))}")
+        if kinds[name] == "FLAG" and isinstance(value, int) and value in (0, 1):
+            out[name] = bool(value)
+            continue
+        out[name] = _coerce(value, kinds[name]) if lenient else value
+        if not kinds[name] or not fits(out[name], kinds[name]) or isinstance(value, bytes):
+            wanted = kinds[name].lower() or "left to torshc"
+            raise Misfit(f"attribute {name!r} of {op.op_type} must be {wanted}")
     return out
 
 

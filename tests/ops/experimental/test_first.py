@@ -107,7 +107,7 @@ def test_constants_of_an_attribute() -> None:
     assert made("ConstantFill", value=2.0).shape == ()
     refused("ConstantFill", X, shape=[2], match="an operand and a shape")
     refused("ConstantFill", extra_shape=[2], match="without an operand")
-    refused("ConstantFill", shape=[-2], match=r"of shape \[-2\]")
+    refused("ConstantFill", shape=[-2], match=r"'shape' is -2")
     refused("ConstantFill", shape=[2], dtype=8, match="element type 8")
     refused("ConstantFill", shape=[2], dtype=7, value=float("inf"), match="with inf")
 

@@ -242,7 +242,7 @@ def test_compiled_products_and_rows_of_four_bits(tmp_path: Path) -> None:
             {"K": 32, "N": 5, "block_size": 32},
             "weights",
         ),
-        ("MatMulNBits", [numbers(2, 32), some_bytes(4, 1, 16), numbers(4)], {"K": 32, "N": 4, "bits": 3}, "of 3 bits"),
+        ("MatMulNBits", [numbers(2, 32), some_bytes(4, 1, 16), numbers(4)], {"K": 32, "N": 4, "bits": 3}, "is 3"),
         ("GatherBlockQuantized", [numbers(4, 32), some_bytes(2), numbers(4, 1)], {}, "of f32"),
     ],
 )

@@ -44,7 +44,7 @@ def test_linear_models(kind: str) -> None:
 
 def test_refusals() -> None:
     x = numbers(5, 3)
-    with pytest.raises(ModelError, match="post_transform 'LOG'"):
+    with pytest.raises(ModelError, match="'post_transform' is 'LOG'"):
         results("LinearRegressor", x, coefficients=[1.0] * 3, post_transform="LOG")
     with pytest.raises(ModelError, match="4 coefficients"):
         results("LinearRegressor", x, coefficients=[1.0] * 4)

@@ -54,5 +54,5 @@ def test_places_of_maxima() -> None:
 def test_an_order_that_is_none(op: str) -> None:
     more = {"kernel_shape": [2, 2]} if op == "LpPool" else {}
     model = model_of(op, {"x": numbers(1, 2, 3, 4)}, {}, ["x"], 20, p=0, **more)
-    with pytest.raises(ModelError, match=r"'it' .*a p-norm with p = 0; p is 1 or more"):
+    with pytest.raises(ModelError, match=r"'it' .*attribute 'p' is 0, and must be 1 or more"):
         import_model(model.SerializeToString())

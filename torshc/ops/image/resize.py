@@ -21,10 +21,6 @@ from .antialias import ResizeKernel, blurred
 from .scales import common_ratio, corners, crop_of, fractions
 from .taps import ResizeAxis, clamp, cubic_weights, keys, nearest, source_coordinate
 
-_TRANSFORMS = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-               "tf_half_pixel_for_nn", "tf_crop_and_resize")  # fmt: skip
-_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-
 
 @dataclass(frozen=True)
 class Crop:
@@ -133,8 +129,6 @@ class Resize(Op):
         cubic = float(source.attribute("cubic_coeff_a", -0.75))
         exclude = bool(source.attribute("exclude_outside", 0))
         outside, antialias = float(source.attribute("extrapolation_value", 0.0)), bool(source.attribute("antialias", 0))
-        if transform not in _TRANSFORMS or mode not in ("nearest", "linear", "cubic") or rounding not in _ROUNDINGS:
-            raise Unsupported(f"{source.op_type} with {mode}, {transform}, {rounding}")
         axes = _axes(source, x, old)
         crops = _crops(source, x, axes) if transform == "tf_crop_and_resize" else ()
         source.fields(cls)
@@ -291,8 +285,8 @@ def _sized(
 
 def _blocks(source: SourceNode) -> tuple[Value, int, tuple[Expr, Expr, Expr, Expr]]:
     x, b = source.required(0), int(source.attribute("blocksize", 0))
-    if x.type.rank != 4 or b < 1:
-        raise ModelError(f"{source.op_type} of {x.type!r} with blocks of {b}")
+    if x.type.rank != 4:
+        raise ModelError(f"{source.op_type} of {x.type!r}, whose rank is not 4")
     return x, b, (x.shape[0], x.shape[1], x.shape[2], x.shape[3])
 
 
@@ -318,8 +312,6 @@ class DepthToSpace(Op):
         x, b, (n, c, h, w) = _blocks(source)
         mode, side = str(source.attribute("mode", "DCR")), const(b)
         rest = _whole(c, b * b, "channels of DepthToSpace")
-        if mode not in ("DCR", "CRD"):
-            raise ModelError(f"DepthToSpace has no mode {mode!r}")
         split = (n, side, side, rest, h, w) if mode == "DCR" else (n, rest, side, side, h, w)
         perm = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
         return _shuffle(source, x, split, perm, (n, rest, h * b, w * b))
@@ -335,7 +327,5 @@ class SpaceToDepth(Op):
         x, b, (n, c, h, w) = _blocks(source)
         rows, columns, side = _whole(h, b, "SpaceToDepth"), _whole(w, b, "SpaceToDepth"), const(b)
         mode = str(source.attribute("mode", "DCR"))
-        if mode not in ("DCR", "CRD"):
-            raise ModelError(f"SpaceToDepth has no mode {mode!r}")
         perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
         return _shuffle(source, x, (n, c, rows, side, columns, side), perm, (n, c * (b * b), rows, columns))

@@ -211,8 +211,6 @@ class GridSample(Op):
         mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
         corners = int(source.attribute("align_corners", 0))
         source.fields(cls)
-        if mode not in ("nearest", "linear", "cubic") or padding not in ("zeros", "border", "reflection"):
-            raise ModelError(f"GridSample has no mode {mode!r} with padding {padding!r}")
         if mode == "cubic" and source.required(0).type.rank > 5:
             raise Unsupported("cubic GridSample over more than 3 dimensions")
         filled(source.inputs, "GridSample")
@@ -290,8 +288,6 @@ class RoiAlign(Op):
         source.fields(cls)
         if sampling < 1:
             raise Unsupported("RoiAlign whose number of sampling points depends on the regions (sampling_ratio = 0)")
-        if transform not in names or mode not in ("avg", "max") or height < 1 or width < 1:
-            raise ModelError(f"RoiAlign to {height} x {width} with {mode!r} and {transform!r}")
         filled(source.inputs, "RoiAlign")
         op = cls(height, width, sampling, scale, names[transform], mode)
         found = source.emit(op, [source.required(k) for k in range(3)])
@@ -386,8 +382,6 @@ class DeformConv(Op):
         slid = window(source, x.shape[2:], kernel_of(source, w))
         group, offsets = int(source.attribute("group", 1)), int(source.attribute("offset_group", 1))
         source.fields(cls)
-        if group < 1 or offsets < 1:
-            raise ModelError(f"DeformConv in {group} groups, {offsets} of offsets")
         filled(source.inputs, "DeformConv")
         bias, mask = source.input(3), source.input(4)
         op = cls(slid.strides, slid.pads, slid.dilations, group, offsets, bias is not None, mask is not None)

@@ -419,8 +419,6 @@ class Cast(Pointwise):
     def read(cls, source: SourceNode) -> list[Value]:
         code = source.attribute("to")
         saturate, mode = int(source.attribute("saturate", 1)), str(source.attribute("round_mode", "up"))
-        if mode not in ("up", "down", "nearest"):
-            raise ModelError(f"{source.op_type} with round_mode {mode!r}")
         if source.op_type == "CastLike":
             dtype: DType | None = source.required(1).dtype
         else:

@@ -246,8 +246,8 @@ class GroupNormBase(Contrib):
 
     def normal(self, source: SourceNode, x: Value) -> Value:
         b = source.builder
-        if x.type.rank < 3 or self.groups < 1 or self.activation not in (0, 1):
-            raise ModelError(f"{source.op_type} of {x.type!r} in {self.groups} groups, activation {self.activation}")
+        if x.type.rank < 3 or self.groups < 1:
+            raise ModelError(f"{source.op_type} of {x.type!r} in {self.groups} groups")
         inner = channels_first(b, x) if self.channels_last else x
         vectors = [as_type(b, source.required(k), x.dtype) for k in (1, 2)]
         y = node(source, "GroupNormalization", inner, *vectors, opset=21, num_groups=self.groups, epsilon=self.epsilon)
@@ -358,8 +358,6 @@ class CDist(Contrib):
 
     def make(self, source: SourceNode) -> list[Value]:
         b, left, right = source.builder, source.required(0), source.required(1)
-        if self.metric not in ("euclidean", "sqeuclidean"):
-            raise Unsupported(f"CDist with metric {self.metric!r}")
         if left.type.rank != 2 or right.type.rank != 2:
             raise ModelError(f"CDist of {left.type!r} and {right.type!r}")
         apart = apply(b, "Sub", b.one(Reshape((left.shape[0], const(1), left.shape[1])), left), right)

@@ -48,8 +48,8 @@ class MatMulNBits(Contrib):
 
     def make(self, source: SourceNode) -> list[Value]:
         x, scales, bias = source.required(0), source.required(2), source.input(5)
-        if self.bits not in (2, 4, 8) or self.weight_prepacked or source.input(4) is not None:
-            raise Unsupported(f"MatMulNBits of {self.bits} bits, prepacked {self.weight_prepacked}, or with g_idx")
+        if self.weight_prepacked or source.input(4) is not None:
+            raise Unsupported("MatMulNBits of weights that are packed for one processor, or with g_idx")
         packed, factors, zeros = (self._known(source, k) for k in (1, 2, 3))
         if self.block_size < 16 or self.K < 1 or self.N < 1 or scales.dtype is not x.dtype:
             raise ModelError(f"MatMulNBits of {x.type!r} with scales {scales.type!r} and {self}")
@@ -115,7 +115,7 @@ class GatherBlockQuantized(Contrib):
 
     def make(self, source: SourceNode) -> list[Value]:
         b, data, indices, zero = source.builder, source.required(0), source.required(1), source.input(3)
-        if data.dtype not in (U4, I4, U8) or self.bits not in (2, 4, 8):
+        if data.dtype not in (U4, I4, U8):
             raise Unsupported(f"GatherBlockQuantized of {data.dtype!r} in {self.bits} bits")
         numbers = _settled(data)
         if numbers is None or (zero is not None and zero.const is None):

@@ -26,8 +26,7 @@ from .forest import MOST, NEUTRAL, Branch, Trees, tables
 from .labels import named
 from .linear import DOMAIN, floats, post_transform
 
-_COMPARE = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
-_MODES = (*_COMPARE, "MEMBER")
+_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -89,8 +88,8 @@ class TreeEnsemble(Op):
         forest = _by_tables(source)
         source.attribute("nodes_hitrates")
         source.fields(cls)
-        if not x.dtype.is_float or not 0 <= aggregate < 4 or not 0 <= transform < 5 or targets < 1:
-            raise ModelError(f"TreeEnsemble of {x.type!r} with {targets} targets")
+        if not x.dtype.is_float:
+            raise ModelError(f"TreeEnsemble of {x.type!r}")
         out = forest.emit(source, x, targets, _AGGREGATES[aggregate], x.dtype)
         return [post_transform(source.builder, out, _TRANSFORMS[transform])]
 
@@ -98,9 +97,9 @@ class TreeEnsemble(Op):
 def _by_tables(source: SourceNode) -> _Forest:
     names = ("featureids", "splits", "modes", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
     columns = [_table(source, f"nodes_{n}") for n in names]
-    columns[2] = modes = [int(m) if m in range(len(_MODES)) else -1 for m in columns[2]]
+    columns[2] = modes = [int(m) for m in columns[2]]
     columns.append(_table(source, "nodes_missing_value_tracks_true") or [0] * len(modes))
-    if any(len(c) != len(modes) for c in columns) or any(m < 0 for m in modes):
+    if any(len(c) != len(modes) for c in columns):
         raise ModelError("the tables of TreeEnsemble do not fit each other")
     if any(side < 0 for side in (*columns[3], *columns[4])):
         raise ModelError("TreeEnsemble has no nodes below 0")
@@ -179,8 +178,8 @@ def _by_nodes(source: SourceNode, kind: str, only: bool = False) -> _Forest:
             continue
         name = str(mode).removeprefix("BRANCH_")
         sides = [place.get((tree, s)) for s in (true, false)]
-        if name not in _COMPARE or sides[0] is None or sides[1] is None:
-            raise ModelError(f"{what} has no node {true} or {false} in tree {tree}, or no mode {mode!r}")
+        if sides[0] is None or sides[1] is None:
+            raise ModelError(f"{what} has no node {true} or {false} in tree {tree}")
         forest.branches.append((feature, name, value, bool(lost), sides[0], sides[1]))
     first: dict[int, int] = {}
     for tree, number in place:
@@ -216,8 +215,6 @@ class TreeEnsembleRegressor(Op):
         )
         targets = int(source.attribute("n_targets", 1))
         forest = _by_nodes(source, "target", targets == 1)
-        if aggregate not in _AGGREGATES or transform not in _TRANSFORMS or targets < 1:
-            raise ModelError(f"TreeEnsembleRegressor of {x.type!r} with {aggregate!r} and {transform!r}")
         out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
         source.fields(cls)
         return [post_transform(source.builder, out, transform)]
@@ -242,8 +239,8 @@ class TreeEnsembleClassifier(Op):
         classes, count = dict.fromkeys(_table(source, "class_ids")), len(labels)
         signed = any(w < 0 for w in _either(source, "class_weights"))
         forest = _by_nodes(source, "class")
-        if not labels or transform not in _TRANSFORMS or (count == 1 and labels[0] != 1):
-            raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels} and {transform!r}")
+        if not labels or (count == 1 and labels[0] != 1):
+            raise ModelError(f"TreeEnsembleClassifier of {x.type!r} with labels {labels}")
         scores = _based(source, forest.emit(source, x, count, "SUM", F32), count)
         source.fields(cls)
         if count <= 2 and len(classes) == 1:

@@ -55,10 +55,8 @@ def window(source: SourceNode, size: Shape, kernel: KernelShape) -> Window:
         pads = same_pads(size, kernel, strides, dilations, upper=auto == "SAME_UPPER")
     elif auto == "VALID":
         pads = (const(0),) * (2 * rank)
-    elif auto != "NOTSET":
-        raise ModelError(f"{source.op_type} has no auto_pad {auto!r}")
-    if any(v < 1 for v in (*strides, *dilations, *kernel) if isinstance(v, int)):
-        raise ModelError(f"{source.op_type} with a kernel, stride or dilation below 1")
+    if any(v < 1 for v in kernel if isinstance(v, int)):
+        raise ModelError(f"{source.op_type} with a kernel of {list(kernel)}")
     return Window(strides, pads, dilations)
 
 
@@ -220,8 +218,6 @@ class Conv(Op):
         slid = window(source, x.shape[2:], kernel_of(source, w))
         group = int(source.attribute("group", 1))
         out = str(source.fields(cls).get("out", ""))
-        if group < 1:
-            raise ModelError(f"Conv in {group} groups")
         return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, out), source.inputs)
 
 
@@ -306,8 +302,6 @@ class ConvTranspose(Op):
         for name in ("strides", "pads", "dilations", "kernel_shape"):
             source.attribute(name)
         out = str(source.fields(cls).get("out", ""))
-        if group < 1:
-            raise ModelError(f"ConvTranspose in {group} groups")
         if wanted is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
             return source.emit(cls(slid.strides, slid.pads, slid.dilations, group, extra, out), source.inputs)
         full = unslide(x.shape[2:], kernel, slid.strides, slid.dilations, extra)

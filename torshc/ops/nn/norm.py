@@ -324,7 +324,7 @@ class GroupNormalization(Op):
         x, operands = source.required(0), [source.required(k) for k in range(3)]
         groups = int(source.attribute("num_groups", 0))
         source.attribute("stash_type")
-        if x.type.rank < 2 or groups < 1 or (x.shape[1].op == "const" and x.shape[1] % groups is not const(0)):
+        if x.type.rank < 2 or (x.shape[1].op == "const" and x.shape[1] % groups is not const(0)):
             raise ModelError(f"GroupNormalization of {x.type!r} in {groups} groups")
         if source.opset < 21:  # scale and bias had an element a group
             each = call("floordiv", x.shape[1], groups)
@@ -347,8 +347,6 @@ class LpNormalization(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of LpNormalization")
         axis_of(self.axis, x.type.rank)
-        if self.p not in (1, 2):
-            raise ModelError(f"LpNormalization with p = {self.p}")
         return [x.type]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
@@ -412,8 +410,8 @@ class LRN(Op):
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of LRN")
-        if x.type.rank < 2 or self.size < 1:
-            raise ModelError(f"LRN of {x.type!r} with a window of {self.size}")
+        if x.type.rank < 2:
+            raise ModelError(f"LRN of {x.type!r}, which has no channels")
         return [x.type]
 
     def nest(self, node: Node, output: int) -> Nest:

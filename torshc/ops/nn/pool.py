@@ -182,10 +182,6 @@ class LpPool(Pool):
 
     p: int = 2
 
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        _check_order(self.p)
-        return super().infer(inputs, constraints)
-
     def term(self, x: Expr) -> Expr:
         x = call("abs", x)
         if self.p == 1:
@@ -194,12 +190,6 @@ class LpPool(Pool):
 
     def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
         return root(total, self.p)
-
-
-def _check_order(p: int) -> None:
-    """Refuses what is no order of a norm."""
-    if p < 1:
-        raise ModelError(f"a p-norm with p = {p}; p is 1 or more")
 
 
 def root(total: Expr, p: int) -> Expr:
@@ -215,10 +205,6 @@ class GlobalLpPool(GlobalAveragePool):
     """p-norm over all spatial dimensions, kept with size 1."""
 
     p: int = 2
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        _check_order(self.p)
-        return super().infer(inputs, constraints)
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
         x = need(inputs[0], "input 0 of GlobalLpPool")

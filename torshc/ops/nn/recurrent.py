@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...errors import ModelError, did_you_mean
 from ...expr import I32, Expr, const
 from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Inputs, Op, need, operator, same_dim
@@ -78,8 +78,6 @@ class Recurrent(Op):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         direction = str(source.attribute("direction", "forward"))
-        if direction not in ("forward", "reverse", "bidirectional"):
-            raise ModelError(f"{source.op_type} has no direction {direction!r}")
         r = source.required(2)
         hidden = int(source.attribute("hidden_size", 0) or _static(r, source.op_type))
         names = tuple(source.attribute("activations") or cls.usual * (2 if direction == "bidirectional" else 1))
@@ -114,7 +112,7 @@ def _activations(source: SourceNode, names: tuple[str, ...], count: int) -> tupl
     for given in names:
         name = known.get(str(given).lower())
         if name is None:
-            raise ModelError(f"{source.op_type} has no activation {given!r}")
+            raise ModelError(f"{source.op_type} has no activation {given!r}{did_you_mean(str(given), FUNCTIONS)}")
         alpha, beta = _DEFAULTS.get(name, (0.0, 0.0))
         if name in _DEFAULTS:
             alpha = float(next(alphas, alpha))

@@ -272,8 +272,6 @@ def _convolved(source: SourceNode, x: Value, x_zero: Value | None, w: Value, w_z
     slid = window(source, x.shape[2:], kernel_of(source, w))
     group = int(source.attribute("group", 1))
     source.fields(IntegerConv)
-    if group < 1:
-        raise ModelError(f"{source.op_type} in {group} groups")
     if x_zero is not None and as_int(x_zero.type.size) != 1:
         raise Unsupported(f"{source.op_type} with a zero point of the data {x_zero.type!r}")
     x_zero, w_zero = x_zero and parameter(b, x_zero, 0), w_zero and parameter(b, w_zero, w.type.rank - 1)

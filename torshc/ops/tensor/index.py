@@ -164,7 +164,7 @@ class GatherND(Op):
         batch = int(source.attribute("batch_dims", 0))
         source.fields(cls)
         data = source.required(0)
-        if not 0 <= batch <= min(data.type.rank, indices.type.rank - 1):
+        if batch > min(data.type.rank, indices.type.rank - 1):
             raise ModelError(f"GatherND of {data.type!r} at {indices.type!r} with batch_dims {batch}")
         if depth and batch + depth <= data.type.rank:
             demand_in_range(source, indices, *data.shape[batch : batch + depth])

@@ -143,8 +143,6 @@ class Split(Op):
         sizes = tuple(const(int(s)) for s in given) if given is not None else source.dims(1, "the sizes of Split")
         if sizes is None:
             count = int(source.attribute("num_outputs", source.outputs))
-            if count < 1:
-                raise ModelError(f"Split into {count} parts")
             afford("outputs", count, f"Split into {count} parts")
             chunk = call("floordiv", x.shape[axis] + (count - 1), count)
             sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
@@ -214,8 +212,6 @@ class Pad(Op):
         if fill is not None and fill.type.rank:
             fill = source.emit(Reshape(()), [fill])[0]
         source.fields(cls)
-        if mode not in ("constant", "edge", "reflect", "wrap"):
-            raise ModelError(f"Pad has no mode {mode!r}")
         axes, rank, constraints = source.dims(3, "the axes of Pad"), x.type.rank, constraints_of(source)
         which = [axis_at(a, rank, constraints) for a in (map(const, range(rank)) if axes is None else axes)]
         if pads is None or len(pads) != 2 * len(which):

@@ -183,10 +183,7 @@ def _read(source: SourceNode, cls: type[Op], shape: Shape, like: DType, normal: 
 
 
 def _given(source: SourceNode) -> Shape:
-    dims = source.attribute("shape")
-    if dims is None or any(int(d) < 0 for d in dims):
-        raise ModelError(f"{source.op_type} of shape {dims}")
-    return tuple(const(int(d)) for d in dims)
+    return tuple(const(int(d)) for d in source.attribute("shape"))
 
 
 @operator()
@@ -266,7 +263,7 @@ class Multinomial(Op):
         dtype = from_onnx(code)
         if dtype not in (I32, I64):
             raise Unsupported(f"Multinomial of ONNX type {code}")
-        if x.type.rank != 2 or samples < 1 or as_int(x.shape[1]) == 0:
+        if x.type.rank != 2 or as_int(x.shape[1]) == 0:
             raise ModelError(f"Multinomial of {x.type!r} with {samples} samples")
         rows, classes = x.shape
         x = _wide(b, x)

@@ -83,8 +83,6 @@ class Scattering(Op):
         updates = need(inputs[2], f"the updates of {self.name}")
         if updates.dtype is not data.dtype:
             raise ModelError(f"{self.name} of {data.dtype!r} with updates of {updates.dtype!r}")
-        if self.reduction not in _COMBINE:
-            raise ModelError(f"{self.name} has no reduction {self.reduction!r}")
         if self.reduction != "none" and data.dtype is BOOL:
             raise Unsupported(f"{self.name} of booleans with reduction {self.reduction}")
         return data, indices, updates
@@ -285,8 +283,6 @@ class TensorScatter(Op):
         axis = axis_of(self.axis, cache.type.rank)
         if update.dtype is not cache.dtype or update.type.rank != cache.type.rank or not axis:
             raise ModelError(f"TensorScatter of {update.type!r} into {cache.type!r} along axis {axis}")
-        if self.mode not in ("linear", "circular"):
-            raise ModelError(f"TensorScatter has no mode {self.mode!r}")
         for k, (c, u) in enumerate(zip(cache.shape, update.shape, strict=True)):
             if k != axis:
                 same_dim(c, u, constraints, f"TensorScatter of {update.type!r} into {cache.type!r}")

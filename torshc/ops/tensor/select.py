@@ -154,8 +154,6 @@ class NonMaxSuppression(Selecting):
     def read(cls, source: SourceNode) -> list[Value]:
         boxes, scores = source.required(0), source.required(1)
         op = cls(**source.fields(cls))
-        if op.center_point_box not in (0, 1):
-            raise ModelError(f"NonMaxSuppression with center_point_box {op.center_point_box}")
         if boxes.type.rank != 3 or scores.type.rank != 3 or boxes.dtype is not F32 or scores.dtype is not F32:
             raise ModelError(f"NonMaxSuppression of boxes {boxes.type!r} with scores {scores.type!r}")
         constraints = source.builder.graph.constraints

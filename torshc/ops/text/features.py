@@ -104,8 +104,8 @@ class TfIdfVectorizer(Op):
         mode, weights = str(source.attribute("mode", "TF")), source.attribute("weights")
         skips = int(source.attribute("max_skip_count", 0))
         source.fields(cls)
-        if x.type.rank not in (1, 2) or not x.dtype.is_int or mode not in ("TF", "IDF", "TFIDF") or skips < 0:
-            raise ModelError(f"TfIdfVectorizer of {x.type!r} with mode {mode!r} and {skips} skips")
+        if x.type.rank not in (1, 2) or not x.dtype.is_int:
+            raise ModelError(f"TfIdfVectorizer of {x.type!r}")
         if weights is not None and mode != "TF" and len(weights) != len(lengths):
             raise ModelError(f"TfIdfVectorizer of {len(lengths)} n-grams with {len(weights)} weights")
         if mode != "TF" and weights and [weights[p] for p in source.attribute("ngram_indexes")] != list(weights):
@@ -146,7 +146,7 @@ class Tokenizer(Text):
     def read(cls, source: SourceNode) -> list[Value]:
         b, x, op = source.builder, source.required(0), cls(**source.fields(cls))
         letters = op.separators == ("",) or op.tokenexp == "."
-        if x.dtype is not STRING or x.type.rank not in (1, 2) or op.mincharnum < 1 or (letters and op.mincharnum > 1):
+        if x.dtype is not STRING or x.type.rank not in (1, 2) or (letters and op.mincharnum > 1):
             raise ModelError(f"Tokenizer of {x.type!r} with mincharnum {op.mincharnum}")
         if bool(op.separators) == bool(op.tokenexp):
             raise ModelError("Tokenizer needs either separators or tokenexp")

@@ -160,8 +160,6 @@ class Momentum(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         b, mode = source.builder, source.attribute("mode")
         alpha, beta, norm = _floats(source, cls, alpha=0.0, beta=0.0, norm_coefficient=0.0)
-        if mode not in ("standard", "nesterov"):
-            raise ModelError(f"Momentum in mode {mode!r}")
 
         def step(rate: Value, count: Value, own: list[Value]) -> list[Value]:
             x, gradient, v = own
