@@ -40,3 +40,18 @@ def test_elements_that_no_run_changes_are_known() -> None:
     for i in (0, 3, 5, 9):
         feed = {"x": np.arange(30, dtype=np.float32).reshape(6, 5), "i": np.array([i])}
         np.testing.assert_array_equal(compiled.run(feed)["y"], reference.run(None, feed)[0])
+
+
+def test_int32_elements_are_read_and_computed_with() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    g (float[6,5] x, int32[1] i) => (float[r,5] a, float[s,5] b) {
+        two = Constant <value = int32[1] {2}> ()
+        end = Constant <value = int32[1] {9}> ()
+        a = Slice(x, i, end)
+        next = Add(i, two)
+        b = Slice(x, i, next)
+    }""")
+    compiled, x = torshc.compile(model.SerializeToString()), np.arange(30, dtype=np.float32).reshape(6, 5)
+    found = compiled.run({"x": x, "i": np.array([3], np.int32)})
+    np.testing.assert_array_equal(found["a"], x[3:])
+    np.testing.assert_array_equal(found["b"], x[3:5])

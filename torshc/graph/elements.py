@@ -60,7 +60,7 @@ def _element(node: Node, nest: Nest, index: tuple[int, ...], elements: Elements)
             if not 0 <= w < d:
                 raise LookupError(k)
             flat = flat * d + w
-        return data[flat]
+        return cast(data[flat], source.dtype)  # what a run reads of a narrower integer is an i64
 
     at = tuple(const(i) for i in index)
     if not nest.reduce:
@@ -114,4 +114,4 @@ class _Trace:
             return None
         made = tuple(element(f"{v.id}[{k}]") for k in range(math.prod(shape)))
         self.unknown.update(made)
-        return tuple(cast(e, v.dtype) for e in made)
+        return made
