@@ -412,3 +412,65 @@ def test_a_check_of_a_runs_numbers(size: int, tmp_path: Path) -> None:
     x = X[:, :size, 0]
     for feed in (x, -abs(x)):
         agree(made, {"x": feed}, tmp_path)
+
+
+@pytest.mark.parametrize("limit", [4, None])
+def test_loops_whose_number_is_a_vector(limit: int | None, tmp_path: Path) -> None:
+    """Old converters declare the number of a round and its condition as vectors of one element."""
+    rounds = helper.make_graph(
+        [
+            node("Gather", "rows,i", "row"),
+            node("Squeeze", "row,zero", "r"),
+            node("Add", "s,r", "t"),
+            node("ReduceSum", "t", "all", keepdims=0),
+            node("Less", "all,most", "less"),
+            node("And", "less,c", "on"),
+        ],
+        "body",
+        [info("i", INT, [1]), info("c", B, [1]), info("s", F, [3])],
+        [info("on", B, [1]), info("t", F, [3]), info("r", F, [3])],
+    )
+    weights = {
+        "zero": np.array([0]),
+        "most": np.float32(1e9),
+        "true": np.array([True]),
+        "start": np.zeros(3, np.float32),
+    }
+    inputs = [info("rows", F, [4, 3])]
+    feeds = {"rows": X[0, :, :, 0].T.copy()}
+    if limit is None:
+        inputs, feeds = [*inputs, info("n", INT, [1])], {**feeds, "n": np.array([3])}
+    else:
+        weights["n"] = np.array([limit])
+    made = model([node("Loop", "n,true,start", "sum,each", body=rounds)], inputs, "sum,each", weights)
+    total, each = answers(made, feeds, tmp_path)
+    wanted = feeds["rows"][: limit or 3]
+    np.testing.assert_array_equal(each, wanted)
+    np.testing.assert_allclose(total, wanted.sum(0), rtol=1e-6, atol=1e-6)
+
+
+def test_crops_of_int32_places_that_a_loop_reads(tmp_path: Path) -> None:
+    """As tf2onnx writes crop_and_resize: the image of a box is a slice whose ends are computed in int32."""
+    rounds = helper.make_graph(
+        [
+            node("Add", "i,one", "next"),
+            node("Slice", "which,i,next", "from"),
+            node("Add", "from,one32", "to"),
+            node("Slice", "x,from,to,zero32", "image"),
+            node("Squeeze", "image,zero", "part"),
+            node("Identity", "c", "on"),
+        ],
+        "body",
+        [info("i", INT, [1]), info("c", B, [])],
+        [info("on", B, []), info("part", F, [3, 4, 5])],
+    )
+    weights = {
+        "one": np.array([1]), "zero": np.array([0]), "true": np.array(True),
+        "one32": np.int32([1]), "zero32": np.int32([0]),
+    }  # fmt: skip
+    inputs = [info("x", F, [2, 3, 4, 5]), info("which", TensorProto.INT32, [3])]
+    nodes = [node("Size", "which", "n"), node("Loop", "n,true", "y", body=rounds)]
+    which = np.array([1, 0, 1], np.int32)
+    np.testing.assert_array_equal(
+        answers(model(nodes, inputs, "y", weights), {"x": X, "which": which}, tmp_path)[0], X[which]
+    )

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import BOOL, I64, SEQUENCE, Expr, as_int, dims_of, walk
+from ..expr import BOOL, I64, SEQUENCE, Expr, as_int, const, dims_of, walk
 from ..graph import Builder, Graph, Partial, Rewriter, Value, ints_of
 from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.control.flow import Branching, Looping, all_nodes, free_values, symbols_of
 from ..ops.core.base import axis_of
 from ..ops.core.compose import apply
 from ..ops.tensor.random import salt
+from ..ops.tensor.view import Reshape
 from .model import Misfit, SourceGraph, SourceOp
 
 _ATTEMPTS = 12  # rounds until the types of a loop's states are settled; each makes a dimension or a rank open
@@ -86,10 +87,25 @@ def loop(op: SourceOp, operands: list[Value | None], importer: Importer, b: Buil
     if limit is None and condition is None:
         raise Unsupported("a Loop without a condition and with no limit below 2^62 rounds, which never ends")
 
-    def round_(number: Value, going: Value, current: list[Value]) -> list[Value | None]:
-        return importer.body(body, [number, going, *current])
+    graphs: list[Graph] = []
 
-    return _loop(b, importer, limit, condition, states, round_, condition is not None)
+    def round_(number: Value, going: Value, current: list[Value]) -> list[Value | None]:
+        inner = Builder(graphs[-1], name=b.name)
+        made = importer.body(body, [*as_declared(body, inner, number, going), *current])
+        going_on = made[0]
+        if going_on is not None and going_on.type.rank:
+            made[0] = inner.one(Reshape(()), going_on)
+        return made
+
+    return _loop(b, importer, limit, condition, states, round_, condition is not None, None, graphs)
+
+
+def as_declared(body: SourceGraph, b: Builder, number: Value, going: Value) -> list[Value]:
+    """The number of a round and the condition as a Loop's body takes them: old converters declare them of shape [1]."""
+    return [
+        b.one(Reshape((const(1),)), v) if t.dims is not None and len(t.dims) == 1 else v
+        for v, (_, t) in zip((number, going), body.inputs, strict=False)
+    ]
 
 
 def scan(op: SourceOp, operands: list[Value | None], importer: Importer, b: Builder) -> Results:
@@ -310,4 +326,4 @@ def ints(op: SourceOp, name: str, count: int) -> list[int]:
     return values
 
 
-__all__ = ["Importer", "branch", "hoist", "ints", "loop", "scan", "seen_outside", "sequence_map"]
+__all__ = ["Importer", "as_declared", "branch", "hoist", "ints", "loop", "scan", "seen_outside", "sequence_map"]

@@ -21,7 +21,7 @@ from ..ops.core.base import axis_of
 from ..ops.core.compose import apply
 from ..ops.tensor.random import salt
 from ..ops.tensor.view import Concat, Reshape
-from .control import ints
+from .control import as_declared, ints
 from .model import Misfit, SourceGraph, SourceOp
 
 Once = Callable[[SourceGraph, Sequence[Value], int], list[Value | None]]
@@ -118,7 +118,7 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
             raise Endless("too many steps")
         number, going = b.constant(np.asarray(step, np.int64)), b.constant(np.asarray(True))
         first = len(b.nodes)
-        made = once(body, [number, going, *(c for c in current if c is not None)], step)
+        made = once(body, [*as_declared(body, b, number, going), *(c for c in current if c is not None)], step)
         salt(b.nodes[first:], number)
         if any(m is None for m in made):
             return ()
