@@ -54,9 +54,10 @@ _BY_NAME: dict[str, Values] = {
         "input_forget interleaved inverse is_case_sensitive is_causal is_inner_broadcast is_packed_batching "
         "isinf_only isnan_only keepdims largest layout linear_before_reset mark multi_class new_axis "
         "nodes_falseleafs nodes_missing_value_tracks_true nodes_trueleafs noop_with_empty_axes normalize_variance "
-        "normalized one_class onesided output_sequence past_present_share_buffer periodic reverse rotary_interleaved "
-        "saturate scan_input_directions scan_output_directions select_last_index sliding_window_cache sorted spatial "
-        "storage_order training_mode transA transB transBatchA transBatchB unidirectional upper zeros",
+        "normalized one_class onesided output_qk output_sequence past_present_share_buffer periodic reverse "
+        "rotary_interleaved saturate scan_input_directions scan_output_directions select_last_index "
+        "sliding_window_cache sorted spatial storage_order training_mode "
+        "transA transB transBatchA transBatchB unidirectional upper zeros",
         FLAG,
     ),
     **_each("dtype output_datatype softmax_precision stash_type", TYPE),

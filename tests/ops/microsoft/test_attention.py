@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.contrib import Array, check, compiled, expected, model_of, numbers, some_bytes
 from tests.support.evaluate import run
-from torshc.errors import ModelError, RunError, UnsupportedError
+from torshc.errors import ModelError, RunError, TorshcError, UnsupportedError
 from torshc.formats import import_model
 
 F32, I32, I64 = np.float32, np.int32, np.int64
@@ -171,6 +171,20 @@ def test_compiled_attention_of_any_batch(tmp_path: Path) -> None:
     made = model_of("Attention", (x, w, numbers(24), mask), (1, 2), num_heads=2, unidirectional=1, dims=dims)
     feeds = {"x0": x, "x3": np.asarray(mask)}
     np.testing.assert_allclose(compiled(made, feeds, tmp_path)[0], expected(made, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lengths", "batch", None, 2, 4])
+def test_a_mask_of_lengths_whose_dimension_has_a_name_of_its_own(name: str | int | None, tmp_path: Path) -> None:
+    """Twice the batch, it is starts behind ends; anything else is the batch."""
+    x, w = numbers(2, 4, 6), numbers(6, 24, seed=1)
+    mask = np.array([3, 2, 1, 0] if name == 4 else [3, 2], I32)
+    dims = {0: [2 if name == 4 else "batch", "length", 6], 3: [name]}
+    made = model_of("Attention", (x, w, numbers(24), mask), (1, 2), num_heads=2, dims=dims)
+    feeds = {"x0": x, "x3": mask}
+    np.testing.assert_allclose(compiled(made, feeds, tmp_path)[0], expected(made, feeds)[0], **CLOSE)
+    if isinstance(name, str) and name != "batch":
+        with pytest.raises(TorshcError):
+            compiled(made, feeds | {"x3": mask[:1]}, tmp_path)
 
 
 def test_a_masked_score_is_not_hidden_altogether() -> None:

@@ -49,17 +49,25 @@ def padding(source: SourceNode, mask: Value | None, like: Value, length: Expr, h
         shape = (mask.shape[0], *(const(1),) * (4 - mask.type.rank), *mask.shape[1:])
         same_dim(mask.shape[-1], length, b.graph.constraints, f"the mask of {source.op_type}")
         return kept(b, apply(b, "Greater", b.one(Reshape(shape), mask), 0), like, hidden)
-    if mask.type.rank != 1 or (mask.shape[0] is not batch and mask.shape[0] is not batch * 2):
+    if mask.type.rank != 1 or _contradicts(mask.shape[0], batch):
         raise Unsupported(f"{source.op_type} of {like.type!r} with a mask {mask.type!r}")
     ends, column = mask, as_type(b, places(b, length), mask.dtype)
     starts: Value | None = None
-    if mask.shape[0] is not batch:
+    if mask.shape[0] is batch * 2 and mask.shape[0] is not batch:
         ends, starts = b.add(Split(0, (batch, batch)), [mask])
+    else:
+        same_dim(mask.shape[0], batch, b.graph.constraints, f"ends of sequences for {source.op_type}")
     shape = (batch, *(const(1),) * 3)
     seen = apply(b, "Less", column, b.one(Reshape(shape), ends))
     if starts is not None:
         seen = apply(b, "And", seen, apply(b, "GreaterOrEqual", column, b.one(Reshape(shape), starts)))
     return kept(b, seen, like, hidden)
+
+
+def _contradicts(count: Expr, batch: Expr) -> bool:
+    """Whether there is surely neither one number for each sequence nor two."""
+    have, wanted = as_int(count), as_int(batch)
+    return have is not None and wanted is not None and have not in (wanted, 2 * wanted)
 
 
 @dataclass(frozen=True)
@@ -69,21 +77,22 @@ class Heads(Contrib):
     num_heads: int = 0
     scale: float = 0.0
     mask_filter_value: float = FILTER
-    unidirectional: int = 0
 
-    def attend(self, source: SourceNode, q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None) -> Value:
+    def attend(
+        self, source: SourceNode, qkv: Sequence[Value], mask: Value | None, bias: Value | None, causal: int = 0
+    ) -> Value:
         """The result [B, S, H * D] of q[B, H, S, D], k and v, whose first T - S positions are from the past."""
-        b, length = source.builder, k.shape[2]
+        b, (q, k, v) = source.builder, qkv
+        length = k.shape[2]
         terms = [padding(source, mask, q, length, self.mask_filter_value), bias]
-        causal = bool(self.unidirectional)
         if causal and as_int(length - q.shape[2]) != 0:
             terms.append(window(b, q, length, length - q.shape[2], -1, 0))
-            causal = False
+            causal = 0
         total = added(b, terms)
         width = as_int(q.shape[-1])
         if not width:
             raise ModelError(f"{source.op_type} of heads {q.type!r}")
-        op = Attention(self.scale or 1 / math.sqrt(width), causal=causal)
+        op = Attention(self.scale or 1 / math.sqrt(width), causal=bool(causal))
         return merged(b, b.one(op, q, k, v, *([total] if total is not None else [])))
 
 
@@ -121,6 +130,7 @@ class SelfAttention(Heads):
     past_present_share_buffer: int = 0
     qkv_hidden_sizes: tuple[int, ...] = ()
     rotary_embedding_dim: int = 0
+    unidirectional: int = 0
 
     def make(self, source: SourceNode) -> list[Value]:
         if self.do_rotary or self.past_present_share_buffer or source.input(6) is not None:
@@ -132,7 +142,7 @@ class SelfAttention(Heads):
         k, v, present = joined(b, source.input(4), k, v)
         if source.outputs > 1 and present is k:
             raise Unsupported("Attention whose keys and values differ in size, with a present")
-        return [self.attend(source, q, k, v, source.input(3), source.input(5)), present]
+        return [self.attend(source, (q, k, v), source.input(3), source.input(5), self.unidirectional), present]
 
 
 @operator("QAttention", DOMAIN)
@@ -146,6 +156,7 @@ class QAttention(Heads):
     floating: ClassVar[bool] = False
     do_rotary: int = 0
     past_present_share_buffer: int = 0
+    unidirectional: int = 0
 
     def make(self, source: SourceNode) -> list[Value]:
         if self.do_rotary or self.past_present_share_buffer:
@@ -154,42 +165,26 @@ class QAttention(Heads):
         qkv = scaled(source, total, source.required(3), source.required(4), source.required(2))
         q, k, v = projected(source, qkv, (), self.num_heads)
         k, v, present = joined(source.builder, source.input(8), k, v)
-        return [self.attend(source, q, k, v, source.input(5), None), present]
+        return [self.attend(source, (q, k, v), source.input(5), None, self.unidirectional), present]
 
 
-@operator("MultiHeadAttention", DOMAIN)
 @dataclass(frozen=True)
-class MultiHeadAttention(Heads):
-    """Attention of queries to keys and values that are projected already.
+class ProjectedHeads(Heads):
+    """Base of the operators whose queries, keys and values are projected already."""
 
-    Operands: queries [B, S, H * D], keys and values in the same form or by head [B, H, T, D] (which take no bias), or
-    packed [B, S, H, 3, D] and [B, S, H, 2, D]; perhaps the bias of all three, a mask, an addend of the scores, keys and
-    values of the past [B, H, P, D]. Results: [B, S, H * D], keys and values of past and present.
-    """
-
-    def make(self, source: SourceNode) -> list[Value]:
-        b = source.builder
-        if source.outputs > 3 or source.input(8) is not None or source.input(9) is not None:
-            raise Unsupported("MultiHeadAttention with scores as a result, a shared past or indirections")
-        q, k, v = self._operands(source)
-        past = source.input(6), source.input(7)
-        if past[0] is not None and past[1] is not None:
-            k, v = b.one(Concat(2), past[0], k), b.one(Concat(2), past[1], v)
-        return [self.attend(source, q, k, v, source.input(4), source.input(5)), k, v]
-
-    def _operands(self, source: SourceNode) -> list[Value]:
+    def operands(self, source: SourceNode, bias: Value | None) -> list[Value]:
         """Queries, keys and values by head."""
-        b, q, k, v, bias = source.builder, source.required(0), source.input(1), source.input(2), source.input(3)
+        b, q, k, v = source.builder, source.required(0), source.input(1), source.input(2)
         if q.type.rank == 5:
             given = self._packed(b, q, 3)
         elif k is None:
-            raise ModelError(f"MultiHeadAttention of {q.type!r} without keys")
+            raise ModelError(f"{source.op_type} of {q.type!r} without keys")
         elif k.type.rank == 5:
             given = [q, *self._packed(b, k, 2)]
         else:
             given = [q, k, source.required(2) if v is None else v]
         if any(x.type.rank not in (3, 4) for x in given):
-            raise ModelError(f"MultiHeadAttention of {' and '.join(repr(x.type) for x in given)}")
+            raise ModelError(f"{source.op_type} of {' and '.join(repr(x.type) for x in given)}")
         if bias is not None:
             sizes = [x.shape[-1] * (x.shape[1] if x.type.rank == 4 else 1) for x in given]
             shifts = b.add(Split(0, tuple(sizes)), [bias])
@@ -202,6 +197,29 @@ class MultiHeadAttention(Heads):
             raise ModelError(f"MultiHeadAttention of packed {x.type!r}")
         shape = (*x.shape[:2], x.shape[2] * x.shape[4])
         return [b.one(Reshape(shape), part(b, x, 3, n, n + 1)) for n in range(count)]
+
+
+@operator("MultiHeadAttention", DOMAIN)
+@dataclass(frozen=True)
+class MultiHeadAttention(ProjectedHeads):
+    """Attention of queries to keys and values that are projected already.
+
+    Operands: queries [B, S, H * D], keys and values in the same form or by head [B, H, T, D] (which take no bias), or
+    packed [B, S, H, 3, D] and [B, S, H, 2, D]; perhaps the bias of all three, a mask, an addend of the scores, keys and
+    values of the past [B, H, P, D]. Results: [B, S, H * D], keys and values of past and present.
+    """
+
+    unidirectional: int = 0
+
+    def make(self, source: SourceNode) -> list[Value]:
+        b = source.builder
+        if source.outputs > 3 or source.input(8) is not None or source.input(9) is not None:
+            raise Unsupported("MultiHeadAttention with scores as a result, a shared past or indirections")
+        q, k, v = self.operands(source, source.input(3))
+        past = source.input(6), source.input(7)
+        if past[0] is not None and past[1] is not None:
+            k, v = b.one(Concat(2), past[0], k), b.one(Concat(2), past[1], v)
+        return [self.attend(source, (q, k, v), source.input(4), source.input(5), self.unidirectional), k, v]
 
 
 # -- rotary positions -------------------------------------------------------------------------------------------------
