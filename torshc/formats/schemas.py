@@ -16,7 +16,8 @@ from ..errors import did_you_mean
 from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
 from ..graph import Partial, Value
 from ..ops import REGISTRY, Op, Unsupported
-from . import legacy
+from ..ops.microsoft.base import DOMAIN as MICROSOFT
+from . import legacy, quantized_lstm
 from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Unusable, fits
 from .onnx_reader import read_attribute, read_function
 
@@ -210,11 +211,13 @@ def unknown(op: SourceOp) -> str:
 
 
 def expansion(op: SourceOp, version: int, operands: Sequence[Value | None]) -> SourceFunction | None:
-    """The function by which ONNX defines an operator, or None when it is a primitive.
+    """The function by which ONNX, or we, define an operator, or None when it is a primitive.
 
     Args:
         operands: on whose types the function may depend.
     """
+    if (op.domain, op.op_type) == (MICROSOFT, "DynamicQuantizeLSTM"):
+        return quantized_lstm.function_of(op, operands)
     schema: Any = schema_of(op.op_type, op.domain, version)  # onnx's stubs lack some of these members
     if schema is None:
         return None

@@ -6,21 +6,22 @@ DequantizeLinear and a QuantizeLinear, so results differ from its by at most 1. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import ModelError
-from ...expr import F16, F32, I32, U8, as_int, const
+from ...expr import F16, F32, I32, U8, as_int
 from ...graph import Value
-from ..core.base import REGISTRY, axis_of, operator, same_dim
+from ..core.base import axis_of, operator, same_dim
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import Ints
 from ..quant.integer import BYTES, integer_matmul, parameter
 from ..quant.quantize import DequantizeLinear, QuantizeLinear, requantised
-from ..tensor.view import Concat, Reshape, Transpose
+from ..tensor.view import Concat, Transpose
 from .base import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given, node
 
 
@@ -374,7 +375,7 @@ class MsQLinearConv(Contrib):
 @operator("DynamicQuantizeLSTM", DOMAIN)
 @dataclass(frozen=True)
 class DynamicQuantizeLSTM(Contrib):
-    """LSTM of quantised weights [directions, inputs, gates]; its operands stay real numbers.
+    """LSTM of quantised weights [directions, inputs, gates], whose x and h are quantised on the way.
 
     Operands: those of LSTM, then scale and zero point of W and of R, of a direction or of each of its gates.
     """
@@ -387,26 +388,7 @@ class DynamicQuantizeLSTM(Contrib):
     hidden_size: int = 0
     input_forget: int = 0
 
-    def make(self, source: SourceNode) -> list[Value]:
-        weights = [self._weights(source, source.required(k), 7 + 2 * k - 1) for k in (1, 2)]
-        names = ("activation_alpha", "activation_beta", "activations", "direction", "hidden_size", "input_forget")
-        attributes = given(self, *names) | ({"clip": self.clip} if self.clip else {})
-        operands = [source.required(0), *weights, *source.inputs[3:8]]
-        while operands[-1] is None:
-            operands.pop()
-        inner = SourceNode("LSTM", 14, attributes, operands, source.outputs, source.builder)
-        return REGISTRY["", "LSTM"].read(inner)
-
-    def _weights(self, source: SourceNode, w: Value, k: int) -> Value:
-        """Weights as LSTM has them, [directions, gates, inputs], by the scale that is operand k and its zero point."""
-        b = source.builder
-        if w.dtype not in BYTES or w.type.rank != 3:
-            raise Unsupported(f"DynamicQuantizeLSTM with weights {w.type!r}")
-
-        def spread(v: Value) -> Value:
-            gates = v.shape[1] if v.type.rank == 2 else const(1)
-            return b.one(Reshape((v.shape[0], const(1), gates)), v)
-
-        wide = apply(b, "Sub", apply(b, "Cast", w, to=I32), as_type(b, spread(source.required(k + 1)), I32))
-        scaled_ = apply(b, "Mul", apply(b, "Cast", wide, to=F32), spread(source.required(k)))
-        return b.one(Transpose((0, 2, 1)), scaled_)
+    @classmethod
+    def takes(cls, attributes: Mapping[str, Any], outputs: Sequence[str], operands: Sequence[Value | None]) -> bool:
+        """No: the importer has a function for it."""
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -81,7 +82,9 @@ class Recurrent(Op):
         r = source.required(2)
         hidden = int(source.attribute("hidden_size", 0) or _static(r, source.op_type))
         names = tuple(source.attribute("activations") or cls.usual * (2 if direction == "bidirectional" else 1))
-        activations = _activations(source, names, len(cls.usual) * (2 if direction == "bidirectional" else 1))
+        count = len(cls.usual) * (2 if direction == "bidirectional" else 1)
+        numbers = [source.attribute(f"activation_{n}") or () for n in ("alpha", "beta")]
+        activations = read_activations(source.op_type, names, count, numbers[0], numbers[1])
         clip, layout = source.attribute("clip"), int(source.attribute("layout", 0))
         source.attribute("output_sequence")
         rest = {k: source.attribute(k, 0) for k in cls.extra}
@@ -102,17 +105,23 @@ def _static(r: Value, name: str) -> int:
     return shape[2]
 
 
-def _activations(source: SourceNode, names: tuple[str, ...], count: int) -> tuple[tuple[str, float, float], ...]:
-    """Names with their alpha and beta; the lists of numbers hold entries only for functions that take one."""
+def read_activations(
+    op_type: str, names: Sequence[str], count: int, alphas_given: Sequence[float], betas_given: Sequence[float]
+) -> tuple[tuple[str, float, float], ...]:
+    """Names with their alpha and beta; the lists of numbers hold entries only for functions that take one.
+
+    Raises:
+        ModelError: when there are not as many names as are needed, or one is of no function.
+    """
     if len(names) != count:
-        raise ModelError(f"{source.op_type} needs {count} activations, and {len(names)} are given")
-    alphas, betas = iter(source.attribute("activation_alpha") or ()), iter(source.attribute("activation_beta") or ())
+        raise ModelError(f"{op_type} needs {count} activations, and {len(names)} are given")
+    alphas, betas = iter(alphas_given), iter(betas_given)
     known = {f.lower(): f for f in FUNCTIONS}
     out = []
     for given in names:
         name = known.get(str(given).lower())
         if name is None:
-            raise ModelError(f"{source.op_type} has no activation {given!r}{did_you_mean(str(given), FUNCTIONS)}")
+            raise ModelError(f"{op_type} has no activation {given!r}{did_you_mean(str(given), FUNCTIONS)}")
         alpha, beta = _DEFAULTS.get(name, (0.0, 0.0))
         if name in _DEFAULTS:
             alpha = float(next(alphas, alpha))
