@@ -39,7 +39,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants trust operators bench contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,6 +107,9 @@ shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic aga
 
 graph-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random typed graphs of all operators against onnx's evaluator
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.graph_check --count $(COUNT) --seed $(SEED) --jobs $(JOBS)
+
+contrib-fuzz: $(call stamp,test) ## COUNT=50: random nodes of com.microsoft against ONNX Runtime's kernels
+	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.contrib_check --count $(if $(filter file,$(origin COUNT)),50,$(COUNT))
 
 mutants: $(call stamp,test) ## COUNT=5000 SEED=0: models with senseless fields, compiled as far as their sources
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.mutants --count $(COUNT) --seed $(SEED)

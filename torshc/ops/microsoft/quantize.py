@@ -19,10 +19,11 @@ from ..core.base import axis_of, operator, same_dim
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import Ints
+from ..nn.pool import AveragePool, WholeAveragePool
 from ..quant.integer import BYTES, integer_matmul, parameter
 from ..quant.quantize import DequantizeLinear, QuantizeLinear, requantised
 from ..tensor.view import Concat, Transpose
-from .base import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given, node
+from .base import DOMAIN, OPSET, WINDOW, Contrib, channels_first, channels_last, given, node
 
 
 def real(source: SourceNode, k: int) -> Value:
@@ -126,9 +127,10 @@ class QLinearAveragePool(Unary):
 
     def function(self, source: SourceNode, x: Value) -> Value:
         b = source.builder
-        names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
         x = channels_first(b, x) if self.channels_last else x
-        y = node(source, "AveragePool", x, **given(self, *names))
+        form = given(self, "auto_pad", "ceil_mode", "kernel_shape", "pads", "strides")
+        kind = WholeAveragePool if self.count_include_pad else AveragePool
+        y = kind.read(SourceNode("AveragePool", OPSET, form, [x], 1, b))[0]
         return channels_last(b, y) if self.channels_last else y
 
 

@@ -165,6 +165,18 @@ class AveragePool(Pool):
         return call("div", total, cast(count, compute(total.dtype)))
 
 
+@operator("WholeAveragePool", "torshc")
+@dataclass(frozen=True)
+class WholeAveragePool(AveragePool):
+    """Sum of each window over the size of the kernel, also where the last window reaches beyond the margin.
+
+    ONNX Runtime had this before opset 19, where margins count, and com.microsoft's pools have it still.
+    """
+
+    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
+        return call("div", total, const(float(math.prod(self.kernel)), compute(total.dtype)))
+
+
 def taps_inside(start: Expr, kernel: int, dilation: int, low: Expr, high: Expr) -> Expr:
     """How many of start, start + dilation, ... (kernel of them) lie in low..high-1."""
     end = start + (kernel - 1) * dilation + 1
