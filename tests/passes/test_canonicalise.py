@@ -143,6 +143,43 @@ CANONICAL: dict[str, tuple[Callable[[Model], Graph], str]] = {
         out  %3
         """,
     ),
+    "a gather at one constant place": (
+        lambda m: m.done(
+            m("Gather", m.input(3, 4, 5), m.const(1, "i64")), m("Gather", m.input(4, 5), m.const(-1, "i64"), axis=1)
+        ),
+        """
+        in   %0 f32[3, 4, 5]
+        in   %1 f32[4, 5]
+        %2 = Slice[starts=(1, 0, 0), sizes=(1, 4, 5), steps=(1, 1, 1)](%0) : f32[1, 4, 5]
+        %3 = Reshape[shape=(4, 5)](%2) : f32[4, 5]
+        %4 = Slice[starts=(0, 4), sizes=(4, 1), steps=(1, 1)](%1) : f32[4, 1]
+        %5 = Reshape[shape=(4,)](%4) : f32[4]
+        out  %3
+        out  %5
+        """,
+    ),
+    "a gather at constant places that step evenly": (
+        lambda m: m.done(m("Gather", m.input(4, 9), m.const([[7, 5], [3, 1]], "i64"), axis=1)),
+        """
+        in   %0 f32[4, 9]
+        %1 = Slice[starts=(0, 7), sizes=(4, 4), steps=(1, -2)](%0) : f32[4, 4]
+        %2 = Reshape[shape=(4, 2, 2)](%1) : f32[4, 2, 2]
+        out  %2
+        """,
+    ),
+    "a gather at other places, or in what may be shorter": (
+        lambda m: m.done(
+            m("Gather", m.input(4), m.const([0, 1, 3], "i64")), m("Gather", m.input("n"), m.const(0, "i64"))
+        ),
+        """
+        in   %0 f32[4]
+        in   %1 f32[n]
+        %2 = Gather(%0, [0, 1, 3]) : f32[3]
+        %3 = Gather(%1, 0) : f32[]
+        out  %2
+        out  %3
+        """,
+    ),
     "a reduction of one": (
         lambda m: m.done(m("ReduceMean", m.input(2, 1), axes=(1,), keepdims=False)),
         """

@@ -11,7 +11,7 @@ from torshc.passes.fold_trees import fold_trees
 from torshc.passes.interpret import run_graph
 
 from ..support.ensembles import grown, rows
-from ..support.pass_graphs import Model
+from ..support.pass_graphs import Model, dims
 
 
 def numbered(m: Model, x: Value) -> Value:
@@ -59,6 +59,9 @@ def test_features_that_were_chosen() -> None:
     x = m.input(9, 5)
     chosen = m("Gather", x, m.const([4, 0, -3, 1, 1], "i64"), axis=1)
     assert folded(m.done(numbered(m, chosen)), 9) == ["Trees"]
+    m = Model()
+    part = m("Slice", m.input(9, 5), starts=dims(0, 4), sizes=dims(9, 5), steps=(1, -1))
+    assert folded(m.done(numbered(m, part)), 9) == ["Trees"]
 
 
 def test_what_depends_on_more_than_the_leaf_stays() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
+from pathlib import Path
 
+import numpy as np
+import onnx.parser
+import pytest
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from torshc.compiler import prepare
+from torshc.explain import explain
+from torshc.formats import load_graph
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
+from torshc.options import CompileOptions
 from torshc.passes.interpret import run_graph
 
+from ..support.compiler_models import run
 from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs, run_one
 
 B, H, S, D = 1, 4, 5, 8
@@ -144,3 +154,53 @@ def test_a_softmax_over_another_axis_is_something_else() -> None:
     q, k, v = (m.input(B, H, S, D) for _ in range(3))
     p = m("Softmax", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), axis=2)
     assert "Attention" not in names(recognised(m.done(m("MatMul", p, v))))
+
+
+PACKED = """<ir_version: 10, opset_import: ["" : 17]>
+one (float[9,2,48] x) => (float[9,2,48] y)
+<int64[4] parts = {9, 2, 3, 48}, int64[1] first = {0}, int64[1] third = {3},
+ int64[3] heads = {9, 6, 16}, int64[4] split = {2, 3, 9, 16}, int64[2] rows = {18, 48}, int64[3] whole = {9, 2, 48},
+ int64 zero = {0}, int64 one = {1}, int64 two = {2}, float scale = {0.5}> {
+    product = MatMul(x, w)
+    sum = Add(b, product)
+    cut = Reshape(sum, parts)
+    raised = Unsqueeze(cut, first)
+    turned = Transpose<perm=[3, 1, 2, 0, 4]>(raised)
+    packed = Squeeze(turned, third)
+    q0 = Gather<axis=0>(packed, zero)
+    k0 = Gather<axis=0>(packed, one)
+    v0 = Gather<axis=0>(packed, two)
+    q1 = Reshape(q0, heads)
+    k1 = Reshape(k0, heads)
+    v1 = Reshape(v0, heads)
+    q2 = Transpose<perm=[1, 0, 2]>(q1)
+    k2 = Transpose<perm=[1, 0, 2]>(k1)
+    v2 = Transpose<perm=[1, 0, 2]>(v1)
+    q3 = Reshape(q2, split)
+    k3 = Reshape(k2, split)
+    v3 = Reshape(v2, split)
+    k4 = Transpose<perm=[0, 1, 3, 2]>(k3)
+    q4 = Mul(q3, scale)
+    k5 = Mul(k4, scale)
+    scores = MatMul(q4, k5)
+    shares = Softmax<axis=-1>(scores)
+    mixed = MatMul(shares, v3)
+    back = Transpose<perm=[2, 0, 1, 3]>(mixed)
+    flat = Reshape(back, rows)
+    out = Gemm(flat, o, c)
+    y = Reshape(out, whole)
+}"""
+
+
+def test_one_product_for_q_k_and_v_is_read_where_it_lies(tmp_path: Path) -> None:
+    """PyTorch's MultiheadAttention picks q, k and v from one product; none is copied."""
+    model = onnx.parser.parse_model(PACKED)
+    rng = np.random.default_rng(3)
+    for name, shape in {"w": (48, 144), "b": (144,), "o": (48, 48), "c": (48,)}.items():
+        array = rng.standard_normal(shape).astype(np.float32) * 0.3
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    feeds = {"x": rng.standard_normal((9, 2, 48)).astype(np.float32)}
+    (wanted,) = ReferenceEvaluator(model).run(None, feeds)
+    np.testing.assert_allclose(run(model, feeds, tmp_path)["y"], wanted, rtol=1e-4, atol=1e-5)
+    prepared = prepare(load_graph(model.SerializeToString()), CompileOptions.create())
+    assert [g.kind for g in explain(prepared).groups] == ["gemm", "attention", "gemm"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..expr import F8E8M0, F16, as_int, const
+from ..expr import F8E8M0, F16, as_int, const, is_nonnegative
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.core.base import broadcast
@@ -288,6 +288,26 @@ def _gather(site: Site) -> Patch | None:
     return site.replace(b.one(Expand(site.node.output.shape), b.one(site.node.op, data, source)))
 
 
+def _taken(site: Site) -> Patch | None:
+    """A Gather at constant indices that step evenly, and are surely in range, is a view: a Slice, reshaped."""
+    op, (data, indices) = site.node.op, site.node.operands
+    assert isinstance(op, Gather)
+    if indices.const is None or not indices.const.size or data.dtype.is_object:
+        return None
+    axis, numbers = op.axis % data.type.rank, indices.const.reshape(-1)
+    step = int(numbers[1]) - int(numbers[0]) if numbers.size > 1 else 1
+    if step == 0 or (np.diff(numbers.astype(np.int64)) != step).any():
+        return None
+    extent, whole = data.shape[axis], 0 if numbers.max() >= 0 else data.shape[axis]
+    first, last = (whole + const(int(n)) for n in (numbers[0], numbers[-1]))
+    if not all(is_nonnegative(e) for end in (first, last) for e in (end, extent - 1 - end)):
+        return None
+    starts, sizes, steps = [const(0)] * data.type.rank, list(data.shape), [1] * data.type.rank
+    starts[axis], sizes[axis], steps[axis] = first, const(numbers.size), step
+    part = site.builder.one(Slice(tuple(starts), tuple(sizes), tuple(steps)), data)
+    return site.replace(_shaped(site, part))
+
+
 def _reduce(site: Site) -> Patch | None:
     """A reduction over dimensions of 1 moves nothing; without keepdims it is a Reshape."""
     op, x = site.node.op, site.node.operands[0]
@@ -325,6 +345,7 @@ _RULES: list[tuple[type | tuple[type, ...], Callable[[Site], Patch | None]]] = [
     (Concat, _concat),
     (Expand, _expand),
     (Gather, _gather),
+    (Gather, _taken),
     (Reduce, _reduce),
     (Pointwise, _sum),
     (Pointwise, _subtract),

@@ -15,6 +15,7 @@ from ..ops import Nest
 from ..ops.core.base import Index
 from ..ops.ml.forest import Trees, tables_of, with_features
 from ..ops.tensor.index import Gather
+from ..ops.tensor.parts import Slice
 from ..options import CompileOptions
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
@@ -61,19 +62,33 @@ def _read_directly(site: Site) -> Patch | None:
     if not isinstance(op, Trees):
         return None
     x, _, roots, weights = site.node.operands
-    maker = x.producer
-    if maker is None or not isinstance(maker.op, Gather) or maker.op.axis not in (1, -1):
+    if (found := _columns(x)) is None:
         return None
-    data, columns = maker.operands
-    if columns.const is None or columns.type.rank != 1 or data.type.rank != 2:
+    data, chosen = found
+    nodes = site.graph.constant(with_features(tables_of(site.node)[2], chosen))
+    return site.replace(site.builder.one(op, data, nodes, roots, weights))
+
+
+def _columns(x: Value) -> tuple[Value, Array] | None:
+    """The matrix that columns were chosen from by constants, and which."""
+    node = x.producer
+    if node is None or not isinstance(node.op, Gather | Slice) or node.operands[0].type.rank != 2:
+        return None
+    data, op = node.operands[0], node.op
+    if isinstance(op, Slice):
+        first, size, step = (as_int(part[1]) for part in (op.starts, op.sizes, op.steps))
+        if x.shape[0] is not data.shape[0] or op.steps[0] != 1 or first is None or size is None or step is None:
+            return None
+        return data, first + step * np.arange(size)
+    columns = node.operands[1]
+    if columns.const is None or columns.type.rank != 1 or op.axis not in (1, -1):
         return None
     chosen = columns.const
     if chosen.size and chosen.min() < 0:
         if (count := as_int(data.shape[1])) is None:
             return None
         chosen = np.where(chosen < 0, chosen + count, chosen)
-    nodes = site.graph.constant(with_features(tables_of(site.node)[2], chosen))
-    return site.replace(site.builder.one(op, data, nodes, roots, weights))
+    return data, chosen
 
 
 class _Tables:
