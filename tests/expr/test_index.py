@@ -281,3 +281,12 @@ def test_bounds_of_shared_parts_take_no_longer_than_their_number() -> None:
     for k in range(40):
         e = call("select", call("eq", dim(f"m{k}"), 0), call("div", e * 12, e + 3), call("max", e, dim(f"m{k}")))
     assert lower_bound(e) is None or lower_bound(e) == 0
+
+
+def test_quotients_are_compared_by_what_they_divide() -> None:
+    """A nearest Resize by 2 needs no clamp, of whatever size."""
+    n = dim("n")
+    i = axis("i", n * 2)
+    half = call("floordiv", i, 2)
+    assert call("min", half, n - 1) is half
+    assert call("min", call("floordiv", i + 1, 2), n - 1).op == "min"

@@ -275,6 +275,7 @@ def _ordered(a: Expr, b: Expr) -> bool:
         or (a.op == "max" and all(_apart(x, b) for x in a.args))
         or (b.op == "min" and all(_apart(a, x) for x in b.args))
         or (a.op == "min" and any(_apart(x, b) for x in a.args))
+        or (a.op == "floordiv" and (d := as_int(a.args[1]) or 0) > 0 and _apart(a.args[0], b * d + (d - 1)))
         or (b.op == "max" and any(_apart(a, x) for x in b.args))
     )
 

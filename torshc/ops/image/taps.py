@@ -50,9 +50,9 @@ def nearest(rounding: str, over: Expr, under: Expr) -> Expr:
     if rounding == "floor":
         return call("floordiv", over, under)
     if rounding == "ceil":
-        return -call("floordiv", -over, under)
+        return call("floordiv", over + under - 1, under)
     if rounding == "round_prefer_floor":
-        return -call("floordiv", under - over * 2, under * 2)
+        return call("floordiv", over * 2 + under - 1, under * 2)
     return call("floordiv", over * 2 + under, under * 2)
 
 
