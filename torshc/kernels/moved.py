@@ -53,7 +53,7 @@ def crossings(kernel: MapKernel) -> Iterator[Crossing]:
     *others, lane = kernel.axes
     if _stride(kernel.stores[0].offset, lane) != 1:
         return
-    loads = dict.fromkeys(x for s in kernel.stores for x in _certain_loads(s.value))
+    loads = dict.fromkeys(x for s in kernel.stores for x in certain_loads(s.value))
     for inner in others:
         found = [x for x in loads if _stride(x.args[0], inner) == 1 and _strides(x.args[0], lane)]
         if found:
@@ -79,7 +79,7 @@ def _strides(offset: Expr, a: Expr) -> bool:
     return parts is not None and as_int(parts[0]) not in (0, 1)
 
 
-def _certain_loads(value: Expr) -> Iterator[Expr]:
+def certain_loads(value: Expr) -> Iterator[Expr]:
     """Loads that are made whatever a condition says, at places that no load decides."""
     pending, seen = [value], set[Expr]()
     while pending:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -68,16 +68,20 @@ class Resize(Op):
 
         def body(at: Index, _: Index, read: Read) -> Expr:
             taps = [self._taps(k, i, d) for k, (i, d) in enumerate(zip(at, x.shape, strict=True))]
-            total: Expr | None = None
-            for choice in itertools.product(*taps):
-                value = read(0, tuple(place for place, _ in choice))
-                weights = [w for _, w in choice if w is not None]
-                if weights and not kind.is_float:
-                    value = cast(value, F32)
-                for w in weights:
-                    value = call("mul", value, cast(w, value.dtype))
-                total = value if total is None else call("add", total, value)
-            assert total is not None
+            is_weighted = any(w is not None for axis_taps in taps for _, w in axis_taps)
+
+            def along(place: Index) -> Expr:
+                """The sum over the dimensions that have no place yet, an inner one for each place of an outer one."""
+                if len(place) == len(taps):
+                    value = read(0, place)
+                    return cast(value, F32) if is_weighted and not kind.is_float else value
+                terms = []
+                for p, w in taps[len(place)]:
+                    value = along((*place, p))
+                    terms.append(value if w is None else call("mul", value, cast(w, value.dtype)))
+                return functools.reduce(lambda a, b: call("add", a, b), terms)
+
+            total = along(())
             found = const(True)
             for crop, i, d in zip(self.crops, at, x.shape, strict=False):
                 over = i * crop.over + crop.first

@@ -155,7 +155,8 @@ class Block(StatementPrinter):
             return (yield from self._load(e))
         if e.dtype is I64 and (step := self._index_step(e)) is not None:
             start = f"t_splat_i64({bare(e, (yield e, INDEX))})"
-            return start if step == 0 else f"{start} + {'' if step == 1 else f'{step} * '}t_lanes_i64()"
+            text = start if step == 0 else f"{start} + {'' if step == 1 else f'{step} * '}t_lanes_i64()"
+            return f"({text})" if step and e.op not in OPERATORS else text
         if e.op == "axis":
             return f"t_splat_i64({self.names.axes[e]})"
         if e.op == "select":
