@@ -1,4 +1,4 @@
-"""Whole networks made here, with seeded weights: SqueezeNet, MobileNetV2 and a transformer of two layers."""
+"""Whole networks made here, with seeded weights: SqueezeNet, MobileNetV2, a U-Net and a transformer of two layers."""
 
 from __future__ import annotations
 
@@ -98,6 +98,33 @@ def transformer(width: int = 64, heads: int = 4, layers: int = 2) -> onnx.ModelP
     n.nodes.append(node("Identity", n.norm(x, width), "y"))
     shapes: dict[str, Shape] = {"x": ["batch", "seq", width], "mask": ["batch", 1, 1, "seq"]}
     return model(n.nodes, shapes, ["y"], n.weights)
+
+
+def unet(mode: str = "linear", size: int | None = None, width: int = 16, levels: int = 3) -> onnx.ModelProto:
+    """A U-Net of images whose height and width a run says, or `size`; upsampled by 2, then to what it is joined to."""
+    n = Network()
+    x, cin, skips = "x", 3, list[tuple[str, int]]()
+    for level in range(levels):
+        x = n.conv(n.conv(x, cin, width << level, 3), width << level, width << level, 3)
+        skips.append((x, cin := width << level))
+        x = n.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = n.conv(x, cin, cin * 2, 3)
+    cin *= 2
+    twice, batch = n.constant(np.array([1, 1, 2, 2])), n.constant(np.array([1]), np.int64)
+    more = {"coordinate_transformation_mode": "half_pixel"} if mode != "nearest" else {
+        "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor",
+    }  # fmt: skip
+    for k, (skip, channels) in enumerate(reversed(skips)):
+        if k % 2:
+            plane = n.add("Shape", skip, start=2)
+            shape = n.add("Concat", f"{batch} {n.constant(np.array([cin]), np.int64)} {plane}", axis=0)
+            x = n.add("Resize", f"{x} _ _ {shape}", mode=mode, **more)
+        else:
+            x = n.add("Resize", f"{x} _ {twice}", mode=mode, **more)
+        x = n.add("Concat", f"{skip} {x}", axis=1)
+        x, cin = n.conv(n.conv(x, cin + channels, channels, 3), channels, channels, 3), channels
+    n.nodes.append(node("Conv", f"{x} {n.weight(1, cin, 1, 1)}", "y"))
+    return model(n.nodes, {"x": [1, 3, size or "height", size or "width"]}, ["y"], n.weights)
 
 
 def squeezenet() -> onnx.ModelProto:
