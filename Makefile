@@ -105,8 +105,8 @@ models-sanitized: $(call stamp,test) ## MODELS=... COUNT=... SEED=0: models, and
 shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic against ONNX Runtime and onnx's evaluator
 	$(py) -m tests.robust.shape_check --count $(COUNT) --seed $(SEED) --level $(LEVEL)
 
-graph-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random typed graphs of all operators against onnx's evaluator
-	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.graph_check --count $(COUNT) --seed $(SEED) --jobs $(JOBS)
+graph-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random typed graphs of all operators against onnx's evaluator; ARGS=--compilers
+	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.graph_check --count $(COUNT) --seed $(SEED) --jobs $(JOBS) $(ARGS)
 
 contrib-fuzz: $(call stamp,test) ## COUNT=50: random nodes of com.microsoft against ONNX Runtime's kernels
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.contrib_check --count $(if $(filter file,$(origin COUNT)),50,$(COUNT))

@@ -1,11 +1,13 @@
 """Compiles random typed graphs, runs them, and compares with onnx's evaluator and ONNX Runtime.
 
     make graph-fuzz COUNT=5000 SEED=0
+    make graph-fuzz COUNT=500 ARGS=--compilers
 
 Each graph is compiled in a forked worker at -O0, -O3 and with aggressive fusion: by LLVM in the process, and in every
-second graph one of the three by the C compiler, which takes five times as long as all else. An answer is wrong when it
-is farther from the reference's than rounding explains. Nodes of which ONNX Runtime and the reference have different
-answers are not in a graph. A graph that fails is made smaller and written to ``build/graphs``.
+second graph one of the three by the C compiler, which takes five times as long as all else. With --compilers it is
+compiled at -O3 by LLVM, clang and gcc instead, whose answers are compared with each other as well. An answer is wrong
+when it is farther from the reference's than rounding explains. Nodes of which ONNX Runtime and the reference have
+different answers are not in a graph. A graph that fails is made smaller and written to ``build/graphs``.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from torshc.inprocess import InProcess, load_model
 from torshc.options import CompileOptions
 from torshc.verify import OutputCheck
 
+from ..support.compilers import hosts
 from . import workers
 from .reduce import least
 from .typed_compare import difference
 from .typed_graphs import TypedGraph, cut, make_graph, model_of, smaller
+from .typed_values import Array
 from .workers import Outcome, attempt, worked
 
 FAILURES = Path("build/graphs")
@@ -48,6 +52,8 @@ LEVELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 WAYS = {**LEVELS, **{f"{name} llvm": {**options, "target": "llvm"} for name, options in LEVELS.items()}}
 IN_C = ("O3", "", "aggressive", "", "O3", "", "aggressive", "", "O0", "")  # by a graph's seed: what the C compiler does
+# By each compiler that is here; LLVM first, with which the others' answers are compared.
+COMPILERS = {"O3 llvm": WAYS["O3 llvm"], **{f"O3 {h.kind}": {**LEVELS["O3"], "cc": h.name} for h in hosts()}}
 Case = tuple[TypedGraph, tuple[str, ...]]  # and the ways to compile it
 
 
@@ -57,20 +63,25 @@ def ways_of(seed: int) -> tuple[str, ...]:
 
 
 def checked(case: Case, folder: Path) -> Outcome:
-    """What becomes of a graph; the first way that fails decides."""
+    """What becomes of a graph; the first way that fails decides.
+
+    Answers of several compilers are compared with those of the first, too.
+    """
     graph, ways = case
     outcome = Outcome("fine")
+    first: dict[tuple[int, str], Array] = {}
     for how in ways:
-        found = attempt(lambda how=how: _check(graph, how, folder), seconds=30)
+        known = first if how in COMPILERS else {}
+        found = attempt(lambda how=how, known=known: _check(graph, how, folder, known), seconds=30)
         if found.kind not in GOOD:
             return replace(found, cause=f"{how}: {found.cause}")
         outcome = found if outcome.kind == "fine" else outcome
     return outcome
 
 
-def _check(graph: TypedGraph, how: str, folder: Path) -> Outcome | None:
+def _check(graph: TypedGraph, how: str, folder: Path, first: dict[tuple[int, str], Array]) -> Outcome | None:
     onnx.save(model_of(graph), folder / "m.onnx")
-    with _loaded(folder, WAYS[how]) as compiled:
+    with _loaded(folder, (WAYS | COMPILERS)[how]) as compiled:
         for b in range(graph.bindings):
             feeds = graph.feeds(b)
             try:
@@ -78,7 +89,9 @@ def _check(graph: TypedGraph, how: str, folder: Path) -> Outcome | None:
             except RunError as e:
                 return Outcome("run refused", _line(e), str(e))
             for name in graph.outputs:
-                wrong = difference(np.asarray(got[name]), graph.values[name].rows[b], graph.values[name].unit)
+                answer, row, unit = np.asarray(got[name]), graph.values[name].rows[b], graph.values[name].unit
+                other = first.setdefault((b, name), answer.copy())
+                wrong = difference(answer, row, unit) or difference(answer, row, unit, other)
                 if wrong:
                     return Outcome("wrong answer", "wrong answer", f"{how}, {name}, binding {b}: {wrong}")
     return None
@@ -126,7 +139,7 @@ def _located(case: Case, folder: Path) -> Outcome:
             text = difference(np.asarray(got), graph.values[name].rows[b], graph.values[name].unit)
             return OutputCheck(name, np.shape(got), float(bool(text)), text, not text)
 
-        options = CompileOptions.create(threads=1, jobs=1, **WAYS[how])
+        options = CompileOptions.create(threads=1, jobs=1, **(WAYS | COMPILERS)[how])
         files = [str(folder / "m.npz")]
         place = bisect_model(folder / "m.onnx", options, folder / "small.onnx", inputs=files, judge=judge).place
         if place is not None:
@@ -210,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first graph's")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--way", choices=WAYS, action="append", help="how to compile; by default as the seed says")
+    parser.add_argument("--compilers", action="store_true", help="each graph at -O3 by LLVM, clang and gcc")
     parser.add_argument("--whole", action="store_true", help="do not make failing graphs smaller")
     given = parser.parse_args()
     last = given.seed + given.count
@@ -217,7 +231,7 @@ def main() -> int:
     blocks = [range(first, min(first + workers.BATCH, last)) for first in range(given.seed, last, workers.BATCH)]
     tally = Tally()
     with ProcessPoolExecutor(given.jobs, get_context("fork"), _warm) as pool:
-        check = partial(swept, ways=tuple(given.way or ()), whole=given.whole)
+        check = partial(swept, ways=tuple(COMPILERS if given.compilers else given.way or ()), whole=given.whole)
         for block, found in zip(blocks, pool.map(check, blocks), strict=True):
             tally.add(found)
             print("\n".join([*found.lines, f"up to seed {block[-1]}: {dict(tally.kinds)}"]), flush=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.slow import SLOW
 
-from .graph_check import GOOD, LEVELS, WAYS, checked, keep, located, ways_of
+from .graph_check import COMPILERS, GOOD, LEVELS, WAYS, checked, keep, located, ways_of
 from .reduce import least
 from .typed_compare import difference
 from .typed_graphs import cut, make_graph, model_of, smaller
@@ -18,6 +18,7 @@ from .typed_nodes import drawable, step
 from .typed_values import SAMPLES, TYPES, Maker, Rejected, Value, defined, draw
 from .workers import Outcome, outcomes
 
+COMPILED = 4  # a seed, by each compiler
 COUNT = 16  # a seed; `make graph-fuzz` takes more, each in all ways
 
 
@@ -29,6 +30,18 @@ def test_random_typed_graphs(seed: int) -> None:
     bad = [f"{keep(g, o)}: {o.cause}\n{o.detail}" for (g, _), o in found if o.kind not in GOOD]
     assert not bad, "\n".join(bad)
     assert sum(o.kind == "fine" for _, o in found) > 0.8 * COUNT
+
+
+@pytest.mark.parametrize("seed", [2, pytest.param(2 * 10**6, marks=SLOW)])
+def test_compilers_agree(seed: int) -> None:
+    """LLVM, clang and gcc, of one program each; `make graph-fuzz ARGS=--compilers` takes more."""
+    if len(COMPILERS) < 3:
+        pytest.skip("needs clang and gcc")
+    graphs = [make_graph(seed + k) for k in range(COMPILED)]
+    found = list(outcomes(((g, tuple(COMPILERS)) for g in graphs), checked))
+    bad = [f"{keep(g, o)}: {o.cause}\n{o.detail}" for (g, _), o in found if o.kind not in GOOD]
+    assert not bad, "\n".join(bad)
+    assert any(o.kind == "fine" for _, o in found)
 
 
 def test_a_graph_depends_on_its_seed_alone() -> None:
@@ -81,6 +94,9 @@ def test_what_rounding_explains() -> None:
     count, other = np.array([3, 4]), np.array([3, 5])
     assert not difference(other, [count, other]) and difference(np.array([4, 4]), [count, other])
     assert difference(count.astype(np.int32), [count, count]) and difference(count[:1], [count, count])
+    assert difference(one, [one, near], other=np.float32([1.0001, 1e-7])) and not difference(
+        one, [one, near], other=near
+    )
 
 
 def test_what_rounding_moves_by_its_own_size() -> None:

@@ -30,18 +30,18 @@ def allowed(row: Sequence[Array], unit: float = 0.0) -> Array:
     return np.asarray(SPREAD * spread + UNITS * max(float(info.eps), unit) * abs(wide[0]) + float(info.tiny))
 
 
-def difference(got: Array, row: Sequence[Array], unit: float = 0.0) -> str:
-    """Why an answer is not the reference's, empty when it is; what rounding decides is left out."""
-    wanted = row[0]
+def difference(got: Array, row: Sequence[Array], unit: float = 0.0, other: Array | None = None) -> str:
+    """Why an answer is not the reference's, or another's, empty when it is; what rounding decides is left out."""
+    wanted = row[0] if other is None else other
     if got.dtype != wanted.dtype or got.shape != wanted.shape:
         return f"{got.dtype}{list(got.shape)} in place of {wanted.dtype}{list(wanted.shape)}"
     with np.errstate(all="ignore"):
         if wanted.dtype.kind != "f":
-            sure = np.all([a == wanted for a in row], axis=0)
+            sure = np.all([a == row[0] for a in row], axis=0)
             wrong = sure & (got != wanted)
             bound = np.zeros(wanted.shape)
         else:
-            sure = np.all([_kind(a) == _kind(wanted) for a in row], axis=0)
+            sure = np.all([_kind(a) == _kind(row[0]) for a in row], axis=0)
             bound = allowed(row, unit)
             near = abs(got.astype(np.float64) - wanted.astype(np.float64)) <= bound
             # What rounding moves by its own size, such as 1 / x beside 0, may be anything, infinite too.
