@@ -15,6 +15,7 @@ from torshc import bisect
 from torshc.bisect import bisect_model
 from torshc.errors import ConfigError, ModelError, OutputError
 from torshc.options import CompileOptions
+from torshc.tolerance import Tolerance
 from torshc.verify import OutputCheck, compare, verify_model
 
 WRONG = """
@@ -88,7 +89,7 @@ def test_a_wrong_kernel(chain: Path, tmp_path: Path) -> None:
     def judge(name: str, got: Any, wanted: Any) -> OutputCheck:
         seen.append(name)
         assert np.allclose(got, wanted, rtol=1e-4)
-        return compare(name, got, wanted, 1.0 if name in ("scaled", "x") else -1.0)
+        return compare(name, got, wanted, Tolerance(1.0 if name in ("scaled", "x") else -1.0))
 
     found = bisect_model(chain, CompileOptions(), tmp_path / "small.onnx", judge=judge)
     assert found.place is not None and found.place.step == "" == found.place.without

@@ -23,7 +23,7 @@ LAYERS = (
     ("options", "budget", "expr", "resources", "folders", "arrays"),
     ("graph",),
     ("ops",),
-    ("formats", "passes"),
+    ("formats", "passes", "tolerance"),
     ("plan",),
     ("kernels",),
     ("targets",),

@@ -8,7 +8,7 @@ inputs, so that `verify` shows the fault with the same options.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from .options import CompileOptions
 from .passes import pipeline_of
 from .passes.policy import policy_of
 from .runtime import load
-from .verify import SIZES, OutputCheck, compare, note_contents, reference_outputs, tolerance_of
+from .tolerance import Tolerance
+from .verify import SIZES, OutputCheck, compare, note_contents, reference_outputs, tolerances_by_name
 
 AGAINST = ("reference", "ort", "O0")
 FUSION = "fusion"  # the step behind all passes
@@ -99,7 +100,7 @@ def bisect_model(
         out: where the smallest model that shows it goes (.onnx); nothing is written when all is well.
         against: "reference" (onnx's evaluator), "ort", or "O0" for torshc itself without passes.
         dims, inputs, seed, rtol, threads: as :func:`torshc.verify.verify_bundle` takes them.
-        judge: whether a value, by name, is the wanted one; by `rtol` where left out.
+        judge: whether a value, by name, is the wanted one; by its tolerance, or by `rtol`, where left out.
 
     Raises:
         TorshcError: a member of the family, by cause.
@@ -108,20 +109,26 @@ def bisect_model(
         raise ConfigError(f"--against {against!r}", f"one of {', '.join(AGAINST)}")
     if Path(out).suffix != ".onnx":
         raise ConfigError(f"-o {str(out)!r} is not the name of a model", "end it in .onnx")
-    tolerance = tolerance_of(options) if rtol is None else rtol
-    judge = judge or (lambda name, got, wanted: compare(name, got, wanted, tolerance))
     with scratch_folder() as folder:
-        search = _Search(Cuttable(Path(path)), options, folder, judge, max(threads, 1), observer)
+        search = _Search(Cuttable(Path(path)), options, folder, judge, rtol, max(threads, 1), observer)
         compile_model(path, folder / "model.tsc", options, observer)
         with load(folder / "model.tsc", threads=search.threads) as model:
             made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
-            got = model.run(made.arrays)
+            got, allowed = model.run(made.arrays), tolerances_by_name(model, rtol)
         search.learn(made.arrays, against, list(got))
-        checks = [judge(name, value, search.wanted.get(name)) for name, value in got.items()]
-        outputs = note_contents(checks, got, model.outputs, made)
+        outputs = note_contents(list(search.checks(got, allowed)), got, model.outputs, made)
         wrong = [o.name for o in outputs if not o.ok and o.checked]
         place = search.place(wrong, Path(out)) if wrong else None
-    return Bisection(against, tolerance, made.dims, outputs, place)
+    return Bisection(against, max((o.allowed for o in outputs), default=0.0), made.dims, outputs, place)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A part of a model, compiled; what it gives, and how far that may be from the reference's values, by name."""
+
+    compilation: Compilation
+    found: Mapping[str, Any]
+    allowed: Mapping[str, Tolerance]
 
 
 class _Search:
@@ -132,10 +139,17 @@ class _Search:
     """
 
     def __init__(
-        self, model: Cuttable, options: CompileOptions, folder: Path, judge: Judge, threads: int, observer: Any
+        self,
+        model: Cuttable,
+        options: CompileOptions,
+        folder: Path,
+        judge: Judge | None,
+        rtol: float | None,
+        threads: int,
+        observer: Any,
     ) -> None:
         self.model, self.options, self.folder = model, options, folder
-        self.judge, self.threads, self.observer = judge, threads, observer
+        self.judge, self.rtol, self.threads, self.observer = judge, rtol, threads, observer
         self.wanted: dict[str, Any] = {}
         self.feeds: Arrays = {}
 
@@ -147,7 +161,7 @@ class _Search:
         part = self._saved(names)
         if against == "O0":
             plain = replace(self.options, opt_level=0, fusion="", passes={}, pipeline=None, rules=())
-            self.wanted |= self._run(part, plain, feeds)[1]
+            self.wanted |= self._run(part, plain, feeds).found
         else:
             self.wanted |= reference_outputs(part, against, names, feeds)
 
@@ -163,6 +177,12 @@ class _Search:
         node = self.model.describe(self.model.made[value])
         nodes = len(self.model.needed([value], given))
         return Place(step, self._without(step, wrong), node, check, kernels, str(out), nodes)
+
+    def checks(self, found: Mapping[str, Any], allowed: Mapping[str, Tolerance]) -> Iterator[OutputCheck]:
+        """Each of some values against the reference's."""
+        for name, value in found.items():
+            wanted = self.wanted.get(name)
+            yield self.judge(name, value, wanted) if self.judge else compare(name, value, wanted, allowed[name])
 
     def _without(self, step: str, wrong: Sequence[str]) -> str:
         """The option that leaves out a step and nothing else, when the outputs are right then."""
@@ -193,25 +213,27 @@ class _Search:
     def _wrong(self, names: Sequence[str], options: CompileOptions, given: Arrays | None = None) -> bool:
         """Whether one of some values is wrong; a part that cannot be computed says nothing."""
         try:
-            _, got = self._run(self._saved(names, given), options, {**self.feeds, **(given or {})})
+            run = self._run(self._saved(names, given), options, {**self.feeds, **(given or {})})
         except (RunError, UnsupportedError):
             return False
-        return not all(self.judge(n, got[n], self.wanted.get(n)).ok for n in names)
+        return not all(check.ok for check in self.checks(run.found, run.allowed) if check.name in names)
 
     def _saved(self, names: Sequence[str], given: Arrays | None = None) -> Path:
         path = self.folder / "part.onnx"
         path.write_bytes(self.model.part(names, given).SerializeToString())
         return path
 
-    def _run(self, path: Path, options: CompileOptions, feeds: Arrays) -> tuple[Compilation, dict[str, Any]]:
+    def _run(self, path: Path, options: CompileOptions, feeds: Arrays) -> _Run:
         done = compile_model(path, self.folder / "part.tsc", options, self.observer)
         with load(self.folder / "part.tsc", threads=self.threads) as model:
-            return done, model.run({spec.name: feeds[spec.name] for spec in model.inputs})
+            found = model.run({spec.name: feeds[spec.name] for spec in model.inputs})
+            return _Run(done, found, tolerances_by_name(model, self.rtol))
 
     def _shown(self, value: str, given: Arrays) -> tuple[OutputCheck, tuple[Kernel, ...]]:
         """How wrong a value is in a part, and the kernels that write it."""
-        done, got = self._run(self._saved([value], given), self.options, {**self.feeds, **given})
-        check = self.judge(value, got[value], self.wanted.get(value))
+        run = self._run(self._saved([value], given), self.options, {**self.feeds, **given})
+        done = run.compilation
+        check = next(c for c in self.checks(run.found, run.allowed) if c.name == value)
         writers = [u for u in done.units if any(r in u.group.outputs for r in done.graph.results)] or done.units[-1:]
         return check, tuple(
             Kernel(symbol, kernel.template, tuple(n.describe() for n in unit.group.nodes))

@@ -18,6 +18,7 @@ from .bundle.manifest import (
     StepInfo,
     SymbolInfo,
     TensorInfo,
+    ToleranceInfo,
     UseInfo,
     VersionInfo,
 )
@@ -34,6 +35,7 @@ from .plan.script import Script
 from .plan.uses import InputNeeds, Use
 from .targets import Target
 from .targets.isa import Isa
+from .tolerance import Tolerance
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Compilation:
         origins: operators of the imported model's nodes, by the names of these that are alone in having them.
         constants_bytes: of the constants that the imported model's nodes read.
         needs: what inputs have to be like, so that a run computes something.
+        tolerances: how far each output may be from a reference's.
     """
 
     name: str
@@ -121,6 +124,7 @@ class Compilation:
     constants_bytes: int = 0
     origins: Mapping[str, str] = field(default_factory=dict)
     needs: InputNeeds = field(default_factory=InputNeeds)
+    tolerances: tuple[Tolerance, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -302,6 +306,7 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         operators=tuple(OperatorInfo(n.id, n.op.name, n.name) for n in c.script.operators()) if c.script else (),
         fallbacks=c.fallbacks,
         approximations=c.approximations,
+        tolerances=tuple(ToleranceInfo(t.relative, t.quantum, dict(t.roundings)) for t in c.tolerances),
         dynamic=c.script is not None,
         arena_bytes=_size(c.arena_bytes),
         weights=None,

@@ -58,6 +58,7 @@ from .resources import cache_folder
 from .targets import NoKernel, Target, target_of
 from .targets.isa import resolve, version_mark, versions_of
 from .targets.toolchain import Archiver, Compiler, Tools, soname
+from .tolerance import tolerances_of
 
 Observer = Callable[[str, float], None]
 
@@ -148,7 +149,7 @@ def _prepared(
         kept = weights if options.named_weights else None
         graph = source if isinstance(source, Graph) else load_graph(source, options.shapes or None, kept)
         imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
-    needs = input_needs(graph)
+    needs, tolerances = input_needs(graph), tolerances_of(graph, options)
     if kind.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
@@ -188,7 +189,7 @@ def _prepared(
         graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
         clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings), needs=needs,
         dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment}, constants_bytes=constants,
-        origins=origins,
+        origins=origins, tolerances=tolerances,
     )  # fmt: skip
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 

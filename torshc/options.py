@@ -16,6 +16,7 @@ from .errors import ConfigError, did_you_mean
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "tf32", "f16", "bf16")
 WEIGHT_DTYPES = ("f32", "f16", "bf16", "f8")
+LARGE = 4096  # elements of a weight that is stored so; fewer save little, and are often scales and biases of channels
 HALVES = ("f16", "bf16")  # those that operands are stored in
 EMIT_KINDS = ("source", "objects", "bundle", "archive", "page")
 # What every bundle has (model.h, torshc_run, t_pool_run), and what systems call libraries of their own (libm.so).

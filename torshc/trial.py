@@ -16,7 +16,7 @@ from .feeds import Array, make_inputs
 from .fitting import needs_of
 from .runtime import TensorSpec
 from .targets.base import environment
-from .verify import SIZES, reference_outputs, tolerance_of
+from .verify import SIZES, reference_outputs
 
 _OBJECTS = ("string", "sequence", "optional", "map")
 
@@ -53,7 +53,7 @@ def trial_files(model: Path, compilation: Compilation, seed: int = 0) -> dict[st
     told = (_files("input", manifest.inputs, inputs), _files("output", manifest.outputs, outputs))
     made = environment(compilation.target.host.search)
     words = {"prefix": manifest.prefix, "inputs": told[0], "outputs": told[1], "dynamic": manifest.dynamic}
-    program = made.get_template("trial.c.j2").render(words, tolerance=tolerance_of(compilation.options))
+    program = made.get_template("trial.c.j2").render(words, tolerances=compilation.tolerances)
     texts = {"test.c": program, "run.sh": made.get_template("trial.sh.j2").render()}
     data = {
         t.file: np.ascontiguousarray(array).tobytes()

@@ -1,15 +1,17 @@
 """Comparing a bundle with a reference: onnx's own evaluator, ONNX Runtime, or given outputs.
 
 The error of an output is max|a-b| / max|b|, b being the reference: one figure that is the same for all of a tensor's
-elements and does not blow up where b passes through 0. NaN and infinities must stand at the same places.
+elements and does not blow up where b passes through 0. NaN and infinities must stand at the same places. How large it
+may be says :mod:`.tolerance`; the bundle's manifest has it for each output.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +20,13 @@ from .errors import ConfigError, RunError, UnsupportedError
 from .feeds import Array, Arrays, Feeds, make_inputs, read_inputs, shape_at
 from .folders import scratch_folder
 from .options import CompileOptions
-from .runtime import TensorSpec, load
+from .runtime import Model, TensorSpec, load
+from .tolerance import LEAST, UNIT, Tolerance
 
-# f32 sums of some thousand terms differ by about 1e-6; halves round each operand by 2^-11 (f16) or 2^-8 (bf16),
-# f8 by 2^-4, of which a sum of many keeps less.
-TOLERANCE = {"f32": 1e-4, "tf32": 2e-2, "f16": 2e-2, "bf16": 2e-2, "f8": 0.2}
-RTOL = TOLERANCE["f32"]
+if TYPE_CHECKING:
+    from .compilation import Compilation
+
+PLAIN = Tolerance(LEAST["f32"])  # of f32 with few roundings, and of bundles that say none
 REFERENCES = ("reference", "ort")
 # Sizes for symbolic dimensions without a given size: different, so that mixed-up dimensions are noticed.
 SIZES = (2, 3, 5, 7, 11, 13)
@@ -31,10 +34,11 @@ SIZES = (2, 3, 5, 7, 11, 13)
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """An output: its error, or in ``problem`` why it cannot be compared; ``ok`` when within the tolerance.
+    """An output: its error, or in ``problem`` why it cannot be compared; ``ok`` when that is at most ``allowed``.
 
-    ``note`` says what weakens the comparison, such as one value in all elements. Where random inputs left nothing to
-    compare, such as NaN throughout, the output is not ``checked``, and not ``ok``.
+    ``note`` says what explains an error above what f32 may have, and what weakens the comparison, such as one value in
+    all elements. Where random inputs left nothing to compare, such as NaN throughout, the output is not ``checked``,
+    and not ``ok``.
     """
 
     name: str
@@ -44,25 +48,30 @@ class OutputCheck:
     ok: bool
     note: str = ""
     checked: bool = True
+    allowed: float = 0.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome: what it was compared with, at which sizes, and each output."""
+    """The outcome: what it was compared with, at which sizes, and each output; ``why`` it may differ, where known.
+
+    ``rtol`` is the largest of what the outputs were allowed.
+    """
 
     against: str
     rtol: float
     dims: Mapping[str, int]
     outputs: tuple[OutputCheck, ...]
+    why: str = ""
 
     @property
     def ok(self) -> bool:
         return all(o.ok for o in self.outputs)
 
-
-def tolerance_of(options: CompileOptions) -> float:
-    """The largest error that a compilation may make."""
-    return max(TOLERANCE[options.precision], TOLERANCE[options.weights_dtype])
+    @property
+    def differing(self) -> list[OutputCheck]:
+        """The outputs that differ; what was not checked is none of them."""
+        return [o for o in self.outputs if not o.ok and o.checked]
 
 
 def verify_model(
@@ -71,13 +80,11 @@ def verify_model(
     """Compiles a model to a temporary bundle and compares it; further arguments as :func:`verify_bundle`."""
     from .compiler import compile_model  # start-up: a bundle is compared without the compiler
 
-    if how.get("rtol") is None:
-        how["rtol"] = tolerance_of(options)
-
     with scratch_folder() as folder:
         bundle = folder / "model.tsc"
-        compile_model(path, bundle, options, observer)
-        return verify_bundle(path, bundle, against, **how)
+        done = compile_model(path, bundle, options, observer)
+        verdict = verify_bundle(path, bundle, against, **how)
+    return with_cause(verdict, path, done, observer, **how)
 
 
 def verify_bundle(
@@ -99,39 +106,109 @@ def verify_bundle(
         against: "reference", "ort", or a .npz file of outputs by name.
         dims: sizes of symbolic dimensions; small different ones where left out.
         inputs: files of inputs, as :func:`torshc.feeds.make_inputs` takes them; the rest is random.
-        rtol: largest error; by precision where left out, 1e-4 for f32.
+        rtol: largest error; what the bundle's manifest says where left out.
 
     Raises:
         TorshcError: a member of the family, by cause.
     """
     if against not in REFERENCES and not against.endswith(".npz"):
         raise ConfigError(f"--against {against!r}", "one of reference, ort, or a .npz file of outputs")
-    rtol = RTOL if rtol is None else rtol
     with load(bundle, max(threads, 1)) as model:
         made = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs)
         feeds = made.arrays
         got = model.run(feeds)
+        allowed = tolerances_by_name(model, rtol)
         if against in REFERENCES:
             wanted = reference_outputs(Path(path), against, [spec.name for spec in model.outputs], feeds)
         else:
             wanted = dict(read_inputs([against], model.outputs, "output"))
-    checks = [compare(name, array, wanted.get(name), rtol) for name, array in got.items()]
-    return Verdict(against, rtol, made.dims, note_contents(checks, got, model.outputs, made))
+    checks = [compare(name, array, wanted.get(name), allowed[name]) for name, array in got.items()]
+    noted = note_contents(checks, got, model.outputs, made)
+    return Verdict(against, max((c.allowed for c in checks), default=0.0), made.dims, noted)
 
 
-def compare(name: str, got: Any, wanted: Any, rtol: float = RTOL) -> OutputCheck:
+def tolerances_by_name(model: Model, rtol: float | None = None) -> dict[str, Tolerance]:
+    """How far each output of a bundle may be from a reference's: what its manifest says, or `rtol` for all."""
+    names = [spec.name for spec in model.outputs]
+    if rtol is not None:
+        return dict.fromkeys(names, Tolerance(rtol))
+    known = [Tolerance(**asdict(spec)) for spec in model.tolerances]
+    return dict(zip(names, known or [PLAIN] * len(names), strict=True))
+
+
+def with_cause(
+    verdict: Verdict, path: str | Path, compilation: Compilation, observer: Any = None, **how: Any
+) -> Verdict:
+    """A verdict on what differs, with what a compilation in f32 says of the cause where this one has fewer bits.
+
+    Args:
+        compilation: what was compared; further arguments as :func:`verify_bundle`.
+    """
+    options = compilation.options
+    narrow = max(options.precision, options.weights_dtype, key=lambda t: UNIT[t])
+    if not verdict.differing or narrow == "f32" or verdict.against not in REFERENCES:
+        return verdict
+    from .compiler import compile_model  # start-up: as above
+
+    with scratch_folder() as folder:
+        bundle = folder / "f32.tsc"
+        wide = replace(options, precision="f32", weights_dtype="f32", kernels=None, dump=None)
+        compile_model(path, bundle, wide, observer)
+        plain = verify_bundle(path, bundle, verdict.against, **how)
+        error = max((o.error for o in plain.outputs), default=0.0)
+        if plain.differing:
+            return replace(verdict, why=f"in f32 it differs too, by {error:.0e}, so {narrow} is not all of the cause")
+        moved = _moved(bundle, UNIT[narrow], **how)
+    roundings = {o.name: t.roundings for o, t in zip(verdict.outputs, compilation.tolerances, strict=True)}
+    unexplained = [
+        o.name
+        for o in verdict.differing
+        if o.problem or o.error > 2 * moved[o.name] * math.sqrt(roundings[o.name].get(narrow, 0))
+    ]
+    why = f"in f32 it agrees to {error:.0e}, and "
+    why += f"{narrow} explains no more than {max(moved.values()):.0e} a rounding: bisect finds where it goes wrong"
+    if not unexplained:
+        why = f"rounding of {narrow}, which this model amplifies: in f32 it agrees to {error:.0e}"
+    return replace(verdict, why=why)
+
+
+def _moved(
+    bundle: Path,
+    unit: float,
+    *,
+    inputs: Sequence[str] = (),
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    **_: Any,
+) -> dict[str, float]:
+    """How far each output moves when all floats of the inputs move by up to `unit` of themselves, as one rounding does.
+
+    n roundings that are amplified as those of the inputs, which go the whole way, move it sqrt(n) times as far.
+    """
+    random = np.random.default_rng(seed)
+    with load(bundle, max(threads, 1)) as model:
+        arrays = make_inputs(model.inputs, inputs, dims, seed, SIZES, model.needs).arrays
+        usual = model.run(arrays)
+        near = {n: (a * (1 + random.uniform(-unit, unit, a.shape))).astype(a.dtype) if a.dtype.kind == "f" else a
+                for n, a in arrays.items()}  # fmt: skip
+        found = model.run(near)
+    return {n: compare(n, found[n], usual[n]).error for n in usual}
+
+
+def compare(name: str, got: Any, wanted: Any, tolerance: Tolerance = PLAIN) -> OutputCheck:
     """Compares an output with the reference's. Strings must be equal.
 
     In sequences and maps all tensors are compared, and the worst counts.
     """
     if isinstance(got, np.ndarray) and (wanted is None or isinstance(wanted, np.ndarray)):
-        return _compare(name, got, wanted, rtol)
+        return _compare(name, got, wanted, tolerance)
     ours, theirs = _tensors(got), _tensors(wanted)
     shape = (len(got),) if isinstance(got, Sized) else ()
     if type(got) is not type(wanted) or len(ours) != len(theirs):
-        return OutputCheck(name, shape, float("inf"), "it does not hold as many tensors as the reference's", False)
-    checks = [_compare(name, a, b, rtol) for a, b in zip(ours, theirs, strict=True)]
-    worst = max(checks, key=lambda c: c.error, default=OutputCheck(name, shape, 0.0, "", True))
+        return OutputCheck(name, shape, math.inf, "it does not hold as many tensors as the reference's", False)
+    checks = [_compare(name, a, b, tolerance) for a, b in zip(ours, theirs, strict=True)]
+    worst = max(checks, key=lambda c: (not c.ok, c.error), default=OutputCheck(name, shape, 0.0, "", True))
     return replace(worst, shape=shape)
 
 
@@ -148,7 +225,8 @@ def note_contents(
         content = content_of(_tensors(got[spec.name]))
         asked = not made.random or _is_empty_by_size(spec, made)
         checked = not (check.ok and content.blank) or asked
-        found.append(replace(check, note=content.note, checked=checked, ok=check.ok and checked))
+        note = "; ".join(filter(None, (check.note, content.note)))
+        found.append(replace(check, note=note, checked=checked, ok=check.ok and checked))
     return tuple(found)
 
 
@@ -168,9 +246,9 @@ def _tensors(value: Any) -> list[Array]:
     return [] if value is None else [np.asarray(value)]
 
 
-def _compare(name: str, got: Array, wanted: Array | None, rtol: float) -> OutputCheck:
+def _compare(name: str, got: Array, wanted: Array | None, tolerance: Tolerance) -> OutputCheck:
     def problem(text: str) -> OutputCheck:
-        return OutputCheck(name, got.shape, float("inf"), text, False)
+        return OutputCheck(name, got.shape, math.inf, text, False, allowed=tolerance.relative)
 
     if wanted is None:
         return problem("the reference has no such output")
@@ -188,8 +266,22 @@ def _compare(name: str, got: Array, wanted: Array | None, rtol: float) -> Output
     if not np.array_equal(infinite, np.isinf(a)) or not np.array_equal(a[infinite], b[infinite]):
         return problem("infinities are at different positions")
     finite = np.isfinite(b)
-    error = relative_error(a[finite], b[finite])
-    return OutputCheck(name, got.shape, error, "", error <= rtol)
+    error, top = relative_error(a[finite], b[finite]), _largest(b[finite])
+    allowed = tolerance.relative + tolerance.quantum / top
+    ok = error <= allowed
+    note = _note(error * top, top, tolerance) if ok else ""
+    return OutputCheck(name, got.shape, error, "", ok, note, allowed=allowed)
+
+
+def _note(most: float, top: float, tolerance: Tolerance) -> str:
+    """What explains the largest difference of an output whose largest element is `top`, where f32 would not."""
+    least = PLAIN.relative * top
+    if most <= least or not tolerance.coarsest:
+        return ""
+    if tolerance.quantum:
+        quanta = math.ceil((most - least) / tolerance.quantum)
+        return "within one quantum" if quanta <= 1 else f"within {quanta} quanta"
+    return f"rounding to {tolerance.coarsest}"
 
 
 def relative_error(a: Array, b: Array) -> float:
@@ -198,9 +290,12 @@ def relative_error(a: Array, b: Array) -> float:
     >>> relative_error(np.array([1.0, 2.5]), np.array([1.0, 2.0]))
     0.25
     """
-    if not a.size:
-        return 0.0
-    return float(np.max(np.abs(a - b)) / (np.max(np.abs(b)) or 1.0))
+    return float(np.max(np.abs(a - b)) / _largest(b)) if a.size else 0.0
+
+
+def _largest(b: Array) -> float:
+    """max|b|, what errors are relative to; 1 where that is 0 or there is none."""
+    return float(np.max(np.abs(b), initial=0.0)) or 1.0
 
 
 def reference_outputs(path: Path, against: str, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def manifest_of(
         steps=(manifest.StepInfo(0, ("node 0",), 1), manifest.StepInfo(1, ("node 1",), 1)),
         fallbacks=(),
         approximations=(),
+        tolerances=(),
         operators=(),
         dynamic=False,
         arena_bytes=64,

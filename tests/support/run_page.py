@@ -19,7 +19,8 @@ import numpy as np
 import torshc
 from torshc.feeds import make_inputs
 from torshc.runtime.manifest import TensorSpec, read_manifest
-from torshc.verify import RTOL, compare, reference_outputs
+from torshc.tolerance import Tolerance
+from torshc.verify import compare, reference_outputs
 
 from .browser import WEBGPU, Browser, find
 from .serve import serving
@@ -81,9 +82,9 @@ ARRAYS = {
 }  # fmt: skip
 
 
-def prepare(model: Path, folder: Path, level: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Compiles a model and draws inputs: what the scripts are given, and what ONNX Runtime answers."""
-    torshc.compile(model, folder / "model", target="webgpu", emit="page", opt_level=level)
+def prepare(model: Path, folder: Path, level: int) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Tolerance]]:
+    """Compiles a model and draws inputs: what the scripts are given, what ONNX Runtime answers, and how nearly."""
+    done: Any = torshc.compile(model, folder / "model", target="webgpu", emit="page", opt_level=level)
     body = json.loads((folder / "model" / "manifest.json").read_text())
     specs = [TensorSpec(t["name"], t["dtype"], tuple(t["dims"])) for t in body["inputs"]]
     feeds = make_inputs(specs, defaults=(1, 16), needs=read_manifest(folder / "model").needs).arrays
@@ -93,7 +94,8 @@ def prepare(model: Path, folder: Path, level: int) -> tuple[list[dict[str, Any]]
         {"name": s.name, "dims": [*feeds[s.name].shape], "array": ARRAYS[s.dtype][0], "ort": ARRAYS[s.dtype][1]}
         for s in specs
     ]
-    return given, reference_outputs(model, "ort", [t["name"] for t in body["outputs"]], feeds)
+    names = [t["name"] for t in body["outputs"]]
+    return given, reference_outputs(model, "ort", names, feeds), dict(zip(names, done.tolerances, strict=True))
 
 
 def run(browser: Browser, body: str, **given: Any) -> Any:
@@ -112,15 +114,15 @@ def figures(found: dict[str, Any], size: int) -> str:
 
 def check(browser: Browser, model: Path, folder: Path, options: argparse.Namespace) -> bool:
     """Runs one model; whether its answers are right."""
-    given, wanted = prepare(model, folder, options.level)
+    given, wanted, allowed = prepare(model, folder, options.level)
     found = run(browser, OURS, given=given)
     right = True
     for name, (data, dims) in found["outputs"].items():
-        result = compare(name, np.frombuffer(base64.b64decode(data), wanted[name].dtype).reshape(dims), wanted[name])
+        got = np.frombuffer(base64.b64decode(data), wanted[name].dtype).reshape(dims)
+        result = compare(name, got, wanted[name], allowed[name])
         right &= result.ok
-        print(
-            f"{model.name}: {name!a:.60} max|a-b|/max|b| {result.error:.1e} of {RTOL:.0e} {result.problem}", flush=True
-        )
+        figure = f"{result.error:.1e} of {result.allowed:.0e}"
+        print(f"{model.name}: {name!a:.60} max|a-b|/max|b| {figure} {result.problem}", flush=True)
     files = [folder / "model" / name for name in ("model.js", "weights.bin")]
     print(f"  torshc        {figures(found, sum(f.stat().st_size for f in files if f.exists()))}", flush=True)
     for provider in ("webgpu", "wasm") if options.peer else ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,15 @@ class TensorInfo:
     dtype: str
     dims: tuple[int | str, ...]
     inner: TensorInfo | None = None
+
+
+@dataclass(frozen=True)
+class ToleranceInfo:
+    """How far an output may be from a reference's, as :class:`torshc.tolerance.Tolerance` says it."""
+
+    relative: float
+    quantum: float
+    roundings: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -188,9 +198,9 @@ class Manifest:
     ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
     ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
     ``glibc`` is the oldest version of it that the library can be loaded with, "" where nobody looked or it needs none;
-    ``approximations`` what trades accuracy for speed, on request; ``dynamic`` whether only a
-    run shows the outputs' sizes; ``preferences`` conditions with which no value inside is empty, and ``uses`` what
-    elements of inputs are, for whoever chooses sizes and draws inputs."""
+    ``approximations`` what trades accuracy for speed, on request; ``tolerances`` how far each output may be from a
+    reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``preferences`` conditions with which no value
+    inside is empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs."""
 
     torshc: str
     model: str
@@ -211,6 +221,7 @@ class Manifest:
     operators: tuple[OperatorInfo, ...]
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
+    tolerances: tuple[ToleranceInfo, ...]
     dynamic: bool
     arena_bytes: int | str
     weights: WeightsFile | None

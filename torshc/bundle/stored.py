@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from ..expr import DTYPES, F32
 from ..expr.dtype import F8E4M3FN
+from ..options import LARGE
 from .host import Stored
 from .program import Weight
 from .weights import FOOTER, align
 
-LARGE = 4096  # elements; fewer would save little, and are scales and biases of channels as often as not
 _LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f8": 240 * 2.0**120}  # finite numbers
 _BLOCK = 32
 _MOST = 416.0  # of an element of a block

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
-    help="Largest max|a-b| / max|b| of a value; 1e-4 by default, 2e-2 with --precision.",
+    help="Largest max|a-b| / max|b| of a value; by default as for verify, for the nodes that lead to it.",
 )
 @click.option(
     "-o",

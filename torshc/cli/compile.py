@@ -100,7 +100,7 @@ def compile(
     if timed:
         _show_times(done)
     if verified:
-        _verify(model, out)
+        _verify(model, out, done)
 
 
 def _summary(done: Compilation, out: str, seconds: float) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def _show_times(done: Compilation) -> None:
                 click.echo(f"{p.seconds:9.3f} s    {p.name} ({p.changes} of {p.runs} runs changed something)", err=True)
 
 
-def _verify(model: Path, out: str) -> None:
-    from ..verify import verify_bundle
+def _verify(model: Path, out: str, done: Compilation) -> None:
+    from ..verify import verify_bundle, with_cause
     from .verify import report
 
-    report(verify_bundle(model, out), as_json=False)
+    report(with_cause(verify_bundle(model, out), model, done), as_json=False)

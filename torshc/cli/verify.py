@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
-    help="Largest max|a-b| / max|b| of an output; 1e-4 by default, with --precision or --weights-dtype 2e-2, f8 0.2.",
+    help="Largest max|a-b| / max|b| of an output; by default what its types explain, 1e-4 for f32.",
 )
 @flags.add(flags.INPUT, flags.DIMS, flags.SEED, flags.THREADS, *flags.MODEL, *flags.BUILD, flags.JSON)
 def verify(
@@ -66,10 +66,14 @@ def report(verdict: Verdict, as_json: bool) -> None:
     """Prints a verdict; exits with 1 when it is bad."""
     import dataclasses
 
+    from ..explain.columns import paragraph
+
     if as_json:
         echo_json({"ok": verdict.ok, **dataclasses.asdict(verdict)})
     else:
         show_outputs(verdict)
+        if verdict.why:
+            click.echo("\n".join(paragraph("cause", verdict.why, indent=0, hang=7)))
     if not verdict.ok:
         raise click.exceptions.Exit(1)
 
@@ -98,6 +102,6 @@ def show_outputs(verdict: Verdict | Bisection) -> None:
         outcome = style("nothing to compare", fg="red", bold=True) + " in some outputs with"
     else:
         outcome = style("differs", fg="red", bold=True) + " from"
-    click.echo(f"{outcome} {verdict.against}, tolerance {verdict.rtol:g}{f', at{at}' if at else ''}")
+    click.echo(f"{outcome} {verdict.against}, tolerance {verdict.rtol:.2g}{f', at{at}' if at else ''}")
     if not all(o.checked for o in verdict.outputs):
         click.echo("other inputs may show more: give them with --input, other sizes with --dims, or another --seed")

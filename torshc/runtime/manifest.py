@@ -123,6 +123,18 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class ToleranceSpec:
+    """How far an output may be from a reference's: ``relative`` of its largest element, and ``quantum`` more.
+
+    Both follow from ``roundings``: how many are behind each other, by type.
+    """
+
+    relative: float
+    quantum: float
+    roundings: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class StepSpec:
     """A step of a run: the kernel's symbol and template, and the model nodes."""
 
@@ -158,6 +170,7 @@ class Manifest:
     versions: tuple[str, ...]  # all of them, the best first
     preferences: tuple[ConditionSpec, ...]
     uses: tuple[UseSpec, ...]
+    tolerances: tuple[ToleranceSpec, ...]  # of the outputs; none in manifests of before there were any
 
     @property
     def needs(self) -> Needs:
@@ -261,6 +274,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         versions=tuple(_isa(version) for version in (body, *others)),
         preferences=_conditions(body.get("preferences", ())),  # not in manifests of before there were any
         uses=tuple(_use(item, len(body["inputs"])) for item in body.get("uses", ())),
+        tolerances=tuple(map(_tolerance, body.get("tolerances", ()))),
     )
 
 
@@ -282,6 +296,11 @@ def _use(item: dict[str, Any], inputs: int) -> UseSpec:
 def _symbol(item: dict[str, Any]) -> SymbolSpec:
     place, dim, low, high = (_is(item[name], int) for name in ("input", "dim", "min", "max"))
     return SymbolSpec(_is(item["name"], str), place, dim, low, high, _is(item["kind"], str))
+
+
+def _tolerance(item: dict[str, Any]) -> ToleranceSpec:
+    roundings = {_is(name, str): _is(count, int) for name, count in item["roundings"].items()}
+    return ToleranceSpec(_is(item["relative"], float), _is(item["quantum"], float), roundings)
 
 
 def _named(weights: dict[str, Any] | None) -> tuple[TensorSpec, ...]:

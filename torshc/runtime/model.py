@@ -43,6 +43,7 @@ class Model:
         inputs, outputs: in the model's order.
         conditions: equations that the sizes of its inputs have to satisfy.
         needs: the same, with what else makes a run compute something.
+        tolerances: how far each output may be from a reference's.
         device: where it runs, "cpu" or "cuda:0".
     """
 
@@ -51,6 +52,7 @@ class Model:
         self.name = manifest.model
         self.inputs, self.outputs, self.conditions = manifest.inputs, manifest.outputs, manifest.conditions
         self.needs = manifest.needs
+        self.tolerances = manifest.tolerances
         self._manifest, self._library = manifest, library
         self._lock = threading.Lock()
         self._runs, self._seconds = 0, 0.0
