@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -42,6 +43,21 @@ def test_without_a_profile_nothing_more_is_measured(tmp_path: Path, monkeypatch:
     path = save(STATIC, tmp_path / "m.onnx")
     found = bench_model(path, CompileOptions(), rounds=1, seconds=0.001)
     assert (found.steps, found.roof, found.flushed) == ((), None, False)
+
+
+def test_other_answers_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the tolerance that verify has: figures of systems that compute different things say nothing."""
+    path = str(save(STATIC, tmp_path / "m.onnx"))
+    quick = ["bench", path, "--against", "ort", "--rounds", "1", "--seconds", "0.001"]
+    assert "differs" not in CliRunner().invoke(cli, quick).output
+
+    class Wrong:
+        def run(self, names: None, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+            return [np.maximum(feeds["x"], 0) * np.float32(1.01)]
+
+    monkeypatch.setattr(bench, "ort_session", lambda path, threads: Wrong())
+    done = CliRunner().invoke(cli, quick)
+    assert done.exit_code == 0 and "ONNX Runtime: 'y' differs from torshc -O3's: by 1e-02" in done.stderr
 
 
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,8 @@ from .roofs import Roof, meter_of, require_flush, unit_of
 from .runtime import Model, load
 from .runtime.stats import StepStats
 from .targets import target_of
-from .verify import ort_session, run_ort
+from .tolerance import Tolerance
+from .verify import compare, ort_session, run_ort, tolerances_by_name
 
 WARM_SECONDS = 0.05  # of a round, not counted: caches fill, and another system's threads stop spinning
 LEAST_CALLS = 3
@@ -81,6 +82,7 @@ class Result:
     Attributes:
         steps, roof: of a model with profiling; no roof where the target has none.
         flushed: whether a card's second cache was written before each call.
+        differing: what other systems answer otherwise than the first does, a line each.
     """
 
     model: str
@@ -90,6 +92,7 @@ class Result:
     steps: tuple[Step, ...] = ()
     roof: Roof | None = None
     flushed: bool = False
+    differing: tuple[str, ...] = ()
 
 
 def bench_model(
@@ -147,10 +150,30 @@ def bench_model(
             expected = list(first.run(feeds).values())
             device = target_of(options).device
             calls |= torch_calls(theirs, Path(path), torch_module, feeds, expected, threads, device)
+        differing = tuple(differences(calls, tolerances_by_name(first)))
         times = paired(calls, rounds, seconds, say, meter.flush if meter and flush else _nothing)
         roof = meter.roof(threads) if meter and options.profile else None
         steps = profiled(first.stats().steps, built[0], made.dims, roof)
-        return Result(str(path), threads, made.dims, figures(times), steps, roof, flush)
+        return Result(str(path), threads, made.dims, figures(times), steps, roof, flush, differing)
+
+
+def differences(calls: Mapping[str, Call], tolerances: Mapping[str, Tolerance]) -> Iterator[str]:
+    """What systems answer otherwise than the first one does, beyond what rounding explains.
+
+    >>> answers = {"a": lambda: {"y": np.ones(2)}, "b": lambda: [np.ones(2)], "c": lambda: [np.array([1, 1.5])]}
+    >>> list(differences(answers, {"y": Tolerance(1e-4)}))
+    ["c: 'y' differs from a's: by 5e-01, of which rounding explains 1e-04"]
+    """
+    (base, first), *others = calls.items()
+    usual = first() if others else {}
+    for system, call in others:
+        found = call()
+        answers = found.values() if isinstance(found, dict) else found
+        for (name, mine), other in zip(usual.items(), answers, strict=False):
+            check = compare(name, other, mine, tolerances[name])
+            if not check.ok:
+                by = f"by {check.error:.0e}, of which rounding explains {check.allowed:.0e}"
+                yield f"{system}: {name!r} differs from {base}'s: {check.problem or by}"
 
 
 def _torch_of(against: Sequence[str], torch_module: str) -> list[str]:

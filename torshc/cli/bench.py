@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import flags
-from .console import Progress, echo_json
+from .console import Progress, echo_json, show_warnings
 
 if TYPE_CHECKING:
     from ..bench import Result, Step
@@ -106,6 +106,10 @@ def _show(result: Result) -> None:
         for f in result.figures
     ]
     click.echo("\n".join(table(columns, rows)))
+    if result.differing:
+        show_warnings(
+            [*result.differing, "they do not compute the same; torshc verify compares torshc with a reference"]
+        )
     if result.steps:
         click.echo("\n" + "\n".join(_profile(result.steps)))
     if result.roof is not None:
