@@ -1,7 +1,8 @@
 """How far an output may be from a reference's: one function of the model and its options, for all that compares.
 
-``verify``, ``compile --verify``, ``bisect`` and the test that a bundle carries use it. Its terms stand in the manifest,
-so that a bundle is judged as the model is that it was made from.
+``verify``, ``compile --verify``, ``bench``, ``bisect`` and the test that a bundle carries use it; ``tune`` uses its
+formula for kernels alone. Its terms stand in the manifest, so that a bundle is judged as the model is that it was made
+from.
 """
 
 from __future__ import annotations
