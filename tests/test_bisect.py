@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from tests.support.cli_models import CHAIN, save
 from torshc import bisect
 from torshc.bisect import bisect_model
+from torshc.compiler import prepare
+from torshc.eject import eject
 from torshc.errors import ConfigError, ModelError, OutputError
 from torshc.options import CompileOptions
 from torshc.tolerance import Tolerance
@@ -95,6 +98,29 @@ def test_a_wrong_kernel(chain: Path, tmp_path: Path) -> None:
     assert found.place is not None and found.place.step == "" == found.place.without
     assert found.place.node == "'gate' (Sigmoid)" and found.place.nodes == 1
     assert {"scaled", "gate"} <= set(seen) and not found.ok
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_wrong_edited_kernel(wrong: int, chain: Path, tmp_path: Path) -> None:
+    """Of two edited ones: it is named, though parts of the model have no place for the other."""
+    done, folder = prepare(chain, CompileOptions(fusion="none")), tmp_path / "kernels"
+    places = [eject(done, number, folder)[0] for number in (0, 2)]  # of Mul and Add
+    source = places[wrong] / "kernel.c"
+    source.write_text(source.read_text().replace((") * t_load", ") + t_load")[wrong], ") - t_load"))
+    options = CompileOptions(fusion="none", kernels=folder)
+    found = bisect_model(chain, options, tmp_path / "small.onnx").place
+    assert found is not None and found.step == "kernels" and found.without == ""
+    assert (found.node, found.nodes) == (("'scaled' (Mul)", 1), ("'mixed' (Add)", 3))[wrong]
+    assert [k.edited for k in found.kernels] == [f"{places[wrong].name}/kernel.c"]
+
+
+def test_a_fault_beside_edited_kernels(chain: Path, tmp_path: Path) -> None:
+    """Kernels that are right are left out, and the pass is found."""
+    folder = tmp_path / "kernels"
+    options = replace(rules(tmp_path, WRONG), fusion="none")
+    eject(prepare(chain, options), 0, folder)
+    found = bisect_model(chain, replace(options, kernels=folder), tmp_path / "small.onnx").place
+    assert found is not None and found.step == "rewrite"
 
 
 def test_what_cannot_be_bisected(chain: Path, tmp_path: Path) -> None:

@@ -4,17 +4,21 @@ Three searches, each by halves. Passes are switched on one after the other, in t
 last: the first that makes an output leave its error class is the step. With all of them on, the model is cut behind its
 nodes: the first that is wrong is the node. Then as little as possible is kept above it, with the reference's values as
 inputs, so that `verify` shows the fault with the same options.
+
+Edited kernels come before all that: where the model is right without them, the step is the one that makes it wrong. A
+part of the model has those of them that it has a place for.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .compilation import Compilation
-from .compiler import compile_model
+from .compiler import compile_model, prepare
 from .errors import ConfigError, OutputError, RunError, UnsupportedError
 from .feeds import Arrays, make_inputs, write_outputs
 from .folders import scratch_folder
@@ -22,23 +26,26 @@ from .formats.cut import Cuttable, is_array
 from .options import CompileOptions
 from .passes import pipeline_of
 from .passes.policy import policy_of
+from .pinned import fitting_places, places_of
 from .runtime import load
 from .tolerance import Tolerance
 from .verify import SIZES, OutputCheck, compare, note_contents, reference_outputs, tolerances_by_name
 
 AGAINST = ("reference", "ort", "O0")
 FUSION = "fusion"  # the step behind all passes
+KERNELS = "kernels"  # the step of edited kernels
 _WIDEST = 16  # steps above a node that a part may have; behind that it is all that the node needs
 Judge = Callable[[str, Any, Any], OutputCheck]
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of the smallest model: its symbol, its template, and the nodes that it computes."""
+    """A kernel of the smallest model: its symbol, its template, the nodes that it computes, its file if edited."""
 
     symbol: str
     template: str
     nodes: tuple[str, ...]
+    edited: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,8 @@ class Place:
     """Where an answer goes wrong.
 
     Attributes:
-        step: the first pass with which it is wrong, "fusion", or empty when it is wrong with none of them.
+        step: the first pass with which it is wrong, "fusion", "kernels" for edited ones, or empty when it is wrong with
+            none of them.
         without: the option that leaves out that step alone, where it gives the right answer; else empty.
         node: the first node whose value is wrong, as the model names it.
         check: how wrong that value is in the smallest model.
@@ -160,16 +168,14 @@ class _Search:
         self.wanted = dict(feeds)
         part = self._saved(names)
         if against == "O0":
-            plain = replace(self.options, opt_level=0, fusion="", passes={}, pipeline=None, rules=())
+            plain = replace(self.options, opt_level=0, fusion="", passes={}, pipeline=None, rules=(), kernels=None)
             self.wanted |= self._run(part, plain, feeds).found
         else:
             self.wanted |= reference_outputs(part, against, names, feeds)
 
     def place(self, wrong: Sequence[str], out: Path) -> Place:
         """Where the outputs go wrong; writes the smallest model."""
-        steps = _steps(self.options)
-        count = _first(len(steps), lambda k: self._wrong(wrong, _with(self.options, steps, k)))
-        step = steps[count - 1] if count else ""
+        step = KERNELS if self._edited(wrong) else self._pass(wrong)
         value = self._value(wrong)
         given = self._border(value)
         check, kernels = self._shown(value, given)
@@ -184,9 +190,32 @@ class _Search:
             wanted = self.wanted.get(name)
             yield self.judge(name, value, wanted) if self.judge else compare(name, value, wanted, allowed[name])
 
+    def _edited(self, wrong: Sequence[str]) -> bool:
+        """Whether an edited kernel is wrong: the first that is alone, or all. Others are left out from now on."""
+        if self.options.kernels is None:
+            return False
+        given, plain = self.options.kernels, replace(self.options, kernels=None)
+        self.options = plain
+        if self._wrong(wrong, plain):
+            return False
+        for place in places_of(given):
+            alone = self.folder / "alone" / place.name
+            shutil.copytree(place, alone / place.name)
+            self.options = replace(plain, kernels=alone)
+            if self._wrong(wrong, self.options):
+                return True
+        self.options = replace(plain, kernels=given)
+        return True
+
+    def _pass(self, wrong: Sequence[str]) -> str:
+        """The first step with which the outputs are wrong; empty when they are without any."""
+        steps = _steps(self.options)
+        count = _first(len(steps), lambda k: self._wrong(wrong, _with(self.options, steps, k)))
+        return steps[count - 1] if count else ""
+
     def _without(self, step: str, wrong: Sequence[str]) -> str:
         """The option that leaves out a step and nothing else, when the outputs are right then."""
-        if not step:
+        if step in ("", KERNELS):
             return ""
         fewer = {"fusion": "none"} if step == FUSION else {"passes": {**self.options.passes, step: False}}
         option = "--fusion none" if step == FUSION else f"--pass {step}=off"
@@ -224,10 +253,20 @@ class _Search:
         return path
 
     def _run(self, path: Path, options: CompileOptions, feeds: Arrays) -> _Run:
+        if options.kernels is not None:
+            options = replace(options, kernels=self._fitting(path, options, options.kernels))
         done = compile_model(path, self.folder / "part.tsc", options, self.observer)
         with load(self.folder / "part.tsc", threads=self.threads) as model:
             found = model.run({spec.name: feeds[spec.name] for spec in model.inputs})
             return _Run(done, found, tolerances_by_name(model, self.rtol))
+
+    def _fitting(self, path: Path, options: CompileOptions, kernels: Path) -> Path | None:
+        """A folder of those edited kernels that fit a part, or None."""
+        fitting = self.folder / "fitting"
+        shutil.rmtree(fitting, ignore_errors=True)
+        for place in fitting_places(prepare(path, replace(options, kernels=None)), kernels):
+            shutil.copytree(place, fitting / place.name)
+        return fitting if fitting.exists() else None
 
     def _shown(self, value: str, given: Arrays) -> tuple[OutputCheck, tuple[Kernel, ...]]:
         """How wrong a value is in a part, and the kernels that write it."""
@@ -236,9 +275,9 @@ class _Search:
         check = next(c for c in self.checks(run.found, run.allowed) if c.name == value)
         writers = [u for u in done.units if any(r in u.group.outputs for r in done.graph.results)] or done.units[-1:]
         return check, tuple(
-            Kernel(symbol, kernel.template, tuple(n.describe() for n in unit.group.nodes))
+            Kernel(symbol, kernel.template, tuple(n.describe() for n in unit.group.nodes), _edit(done.pinned.get(file)))
             for unit in writers
-            for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True)
+            for kernel, symbol, file in zip(unit.kernels, unit.symbols, unit.files, strict=True)
         )
 
     def _write(self, value: str, given: Arrays, out: Path) -> None:
@@ -251,6 +290,11 @@ class _Search:
         write_outputs(
             str(out.with_suffix(".npz")), {v.name: feeds[v.name] for v in part.graph.input if v.name in feeds}
         )
+
+
+def _edit(place: str | None) -> str:
+    """An edited kernel's file as the user's folder has it, which a part's is a copy of."""
+    return "/".join(Path(place).parts[-2:]) if place else ""
 
 
 def _steps(options: CompileOptions) -> list[str]:

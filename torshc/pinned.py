@@ -20,14 +20,14 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
     Raises:
         ConfigError: with all kernels that fit nowhere in this model, or cannot be read.
     """
-    here = {c.interface: c for unit in compilation.units for _, c in contracts_of(compilation, unit)}
-    places = sorted(p.parent for p in folder.glob(f"*/{FILE}"))
+    here = _contracts(compilation)
+    places = places_of(folder)
     problems: list[str] = []
     pinned: dict[str, str] = {}
     sources = dict(compilation.sources)
     for place in places:
         try:
-            contract = Contract.from_json(json.loads((place / FILE).read_text(encoding="utf-8")))
+            contract = _contract_in(place)
             text = (place / f"{EDITED}{contract.suffix}").read_text(encoding="utf-8")
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             problems.append(f"{place}: the kernel cannot be read: {error}")
@@ -43,6 +43,25 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
     if problems:
         raise ConfigError("\n".join(problems), "eject it again (torshc eject) and carry the edits over, or remove it")
     return dataclasses.replace(compilation, sources=sources, pinned=pinned)
+
+
+def places_of(folder: Path) -> list[Path]:
+    """The folders of edited kernels in a folder, in order."""
+    return sorted(p.parent for p in folder.glob(f"*/{FILE}"))
+
+
+def fitting_places(compilation: Compilation, folder: Path) -> list[Path]:
+    """Those of them that have a place in a compilation; all of them can be read."""
+    here = _contracts(compilation)
+    return [place for place in places_of(folder) if _contract_in(place).interface in here]
+
+
+def _contracts(compilation: Compilation) -> dict[str, Contract]:
+    return {c.interface: c for unit in compilation.units for _, c in contracts_of(compilation, unit)}
+
+
+def _contract_in(place: Path) -> Contract:
+    return Contract.from_json(json.loads((place / FILE).read_text(encoding="utf-8")))
 
 
 def _why(contract: Contract, here: list[Contract]) -> str:

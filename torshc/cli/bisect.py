@@ -81,13 +81,12 @@ def _show(place: Place, as_json: bool) -> None:
 
     if as_json:
         return
-    step = (
-        "fusion" if place.step == "fusion" else f"pass {place.step}" if place.step else "none: wrong without passes too"
-    )
+    named = {"fusion": "fusion", "kernels": "edited kernels", "": "none: wrong without passes too"}
+    step = named.get(place.step, f"pass {place.step}")
     right = f"; right with {place.without}" if place.without else ""
     wrong = place.check.problem or f"max|a-b|/max|b| is {place.check.error:.2e}"
     lines = [("step", step + right), ("node", f"{place.node}: {wrong}")]
-    lines += [("kernel", f"{k.symbol} ({k.template}) of {', '.join(k.nodes)}") for k in place.kernels]
+    lines += [("kernel", f"{k.symbol} ({k.edited or k.template}) of {', '.join(k.nodes)}") for k in place.kernels]
     nodes = f"{place.nodes} node{'s' if place.nodes > 1 else ''}"
     lines.append(("model", f"{place.model}, {nodes}; inputs in {Path(place.model).with_suffix('.npz')}"))
     for label, text in lines:
