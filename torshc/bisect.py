@@ -249,7 +249,7 @@ class _Search:
 
     def _saved(self, names: Sequence[str], given: Arrays | None = None) -> Path:
         path = self.folder / "part.onnx"
-        path.write_bytes(self.model.part(names, given).SerializeToString())
+        path.write_bytes(self.model.part_bytes(self.model.part(names, given)))
         return path
 
     def _run(self, path: Path, options: CompileOptions, feeds: Arrays) -> _Run:
@@ -284,7 +284,7 @@ class _Search:
         part = self.model.part([value], given)
         feeds = {**self.feeds, **given}
         try:
-            out.write_bytes(part.SerializeToString())
+            out.write_bytes(self.model.part_bytes(part))
         except OSError as error:
             raise OutputError(f"cannot write {out}: {error.strerror or error}", "name another place with -o") from error
         write_outputs(

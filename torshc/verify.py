@@ -345,13 +345,17 @@ def ort_session(path: Path, threads: int = 1) -> Any:
     Raises:
         ConfigError: ONNX Runtime is not installed.
         UnsupportedError: it cannot open the model.
+        ModelError: the model names a file that cannot be used: ONNX Runtime opens these by itself.
     """
+    from .formats.files import model_files  # start-up: other references need no front end
+
     try:
         import onnxruntime  # optional package
     except ImportError as error:
         raise ConfigError("ONNX Runtime is not installed", "pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
+    model_files(path)
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions share no public base

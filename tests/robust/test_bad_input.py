@@ -107,7 +107,7 @@ def _wrong_attribute_type() -> ModelProto:
 
 def _bad_tensor(change: Callable[[TensorProto], object]) -> ModelProto:
     m = text("g (float[4] x) => (float[4] y) { y = Mul(x, w) }")
-    m.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "w"))
+    m.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(1, 5, dtype=np.float32), "w"))
     change(m.graph.initializer[0])
     return m
 
@@ -183,21 +183,71 @@ def _external(location: str, length: int | None = None, offset: int | None = Non
     return Path("m.onnx")
 
 
+@pytest.fixture(scope="module")
+def weighted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of the model that `_external` makes, with weights of its own."""
+    folder = tmp_path_factory.mktemp("weighted")
+    onnx.save(_bad_tensor(lambda t: None), folder / "m.onnx")
+    package.compile(folder / "m.onnx", folder / "m.tsc")
+    np.savez(folder / "new.npz", w=np.arange(2, 6, dtype=np.float32))
+    return folder / "m.tsc"
+
+
+VERBS: dict[str, Callable[[Path], tuple[object, ...]]] = {
+    "compile": lambda _: ("compile", "m.onnx"),
+    "bench": lambda _: ("bench", "m.onnx", "--against", "ort"),
+    "bisect": lambda _: ("bisect", "m.onnx", "-o", "small.onnx"),
+    "verify": lambda bundle: ("verify", "m.onnx", "--bundle", bundle),
+    "weights": lambda bundle: ("weights", bundle, "m.onnx", "-o", "new.tsc"),
+    "weights --model": lambda bundle: (
+        "weights", bundle, bundle.with_name("new.npz"), "--model", "m.onnx", "-o", "new.tsc",
+    ),
+}  # fmt: skip
+FORBIDDEN = ("../w.bin", "/etc/passwd", "link.bin", "hard.bin", "fifo", "/dev/zero", "none.bin", "w\0.bin", ".", "")
+
+
+@pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
     ("location", "length", "offset"),
     [
-        ("none.bin", None, None), ("w.bin", 32, None), ("w.bin", 16, 8), ("w.bin", 8, None), ("../w.bin", None, None),
-        ("/etc/passwd", None, None), ("link.bin", None, None), ("w.bin", -1, None), ("w.bin", 16, -4),
-        ("w.bin", 16, 2**63), ("", None, None), (".", None, None), ("a/../../w.bin", None, None), ("fifo", None, None),
-        ("/dev/zero", None, None), ("w\0.bin", None, None),
+        *((location, None, None) for location in FORBIDDEN), ("w.bin", 32, None), ("w.bin", 16, 8), ("w.bin", 8, None),
+        ("w.bin", -1, None), ("w.bin", 16, -4), ("w.bin", 16, 2**63), ("a/../../w.bin", None, None),
     ],
 )  # fmt: skip
-def test_bad_external_data(torshc: Torshc, location: str, length: int | None, offset: int | None) -> None:
+def test_bad_external_data(
+    torshc: Torshc, location: str, length: int | None, offset: int | None, verb: str, weighted: Path
+) -> None:
+    _beside()
+    _external(location, length, offset)
+    assert "m.onnx" in torshc(*VERBS[verb](weighted), code=2).output
+    assert not left_over()
+
+
+@pytest.mark.parametrize("location", FORBIDDEN)
+def test_no_path_for_onnx_runtime_to_open(torshc: Torshc, location: str, weighted: Path) -> None:
+    """ONNX Runtime opens a model by itself; what torshc would refuse never reaches it."""
+    _beside()
+    _external(location)
+    found = torshc("verify", "m.onnx", "--bundle", weighted, "--against", "ort", code=2).output
+    assert "m.onnx" in found and "ONNXRuntimeError" not in found
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_of_a_large_file_only_the_weights_are_read(torshc: Torshc, verb: str, weighted: Path) -> None:
+    with Path("w.bin").open("wb") as file:
+        file.write(np.arange(1, 5, dtype=np.float32).tobytes())
+        file.truncate(200 << 30)
+    _external("w.bin")
+    torshc(*VERBS[verb](weighted))
+
+
+def _beside() -> None:
+    """Files that a model may name, of which w.bin alone is one for it."""
     Path("w.bin").write_bytes(b"\0" * 16)
     Path("link.bin").symlink_to("/etc/passwd")
+    Path("other.bin").write_bytes(b"\0" * 16)
+    Path("hard.bin").hardlink_to("other.bin")
     os.mkfifo("fifo")
-    torshc("compile", _external(location, length, offset), code=2)
-    assert not left_over()
 
 
 # -- options and files of rules --------------------------------------------------------------------------------------

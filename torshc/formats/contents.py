@@ -61,7 +61,7 @@ class Contents:
         except Cut as e:
             raise Misfit(f"{what} was shortened while it was read: {e}", _REMEDY) from e
         except (OSError, MemoryError) as e:
-            if refused := resource_error(e, f"{what} cannot be read"):
+            if refused := resource_error(e, f"{path} cannot be read"):
                 raise refused from e
             raise Misfit(f"{what} cannot be read: {getattr(e, 'strerror', None) or e}") from e
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from ..errors import ModelError
-from .files import onnx_proto
+from .files import one_piece, onnx_proto
 
 Array = npt.NDArray[Any]
 
@@ -31,6 +31,7 @@ class Cuttable:
         found = onnx_proto(path)
         if found is None:
             raise ModelError(f"{path} is a JSON graph, of which no parts can be taken", "give an ONNX model")
+        self.path = path
         self.proto: ModelProto = found
         self.nodes: Sequence[NodeProto] = found.graph.node
         self.made = {o: k for k, node in enumerate(self.nodes) for o in node.output if o}
@@ -84,6 +85,14 @@ class Cuttable:
         known = {v.name: v for v in (*graph.value_info, *graph.output)}
         made.graph.output.extend(known.get(n) or ValueInfoProto(name=n) for n in outputs)
         return made
+
+    def part_bytes(self, part: ModelProto) -> bytes:
+        """A part as a file's bytes.
+
+        Raises:
+            ModelError: it is larger than 2 GiB.
+        """
+        return one_piece(part, self.path, "take a model with fewer layers")
 
 
 def reads(node: NodeProto) -> list[str]:

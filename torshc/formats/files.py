@@ -1,4 +1,4 @@
-"""The files that a model consists of, for a build tool's list of dependencies."""
+"""The files that a model consists of, and models whose weights come from all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from onnx import (
     NodeProto,
     SparseTensorProto,
     TensorProto,
-    load_external_data_for_model,
     numpy_helper,
 )
 
@@ -24,10 +23,11 @@ from ..errors import ConfigError, ModelError, did_you_mean
 from ..expr import STRING, from_onnx
 from . import _is_json_graph
 from .contents import read_file
-from .external import locate
+from .external import Folder, locate
 from .json_format import parse
 from .model import Misfit
 from .onnx_reader import _binary
+from .onnx_tensor import Tensors
 from .onnx_wire import strip
 
 
@@ -59,29 +59,35 @@ def _onnx_names(data: memoryview) -> Iterator[str]:
         model.ParseFromString(strip(_binary(data)).message)
     except (DecodeError, UnicodeDecodeError) as e:
         raise Misfit("the file is truncated, or is not an ONNX model") from e
-    yield from _graph_names(model.graph)
+    return (e.value for _, tensor in _external(model) for e in tensor.external_data if e.key == "location")
+
+
+def _external(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """The tensors of a model whose data lie in other files, and what each is."""
+    found = [*_of_graph(model.graph)]
     for function in model.functions:
-        yield from _node_names(function.node)
+        found += _of_nodes(function.node)
+        found += _of_attributes(function.attribute_proto, f"function {function.name!r}")
+    return ((what, tensor) for what, tensor in found if tensor.data_location == TensorProto.EXTERNAL)
 
 
-def _graph_names(graph: GraphProto) -> Iterator[str]:
+def _of_graph(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
     for tensor in (*graph.initializer, *_dense(graph.sparse_initializer)):
-        yield from _tensor_names(tensor)
-    yield from _node_names(graph.node)
+        yield f"initializer {tensor.name!r}", tensor
+    yield from _of_nodes(graph.node)
 
 
-def _node_names(nodes: Any) -> Iterator[str]:
+def _of_nodes(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, TensorProto]]:
     for node in nodes:
-        assert isinstance(node, NodeProto)
-        for a in node.attribute:
-            yield from _attribute_names(a)
+        yield from _of_attributes(node.attribute, f"node {(node.name or ', '.join(node.output))!r} ({node.op_type})")
 
 
-def _attribute_names(a: AttributeProto) -> Iterator[str]:
-    for tensor in (a.t, *a.tensors, *_dense((a.sparse_tensor, *a.sparse_tensors))):
-        yield from _tensor_names(tensor)
-    for graph in (a.g, *a.graphs):
-        yield from _graph_names(graph)
+def _of_attributes(attributes: Iterable[AttributeProto], owner: str) -> Iterator[tuple[str, TensorProto]]:
+    for a in attributes:
+        for tensor in (a.t, *a.tensors, *_dense((a.sparse_tensor, *a.sparse_tensors))):
+            yield f"{owner}: attribute {a.name!r}", tensor
+        for graph in (a.g, *a.graphs):
+            yield from _of_graph(graph)
 
 
 def _dense(tensors: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
@@ -90,16 +96,12 @@ def _dense(tensors: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
         yield from (tensor.values, tensor.indices)
 
 
-def _tensor_names(tensor: TensorProto) -> Iterator[str]:
-    if tensor.data_location == TensorProto.EXTERNAL:
-        yield from (e.value for e in tensor.external_data if e.key == "location")
-
-
 def onnx_proto(path: str | Path) -> ModelProto | None:
     """An ONNX model with its external data as protobuf, whichever form the file has; None for a JSON graph.
 
     Raises:
-        ModelError: when the file cannot be read.
+        ModelError: when the file, or one that it names, cannot be used.
+        ResourceError: the system refuses memory or to open a file.
     """
     path = Path(path)
     data = read_file(path)
@@ -108,12 +110,34 @@ def onnx_proto(path: str | Path) -> ModelProto | None:
     model = ModelProto()
     try:
         model.ParseFromString(_binary(data))
-        load_external_data_for_model(model, str(path.parent))
+        _embed_external(model, Folder(path.parent))
     except Misfit as e:
         raise ModelError(f"{path}: {e.message}", e.remedy) from e
     except (DecodeError, UnicodeDecodeError) as e:
         raise ModelError(f"{path}: the file is truncated, or is not an ONNX model") from e
     return model
+
+
+def _embed_external(model: ModelProto, folder: Folder) -> None:
+    """Put the data of other files into the tensors, checked as in a compilation."""
+    tensors = Tensors([], folder)
+    for what, tensor in _external(model):
+        try:
+            tensors.embed(tensor)
+        except Misfit as e:
+            raise Misfit(f"{what}: {e.message}", e.remedy) from e
+
+
+def one_piece(model: ModelProto, path: str | Path, remedy: str) -> bytes:
+    """A model as bytes.
+
+    Raises:
+        ModelError: protobuf cannot hold so much in one piece; names the file that it was made from.
+    """
+    try:
+        return bytes(model.SerializeToString())
+    except Exception as error:  # protobuf's own, which has changed its class more than once
+        raise ModelError(f"{path} is larger than 2 GiB with its weights", remedy) from error
 
 
 def with_weights(path: str | Path, new: Archive) -> bytes:
@@ -147,10 +171,7 @@ def with_weights(path: str | Path, new: Archive) -> bytes:
         old.CopyFrom(tensor)
     if problems:
         raise ConfigError("\n".join(problems), "name and shape the weights as the model does")
-    try:
-        return bytes(proto.SerializeToString())
-    except Exception as error:  # protobuf's own, which has changed its class more than once
-        raise ModelError(f"{path} is larger than 2 GiB", "pass a model with the new weights") from error
+    return one_piece(proto, path, "pass a model with the new weights")
 
 
 def _most(tensor: TensorProto) -> int | None:

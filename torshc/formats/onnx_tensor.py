@@ -77,6 +77,20 @@ class Tensors:
         array = np.frombuffer(data, dtype.numpy.newbyteorder("<") if by_numpy else dtype.numpy).reshape(shape)
         return array if array.dtype.isnative else array.astype(dtype.numpy)
 
+    def embed(self, t: TensorProto) -> None:
+        """Put a tensor's external data into it.
+
+        Raises:
+            Misfit: when they do not fit the declared type and shape.
+        """
+        dtype = from_onnx(t.data_type)
+        if dtype is None or dtype is STRING:
+            raise Misfit(f"external data of element type {type_name(t.data_type)}")
+        size = checked_size(t.dims)
+        t.raw_data = bytes(self._external(t, -(-size * dtype.bits // 8)))
+        t.ClearField("external_data")
+        t.ClearField("data_location")
+
     def _external(self, t: TensorProto, count: int) -> memoryview:
         entries = {e.key: e.value for e in t.external_data}
         if "location" not in entries:
