@@ -28,6 +28,7 @@ class Budget:
         steps: what the loops of one kernel come to, where that is known; 2^50 take days.
         folding: bytes of a constant that is computed when compiling; a larger one is computed at run time.
         memory: bytes of a value that is stored.
+        compiling: seconds that a compiler may take for one source.
     """
 
     outputs: int = 1 << 12
@@ -38,6 +39,7 @@ class Budget:
     steps: int = 1 << 50
     folding: int = 1 << 28
     memory: int = 1 << 40
+    compiling: int = 1200
 
 
 class OverBudget(UnsupportedError):

@@ -137,6 +137,16 @@ class Compilation:
         return tuple(u.fallback for u in self.units if u.refused)
 
     @property
+    def held_nodes(self) -> dict[str, str]:
+        """The nodes of each kernel source, by file name; of many the first few."""
+        found: dict[str, str] = {}
+        for unit in self.units:
+            nodes = [node.describe() for node in unit.group.nodes]
+            rest = f" and {len(nodes) - 3} others" if len(nodes) > 3 else ""
+            found |= {file: ", ".join(nodes[:3]) + rest for file in unit.files if file not in found}
+        return found
+
+    @property
     def approximations(self) -> tuple[str, ...]:
         """What trades accuracy for speed, by method, with the number of launches."""
         methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from .budget import afford, spending
+from .budget import Budget, afford, spending
 from .bundle.browser import browser_files, require_device_only
 from .bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from .bundle.build_script import build_script
@@ -397,7 +397,8 @@ def _add_library(
         flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for name in c.sources}
         flags |= dict.fromkeys(own, tools[0].host or tools[0].flags)
         cache = Cache(cache_folder() if options.cache else None)
-        made = Made({**sources, **own}, headers, tools[0].compiler, flags)
+        holds = {name: nodes for c in versions for name, nodes in c.held_nodes.items()}
+        made = Made({**sources, **own}, headers, tools[0].compiler, flags, holds)
         library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
     warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
     return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
@@ -441,12 +442,13 @@ def _describe(
 
 @dataclass(frozen=True)
 class Made:
-    """All sources of a library with what compiles them: headers by file name, and flags by the source's."""
+    """All sources of a library with what compiles them: headers by file name, flags and nodes by the source's."""
 
     sources: Mapping[str, str]
     headers: Mapping[str, str]
     compiler: Compiler
     flags: Mapping[str, Sequence[str]]
+    holds: Mapping[str, str]
 
 
 def _build(
@@ -464,8 +466,8 @@ def _build(
             observer(f"compile {done}/{total}", 0.0)
 
     with work_folder(options.workdir, options.keep_intermediates) as folder:
-        flags = made.flags.__getitem__
-        objects = build_objects(made.sources, made.headers, made.compiler, flags, cache, options.workers, folder, tell)
+        build = partial(build_objects, made.sources, made.headers, made.compiler, made.flags.__getitem__, cache)
+        objects = build(options.workers, folder, tell, seconds=Budget(**options.budget).compiling, holds=made.holds)
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])
         name = soname(options.prefix)

@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
 from torshc.errors import InternalError, OutputError, ResourceError, ToolchainError
-from torshc.targets.cc import find_compiler
+from torshc.targets.cc import CCompiler, find_compiler
 
 from . import tiny
 
@@ -104,6 +106,46 @@ def test_a_failure_stops_the_build_and_names_the_source(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match=r"compiling bad\.c") as caught:
         build.build_objects(sources, {}, compiler, ["-O0"], Cache(None), 2, tmp_path)
     assert "this one" in caught.value.message
+
+
+SLOW_C = 'case "$*" in *slow.c*) touch started; sleep 60;; esac\nexec "$REAL" "$@"\n'
+
+
+def slow_compiler(folder: Path) -> CCompiler:
+    """A compiler that takes a minute for slow.c."""
+    real = find_compiler()
+    path = folder / "cc"
+    path.write_text(f"#!/bin/sh\nREAL={shlex.quote(real.path)}\n{SLOW_C}")
+    path.chmod(0o755)
+    return dataclasses.replace(real, command=(str(path),))
+
+
+@pytest.mark.parametrize(("holds", "says"), [("'mul' (Mul)", "the kernel of 'mul'"), ("", "took more than 1 s\n")])
+def test_a_source_that_takes_too_long(holds: str, says: str, tmp_path: Path) -> None:
+    sources = {"slow.c": "int f(void) { return 1; }\n"}
+    with pytest.raises(ToolchainError, match=says) as caught:
+        build.build_objects(
+            sources, {}, slow_compiler(tmp_path), (), Cache(None), 2, tmp_path, seconds=1, holds={"slow.c": holds}
+        )
+    assert "compiling slow.c: " in caught.value.message and "--budget compiling=SECONDS" in caught.value.remedy
+    assert ("--max-fusion-size" in caught.value.remedy) == bool(holds)
+
+
+def test_an_interrupt_ends_the_compilers(tmp_path: Path) -> None:
+    """They are in groups of their own, and threads that wait for them are not interrupted."""
+    script = "import sys; from tests.bundle.test_build import build_slowly; build_slowly(sys.argv[1])"
+    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stderr=subprocess.DEVNULL)
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) != 0
+
+
+def build_slowly(folder: str) -> None:
+    place = Path(folder)
+    sources = {"slow.c": "int f(void) { return 1; }\n", "slow.c2.c": "int g(void) { return 1; }\n"}
+    build.build_objects(sources, {}, slow_compiler(place), (), Cache(None), 2, place)
 
 
 def test_a_work_folder_that_cannot_be_written_when_all_is_linked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from torshc.compiler import prepare
 from torshc.options import CompileOptions
 from torshc.targets.cc import find_compiler
 from torshc.targets.isa import resolve
-from torshc.targets.toolchain import execute
+from torshc.targets.processes import execute
 
 from ..support.compilers import needed
 from ..support.zoo import zoo

@@ -22,7 +22,8 @@ from torshc.errors import ToolchainError
 from torshc.folders import private_folder, scratch_folder
 from torshc.resources import cache_folder
 from torshc.targets.cc import CLANGS, GCCS, CCompiler, find_compiler
-from torshc.targets.toolchain import clean_environment, find_archiver
+from torshc.targets.processes import clean_environment
+from torshc.targets.toolchain import find_archiver
 
 _CXX = {"clang": "clang++", "gcc": "g++", "cc": "c++"}
 # Zig switches sanitizers and debug information on by itself. It compiles its runtime libraries for each set of flags

@@ -17,7 +17,7 @@ from torshc.errors import ToolchainError
 from torshc.resources import cache_folder
 from torshc.targets.cc import CCompiler, find_compiler
 from torshc.targets.isa import resolve
-from torshc.targets.toolchain import execute
+from torshc.targets.processes import execute
 
 from .zoo import Array
 

@@ -183,6 +183,7 @@ PROMISES = (
             f"{_ROBUST}/test_large.py",
             "tests/formats/test_onnx_tensor.py",
             "tests/formats/test_contents.py",
+            "tests/formats/test_files.py",
             "tests/test_arrays.py",
             f"{_BUNDLE}/test_sizes.py",
         ),

@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import InternalError, OutputError, ResourceError
+from ..budget import Budget
+from ..errors import InternalError, OutputError, ResourceError, ToolchainError
 from ..folders import scratch_folder
 from ..resources import find_template
-from ..targets.toolchain import Archiver, Compiler
+from ..targets.processes import end_commands
+from ..targets.toolchain import Archiver, Compiler, TooSlow
 from .cache import Cache, content_key
 
 LIBRARY = "libmodel.so"
@@ -83,6 +85,9 @@ def build_objects(
     jobs: int,
     workdir: Path,
     progress: Progress | None = None,
+    *,
+    seconds: int = Budget().compiling,
+    holds: Mapping[str, str] | None = None,
 ) -> list[Object]:
     """Compiles sources to objects.
 
@@ -95,12 +100,14 @@ def build_objects(
         jobs: compilers at a time.
         workdir: where sources are written (``src/``) and objects (``obj/``).
         progress: called after each source.
+        seconds: how long a compiler may take for a source.
+        holds: what a source holds, in the model's words, by file name; for messages.
 
     Returns:
         One object a distinct text, ordered by source name.
 
     Raises:
-        ToolchainError: the compiler failed on one of them; no other is started then.
+        ToolchainError: the compiler failed on one of them, or took too long; no other is started then.
         OutputError: the work folder cannot be written.
         ResourceError: no thread can be started.
     """
@@ -109,27 +116,15 @@ def build_objects(
         unique.setdefault(sources[name], name)
     headers = content_key(part for name in sorted(includes) for part in (name, includes[name]))
     tool = (compiler.kind, *compiler.identity(), platform.machine())
-    build = _Build(compiler, content_key(tool), headers, flags, cache, workdir, progress, len(unique))
+    build = _Build(
+        compiler, content_key(tool), headers, flags, cache, workdir, progress, len(unique), seconds, holds or {}
+    )
     try:
         _write_files(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
         (workdir / "obj").mkdir(exist_ok=True)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
-    order = sorted(unique, key=len, reverse=True)  # the longest first, so that none is left alone at the end
-    with ThreadPoolExecutor(max_workers=max(1, min(jobs, len(order) or 1))) as pool:
-        futures: list[Future[Object]] = []
-        try:
-            futures.extend(pool.submit(build.one, unique[text], text) for text in order)
-            wait(futures, return_when=FIRST_EXCEPTION)
-        except RuntimeError as error:  # Python's for a thread that the system does not start
-            raise ResourceError(
-                f"compiling {len(order)} sources: {error}",
-                "raise the limit of memory (ulimit -v) or processes (ulimit -u)",
-            ) from error
-        finally:
-            build.stopped = True
-            for future in futures:
-                future.cancel()
+    futures = build.all(unique, jobs)
     failed = [e for f in futures if not f.cancelled() and (e := f.exception()) and not isinstance(e, _Stopped)]
     if failed:
         raise failed[0]
@@ -150,15 +145,54 @@ class _Build:
     workdir: Path
     progress: Progress | None
     total: int
+    seconds: int
+    holds: Mapping[str, str]
     done: int = 0
     stopped: bool = False
+    threads: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
 
+    def all(self, names: Mapping[str, str], jobs: int) -> list[Future[Object]]:
+        """What became of each source, given by text; after a failure of some, of those that were begun."""
+        order = sorted(names, key=len, reverse=True)  # the longest first, so that none is left alone at the end
+        futures: list[Future[Object]] = []
+        with ThreadPoolExecutor(max_workers=max(1, min(jobs, len(order) or 1))) as pool:
+            try:
+                futures.extend(pool.submit(self.one, names[text], text) for text in order)
+                wait(futures, return_when=FIRST_EXCEPTION)
+            except RuntimeError as error:  # Python's for a thread that the system does not start
+                raise ResourceError(
+                    f"compiling {len(order)} sources: {error}",
+                    "raise the limit of memory (ulimit -v) or processes (ulimit -u)",
+                ) from error
+            except BaseException:  # an interrupt, of which the threads that wait for compilers do not learn
+                self.stop(futures)
+                while self.threads:
+                    end_commands(tuple(self.threads))
+                    time.sleep(0.02)
+                raise
+            finally:
+                self.stop(futures)
+        return futures
+
+    def stop(self, futures: Sequence[Future[Object]]) -> None:
+        """Start no more compilers."""
+        self.stopped = True
+        for future in futures:
+            future.cancel()
+
     def one(self, name: str, text: str) -> Object:
-        if self.stopped:
-            raise _Stopped
+        self.threads.add(threading.get_ident())
+        try:
+            if self.stopped:
+                raise _Stopped
+            return self._object(name, text)
+        finally:
+            self.threads.discard(threading.get_ident())
+
+    def _object(self, name: str, text: str) -> Object:
         flags = tuple(self.flags(name) if callable(self.flags) else self.flags)
         target = f"obj/{Path(name).with_suffix('.o')}"
         # The name is part of the key: it is in the object's symbol table.
@@ -169,10 +203,12 @@ class _Build:
             if data is not None:
                 (self.workdir / target).write_bytes(data)
             else:
-                self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir)
+                self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
                 self.cache.put(key, (self.workdir / target).read_bytes())
         except OSError as error:
             raise _cannot_write(self.workdir, error) from error
+        except TooSlow as error:
+            raise self._too_slow(name, error) from error
         seconds = 0.0 if data is not None else time.perf_counter() - began
         result = Object(name, target, seconds, data is not None)
         with self.lock:
@@ -180,6 +216,15 @@ class _Build:
             if self.progress:
                 self.progress(self.done, self.total, result)
         return result
+
+    def _too_slow(self, name: str, error: TooSlow) -> ToolchainError:
+        """The error of a compiler that took too long for a source, which says what that holds."""
+        inside = self.holds.get(name, "")
+        less = " make kernels smaller with --max-fusion-size NUMBER," if inside else ""
+        return ToolchainError(
+            f"{error.message}{f', for the kernel of {inside}' if inside else ''}",
+            f"give it more with --budget compiling=SECONDS,{less} or name another compiler with --cc",
+        )
 
 
 def _write_files(folder: Path, texts: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from ..folders import private_folder, scratch_folder
 from ..options import CompileOptions
 from ..resources import cache_folder
 from .isa import Isa, kernel_prefix, resolve, version_mark, versions_of
+from .processes import execute
 from .toolchain import (
     BASE_FLAGS,
     Archiver,
@@ -29,7 +30,6 @@ from .toolchain import (
     Survey,
     Toolchain,
     Tools,
-    execute,
     find_archiver,
     found,
     link_flags,

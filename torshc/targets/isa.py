@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from torshc.errors import ConfigError, ToolchainError, did_you_mean
+
+from .processes import execute
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\-]{0,63}\Z")
 
@@ -233,8 +235,8 @@ def _known(triple: str, mcpu: str) -> bool:
         "import sys, llvmlite.binding as l; l.initialize_all_targets(); l.initialize_all_asmprinters();"
         "l.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])"
     )
-    done = subprocess.run([sys.executable, "-c", code, triple, mcpu], capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.splitlines() or ["no message"])[-1]
+    status, _, messages = execute([sys.executable, "-c", code, triple, mcpu], Path.cwd(), 60)
+    if status != 0:
+        last = (messages.splitlines() or ["no message"])[-1]
         raise ToolchainError(f"LLVM does not say whether it knows {mcpu}: {last}")
-    return "not a recognized processor" not in done.stderr
+    return "not a recognized processor" not in messages

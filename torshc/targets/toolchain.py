@@ -7,30 +7,19 @@ version and the files named, not on the folder, the locale or the time.
 from __future__ import annotations
 
 import hashlib
-import logging
-import os
 import shlex
 import shutil
-import signal
-import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..errors import ConfigError, ToolchainError, resource_error
+from ..errors import ConfigError, ToolchainError
 from ..options import CompileOptions
 from .isa import Isa
+from .processes import execute
 
-# These change what a compiler reads or writes behind our back; LD_RUN_PATH would end up in the library.
-_DROPPED = (
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH", "LD_RUN_PATH",
-    "COMPILER_PATH", "GCC_EXEC_PREFIX", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CCC_OVERRIDE_OPTIONS",
-    "LD_PRELOAD", "CFLAGS", "LDFLAGS",
-)  # fmt: skip
-
-_log = logging.getLogger(__name__)
 _LLVM_NUMBERS = range(22, 13, -1)  # of LLVM's tools as Debian names them
 _WHOLE = "whole.o"
 _HASHED_BYTES = 1 << 20  # a program up to this size is stamped by its content
@@ -54,6 +43,10 @@ def soname(prefix: str) -> str:
 def link_flags(name: str = "") -> tuple[str, ...]:
     """Flags of a link of a shared library, for compilers that hand them to the linker."""
     return (*LINK_FLAGS, f"-Wl,-soname,{name}") if name else LINK_FLAGS
+
+
+class TooSlow(ToolchainError):
+    """A tool took more time than it had."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +87,19 @@ class Tool:
             what: what this run is for, in the message of a failure ("compiling k3.c").
 
         Raises:
-            ToolchainError: it cannot be started, fails or takes too long; with its command and last lines.
+            TooSlow: it takes longer.
+            ToolchainError: it cannot be started, or fails; with its command and last lines.
         """
         status, out, err = execute([*self.command, *args], cwd, timeout, dict(self.env))
         if status == 0:
             return out
-        reason = f"took more than {timeout:.0f} s" if status is None else f"failed with status {status}"
+        who = f"{what}: {self.name}" if what else self.name
+        if status is None:
+            raise TooSlow(f"{who} took more than {timeout:.0f} s")
         tail = "".join(f"\n  | {line[:400]}" for line in (err or out).splitlines()[-20:])
         command = shlex.join([*self.command, *args])
         raise ToolchainError(
-            f"{what + ': ' if what else ''}{self.name} {reason}\n  command (in {cwd}): {command}{tail}",
+            f"{who} failed with status {status}\n  command (in {cwd}): {command}{tail}",
             "the last lines above are the tool's own; --keep-intermediates keeps the sources",
         )
 
@@ -331,59 +327,3 @@ def found(tool: Compiler) -> ToolFound:
 def profile_flags(options: CompileOptions) -> tuple[str, ...]:
     """Flags of every source for a library that times its kernels."""
     return ("-DTORSHC_PROFILE",) if options.profile else ()
-
-
-def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of every tool: the process's own without what would leak into results."""
-    env = {key: value for key, value in os.environ.items() if key not in _DROPPED and not key.startswith("LC_")}
-    return {**env, "LC_ALL": "C", "LANG": "C", "SOURCE_DATE_EPOCH": "0", "ZERO_AR_DATE": "1", **(extra or {})}
-
-
-def execute(
-    command: Sequence[str], cwd: Path, timeout: float, env: Mapping[str, str] | None = None
-) -> tuple[int | None, str, str]:
-    """Runs a command in a process group of its own: (status or None when it took too long, stdout, stderr).
-
-    Logs the command, at level INFO.
-
-    Raises:
-        ToolchainError: it cannot be started.
-        ResourceError: the system has no files, processes or memory left for it.
-    """
-    _log.info("%s", shlex.join(command))
-    try:
-        process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=clean_environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            process_group=0,
-        )
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and (refused := resource_error(error, f"cannot start {command[0]}")):
-            raise refused from error
-        raise ToolchainError(
-            f"cannot start {command[0]}: {error}", "install it, or name another; `torshc targets` lists what is here"
-        ) from error
-    try:
-        out, err = process.communicate(timeout=timeout)
-        return process.returncode, out, err
-    except subprocess.TimeoutExpired:
-        _kill_group(process)
-        out, err = process.communicate()
-        return None, out, err
-    except BaseException:  # an interrupt: the group does not get the terminal's, so end it here
-        _kill_group(process)
-        process.communicate()
-        raise
-
-
-def _kill_group(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -23,13 +23,13 @@ from typing import Any
 from ...errors import ConfigError, ToolchainError, did_you_mean
 from ...options import CompileOptions
 from ..isa import Isa
+from ..processes import execute
 from ..toolchain import (
     BASE_FLAGS,
     Compiler,
     Survey,
     Toolchain,
     Tools,
-    execute,
     found,
     link_flags,
     profile_flags,

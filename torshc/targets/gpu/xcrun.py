@@ -20,7 +20,8 @@ from typing import Any
 from ...errors import ConfigError, OutputError, ToolchainError
 from ...options import CompileOptions
 from ..isa import Isa
-from ..toolchain import BASE_FLAGS, Compiler, Survey, Toolchain, Tools, execute, found, profile_flags, soname
+from ..processes import execute
+from ..toolchain import BASE_FLAGS, Compiler, Survey, Toolchain, Tools, found, profile_flags, soname
 
 REMEDY = (
     "building for Metal needs a Mac with Xcode, as its command line tools alone lack metal (Xcode 26: also xcodebuild "
