@@ -28,6 +28,7 @@ class Budget:
         steps: what the loops of one kernel come to, where that is known; 2^50 take days.
         folding: bytes of a constant that is computed when compiling; a larger one is computed at run time.
         memory: bytes of a value that is stored.
+        matching: steps of finding a rule in a graph, beside 100 for each node; a million take a second or two.
         compiling: seconds that a compiler may take for one source.
     """
 
@@ -39,6 +40,7 @@ class Budget:
     steps: int = 1 << 50
     folding: int = 1 << 28
     memory: int = 1 << 40
+    matching: int = 1 << 20
     compiling: int = 1200
 
 

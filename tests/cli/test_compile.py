@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import torshc as package
-from torshc.cli import cli
+from torshc.cli import cli, flags
 from torshc.depfile import rule
 from torshc.errors import ConfigError
 
@@ -213,6 +213,12 @@ def test_a_model_from_standard_input(chain: Path) -> None:
     assert damaged.exit_code == 2 and "stdin: " in damaged.stderr
     empty = CliRunner().invoke(cli, ["check", "-"], input=b"")
     assert empty.exit_code == 2 and "standard input is empty" in empty.stderr
+
+
+def test_standard_input_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, "STDIN_MAX", 3 << 20)
+    refused = CliRunner().invoke(cli, ["check", "-"], input=bytes((3 << 20) + 1))
+    assert refused.exit_code == 2 and "standard input has more than 3145728 bytes" in refused.stderr
 
 
 def test_the_environment_names_the_work_folder(torshc: Torshc, chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:

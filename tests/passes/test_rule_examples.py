@@ -63,3 +63,12 @@ def test_all_false_rules_are_told_at_once(tmp_path: Path) -> None:
     file.write_text(rule.format("a") + rule.format("b"))
     with pytest.raises(ConfigError, match=r"2 mistakes(.|\n)*mine.yaml:3(.|\n)*mine.yaml:7"):
         rules_of((file,))
+
+
+@pytest.mark.parametrize(
+    ("match", "shapes"),
+    [("Relu(x)", "{x: [1000000, 1000000]}"), ("Add(x, y)", "{x: [16777216, 1], y: [1, 4194304]}")],
+)
+def test_examples_are_small(match: str, shapes: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mine\.yaml:4: a value of \d+ elements in the example of 'mine'"):
+        tried(tmp_path, match, match, f"  example: {shapes}\n")

@@ -34,16 +34,25 @@ class ModelFile(click.Path):
             found: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
             return found
         # start-up: most models are files
+        from ..errors import ModelError
         from ..folders import scratch_folder
 
         file = ctx.meta[STDIN] = ctx.with_resource(scratch_folder()) / STDIN
-        data = sys.stdin.buffer.read()
-        if not data:
+        size = 0
+        with file.open("wb") as out:
+            while part := sys.stdin.buffer.read(_AT_ONCE):
+                size += out.write(part)
+                if size > STDIN_MAX:
+                    raise ModelError(
+                        f"standard input has more than {STDIN_MAX} bytes", "keep the model in a file, and pass its path"
+                    )
+        if not size:
             raise click.BadParameter("standard input is empty; it has to be the model", ctx, param)
-        file.write_bytes(data)
         return file
 
 
+STDIN_MAX = 1 << 31  # bytes, the most that ONNX's binary form takes in one piece
+_AT_ONCE = 1 << 20
 STDIN = "stdin"  # what the file is called, the bundle that is made of it, and where a context keeps it
 MODEL_ARGUMENT: Option = click.argument("model", type=ModelFile())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -248,11 +249,17 @@ class SymbolSource:
 
 @dataclass
 class Numbers:
-    """Counters of values and nodes, shared by a graph and the bodies in it; and how many nodes were built so far."""
+    """Counters of values and nodes, shared by a graph and the bodies in it; and how many nodes were built so far.
+
+    Attributes:
+        made: all that were built.
+        by_rules: those of them that are replacements of each rewrite.
+    """
 
     values: Iterator[int] = field(default_factory=itertools.count)
     nodes: Iterator[int] = field(default_factory=itertools.count)
     made: int = 0
+    by_rules: Counter[RuleName] = field(default_factory=Counter)
 
 
 def _refuse(*_: object, **__: object) -> Any:

@@ -17,7 +17,7 @@ from ..graph import RuleName
 from ..options import FUSION_MODES
 from .conditions import Condition, parse_condition
 from .config import Item, Problems
-from .pattern import Apply, Named, Part, Pattern, names_in, parse
+from .pattern import DEPTH, Apply, Named, Part, Pattern, names_in, parse
 
 UNLIMITED = 1 << 30
 FUSE_KINDS = ("allow", "force", "attention")
@@ -224,19 +224,32 @@ def _pattern(entries: Mapping[str, Item]) -> tuple[Apply | None, dict[str, tuple
     for p in _all((pattern, *(a for found in parts.values() for a in found))):
         if isinstance(p, Part) and p.name not in parts:
             raise entries["match"].error(f"the part @{p.name} is not defined{did_you_mean(p.name, sorted(parts))}")
+    ending: set[str] = set()
     for name in parts:
-        _check_ends(entries["parts"], parts, name, ())
+        _check_ends(entries["parts"], parts, name, (), ending)
     return pattern, parts
 
 
-def _check_ends(item: Item, parts: Mapping[str, tuple[Pattern, ...]], name: str, around: tuple[str, ...]) -> None:
-    """Whether a part leads to itself without an operator between, so that matching would not end."""
+def _check_ends(
+    item: Item, parts: Mapping[str, tuple[Pattern, ...]], name: str, around: tuple[str, ...], ending: set[str]
+) -> None:
+    """Whether a part leads to itself without an operator between, so that matching would not end.
+
+    Args:
+        around: the parts that lead to this one.
+        ending: parts that do not; grows.
+    """
     if name in around:
         raise item.error(f"the part @{name} refers to itself")
+    if len(around) > DEPTH:
+        raise item.error(f"more than {DEPTH} parts lead to @{name}, one after the other")
+    if name in ending:
+        return
     for p in parts[name]:
         inside = p.inside if isinstance(p, Named) else p
         if isinstance(inside, Part):
-            _check_ends(item, parts, inside.name, (*around, name))
+            _check_ends(item, parts, inside.name, (*around, name), ending)
+    ending.add(name)
 
 
 def _all(patterns: tuple[Pattern, ...]) -> Iterator[Pattern]:

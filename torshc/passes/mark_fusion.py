@@ -9,7 +9,7 @@ from ..ops.math.pointwise import Separator
 from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule, Separate
 from .manager import graph_pass
-from .match import Match, behind_views, match
+from .match import Match, Search, behind_views, match
 from .rules import rules_of
 
 
@@ -59,11 +59,12 @@ def mark(graph: Graph, rules: Iterable[FusionRule], through: bool = False) -> bo
 def places(graph: Graph, rule: FusionRule, through: bool = False) -> Iterator[Match]:
     """The places where a rule matches, each once."""
     assert rule.match is not None
+    search = Search(rule.name, graph, rule.parts, through)
     for node in list(graph.nodes):
         if not rule.match.fits(node.op):
             continue
         seen: set[frozenset[Node]] = set()
-        for found in match(rule.match, node.output, parts=rule.parts, through=through):
+        for found in match(rule.match, node.output, search):
             covered = frozenset(found.nodes)
             if covered not in seen and all(c.holds(found) for c in rule.where):
                 seen.add(covered)

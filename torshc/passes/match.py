@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ..budget import budget
+from ..errors import ConfigError, TorshcError, UnsupportedError
 from ..expr import Expr, as_int
-from ..graph import Builder, Node, Value
+from ..graph import Builder, Graph, Node, RuleName, Value
 from .pattern import Absent, Apply, Capture, Constant, Named, Number, Part, Pattern, Variable
 
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}
 )
+
+_STEPS_A_NODE = 100
 
 
 @dataclass(frozen=True)
@@ -50,35 +54,70 @@ def _same(a: Value, b: Value) -> bool:
     return a.const is b.const or a.const.tobytes() == b.const.tobytes()
 
 
-def match(
-    pattern: Pattern,
-    value: Value | None,
-    so_far: Match | None = None,
-    parts: Mapping[str, Sequence[Pattern]] | None = None,
-    through: bool = False,
-) -> Iterator[Match]:
-    """The ways in which a value fits a pattern, the likeliest first.
+class Search:
+    """How one rule is looked for in a graph, and how many more steps that may take.
 
     Args:
-        parts: alternatives of the parts that the pattern names.
+        rule: its name, with its place if it is the user's.
+        graph: where it is looked for.
+        parts: alternatives of the parts that its patterns name.
         through: look through views for operators that are none.
     """
-    found = so_far or Match()
+
+    def __init__(
+        self, rule: RuleName, graph: Graph, parts: Mapping[str, Sequence[Pattern]] | None = None, through: bool = False
+    ) -> None:
+        self.rule, self.parts, self.through = rule, parts or {}, through
+        self.most = self.left = budget().matching + _STEPS_A_NODE * len(graph.nodes)
+
+    def step(self) -> None:
+        """One step of matching.
+
+        Raises:
+            ConfigError: there were too many, for a rule of the user's.
+            UnsupportedError: likewise, for a rule of torshc's own.
+        """
+        self.left -= 1
+        if self.left < 0:
+            raise self.refusal(f"takes more than {self.most} steps")
+
+    def refusal(self, why: str) -> TorshcError:
+        """The error of a search that has no end in sight."""
+        what = f"finding the rule {self.rule.name!r} in this model {why}"
+        if self.rule.where:
+            return ConfigError(f"{self.rule.where}: {what}", "name operators in place of any(...) and of '...'")
+        return UnsupportedError([what], "raise the budget with --budget matching=NUMBER")
+
+
+def match(pattern: Pattern, value: Value, search: Search) -> Iterator[Match]:
+    """The ways in which a value fits a pattern, the likeliest first.
+
+    Raises:
+        ConfigError, UnsupportedError: the search takes too many steps, or parts lead too deep into the graph.
+    """
+    try:
+        yield from _match(pattern, value, Match(), search)
+    except RecursionError as error:
+        raise search.refusal("leads too deep, by parts that name each other") from error
+
+
+def _match(pattern: Pattern, value: Value | None, found: Match, search: Search) -> Iterator[Match]:
+    search.step()
     if isinstance(pattern, Absent) or value is None:
         if isinstance(pattern, Absent) and value is None:
             yield found
         return
     if isinstance(pattern, Part):
-        for alternative in (parts or {})[pattern.name]:
-            yield from match(alternative, value, found, parts, through)
+        for alternative in search.parts[pattern.name]:
+            yield from _match(alternative, value, found, search)
         return
     if isinstance(pattern, Named):
         bound = found.bind(pattern.name, value)
         if bound is not None:
-            yield from match(pattern.inside, value, bound, parts, through)
+            yield from _match(pattern.inside, value, bound, search)
         return
     if isinstance(pattern, Apply):
-        yield from _apply(pattern, value, found, parts, through)
+        yield from _apply(pattern, value, found, search)
         return
     bound = _leaf(pattern, value, found)
     if bound is not None:
@@ -119,10 +158,8 @@ def behind_views(value: Value) -> tuple[Value, list[Node]]:
     return value, chain
 
 
-def _apply(
-    pattern: Apply, value: Value, found: Match, parts: Mapping[str, Sequence[Pattern]] | None, through: bool
-) -> Iterator[Match]:
-    node = value.producer
+def _apply(pattern: Apply, value: Value, found: Match, search: Search) -> Iterator[Match]:
+    node, through = value.producer, search.through
     if through and node is not None and not pattern.fits(node.op):
         value = behind_views(value)[0]
         node = value.producer
@@ -140,7 +177,7 @@ def _apply(
     if start is None:
         return
     for order in _orders(pattern, node):
-        yield from _operands(pattern.args, order, start, parts, through)
+        yield from _operands(pattern.args, order, start, search)
 
 
 def _orders(pattern: Apply, node: Node) -> Iterator[tuple[Value | None, ...]]:
@@ -152,17 +189,13 @@ def _orders(pattern: Apply, node: Node) -> Iterator[tuple[Value | None, ...]]:
 
 
 def _operands(
-    patterns: Sequence[Pattern],
-    values: Sequence[Value | None],
-    found: Match,
-    parts: Mapping[str, Sequence[Pattern]] | None,
-    through: bool,
+    patterns: Sequence[Pattern], values: Sequence[Value | None], found: Match, search: Search
 ) -> Iterator[Match]:
     if not patterns:
         yield found
         return
-    for head in match(patterns[0], values[0], found, parts, through):
-        yield from _operands(patterns[1:], values[1:], head, parts, through)
+    for head in _match(patterns[0], values[0], found, search):
+        yield from _operands(patterns[1:], values[1:], head, search)
 
 
 def _attributes(pattern: Apply, node: Node, found: Match) -> Mapping[str, Any] | None:

@@ -106,6 +106,7 @@ class Named:
 
 Pattern = Variable | Constant | Number | Absent | Part | Named | Apply
 
+DEPTH = 40  # of operators inside each other, and of parts that lead to each other
 FAMILIES = sorted({"any", "heavy", *(op.family for op in REGISTRY.values())} - {"", "boundary", "host"})
 # What stands in graphs, by the name that a rule gives it. Where ONNX's form is read into one of ours, it is ours.
 OPERATORS: Mapping[str, type[Op]] = {
@@ -167,7 +168,7 @@ class Parser:
         return pattern
 
     def pattern(self, depth: int) -> Pattern:
-        if depth > 40:
+        if depth > DEPTH:
             raise self.item.error("the pattern is nested too deep")
         kind, word = self.take()
         if kind == "number":

@@ -17,7 +17,7 @@ from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
-from .match import Match, covers, match
+from .match import Match, Search, covers, match
 from .rules import rules_of
 from .walk import Site, walk
 
@@ -52,15 +52,16 @@ def recognise_attention(graph: Graph, options: CompileOptions, *, features: Feat
         return False
     forms = [r for r in rules_of(options.rules).fusion if r.action == Fuse("attention")]
     forms = [r for r in forms if not r.fusion or (options.fusion or "default") in r.fusion]
-    return walk(graph, lambda site: _rule(site, forms), "recognise_attention")
+    searches = [(form, Search(form.name, graph, form.parts)) for form in forms]
+    return walk(graph, lambda site: _rule(site, searches), "recognise_attention")
 
 
-def _rule(site: Site, forms: list[FusionRule]) -> Patch | None:
+def _rule(site: Site, searches: list[tuple[FusionRule, Search]]) -> Patch | None:
     root = site.node.output
-    for form in forms:
+    for form, search in searches:
         if form.match is None or not form.match.fits(site.node.op):
             continue
-        for found in match(form.match, root, parts=form.parts):
+        for found in match(form.match, root, search):
             if not covers(found, root, site.uses) or not all(c.holds(found) for c in form.where):
                 continue
             if (patch := _patch(site, found)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..graph import RuleName
 from .conditions import Condition, parse_condition
 from .config import Item
 from .pattern import Apply, Constant, Number, Part, Pattern, names_in, parse
@@ -37,6 +38,11 @@ class Rewrite:
     example: dict[str, Any]
     item: Item
     user: bool = False
+
+    @property
+    def place(self) -> RuleName:
+        """Its name, with file and line if it is the user's."""
+        return RuleName(self.name, f"{self.item.file}:{self.item.line}" if self.user else "")
 
 
 def parse_rewrite(item: Item, user: bool = False) -> Rewrite:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from ..errors import ModelError
 from ..graph import Graph, Patch, Value
 from ..ops import Op
-from .match import Match, build, covers, match
+from .match import Match, Search, build, covers, match
 from .rewrite_rules import Rewrite
 from .walk import Site, walk
+
+_MADE, _MADE_OF_EACH = 1 << 13, 64  # nodes that a rewrite may make: so many, and for each that it did not
 
 
 def apply_rewrites(graph: Graph, table: Mapping[type[Op], Sequence[Rewrite]]) -> bool:
@@ -19,18 +21,38 @@ def apply_rewrites(graph: Graph, table: Mapping[type[Op], Sequence[Rewrite]]) ->
         table: rewrites by the outermost operator of their patterns; the first that fits a node is taken.
     """
 
+    searches: dict[int, Search] = {}
+
     def rule(site: Site) -> Patch | None:
         for candidate in table.get(type(site.node.op), ()):
-            if (new := _try(candidate, site)) is not None:
+            if (search := searches.get(id(candidate))) is None:
+                search = searches[id(candidate)] = Search(candidate.place, graph)
+            if (new := _try(candidate, site, search)) is not None:
+                _require_end(candidate, graph, len(site.nodes))
                 return site.replace(new)
         return None
 
     return walk(graph, rule, "rewrite")
 
 
-def _try(rule: Rewrite, site: Site) -> Value | None:
+def _require_end(rule: Rewrite, graph: Graph, made: int) -> None:
+    """Refuse a rule that applies to what it makes, and makes more each time.
+
+    Raises:
+        ConfigError: it has made most of a large graph.
+    """
+    by_rules = graph.numbers.by_rules
+    by_rules[rule.place] += made
+    if by_rules[rule.place] > _MADE + _MADE_OF_EACH * (graph.numbers.made - by_rules.total()):
+        raise rule.item.error(
+            f"the rewrite {rule.name!r} has made {by_rules[rule.place]} nodes: it applies to what it puts there",
+            "leave its match out of its replacement, or add a condition",
+        )
+
+
+def _try(rule: Rewrite, site: Site, search: Search) -> Value | None:
     root = site.node.output
-    for found in match(rule.match, root):
+    for found in match(rule.match, root, search):
         if not rule.shared and not covers(found, root, site.uses):
             continue
         if not all(c.holds(found) for c in rule.where):

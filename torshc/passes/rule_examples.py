@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from .rewriting import apply_rewrites
 
 Array = np.ndarray[Any, Any]
 
+ELEMENTS = 1 << 16  # of a value in an example
 ROUNDS = 20  # random inputs, every second with special values
 SPECIAL = (0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf"), 1e-40, 3e38)
 # "rounding" means a few units in the last place of f32, 1.2e-7 of the value each; of values near 0, of what was added.
@@ -42,8 +44,9 @@ def check_example(rule: Rewrite) -> None:
         try:
             (wanted,) = run_graph(before, given)
             (got,) = run_graph(after, dict(zip(after.inputs, given.values(), strict=True)))
-        except TorshcError as error:
-            raise example.error(f"the example of {rule.name!r} cannot be computed: {error.message}") from error
+        except (TorshcError, MemoryError) as error:
+            why = error.message if isinstance(error, TorshcError) else "there is no memory for it"
+            raise example.error(f"the example of {rule.name!r} cannot be computed: {why}") from error
         if rule.error == "exact" and (wrong := _unequal(got, wanted)).any():
             rounds = bool(seed % 2) or not _far(got, wanted).any()
             remedy = "write error: rounding if that is meant" if rounds else "mend the rule, or leave it out"
@@ -85,6 +88,13 @@ def instance(rule: Rewrite) -> Graph:
     if out is None:
         raise example.error(f"the example of {rule.name!r} makes no graph", "the match holds what cannot be built")
     graph.declare_outputs([out], ["y"])
+    sizes = [
+        math.prod(v.type.static_shape or ()) for v in (*graph.inputs, *(v for n in graph.nodes for v in n.outputs))
+    ]
+    if max(sizes) > ELEMENTS:
+        raise example.error(
+            f"a value of {max(sizes)} elements in the example of {rule.name!r}", f"at most {ELEMENTS} are computed"
+        )
     return graph
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from tests.templates.host_harness import Array, Failed, Harness
 from torshc.errors import ModelError
 from torshc.ops import Unsupported
-from torshc.ops.text.regex import compile_pattern
+from torshc.ops.text.regex import TEXT_MAX, compile_pattern
 
 TEXTS = [
     "",
@@ -107,12 +108,23 @@ def test_patterns_that_are_none(pattern: str) -> None:
     ("pattern", "why"),
     [
         (r"(a)\1", "backreference"), ("(?=a)", "look ahead"), ("(?<!a)", "look behind"), (r"\p{Greek}", "Greek"),
-        ("((a{1000}){1000})", "steps"), ("(" * 300 + ")" * 300, "nested"), ("a" * 70000, "steps"), (r"\C", "bytes"),
+        ("((a{1000}){1000})", "steps"), ("(" * 300 + ")" * 300, "nested"),
+        ("(aa){999}" * 50, "steps"), ("a" * 70000, "70000 characters"), (r"\C", "bytes"),
     ],
 )  # fmt: skip
 def test_patterns_that_are_refused(pattern: str, why: str) -> None:
     with pytest.raises(Unsupported, match=why):
         compile_pattern(pattern)
+
+
+@pytest.mark.parametrize("form", ["{0}", "(?i){0}", "[{0}]", "(?i)[{0}]", "(?i){1}"])
+def test_the_longest_patterns_take_a_moment(form: str) -> None:
+    """Of as many different code points as there is room for, or of as many different classes of them."""
+    letters = [chr(0x400 + k) for k in range(TEXT_MAX - 6)]
+    pattern = form.format("".join(letters), "".join(f"[a-{c}]" for c in letters[: len(letters) // 5]))
+    began = time.process_time()
+    assert len(compile_pattern(pattern)) > 1
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

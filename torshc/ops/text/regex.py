@@ -15,6 +15,7 @@ import functools
 import re
 import sys
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,9 +27,11 @@ from ..core.source import Unsupported
 
 Ranges = tuple[tuple[int, int], ...]
 
+TEXT_MAX = 1 << 14  # code points of a pattern
 PROGRAM_MAX = 1 << 16  # instructions
 REPEAT_MAX = 1000  # RE2's own limit
 DEPTH_MAX = 100  # groups in groups
+_SHOWN = 100  # code points of a pattern in messages
 
 _SET, _SPLIT, _ASSERT = 1, 2, 3
 _AT_START, _AT_END, _LINE_START, _LINE_END, _WORD_EDGE = 1, 2, 4, 8, 16
@@ -125,20 +128,26 @@ def _category(name: str) -> Ranges:
 
 
 @functools.cache
-def _orbits() -> tuple[frozenset[int], ...]:
-    """Code points that are one but for their case."""
+def _orbits() -> dict[int, tuple[int, ...]]:
+    """For each code point that has others which differ from it in case only: all of these, itself among them."""
     groups: dict[str, set[int]] = {}
     for c in range(_LAST + 1):
         key = chr(c).upper().lower()
         if len(key) == 1:
             groups.setdefault(key, {ord(key)}).add(c)
-    return tuple(frozenset(g) for g in groups.values() if len(g) > 1)
+    return {c: tuple(g) for g in groups.values() if len(g) > 1 for c in sorted(g)}
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def _folded(ranges: Ranges) -> Ranges:
     """With all that differs in case only."""
-    more = [(c, c) for g in _orbits() if any(a <= c <= b for c in g for a, b in ranges) for c in g]
-    return _united([*ranges, *more])
+    orbits = _orbits()
+    if sum(high - low + 1 for low, high in ranges) < len(orbits):
+        found = [c for low, high in ranges for c in range(low, high + 1) if c in orbits]
+    else:
+        ends = [end for low, high in _united(ranges) for end in (low, high + 1)]
+        found = [c for c in orbits if bisect_right(ends, c) % 2]  # between the ends of a range
+    return _united([*ranges, *((c, c) for at in found for c in orbits[at])])
 
 
 # ---- from text to pieces ----
@@ -157,6 +166,11 @@ class _Flags:
         return replace(self, **changes)
 
 
+def _shown(text: str) -> str:
+    """A pattern, or the beginning of a long one."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
 class _Parser:
     def __init__(self, pattern: str) -> None:
         self.text = pattern
@@ -165,7 +179,7 @@ class _Parser:
         self.depth = 0
 
     def wrong(self, why: str) -> ModelError:
-        return ModelError(f"pattern {self.text!r}, at {self.at}: {why}", "patterns are in the syntax of RE2")
+        return ModelError(f"pattern {_shown(self.text)}, at {self.at}: {why}", "patterns are in the syntax of RE2")
 
     def take(self, expression: str) -> re.Match[str] | None:
         """What stands here, when it has this form."""
@@ -228,7 +242,7 @@ class _Parser:
     def group(self) -> list[Piece]:
         for text, name in _FOREIGN.items():
             if self.text.startswith(text, self.at):
-                raise Unsupported(f"pattern {self.text!r}: {name}, which RE2 does not have")
+                raise Unsupported(f"pattern {_shown(self.text)}: {name}, which RE2 does not have")
         outer = self.flags
         if found := self.take(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])"):
             self.flags = outer.set(found[1], True).set(found[2] or "", False)
@@ -253,9 +267,9 @@ class _Parser:
             facts = {"A": _AT_START, "z": _AT_END, "b": _WORD_EDGE, "B": _WORD_EDGE << _NOT}
             return [Assert(facts[found[1]])]
         if found := self.take(r"\\(?:[1-9]|k[<{'])"):
-            raise Unsupported(f"pattern {self.text!r}: a backreference, which RE2 does not have")
+            raise Unsupported(f"pattern {_shown(self.text)}: a backreference, which RE2 does not have")
         if self.take(r"\\C"):
-            raise Unsupported(f"pattern {self.text!r}: \\C, single bytes of a text")
+            raise Unsupported(f"pattern {_shown(self.text)}: \\C, single bytes of a text")
         return [self.one(self.code_class() or self.code())]
 
     def code_class(self) -> Ranges | None:
@@ -267,7 +281,7 @@ class _Parser:
             name = found[3] or found[4]
             ranges = ((0, _LAST),) if name == "Any" else _category(name) if len(name) <= 2 else ()
             if not ranges:
-                raise Unsupported(f"pattern {self.text!r}: the character class {name!r}")
+                raise Unsupported(f"pattern {_shown(self.text)}: the character class {name!r}")
             return _others(ranges) if (found[1] == "P") != (found[2] == "^") else ranges
         return None
 
@@ -348,6 +362,7 @@ class _Writer:
     def __init__(self) -> None:
         self.code: list[list[int]] = []
         self.sets: dict[Ranges, int] = {}  # and where their ranges start
+        self.ends = 0  # of ranges so far
 
     def add(self, *instruction: int) -> list[int]:
         self.code.append(list(instruction))
@@ -356,8 +371,10 @@ class _Writer:
     def write(self, piece: Piece) -> None:
         match piece:
             case Set(ranges):
-                start = self.sets.setdefault(ranges, sum(2 * len(r) for r in self.sets))
-                self.add(_SET, start, len(ranges))
+                if ranges not in self.sets:
+                    self.sets[ranges] = self.ends
+                    self.ends += 2 * len(ranges)
+                self.add(_SET, self.sets[ranges], len(ranges))
             case Assert(facts):
                 self.add(_ASSERT, facts, len(self.code) + 1)
             case Sequential(parts):
@@ -424,6 +441,8 @@ def compile_between(separators: Sequence[str]) -> np.ndarray[Any, Any]:
 
 
 def _parsed(pattern: str) -> Piece:
+    if len(pattern) > TEXT_MAX:
+        raise Unsupported(f"a pattern of {len(pattern)} characters; at most {TEXT_MAX} are possible")
     parser = _Parser(pattern)
     piece = parser.either()
     if parser.at < len(pattern):
