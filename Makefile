@@ -15,6 +15,7 @@ THREADS ?= 1
 LEVEL ?= 3
 COUNT ?= 5000
 SEED ?= 0
+SECONDS ?= 600
 FUSION ?= default
 TARGET ?= c
 WHAT ?= products
@@ -39,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants trust operators bench bench-resize contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants fuzz coverage trust operators bench bench-resize contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +115,18 @@ contrib-fuzz: $(call stamp,test) ## COUNT=50: random nodes of com.microsoft agai
 mutants: $(call stamp,test) ## COUNT=5000 SEED=0: models with senseless fields, compiled as far as their sources
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.mutants --count $(COUNT) --seed $(SEED)
 
+fuzz: $(call stamp,fuzz) ## WHAT=model|rules|pipeline|records|arrays|kernel|measured|manifest|words SECONDS=600: vary files by what they make run
+	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.fuzz $(if $(filter file,$(origin WHAT)),model,$(WHAT)) --seconds $(SECONDS) --seed $(SEED)
+
+coverage: export COVERAGE_FOLDER := $(abspath build/coverage)
+coverage: export COVERAGE_PROCESS_START := $(abspath pyproject.toml)
+coverage: $(call stamp,fuzz) ## the tests with the lines and branches of torshc/ that they run; a page in build/coverage; ARGS='tests/ops'
+	rm -rf $(COVERAGE_FOLDER) && mkdir -p $(COVERAGE_FOLDER)
+	-$(py) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(py) -m coverage combine --quiet
+	$(py) -m coverage html --quiet --directory $(COVERAGE_FOLDER)/page
+	$(py) -m coverage report --skip-covered --sort=cover
+
 trust: $(call stamp,test) ## what users may rely on, each promise tried and measured; COUNT=... mutants, ARGS=--whole
 	$(py) -m tests.trust --jobs $(JOBS) $(if $(filter file,$(origin COUNT)),,--count $(COUNT)) $(ARGS)
 
@@ -177,6 +190,11 @@ $(call stamp,test): pyproject.toml | $(py)
 $(call stamp,dist): pyproject.toml | $(py)
 	@echo 'Installing what builds and checks a wheel ...'
 	@$(call install,'.[dist]')
+	@touch $@
+
+$(call stamp,fuzz): $(call stamp,test)
+	@echo 'Installing Atheris and coverage.py ...'
+	@$(call install,'.[fuzz$(addprefix $(comma),$(toolchain))]')
 	@touch $@
 
 $(call stamp,exporters): $(call stamp,test)

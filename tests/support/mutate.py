@@ -57,7 +57,7 @@ def mutant(seed: int) -> tuple[str, bytes]:
         return f"{seed}: {origin.name}, bytes", _flipped(model, rng)
     done = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        change = rng.choice(_CHANGES)
+        change = rng.choice(CHANGES)
         try:
             change(model, rng)
         except (ValueError, TypeError, OverflowError, LookupError, NotImplementedError):  # no field can hold it
@@ -373,7 +373,7 @@ def _scalars(message: Any) -> Iterator[tuple[Any, str, int | None]]:
             yield message, described.name, None
 
 
-_CHANGES: tuple[Callable[[ModelProto, random.Random], None], ...] = (
+CHANGES: tuple[Callable[[ModelProto, random.Random], None], ...] = (
     _attribute_value, _attribute_value, _attribute_value, _attribute_added, _attribute_added, _attribute_type,
     _attribute_dropped, _initializer, _initializer, _initializer, _unbaked, _operands, _operands, _operands,
     _element_type, _dimensions, _dimensions, _opset, _nodes, _outputs, _wide,
