@@ -43,6 +43,46 @@ def hostile() -> Interface:
     return Interface("bad", program, infos, infos)
 
 
+# Those of cppreference.com for C23 and C++23, types and macros of the headers that NAME.h includes, and its own.
+WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class
+    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype
+    default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline
+    int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public
+    register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
+    struct switch template this thread_local throw true try typedef typeid typename typeof typeof_unqual union
+    unsigned using virtual void volatile wchar_t while xor xor_eq size_t int64_t uint8_t uint16_t int32_t
+    torshc_tensor torshc_device torshc_dtype torshc_model TORSHC_API TORSHC_CPU TORSHC_OK TORSHC_ABI_VERSION
+    INT64_MAX UINT8_C SIZE_MAX PTRDIFF_MIN NULL offsetof linux unix device model t status inputs outputs linked
+    x x_dim1 x_dim1_ word_tensors word_inputs index rank dims
+"""
+KEYWORDS = WORDS.split()
+STANDARDS = ["c11", "c2x", "c++11", "c++17", "c++20", "c++2b"]
+
+
+@pytest.mark.parametrize("language", STANDARDS)
+def test_keywords_as_names_compile(tmp_path: Path, language: str) -> None:
+    """As names of inputs, of outputs and of dimensions."""
+    compiler = compilers.needed_cxx() if "+" in language else compilers.needed().cc
+    (tmp_path / "model.h").write_text(CTarget.host.text("model.h"))
+    every = [dim("s0"), 2 * dim("s0"), 3]
+    ports = tuple(Port("f32", tuple(every)) for _ in KEYWORDS)
+    infos = [TensorInfo(name, "f32", ("n", "2*n", 3)) for name in KEYWORDS]
+    as_tensors = Interface("word", HostProgram(ports, ports, (Symbol(0, 0),), ("s0",)), infos, infos)
+    ports = tuple(Port("f32", (dim(name), 3)) for name in KEYWORDS)
+    symbols = tuple(Symbol(k, 0) for k in range(len(KEYWORDS)))
+    infos = [TensorInfo(f"x{k}", "f32", (name, 3)) for k, name in enumerate(KEYWORDS)]
+    as_dims = Interface("size", HostProgram(ports, ports, symbols, tuple(KEYWORDS)), infos, infos)
+    for name, interface in (("word", as_tensors), ("size", as_dims)):
+        (tmp_path / f"{name}.h").write_text(interface.header(CTarget.host))
+    source = tmp_path / f"use.{'cc' if '+' in language else 'c'}"
+    source.write_text(
+        '#include "word.h"\n#include "size.h"\n'
+        "int main(void) { word_tensors t; size_tensors s; t.s0 = s.char8_t_ = 1; return (int)(t.s0 - s.char8_t_); }\n"
+    )
+    compilers.build([compiler, f"-std={language}", *STRICT, "-c", source, "-o", tmp_path / "use.o"])
+
+
 @pytest.mark.parametrize("language", ["c11", "c++11"])
 def test_hostile_names_compile(tmp_path: Path, language: str) -> None:
     compiler = compilers.needed_cxx() if "+" in language else compilers.needed().cc

@@ -115,11 +115,17 @@ class Interface:
         """The inputs."""
         first = len(self._dims)
         words = self._words[first : first + len(self.inputs)]
-        found = []
+        found, taken = [], {*_TAKEN, *self._words}
         for word, port in zip(words, self.program.inputs, strict=True):
-            own = [f"{word}_dim{k}" for k, d in enumerate(self._known(port)) if not d]
-            dims = (d or f"t->{word}_dim{k}" for k, d in enumerate(self._known(port)))
-            found.append(Tensor(word, port, tuple(dims), tuple(own)))
+            dims = self._known(port)
+            for k in (k for k, d in enumerate(dims) if not d):
+                name = f"{word}_dim{k}"
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+                dims[k] = f"t->{name}"
+            own = tuple(d[3:] for d, known in zip(dims, self._known(port), strict=True) if not known)
+            found.append(Tensor(word, port, tuple(dims), own))
         return found
 
     def _known(self, port: Port) -> list[str]:
@@ -138,6 +144,13 @@ class Interface:
         return [
             Tensor(word, port, tuple(self._known(port))) for word, port in zip(words, self.program.outputs, strict=True)
         ]
+
+    @property
+    def stack(self) -> int:
+        """Bytes of the arrays of NAME_call: a tensor (48 bytes) and its shape for each input and output."""
+        shapes = [0 if self.dynamic else max(len(x.dims), 1) for x in self.made]
+        shapes += [0 if x.nested else max(len(x.dims), 1) for x in self.given]
+        return 48 * (len(self.given) + len(self.made)) + 8 * sum(shapes)
 
     def header(self, files: HostFiles) -> str:
         """The header ``NAME.h``."""

@@ -10,19 +10,25 @@ from ..options import PREFIX_WORDS, is_prefix
 
 _SEPARATORS = re.compile(r"[ ./:\-_]+")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
-# Keywords of C and C++, and names that systems' headers define as macros.
+# Keywords of C23 and C++23 (and of GNU's C, and contract_assert of C++26), types that headers of ours use, and names
+# that systems' headers define as macros.
 _WORDS = """
-    alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char class co_await co_return
-    co_yield compl complex concept const const_cast consteval constexpr constinit continue decltype default delete do
-    double dynamic_cast else enum explicit export extern false float for friend goto if imaginary import inline int long
-    module mutable namespace new noexcept noreturn not not_eq nullptr operator or or_eq private protected public
-    register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct
-    switch template this thread_local throw true try typedef typeid typename typeof union unsigned using virtual void
-    volatile wchar_t while xor xor_eq I EOF NAN NULL INFINITY assert environ errno linux major minor offsetof stderr
-    stdin stdout unix
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class
+    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue
+    contract_assert decltype default delete do double dynamic_cast else enum explicit export extern false float
+    for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
+    private protected public register reinterpret_cast requires restrict return short signed sizeof static
+    static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename
+    typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+    int8_t int16_t int32_t int64_t intptr_t intmax_t uint8_t uint16_t uint32_t uint64_t uintptr_t uintmax_t
+    size_t ptrdiff_t max_align_t nullptr_t
+    I EOF NAN NULL INFINITY alloca assert atomic complex environ errno imaginary import linux major minor module
+    offsetof stderr stdin stdout unix
 """
 STAND_IN = "my_model"  # a prefix, where the bundle's name gives none
 _TAKEN = frozenset(_WORDS.split())
+# Macros of <stdint.h>, and what model.h defines.
+_DEFINED = re.compile(r"((U?INT\w*|PTRDIFF|SIZE|WCHAR|WINT|SIG_ATOMIC)_(MAX|MIN|C|WIDTH)|torshc_\w*|TORSHC_\w*)\Z")
 _LITERAL = 4095  # characters
 _RAW = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ .,/:*+-()")
 
@@ -46,7 +52,7 @@ def identifiers(names: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> 
     for name, instead in names:
         word = _SEPARATORS.sub("_", name).strip("_")
         word = word if _PLAIN.match(word) else instead
-        word = f"{word}_" if word in _TAKEN else word
+        word = f"{word}_" if word in _TAKEN or _DEFINED.match(word) else word
         number, free = 2, word
         while free in used:
             free, number = f"{word}_{number}", number + 1
