@@ -201,4 +201,17 @@ def test_many_steps_are_several_functions(tmp_path: Path) -> None:
     made = model([node("Identity", "x", n) for n in names], {"x": ("n", 2)}, names)
     check(made, {"x": np.ones((3, 2), np.float32)}, tmp_path, keep_intermediates=True)
     text = (tmp_path / "m.tsc" / "src" / "host.c").read_text()
-    assert text.count("static int run_part") == 3 and text.count("t_launch(r,") == len(names)
+    assert text.count("T_APART int run_part") == 3 and text.count("t_launch(r,") == len(names)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_inputs_and_outputs_are_rows_of_tables(symbolic: bool) -> None:
+    """Objects and branches for each of them took gcc a time that grew with the square of their number."""
+    text = {}
+    for count in (STRETCH // 2, STRETCH // 2 + 50):
+        names = tuple(f"n{k}" for k in range(count)) if symbolic else ()
+        ports = tuple(Port("f32", (dim(n) if symbolic else 2, 3)) for n in names or range(count))
+        symbols = tuple(Symbol(k, 0) for k in range(len(names)))
+        text[count] = render_host(HostProgram(ports, ports, symbols, names), CTarget.host)
+    few, many = text.values()
+    assert few.count("static ") == many.count("static ") and "switch" not in many

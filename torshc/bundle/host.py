@@ -21,7 +21,7 @@ from .copies import Copy
 
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
-SYMBOLS_MAX = 4096  # T_SYMBOLS_MAX
+SYMBOLS_MAX = 4096
 BYTES_MAX = 2**47
 
 Size = Expr | int

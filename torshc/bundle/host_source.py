@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, count
+from typing import TypeVar
 
-from ..expr import Expr, as_int, condition_text, const, dims_of
+from ..expr import SYMBOLS, Expr, as_expr, as_int, condition_text, const, dims_of
 from ..graph import Value
 from ..ops.core.host import HostOp
-from ..plan.script import Check
+from ..plan.script import Check, Operate, Repeat, flat
 from ..targets.base import HostFiles, environment
 from .copies import Copy, Loop
-from .host import Condition, HostProgram, HostScript, Launch, NamedWeight, Size, check_program, sizes_of
+from .host import Condition, Constant, HostProgram, HostScript, Launch, NamedWeight, Port, Size, check_program, sizes_of
 from .interface import Interface
 from .manifest import Manifest, TensorInfo
 from .names import c_text
@@ -26,7 +27,8 @@ from .sizes import Part, Sizes
 
 OWN = "t_named.c"
 VERSIONS = "t_versions.c"
-STRETCH = 128  # steps in a C function; compilers take a time that grows with the square of its length
+STRETCH = 128  # steps or sizes in a C function; compilers take a time that grows with the square of its length
+T = TypeVar("T")
 EQUATION = 40  # nodes of a condition that its message shows
 
 
@@ -55,6 +57,36 @@ class Stretch:
             found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
             found += [s for s in step.spans if s is not None]
         return found
+
+
+@dataclass(frozen=True)
+class PortView:
+    """An input or output as a row of the tables of C.
+
+    Attributes:
+        port: its type and dimensions.
+        kind: "input" or "output".
+        index: its number among these.
+        first: where its dimensions begin in the tables of dimensions.
+        places: where a run has each dimension; -1 for a number and for what only the run computes.
+        shown: its dimensions as C.
+        name: the model's name of it as C, NULL where it has none.
+        dim_names: the same of its symbolic dimensions, NULL for numbers.
+    """
+
+    port: Port
+    kind: str
+    index: int
+    first: int
+    places: tuple[int, ...]
+    shown: Sequence[str]
+    name: str
+    dim_names: Sequence[str]
+
+    @property
+    def id(self) -> str:
+        """What C calls it."""
+        return f"{self.kind}{self.index}"
 
 
 @dataclass(frozen=True)
@@ -88,14 +120,46 @@ class ProgramView:
         """A size as C."""
         return self._writer.text(size)
 
-    def name(self, kind: str, index: int) -> str:
-        """The model's name of an input or output as C, NULL where it has none."""
-        return c_text(self.named[kind][index].name) if kind in self.named else "NULL"
+    def place(self, size: Size | None) -> int:
+        """Where a run has a size of an input or output: the symbol's number, or behind the symbols; -1 for others."""
+        return -1 if size is None or not _symbolic(size) else self._places[as_expr(size)]
 
-    def dim_names(self, kind: str, index: int) -> list[str]:
-        """Its symbolic dimensions as C, NULL for numbers; empty where it has no name."""
-        dims = self.named[kind][index].dims if kind in self.named else ()
-        return ["NULL" if isinstance(d, int) else c_text(d) for d in dims]
+    @cached_property
+    def _places(self) -> dict[Expr, int]:
+        sizes = (d for port in (*self.p.inputs, *self.p.outputs) for d in port.dims if d is not None and _symbolic(d))
+        found = dict.fromkeys(map(as_expr, sizes), 0)
+        numbers, behind = {n: k for k, n in enumerate(self.p.names)}, count(len(self.p.names))
+        return {e: numbers[str(e.data)] if e.op in SYMBOLS else next(behind) for e in found}
+
+    @property
+    def computed(self) -> list[Expr]:
+        """Sizes of inputs and outputs that are computed from the symbols, each once."""
+        return [e for e, place in self._places.items() if place >= len(self.p.names)]
+
+    @property
+    def places(self) -> int:
+        """How many symbols and computed sizes a run has."""
+        return len(self.p.names) + len(self.computed)
+
+    @cached_property
+    def ports(self) -> list[PortView]:
+        """The inputs, then the outputs."""
+        kinds = [("input", k, x) for k, x in enumerate(self.p.inputs)]
+        kinds += [("output", k, x) for k, x in enumerate(self.p.outputs)]
+        firsts = accumulate((len(x.dims) for _, _, x in kinds), initial=0)
+        return [self._port(x, kind, k, first) for (kind, k, x), first in zip(kinds, firsts, strict=False)]
+
+    def _port(self, port: Port, kind: str, index: int, first: int) -> PortView:
+        known = self.named[kind][index] if kind in self.named else None
+        name = "NULL" if known is None else c_text(known.name)
+        dims = () if known is None else known.dims
+        names = ["NULL" if isinstance(d, int) else c_text(d) for d in dims]
+        return PortView(port, kind, index, first, tuple(map(self.place, port.dims)), self.texts(port.dims), name, names)
+
+    @staticmethod
+    def cut(items: Sequence[T]) -> list[Sequence[T]]:
+        """Parts of them that a C function is to have; one at least."""
+        return [items[k : k + STRETCH] for k in range(0, max(len(items), 1), STRETCH)]
 
     def texts(self, sizes: Iterable[Size | None]) -> list[str]:
         """Sizes as C."""
@@ -128,8 +192,7 @@ class ProgramView:
     @property
     def stretches(self) -> list[Stretch]:
         """All steps."""
-        ends = range(0, max(len(self.p.steps), 1), STRETCH)
-        return [Stretch(self.p.steps[k : k + STRETCH], self.first + k) for k in ends]
+        return [Stretch(steps, self.first + k * STRETCH) for k, steps in enumerate(self.cut(self.p.steps))]
 
     @property
     def run_sizes(self) -> list[Size]:
@@ -175,14 +238,42 @@ class NamedView:
         return [loop for copy in self.copies for loop in copy.loops]
 
     @property
-    def rows(self) -> list[tuple[NamedWeight, int]]:
-        """Each weight and the number of its first copy."""
-        return [*zip(self.weights, accumulate((len(w.copies) for w in self.weights), initial=0), strict=False)]
+    def rows(self) -> list[tuple[NamedWeight, int, int]]:
+        """Each weight, the number of its first copy, and where its dimensions begin in the table of all."""
+        copies = accumulate((len(w.copies) for w in self.weights), initial=0)
+        dims = accumulate((len(w.dims) for w in self.weights), initial=0)
+        return [*zip(self.weights, copies, dims, strict=False)]
 
     @property
     def nests(self) -> list[tuple[Copy, int]]:
         """Each copy and the number of its first loop."""
         return [*zip(self.copies, accumulate((len(c.loops) for c in self.copies), initial=0), strict=False)]
+
+
+class Lists:
+    """Lists of numbers in one table of C, as lists in a function would lie on its stack.
+
+    Args:
+        name: of the table.
+
+    Attributes:
+        all: the numbers of all lists, in order.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.all: list[int] = []
+        self._firsts: dict[tuple[int, ...], int] = {}
+
+    def put(self, numbers: Iterable[int]) -> str:
+        """Where C finds a list, which is added unless it is there; NULL for an empty one."""
+        found = tuple(numbers)
+        if not found:
+            return "NULL"
+        if found not in self._firsts:
+            self._firsts[found] = len(self.all)
+            self.all += found
+        return f"{self._name} + {self._firsts[found]}"
 
 
 class ScriptView:
@@ -191,17 +282,46 @@ class ScriptView:
     Args:
         host: the script.
         spelled: what messages call the symbols.
+
+    Attributes:
+        parts: its steps, those of a C function at a time.
+        slots: lists of slots that steps have.
+        integers: lists of the operators' integers.
     """
 
     def __init__(self, host: HostScript, spelled: Mapping[str, str]) -> None:
         self.host, self.script, self._spelled = host, host.script, spelled
         self._numbers = {n: k for k, n in enumerate(self.script.symbols)}
         self._places = {v: k for k, (v, _) in enumerate(host.stacked)}
+        self.parts = ProgramView.cut(self.script.steps)
+        self.slots, self.integers = Lists("slots"), Lists("integers")
 
     @property
     def functions(self) -> list[str]:
         """The C functions of the operators of the host, each once."""
         return list(dict.fromkeys(n.op.function for n in self.script.operators() if isinstance(n.op, HostOp)))
+
+    @property
+    def constants(self) -> list[tuple[Constant, int]]:
+        """The constants, and where the dimensions of each begin in the table of all."""
+        firsts = accumulate((len(c.port.dims) for c in self.host.constants), initial=0)
+        return [*zip(self.host.constants, firsts, strict=False)]
+
+    @property
+    def most_ports(self) -> int:
+        """The most inputs and outputs that a segment has."""
+        return max((len(p.inputs) + len(p.outputs) for p in self.host.segments), default=0)
+
+    @property
+    def most_operands(self) -> int:
+        """The most operands or results that an operator of the host has."""
+        operators = (s for s in flat(self.script.steps) if isinstance(s, Operate))
+        return max((max(len(s.inputs), len(s.outputs)) for s in operators), default=0)
+
+    @property
+    def most_states(self) -> int:
+        """The most states that a loop has."""
+        return max((len(s.states) for s in flat(self.script.steps) if isinstance(s, Repeat)), default=0)
 
     def number(self, symbol: str) -> int:
         """The number of a symbol."""

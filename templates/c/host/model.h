@@ -28,6 +28,9 @@
  * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. For
  * calls at the same time each thread has a context (torshc_context_new), which shares the model's weights. The
  * floating-point state of the caller is neither used nor changed. After fork() a child opens the model again.
+ *
+ * Stack: a call needs at most TORSHC_STACK_BYTES of the thread that makes it, however large the model is; so does each of
+ * the model's threads. A library for a GPU needs in addition what the card's driver does.
  */
 #ifndef TORSHC_MODEL_H
 #define TORSHC_MODEL_H
@@ -40,6 +43,9 @@ extern "C" {
 #endif
 
 #define TORSHC_ABI_VERSION 1
+
+/* Of a call, for programs that choose the stacks of their threads. */
+#define TORSHC_STACK_BYTES 32768
 
 #if defined(__GNUC__)
 #define TORSHC_API __attribute__((visibility("default")))

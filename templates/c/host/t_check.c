@@ -171,12 +171,14 @@ int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, i
     return TORSHC_OK;
 }
 
-static int check_shape(const torshc_tensor *x, const int64_t *want, const char *what, int32_t i)
+static int check_shape(const torshc_tensor *x, const t_port *port, const int64_t *s, const char *what, int32_t i)
 {
-    for (int32_t d = 0; d < x->ndim; d++)
-        if (x->shape[d] != want[d] || x->shape[d] < 0)
+    for (int32_t d = 0; d < x->ndim; d++) {
+        const int64_t want = t_dim(port, d, s);
+        if (x->shape[d] != want || x->shape[d] < 0)
             return t_fail(TORSHC_E_SHAPE, "%s %d, dimension %d is %lld; expected %lld", what, (int)i, (int)d,
-                          (long long)x->shape[d], (long long)want[d]);
+                          (long long)x->shape[d], (long long)want);
+    }
     return TORSHC_OK;
 }
 
@@ -231,7 +233,6 @@ static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t 
 /* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. */
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
 {
-    int64_t want[T_RANK_MAX];
     uint64_t bytes;
     int status;
     if (count != P->inputs)
@@ -255,11 +256,12 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
     }
     if ((status = P->fits(s))) /* before any size is computed in 64 bits */
         return status;
-    for (int32_t i = 0; i < count; i++) {
-        P->input_dims(i, s, want);
-        if ((status = check_shape(&inputs[i], want, "input", i)) || (status = extent(&inputs[i], "input", i, &bytes)))
+    if (P->sizes)
+        P->sizes(s);
+    for (int32_t i = 0; i < count; i++)
+        if ((status = check_shape(&inputs[i], &P->input[i], s, "input", i)) ||
+            (status = extent(&inputs[i], "input", i, &bytes)))
             return status;
-    }
     return P->holds(s);
 }
 
@@ -334,18 +336,14 @@ int t_check_aliases(const t_span *spans, const t_span *work)
 
 int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s)
 {
-    int64_t want[T_RANK_MAX];
     int status;
     if (count != P->outputs)
         return t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)count, (int)P->outputs);
     if (count && !outputs)
         return t_fail(TORSHC_E_ARGUMENT, "outputs is NULL");
-    for (int32_t i = 0; i < count; i++) {
-        if ((status = t_check_form(&outputs[i], &P->output[i], "output", i)))
+    for (int32_t i = 0; i < count; i++)
+        if ((status = t_check_form(&outputs[i], &P->output[i], "output", i)) ||
+            (status = check_shape(&outputs[i], &P->output[i], s, "output", i)))
             return status;
-        P->output_dims(i, s, want);
-        if ((status = check_shape(&outputs[i], want, "output", i)))
-            return status;
-    }
     return TORSHC_OK;
 }

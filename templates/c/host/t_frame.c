@@ -24,24 +24,30 @@ int t_grow_work(t_frame *f, size_t bytes)
     return TORSHC_OK;
 }
 
+static int is_of(const t_value *v, const t_port *port, const int64_t *s)
+{
+    int same = v->dtype.code == port->dtype.code && v->dtype.bits == port->dtype.bits && v->ndim == port->ndim;
+    for (int32_t d = 0; same && d < v->ndim; d++)
+        same = v->shape[d] == t_dim(port, d, s);
+    return same;
+}
+
 int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
 {
     int64_t dims[T_RANK_MAX];
     T_TRY(segment->fits(f->symbols));
     T_TRY(segment->holds(f->symbols));
-    for (int32_t k = 0; k < segment->inputs; k++) {
-        const t_value *v = &f->slot[in[k]];
-        const t_port *port = &segment->input[k];
-        segment->input_dims(k, f->symbols, dims);
-        if (v->dtype.code != port->dtype.code || v->dtype.bits != port->dtype.bits || v->ndim != port->ndim ||
-            memcmp(v->shape, dims, sizeof *dims * (size_t)v->ndim))
+    if (segment->sizes)
+        segment->sizes(f->symbols);
+    for (int32_t k = 0; k < segment->inputs; k++)
+        if (!is_of(&f->slot[in[k]], &segment->input[k], f->symbols))
             return t_fail(TORSHC_E_SHAPE, "a value does not have the type or shape that its readers were compiled for");
-    }
     for (int32_t k = 0; k < segment->outputs; k++) {
-        t_value *v = &f->slot[out[k]];
-        t_drop(f, v);
-        segment->output_dims(k, f->symbols, dims);
-        T_TRY(t_make(f, v, segment->output[k].dtype, segment->output[k].ndim, dims));
+        const t_port *port = &segment->output[k];
+        t_drop(f, &f->slot[out[k]]);
+        for (int32_t d = 0; d < port->ndim; d++)
+            dims[d] = t_dim(port, d, f->symbols);
+        T_TRY(t_make(f, &f->slot[out[k]], port->dtype, port->ndim, dims));
     }
     return t_run_segment(f, segment, in, out);
 }
@@ -50,8 +56,8 @@ int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int3
               const int32_t *out, const int64_t *n)
 {
     /* Operands and results that a model leaves out at the end are absent, too. */
-    const t_value *given[ins + T_OMITTED];
-    t_value *made[outs + T_OMITTED];
+    const t_value **given = f->given;
+    t_value **made = f->made;
     for (int32_t k = 0; k < ins + T_OMITTED; k++) {
         given[k] = k >= ins || in[k] < 0 ? NULL : &f->slot[in[k]];
         if (given[k])
@@ -129,7 +135,7 @@ int t_set_round(t_frame *f, int32_t number, int32_t going, int64_t i)
 
 int t_turn(t_frame *f, int32_t count, const int32_t *states, const int32_t *next)
 {
-    t_value held[count + 1];
+    t_value *held = f->held;
     for (int32_t k = 0; k < count; k++)
         t_share(f, &held[k], &f->slot[next[k]]);
     for (int32_t k = 0; k < count; k++) {
@@ -207,6 +213,23 @@ static int constant(t_frame *f, const t_constant *c)
     return TORSHC_OK;
 }
 
+/* Zeros for `count` elements, and for one where there are none. */
+static void *zeros(int32_t count, size_t each) { return calloc((size_t)count + 1, each); }
+
+static int allocate_arrays(t_frame *f)
+{
+    const t_script *script = P->script;
+    const int32_t operands = script->operands + T_OMITTED;
+    f->slot = zeros(script->slots, sizeof *f->slot);
+    f->symbols = zeros(P->places, sizeof *f->symbols);
+    f->at = zeros(script->ports, sizeof *f->at);
+    f->given = zeros(operands, sizeof *f->given);
+    f->made = zeros(operands, sizeof *f->made);
+    f->held = zeros(script->states > script->constants ? script->states : script->constants, sizeof *f->held);
+    f->spans = zeros(P->inputs + P->outputs, sizeof *f->spans);
+    return !f->slot || !f->symbols || !f->at || !f->given || !f->made || !f->held || !f->spans;
+}
+
 t_frame *t_frame_open(const t_run *with, unsigned char *weights)
 {
     t_frame *f = calloc(1, sizeof *f);
@@ -214,9 +237,7 @@ t_frame *t_frame_open(const t_run *with, unsigned char *weights)
         return NULL;
     f->with = with;
     f->weights = weights;
-    f->slot = calloc((size_t)P->script->slots + 1, sizeof *f->slot);
-    f->symbols = calloc((size_t)P->script->symbols + 1, sizeof *f->symbols);
-    int status = !f->slot || !f->symbols;
+    int status = allocate_arrays(f);
     for (int32_t k = 0; f->slot && k < P->script->slots; k++)
         f->slot[k].ndim = -1;
     for (int32_t k = 0; !status && k < P->script->constants; k++)
@@ -236,6 +257,11 @@ void t_frame_close(t_frame *f)
     t_free_values(f);
     free(f->slot);
     free(f->symbols);
+    free(f->at);
+    free(f->given);
+    free(f->made);
+    free(f->held);
+    free(f->spans);
     free(f->work);
     free(f->results);
     free(f);
@@ -264,7 +290,7 @@ static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char 
 static void reset(t_frame *f)
 {
     const t_script *script = P->script;
-    t_value held[script->constants + 1];
+    t_value *held = f->held;
     for (int32_t k = 0; k < script->constants; k++) {
         held[k] = f->slot[script->constant[k].slot];
         f->slot[script->constant[k].slot] = (t_value){.ndim = -1};
@@ -361,13 +387,11 @@ static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *s
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                 const torshc_tensor *outputs, int32_t output_count)
 {
-    int64_t s[T_SYMBOLS_MAX];
-    t_span spans[P->inputs + P->outputs + 1];
-    T_TRY(t_bind(inputs, input_count, s));
+    t_span *spans = f->spans;
+    T_TRY(t_bind(inputs, input_count, f->symbols));
     T_TRY(check(f, inputs, shown, outputs, output_count, spans));
     reset(f);
-    memset(f->symbols, 0, sizeof *f->symbols * (size_t)P->script->symbols);
-    memcpy(f->symbols, s, sizeof *s * (size_t)P->symbols);
+    memset(f->symbols + P->symbols, 0, sizeof *f->symbols * (size_t)(P->places - P->symbols));
     for (int32_t k = 0; k < P->inputs; k++)
         T_TRY(borrow(f, &f->slot[P->script->input[k]], &inputs[k], spans[k].at));
     T_TRY(P->script->steps(f, f->symbols));

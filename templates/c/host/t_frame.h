@@ -31,6 +31,12 @@ struct t_frame {
     unsigned char *weights; /* on the processor */
     int64_t *symbols;
     t_value *slot;
+    /* Arrays of a step, which grow with the model, so that no stack holds them. */
+    unsigned char **at;    /* of a segment: inputs, then outputs */
+    const t_value **given; /* of an operator */
+    t_value **made;
+    t_value *held; /* next states of a loop; constants while slots are emptied */
+    t_span *spans; /* of the caller's tensors */
     t_block *free; /* blocks that are not in use, for the next that is not larger */
     size_t kept;   /* their bytes */
     t_chunk *text;

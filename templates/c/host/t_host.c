@@ -80,19 +80,18 @@ int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32
     return t_locate(x, what, i, span);
 }
 
-int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *span, t_span *work, const int64_t *s)
+int t_run_on(torshc_model *m, t_span *work)
 {
-    (void)tensor;
     const t_model *head = &m->head;
-    const int32_t n = P->inputs + P->outputs;
-    unsigned char *at[n + 1];
+    const int64_t *s = head->symbols;
+    unsigned char **at = head->at;
     if (!work->at) {
         const int status = grow(m, t_workspace_bytes(m, s));
         if (status)
             return status;
     }
-    for (int32_t i = 0; i < n; i++)
-        at[i] = span[i].bytes ? span[i].at : (unsigned char *)(uintptr_t)t_nothing;
+    for (int32_t i = 0; i < P->inputs + P->outputs; i++)
+        at[i] = head->span[i].bytes ? head->span[i].at : (unsigned char *)(uintptr_t)t_nothing;
     unsigned char *const base = work->at ? work->at : m->own;
     const t_run run = {
         at,

@@ -42,6 +42,20 @@ static void start_threads(t_model *head, int threads)
     head->threads = t_pool_threads(head->pool);
 }
 
+static int allocate_arrays(t_model *head)
+{
+    const size_t n = (size_t)P->inputs + (size_t)P->outputs, places = (size_t)P->places;
+    const size_t each = sizeof *head->span + sizeof *head->tensor + sizeof *head->at;
+    head->symbols = allocate_apart(2 * places * sizeof *head->symbols + n * each + 1);
+    if (!head->symbols)
+        return t_fail(TORSHC_E_MEMORY, "no memory for the arrays of a call");
+    head->asked = head->symbols + places;
+    head->span = (t_span *)(void *)(head->asked + places);
+    head->tensor = (const torshc_tensor **)(void *)(head->span + n);
+    head->at = (unsigned char **)(void *)(head->tensor + n);
+    return TORSHC_OK;
+}
+
 static int share(t_model *head, const torshc_model *of, const torshc_options *options)
 {
     if (of) {
@@ -64,7 +78,7 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     t_model *head = head_of(m);
     const t_run *with = NULL;
     int status = share(head, of, options);
-    if (status)
+    if (status || (status = allocate_arrays(head)))
         return status;
     t_take_weights(head);
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
@@ -84,6 +98,7 @@ static int make(const torshc_model *of, const torshc_options *options, torshc_mo
     if (!m)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
     pthread_mutex_init(&head_of(m)->lock, NULL);
+    pthread_mutex_init(&head_of(m)->asking, NULL);
     head_of(m)->owner = getpid();
     const int status = fill(m, of, options);
     if (status)
@@ -152,24 +167,56 @@ void torshc_close(torshc_model *m)
         free(head->shared);
     }
     free(head->counters);
+    free(head->symbols);
+    pthread_mutex_destroy(&head->asking);
     pthread_mutex_destroy(&head->lock);
     free(m);
 }
 
-/* ---- runs ---- */
+/* ---- sizes ---- */
+
+/* Binds the symbols of a question; the caller puts back the floating-point state, which may compute sizes, and the lock. */
+static int ask(t_model *head, const torshc_tensor *inputs, int32_t count, uint64_t *was)
+{
+    pthread_mutex_lock(&head->asking);
+    *was = t_fp_enter();
+    return t_bind(inputs, count, head->asked);
+}
+
+static void end_asking(t_model *head, uint64_t was)
+{
+    t_fp_leave(was);
+    pthread_mutex_unlock(&head->asking);
+}
+
+int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index, int64_t *dims)
+{
+    t_model *head = (t_model *)(uintptr_t)m;
+    uint64_t was;
+    if (!m || !dims || index < 0 || index >= P->outputs)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: NULL argument, or output %d of %d", (int)index,
+                      (int)P->outputs);
+    const int status = ask(head, inputs, count, &was);
+    for (int32_t d = 0; !status && d < P->output[index].ndim; d++)
+        dims[d] = t_dim(&P->output[index], d, head->asked);
+    end_asking(head, was);
+    return status;
+}
 
 int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes)
 {
-    int64_t s[T_SYMBOLS_MAX];
+    t_model *head = (t_model *)(uintptr_t)m;
+    uint64_t was;
     if (!m || !bytes)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: NULL argument");
-    const uint64_t was = t_fp_enter(); /* sizes may be computed in floats */
-    const int status = t_bind(inputs, count, s);
+    const int status = ask(head, inputs, count, &was);
     if (!status)
-        *bytes = t_workspace_bytes(m, s);
-    t_fp_leave(was);
+        *bytes = t_workspace_bytes(m, head->asked);
+    end_asking(head, was);
     return status;
 }
+
+/* ---- runs ---- */
 
 /* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
 static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
@@ -207,34 +254,35 @@ static int check_workspace(const t_span *work, size_t need)
     return TORSHC_OK;
 }
 
-static int run_locked(torshc_model *m, const torshc_tensor *const *tensor, t_span *span, t_span *work, const int64_t *s)
+/* Checks the call and notes where its tensors lie. */
+static int check_call(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+                      int32_t output_count, const t_span *work)
 {
-    int status = TORSHC_OK;
-    for (int32_t i = 0; i < P->inputs && !status; i++)
-        status = t_locate_on(m, tensor[i], "input", i, &span[i]);
-    for (int32_t i = 0; i < P->outputs && !status; i++)
-        status = t_locate_on(m, tensor[P->inputs + i], "output", i, &span[P->inputs + i]);
-    if (status || (status = t_check_aliases(span, work)) || (status = check_workspace(work, t_workspace_bytes(m, s))))
+    t_model *head = head_of(m);
+    int status;
+    if ((status = t_bind(inputs, input_count, head->symbols)) ||
+        (status = t_check_outputs(outputs, output_count, head->symbols)))
         return status;
-    return t_run_on(m, tensor, span, work, s);
+    for (int32_t i = 0; i < P->inputs; i++)
+        if ((status = t_locate_on(m, head->tensor[i] = &inputs[i], "input", i, &head->span[i])))
+            return status;
+    for (int32_t i = 0, k = P->inputs; i < P->outputs; i++, k++)
+        if ((status = t_locate_on(m, head->tensor[k] = &outputs[i], "output", i, &head->span[k])))
+            return status;
+    status = t_check_aliases(head->span, work);
+    return status ? status : check_workspace(work, t_workspace_bytes(m, head->symbols));
 }
 
 static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
                        int32_t output_count, t_span *work)
 {
-    int64_t s[T_SYMBOLS_MAX];
-    int status;
-    if ((status = t_bind(inputs, input_count, s)) || (status = t_check_outputs(outputs, output_count, s)))
-        return status;
-    const int32_t n = P->inputs + P->outputs;
-    const torshc_tensor *tensor[n + 1];
-    t_span span[n + 1];
-    for (int32_t i = 0; i < n; i++)
-        tensor[i] = i < P->inputs ? &inputs[i] : &outputs[i - P->inputs];
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
-    t_take_weights(head);
-    status = run_locked(m, tensor, span, work, s);
+    int status = check_call(m, inputs, input_count, outputs, output_count, work);
+    if (!status) {
+        t_take_weights(head);
+        status = t_run_on(m, work);
+    }
     pthread_mutex_unlock(&head->lock);
     return status;
 }

@@ -36,6 +36,13 @@ typedef struct {
     t_pool *pool;       /* NULL for one thread, and where the processor has no kernels */
     int threads;
     t_counter *counters; /* one for each step */
+    /* Arrays of a run, within its lock; they grow with the model, so no stack holds them. */
+    int64_t *symbols; /* and sizes behind them */
+    t_span *span;     /* inputs, then outputs */
+    const torshc_tensor **tensor;
+    unsigned char **at;
+    pthread_mutex_t asking; /* held while a caller asks for sizes, which does not wait for a run */
+    int64_t *asked;         /* its symbols */
     t_frame *frame;      /* of a script */
 } t_model;
 
@@ -74,8 +81,8 @@ size_t t_workspace_bytes(const torshc_model *m, const int64_t *s);
 /* Where a caller's tensor lies, checked; TORSHC_E_DEVICE where the model cannot use it. */
 int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span);
 
-/* A run over inputs and outputs at `span`, in the caller's workspace or, where `work` has no address, its own. */
-int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *span, t_span *work, const int64_t *s);
+/* A run over the arrays in the head, in the caller's workspace or, where `work` has no address, its own. */
+int t_run_on(torshc_model *m, t_span *work);
 
 /* Waits for what the steps of a script have begun, or drops it after a failure. Returns the script's status, or its
  * own. */

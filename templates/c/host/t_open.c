@@ -280,17 +280,3 @@ static const char *dim_name(const t_port *ports, int32_t count, int32_t index, i
 const char *torshc_input_dim_name(int32_t index, int32_t dim) { return dim_name(P->input, P->inputs, index, dim); }
 
 const char *torshc_output_dim_name(int32_t index, int32_t dim) { return dim_name(P->output, P->outputs, index, dim); }
-
-int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index, int64_t *dims)
-{
-    int64_t s[T_SYMBOLS_MAX];
-    if (!m || !dims || index < 0 || index >= P->outputs)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: NULL argument, or output %d of %d", (int)index,
-                      (int)P->outputs);
-    const uint64_t was = t_fp_enter(); /* sizes may be computed in floats */
-    const int status = t_bind(inputs, count, s);
-    if (!status)
-        P->output_dims(index, s, dims);
-    t_fp_leave(was);
-    return status;
-}

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_SYMBOLS_MAX = 4096, T_ALIGN = 64, T_THREADS_MAX = 1024 };
+enum { T_ELEMENTS_MAX = 64, T_RANK_MAX = 64, T_ALIGN = 64, T_THREADS_MAX = 1024 };
 
 /* No buffer is larger: the address space of today's processors. */
 #define T_BYTES_MAX (INT64_C(1) << 47)
@@ -77,10 +77,18 @@ typedef struct t_port {
     torshc_dtype dtype;
     int32_t ndim;                 /* -1: any */
     const int64_t *dims;          /* -1: symbolic */
+    const int32_t *places;        /* where a run has its dimensions, see t_dim; NULL where none is symbolic */
     const struct t_port *inner;   /* what a sequence or an optional holds, or NULL; a map's keys, whose is its values */
     const char *name;             /* the model's; NULL inside a script and inside others */
     const char *const *dim_names; /* NULL for numbers; NULL where `name` is */
 } t_port;
+
+/* Dimension d in a run: `s` holds the symbols, and behind them what t_program.sizes made of them. -1 where only the run
+ * computes it. */
+static inline int64_t t_dim(const t_port *port, int32_t d, const int64_t *s)
+{
+    return port->places && port->places[d] >= 0 ? s[port->places[d]] : port->dims[d];
+}
 
 /* Whether elements are tensors of their own. */
 static inline int t_is_nested(torshc_dtype dtype) { return dtype.code >= TORSHC_SEQUENCE; }
@@ -144,6 +152,7 @@ typedef struct {
 
 typedef struct {
     int32_t slots, symbols, constants;
+    int32_t ports, operands, states; /* the most that a segment, an operator and a loop have */
     const t_constant *constant;
     const int32_t *input, *output; /* slots */
     int (*steps)(t_frame *f, int64_t *s);
@@ -155,6 +164,7 @@ typedef struct {
 
 typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
+    int32_t places;    /* symbols, and sizes behind them, of the program or of its segment that has the most */
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
     const t_port *input, *output;
     const t_symbol *symbol;
@@ -170,8 +180,7 @@ typedef struct {
     const unsigned char *embedded;  /* weights inside the library, or NULL */
     int (*fits)(const int64_t *s);  /* status: is every size of a run in 0 .. T_BYTES_MAX? */
     int (*holds)(const int64_t *s); /* status: are the sizes equal that have to be? */
-    void (*input_dims)(int32_t index, const int64_t *s, int64_t *d);
-    void (*output_dims)(int32_t index, const int64_t *s, int64_t *d);
+    void (*sizes)(int64_t *s);      /* puts sizes of inputs and outputs behind the symbols; NULL where there are none */
     int64_t (*arena)(const int64_t *s);           /* bytes */
     int64_t (*scratch)(const int64_t *s);         /* bytes a thread */
     int (*run)(const t_run *r, const int64_t *s); /* status: does what kernels found allow to go on? */

@@ -6,7 +6,7 @@ int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const
 {
     t_run run = *f->with;
     const size_t arena = t_round_up(segment->arena(f->symbols)), scratch = t_round_up(segment->scratch(f->symbols));
-    unsigned char *at[segment->inputs + segment->outputs + 1];
+    unsigned char **at = f->at;
     for (int32_t k = 0; k < segment->inputs; k++)
         at[k] = f->slot[in[k]].data;
     for (int32_t k = 0; k < segment->outputs; k++)

@@ -57,8 +57,9 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     m->ordinal = options->device;
     m->streamed = options->stream != NULL;
     m->marked = calloc((size_t)P->steps + 1, sizeof *m->marked);
-    if (!m->marked)
-        return t_fail(TORSHC_E_MEMORY, "no memory for %d marks", (int)P->steps);
+    m->key = calloc((size_t)P->symbols + (size_t)P->inputs + (size_t)P->outputs + 1, sizeof *m->key);
+    if (!m->marked || !m->key)
+        return t_fail(TORSHC_E_MEMORY, "no memory for the marks of %d steps", (int)P->steps);
     int status;
     if ((status = t_device_open(options->device, options->stream, &m->device)) || (status = upload_weights(m, of)))
         return status;
@@ -79,6 +80,7 @@ void t_empty_model(torshc_model *m, int here, int last)
     }
     free(m->host.at);
     free(m->marked);
+    free(m->key);
 }
 
 /* ---- runs ---- */
@@ -164,7 +166,7 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
 static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
 {
     const t_run run = {call->at, call->at + P->inputs, m->weights, call->arena, NULL, m};
-    int64_t key[P->symbols + call->count + 1];
+    int64_t *key = m->key;
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)
         key[k++] = s[i];
@@ -211,11 +213,10 @@ static int run_call(torshc_model *m, t_call *call, const int64_t *s)
     return status;
 }
 
-int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *span, t_span *work, const int64_t *s)
+int t_run_on(torshc_model *m, t_span *work)
 {
-    const int32_t n = P->inputs + P->outputs;
-    const size_t need = t_workspace_bytes(m, s);
-    unsigned char *at[n + 1];
+    const t_model *head = &m->head;
+    const size_t need = t_workspace_bytes(m, head->symbols);
     int status = TORSHC_OK;
     if (!work->at)
         status = t_grow(m, &m->arena, need, "intermediate values");
@@ -223,8 +224,8 @@ int t_run_on(torshc_model *m, const torshc_tensor *const *tensor, const t_span *
         status = locate_workspace(m, work);
     if (status)
         return status;
-    t_call call = {n, tensor, span, at, work->at ? work->at : m->arena.at};
-    return run_call(m, &call, s);
+    t_call call = {P->inputs + P->outputs, head->tensor, head->span, head->at, work->at ? work->at : m->arena.at};
+    return run_call(m, &call, head->symbols);
 }
 
 int t_end_script(torshc_model *m, int status)

@@ -27,6 +27,7 @@ struct torshc_model {
     t_memory host;    /* on the processor, for steps that run there */
     int status;       /* of the steps of the run in progress */
     t_run with;       /* of a script */
+    int64_t *key;     /* what tells a run from others: its symbols and where its tensors lie */
     t_marked *marked; /* this and the next for profiling */
     int32_t marks;
 };

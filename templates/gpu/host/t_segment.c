@@ -104,7 +104,7 @@ static int run_here(t_frame *f, const t_program *segment, const int32_t *in, con
 {
     torshc_model *m = f->with->model;
     const size_t arena = t_round_up(segment->arena(f->symbols)), scratch = t_round_up(segment->scratch(f->symbols));
-    unsigned char *at[segment->inputs + segment->outputs + 1];
+    unsigned char **at = f->at;
     for (int32_t k = 0; k < segment->inputs; k++) {
         T_TRY(t_fetch(f, &f->slot[in[k]]));
         at[k] = f->slot[in[k]].data;
@@ -119,7 +119,7 @@ static int run_here(t_frame *f, const t_program *segment, const int32_t *in, con
 static int run_away(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
 {
     torshc_model *m = f->with->model;
-    unsigned char *at[segment->inputs + segment->outputs + 1];
+    unsigned char **at = f->at;
     int replayed = 0;
     T_TRY(t_grow(m, &m->arena, t_round_up(segment->arena(f->symbols)), "intermediate values"));
     for (int32_t k = 0; k < segment->inputs; k++)
