@@ -30,6 +30,7 @@ from .graph import Graph
 from .options import CompileOptions
 from .plan.script import Branch, Operate, Repeat, Script, flat
 from .resources import cache_folder
+from .runtime.locks import opened_in_children
 from .runtime.manifest import TensorSpec
 from .runtime.model import check_names
 from .runtime.sides import address_of
@@ -86,7 +87,7 @@ class _Kernels:
 
     def __init__(self) -> None:
         self._loaded: weakref.WeakValueDictionary[tuple[str, Machine], Loaded] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = opened_in_children(threading.Lock())
 
     def load(self, sources: Mapping[str, str], machine: Machine, cache: Cache) -> tuple[dict[str, Loaded], int]:
         """What holds each kernel, and how many there were already."""
@@ -190,7 +191,7 @@ class InProcess:
         self._dtypes = [DTYPES[p.dtype].numpy for p in self.program.inputs]
         self._read = [s for s in self.program.symbols if s.kind != "dim"]
         self._bound: dict[Any, _Bound] = {}
-        self._lock = threading.Lock()
+        self._lock = opened_in_children(threading.Lock())
         self._runs, self._seconds, self._launches, self._bytes = 0, 0.0, 0, 0
         self._compile_seconds = seconds + time.perf_counter() - began
 

@@ -16,6 +16,7 @@ from torshc.errors import BundleError, RunError
 from torshc.webgpu import WEBGPU
 
 from .dlpack import device_name, dtype_name, export
+from .locks import opened_in_children
 from .manifest import REMEDY
 from .native import CPU, Library, Options, Status, Tensor
 
@@ -141,7 +142,7 @@ class Spare:
     def __init__(self) -> None:
         self._blocks: dict[int, list[int]] = {}
         self._bytes = 0
-        self._lock = threading.RLock()  # memory may be collected, and come here, at any time
+        self._lock = opened_in_children(threading.RLock())  # memory may be collected, and come here, at any time
 
     def take(self, nbytes: int) -> int | None:
         """A block of this size."""

@@ -19,6 +19,7 @@ from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
 from .faults import explain_fault, remedy_for
+from .locks import opened_in_children
 from .manifest import Manifest, TensorSpec
 from .native import CPU, Tensor
 from .pool import Pool
@@ -54,7 +55,7 @@ class Model:
         self.needs = manifest.needs
         self.tolerances = manifest.tolerances
         self._manifest, self._library = manifest, library
-        self._lock = threading.Lock()
+        self._lock = opened_in_children(threading.Lock())
         self._runs, self._seconds = 0, 0.0
         self._shapes: list[tuple[int, ...]] | None = None  # of the inputs of the last run that passed the checks
         self._out_shapes: list[tuple[int, ...]] = []
@@ -355,10 +356,10 @@ class Model:
     def _output_shape(self, i: int) -> tuple[int, ...]:
         """The shape of an output for the inputs that stand ready; under the lock only."""
         dims = self._out.shapes[i]
-        if not self._static[i] and self._library.torshc_output_shape(
-            self._opened and self._opened.handle, self._in.tensors, len(self.inputs), i, dims
-        ):
-            raise self._failure(0)
+        handle = self._opened and self._opened.handle
+        ask = self._library.torshc_output_shape
+        if not self._static[i] and (status := ask(handle, self._in.tensors, len(self.inputs), i, dims)):
+            raise self._failure(status)
         return tuple(dims)
 
     def _output(self, i: int, given: Any, stay: bool) -> Array | OnDevice:

@@ -15,6 +15,8 @@ from typing import Any
 
 from torshc.errors import BundleError
 
+from .locks import opened_in_children
+
 ABI_VERSION = 1
 CPU = 1
 
@@ -135,7 +137,7 @@ class _Loaded:
     users: int = 0
 
 
-_loaded_lock = threading.Lock()
+_loaded_lock = opened_in_children(threading.Lock())
 _loaded: dict[Path, list[_Loaded | None]] = {}
 _left: deque[tuple[Path, int]] = deque()  # what is given back, without the lock: models may be collected at any time
 

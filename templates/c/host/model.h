@@ -27,7 +27,11 @@
  *
  * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. For
  * calls at the same time each thread has a context (torshc_context_new), which shares the model's weights. The
- * floating-point state of the caller is neither used nor changed. After fork() a child opens the model again.
+ * floating-point state of the caller is neither used nor changed.
+ *
+ * fork(): a child opens the model again. With a model of its parent, of one thread too, every call but torshc_close returns
+ * TORSHC_E_FORKED, before it waits for anything; torshc_close does nothing there. A server that forks its workers has each
+ * open the model; they share the memory of the weights file.
  *
  * Stack: a call needs at most TORSHC_STACK_BYTES of the thread that makes it, however large the model is; so does each of
  * the model's threads. A library for a GPU needs in addition what the card's driver does.

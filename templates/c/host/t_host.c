@@ -60,9 +60,9 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     return TORSHC_OK;
 }
 
-void t_empty_model(torshc_model *m, int here, int last)
+void t_empty_model(torshc_model *m, int last)
 {
-    (void)here, (void)last;
+    (void)last;
     free(m->own);
 }
 
@@ -117,30 +117,35 @@ int t_end_script(torshc_model *m, int status)
 
 int torshc_alloc(torshc_model *m, size_t bytes, void **data)
 {
-    if (!m || !data)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_alloc: NULL argument");
+    const int status = t_check_alive(m, "torshc_alloc");
+    if (status)
+        return status;
+    if (!data)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_alloc: data is NULL");
     *data = allocate(bytes);
     return *data ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for %zu bytes", bytes);
 }
 
 int torshc_free(torshc_model *m, void *data)
 {
-    if (!m)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_free: model is NULL");
-    free(data);
-    return TORSHC_OK;
+    const int status = t_check_alive(m, "torshc_free");
+    if (!status)
+        free(data);
+    return status;
 }
 
 int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes)
 {
-    if (!m || (bytes && (!to || !from)))
+    const int status = t_check_alive(m, "torshc_copy");
+    if (status || !bytes)
+        return status;
+    if (!to || !from)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_copy: NULL argument");
-    if (bytes)
-        memmove(to, from, bytes);
+    memmove(to, from, bytes);
     return TORSHC_OK;
 }
 
 int torshc_synchronize(torshc_model *m)
 {
-    return m ? TORSHC_OK : t_fail(TORSHC_E_ARGUMENT, "torshc_synchronize: model is NULL");
+    return t_check_alive(m, "torshc_synchronize");
 }

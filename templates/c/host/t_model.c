@@ -14,7 +14,7 @@ int t_check_alive(const torshc_model *m, const char *what)
     const t_model *head = (const t_model *)m;
     if (!m)
         return t_fail(TORSHC_E_ARGUMENT, "%s: model is NULL", what);
-    if (head->owner != getpid() && (head->threads > 1 || P->device != TORSHC_CPU))
+    if (head->owner != getpid())
         return t_fail(TORSHC_E_FORKED, "the model was opened before fork(); open it again in this process");
     return TORSHC_OK;
 }
@@ -149,16 +149,14 @@ void torshc_context_free(torshc_model *context) { torshc_close(context); }
 
 void torshc_close(torshc_model *m)
 {
-    if (!m)
-        return;
     t_model *head = head_of(m);
-    const int here = head->owner == getpid();
+    if (!m || head->owner != getpid()) /* a run of the parent may have been at any point when it forked */
+        return;
     if (head->frame)
         P->script->close(head->frame);
-    if (here)
-        t_pool_destroy(head->pool);
+    t_pool_destroy(head->pool);
     const int last = head->shared && atomic_fetch_sub(&head->shared->users, 1) == 1;
-    t_empty_model(m, here, last);
+    t_empty_model(m, last);
     t_drop_weights(head->weights);
     if (last) {
         t_drop_weights(head->shared->weights);
@@ -193,10 +191,13 @@ int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int3
 {
     t_model *head = (t_model *)(uintptr_t)m;
     uint64_t was;
-    if (!m || !dims || index < 0 || index >= P->outputs)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: NULL argument, or output %d of %d", (int)index,
+    int status = t_check_alive(m, "torshc_output_shape");
+    if (status)
+        return status;
+    if (!dims || index < 0 || index >= P->outputs)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_output_shape: dims is NULL, or output %d of %d", (int)index,
                       (int)P->outputs);
-    const int status = ask(head, inputs, count, &was);
+    status = ask(head, inputs, count, &was);
     for (int32_t d = 0; !status && d < P->output[index].ndim; d++)
         dims[d] = t_dim(&P->output[index], d, head->asked);
     end_asking(head, was);
@@ -207,9 +208,12 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
 {
     t_model *head = (t_model *)(uintptr_t)m;
     uint64_t was;
-    if (!m || !bytes)
-        return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: NULL argument");
-    const int status = ask(head, inputs, count, &was);
+    int status = t_check_alive(m, "torshc_workspace_size");
+    if (status)
+        return status;
+    if (!bytes)
+        return t_fail(TORSHC_E_ARGUMENT, "torshc_workspace_size: bytes is NULL");
+    status = ask(head, inputs, count, &was);
     if (!status)
         *bytes = t_workspace_bytes(m, head->asked);
     end_asking(head, was);
@@ -305,7 +309,10 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 
 int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds)
 {
-    if (!m || !calls || !nanoseconds || step < 0 || step >= P->steps)
+    const int status = t_check_alive(m, "torshc_profile");
+    if (status)
+        return status;
+    if (!calls || !nanoseconds || step < 0 || step >= P->steps)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_profile: NULL argument, or step %d of %d", (int)step, (int)P->steps);
 #ifdef TORSHC_PROFILE
     t_model *head = head_of(m);

@@ -30,7 +30,7 @@ typedef struct {
 /* What every `struct torshc_model` begins with. A context is one too. */
 typedef struct {
     pthread_mutex_t lock; /* held during a run */
-    pid_t owner;          /* neither threads nor devices survive fork() */
+    pid_t owner;          /* who opened it */
     t_shared *shared;
     t_weights *weights; /* those of the run in progress, or of the last one */
     t_pool *pool;       /* NULL for one thread, and where the processor has no kernels */
@@ -48,7 +48,8 @@ typedef struct {
 
 /* ---- t_model.c ---- */
 
-/* TORSHC_E_ARGUMENT for NULL, TORSHC_E_FORKED where this process did not open the model and cannot run it. */
+/* TORSHC_E_ARGUMENT for NULL, TORSHC_E_FORKED where another process opened the model. Comes before any lock, which a
+ * thread of that process may have held when it forked. */
 int t_check_alive(const torshc_model *m, const char *what);
 
 /* ---- t_exchange.c ---- */
@@ -71,9 +72,8 @@ extern const size_t t_model_bytes;
  * what the steps of a script are given, NULL without one. After a failure t_empty_model follows as well. */
 int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with);
 
-/* Frees what is not in the head. The pool is gone by then; `here`: this process opened the model; `last`: nobody else
- * uses what is shared. */
-void t_empty_model(torshc_model *m, int here, int last);
+/* Frees what is not in the head. The pool is gone by then; `last`: nobody else uses what is shared. */
+void t_empty_model(torshc_model *m, int last);
 
 /* Workspace of a run. */
 size_t t_workspace_bytes(const torshc_model *m, const int64_t *s);

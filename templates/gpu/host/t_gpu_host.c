@@ -70,14 +70,12 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     return t_grow(m, &m->arena, t_workspace_bytes(m, NULL), "intermediate values");
 }
 
-void t_empty_model(torshc_model *m, int here, int last)
+void t_empty_model(torshc_model *m, int last)
 {
-    if (here) { /* in a child of fork() the device is the parent's */
-        t_device_free(m->device, m->staging.at);
-        t_device_free(m->device, m->arena.at);
-        t_device_free(m->device, last ? m->weights : NULL);
-        t_device_close(m->device);
-    }
+    t_device_free(m->device, m->staging.at);
+    t_device_free(m->device, m->arena.at);
+    t_device_free(m->device, last ? m->weights : NULL);
+    t_device_close(m->device);
     free(m->host.at);
     free(m->marked);
     free(m->key);

@@ -3,8 +3,6 @@
 #include "t_frame.h"
 #include "t_gpu_model.h"
 
-#include <unistd.h>
-
 #define P (t_the_program())
 
 static size_t bytes_of(const t_value *v) { return (size_t)(t_count(v) * t_element_bytes(v->dtype)); }
@@ -91,12 +89,7 @@ int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned cha
     return TORSHC_OK;
 }
 
-void t_free_copy(t_frame *f, unsigned char *copy)
-{
-    torshc_model *m = f->with->model;
-    if (m->head.owner == getpid()) /* in a child of fork() the device is the parent's */
-        t_device_free(m->device, copy);
-}
+void t_free_copy(t_frame *f, unsigned char *copy) { t_device_free(f->with->model->device, copy); }
 
 /* ---- segments ---- */
 
