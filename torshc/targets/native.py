@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -145,6 +146,11 @@ def runner_text() -> str:
     return find_template(["llvm"], "run.ll").read_text()
 
 
+_FAULTS = {  # raised in the thread that is at fault
+    signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS
+}  # fmt: skip
+
+
 class Team:
     """Threads that help with large kernels, one team for all models of the process."""
 
@@ -152,7 +158,9 @@ class Team:
         self.memory = np.zeros(16 + 8 * max(threads, 1), np.int64)
         start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(loaded.addresses["t_team"])
         able = threads > 1 and sys.platform == "linux"  # elsewhere semaphores may need names
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)  # threads inherit the mask
         self.helpers = int(start(self.memory.ctypes.data, threads - 1)) if able else 0
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 TEAMS: dict[int, Team] = {}

@@ -27,7 +27,8 @@
  *
  * Threads: any number of models may be open, and any thread may call any of them; calls on one model take turns. For
  * calls at the same time each thread has a context (torshc_context_new), which shares the model's weights. The
- * floating-point state of the caller is neither used nor changed.
+ * floating-point state of the caller is neither used nor changed. Threads of a model block the program's signals, but
+ * those that a fault raises in them.
  *
  * fork(): a child opens the model again. With a model of its parent, of one thread too, every call but torshc_close returns
  * TORSHC_E_FORKED, before it waits for anything; torshc_close does nothing there. A server that forks its workers has each

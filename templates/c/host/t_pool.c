@@ -7,6 +7,7 @@
 #include "t_pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -155,9 +156,23 @@ void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim
 
 int t_pool_threads(const t_pool *pool) { return pool ? pool->threads : 1; }
 
+/* Workers inherit the mask that they are started with: signals of the program run on its own threads. Those stay that a
+ * fault in a worker raises there. */
+static void block_signals(sigset_t *before)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, before);
+}
+
 static int start_workers(t_pool *pool, int threads)
 {
     int started = 1;
+    sigset_t before;
+    block_signals(&before);
     for (; started < threads; started++) {
         struct worker *w = &pool->workers[started - 1];
         w->pool = pool;
@@ -165,6 +180,7 @@ static int start_workers(t_pool *pool, int threads)
         if (pthread_create(&w->thread, NULL, worker_main, w))
             break;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 
