@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,6 +206,16 @@ static void opening(const char *weights)
     options.weights_path = "/proc/self/exe";
     CHECK(torshc_open(&options, &m) == TORSHC_E_WEIGHTS && strstr(torshc_last_error(), "bytes"));
     CHECK(torshc_open(NULL, &m) == TORSHC_E_WEIGHTS && !m);
+    options.weights_path = "/";
+    CHECK(torshc_open(&options, &m) == TORSHC_E_WEIGHTS && strstr(torshc_last_error(), "not a regular file"));
+    char pipe[4096];
+    snprintf(pipe, sizeof pipe, "%s.pipe", weights);
+    options.weights_path = pipe;
+    CHECK(!mkfifo(pipe, 0600));
+    alarm(60); /* a call that waits for a writer waits for ever */
+    CHECK(torshc_open(&options, &m) == TORSHC_E_WEIGHTS && strstr(torshc_last_error(), "not a regular file"));
+    alarm(0);
+    unlink(pipe);
 }
 
 static torshc_model *shared;
@@ -258,6 +269,26 @@ static void contexts(const char *weights, int64_t rows)
     torshc_close(m);
 }
 
+/* Files as another build of the model has them: with another identity, or of another size. */
+static void other_builds(const char *weights)
+{
+    torshc_model *m = NULL;
+    char path[4096];
+    unsigned char all[128];
+    torshc_options options = {.size = sizeof options, .threads = 1, .weights_path = path};
+    snprintf(path, sizeof path, "%s.other", weights);
+    for (int smaller = 0; smaller < 2; smaller++) {
+        FILE *from = fopen(weights, "rb"), *to = fopen(path, "wb");
+        CHECK(from && to && fread(all, 1, sizeof all, from) == sizeof all);
+        all[64 + 24] ^= 1;
+        all[64 + 16] = smaller ? 0 : 64; /* bytes before the footer */
+        CHECK(fwrite(all + 64 * smaller, 1, sizeof all - 64 * (size_t)smaller, to) > 0);
+        fclose(from);
+        fclose(to);
+        CHECK(torshc_open(&options, &m) == TORSHC_E_BUILD && !m);
+    }
+}
+
 /* Weights of zeros in a file beside the model's own; `bytes` of them are written. */
 static const char *zero_weights(const char *weights, size_t bytes)
 {
@@ -283,6 +314,7 @@ static void other_weights(const char *weights, call *c, int64_t rows)
     if (!weights) {
         CHECK(torshc_set_weights(m, "/nowhere") == TORSHC_E_UNSUPPORTED);
     } else {
+        other_builds(weights);
         CHECK(torshc_context_new(m, NULL, &context) == TORSHC_OK);
         CHECK(torshc_set_weights(m, NULL) == TORSHC_E_WEIGHTS);
         CHECK(torshc_set_weights(m, "/nowhere") == TORSHC_E_WEIGHTS);

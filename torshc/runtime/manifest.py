@@ -13,6 +13,7 @@ import numpy as np
 
 from torshc.errors import BundleError, RunError
 
+FILE = "manifest.json"
 FORMAT = "torshc-bundle"
 FORMAT_VERSION = 3
 REMEDY = "compile the model again"
@@ -195,7 +196,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BundleError: there is none, it was altered, or another version of torshc wrote it.
     """
-    path = folder / "manifest.json"
+    path = folder / FILE
     require_plain(path)
     try:
         if path.stat().st_size > _SIZE_MAX:

@@ -32,6 +32,7 @@ class Status(enum.IntEnum):
     ARCH = 19
     LAUNCH = 20
     VALUE = 21
+    BUILD = 23
 
 
 class Device(ctypes.Structure):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torshc.errors import BundleError, RunError
 from torshc.webgpu import name_library
 
 from .device import Opened, stream_number
-from .manifest import REMEDY, Manifest, read_manifest, require_plain
+from .manifest import FILE, REMEDY, Manifest, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
 
@@ -28,6 +29,19 @@ def _check_file(path: Path, sha256: str) -> None:
         raise BundleError(f"{path} was altered: its sha256 is not the manifest's", REMEDY)
 
 
+_TRIES = 50  # to open a bundle that is replaced meanwhile
+_GAP = 0.01  # seconds to wait where there is none at the moment: not every system can exchange two folders in one step
+
+
+def _identity(folder: Path) -> tuple[int, ...] | None:
+    """Which bundle lies there; None where none does."""
+    try:
+        status = (folder / FILE).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
 def load(
     path: str | os.PathLike[str],
     threads: int | None = None,
@@ -37,6 +51,9 @@ def load(
     stream: Any = None,
 ) -> Model:
     """Opens a bundle.
+
+    A bundle that is replaced meanwhile, by renaming as ``torshc compile`` and ``torshc weights`` do, is opened as it
+    was or as it is then.
 
     Args:
         path: the folder that compile wrote.
@@ -54,6 +71,25 @@ def load(
     """
     folder = Path(path).absolute()
     check_threads(threads)
+    failure = BundleError(f"{folder} keeps being replaced while it is opened")
+    known = False  # whether there has been a bundle
+    for _ in range(_TRIES):
+        seen = _identity(folder)
+        known = known or seen is not None
+        try:
+            model = _load(folder, threads, verify, device, stream)
+            if _identity(folder) == seen:
+                return model
+            model.close()
+        except BundleError as error:
+            if _identity(folder) == seen and (seen or not known):
+                raise
+            failure = error
+            time.sleep(0 if seen else _GAP)
+    raise failure
+
+
+def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: Any) -> Model:
     manifest = read_manifest(folder)
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     if manifest.arch != machine:

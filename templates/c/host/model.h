@@ -74,7 +74,7 @@ enum {
     TORSHC_E_WORKSPACE = 11,   /* the caller's workspace is too small */
     TORSHC_E_MEMORY = 12,      /* out of memory */
     TORSHC_E_SIZE = 13,        /* these shapes need more than 2^47 bytes somewhere */
-    TORSHC_E_WEIGHTS = 14,     /* the weights file cannot be read, or is not this model's */
+    TORSHC_E_WEIGHTS = 14,     /* the weights file cannot be read, or is damaged */
     TORSHC_E_CPU = 15,         /* this processor lacks instructions that the library was compiled for */
     TORSHC_E_FORKED = 16,      /* the model was opened before fork(): open it again in the child */
     TORSHC_E_UNSUPPORTED = 17, /* compiled without profiling; not of this kind of model */
@@ -82,7 +82,8 @@ enum {
     TORSHC_E_ARCH = 19,        /* the library holds no code that this card can run */
     TORSHC_E_LAUNCH = 20,      /* a kernel failed; the message has its step, a number of the manifest's "steps" */
     TORSHC_E_VALUE = 21,       /* what an operand holds is not possible: a place out of range, text that is not UTF-8 */
-    TORSHC_E_NAME = 22         /* the model has no weight of this name */
+    TORSHC_E_NAME = 22,        /* the model has no weight of this name */
+    TORSHC_E_BUILD = 23        /* the weights file is whole, but of another model or build of it: see torshc_open */
 };
 
 /* Type codes, those of DLPack's DLDataTypeCode. Types of fewer than 8 bits (integers of 4 and 2, TORSHC_FLOAT4_E2M1FN)
@@ -168,7 +169,12 @@ TORSHC_API void torshc_last_fault(torshc_fault *fault);
 
 /* Opens a model. `options` may be NULL for a library without a weights file. The weights file is mapped read-only; its
  * size and its 64-bit identity (in the last 64 bytes of the file) must be those that the library was built with. The
- * file must not change while the model is open. On failure *model is NULL. */
+ * file must not change while the model is open. On failure *model is NULL.
+ *
+ * TORSHC_E_BUILD where the file is whole and has another identity: it is another model's, or the bundle was replaced after
+ * this library was loaded and before the file was opened. In the second case a program that uses dlopen() closes the
+ * library, opens the one that lies in the bundle now (dlclose(), then dlopen() of the same path, once no model of the old
+ * one is open), and calls torshc_open again; one that is linked with the library has to be started again. */
 TORSHC_API int torshc_open(const torshc_options *options, torshc_model **model);
 
 /* Closes a model; NULL does nothing. No other call on it may be in progress. */

@@ -89,7 +89,7 @@ const char *torshc_status_text(int status)
                                        "workspace too small",
                                        "out of memory",
                                        "shapes too large",
-                                       "weights file unreadable or not this model's",
+                                       "weights file unreadable or damaged",
                                        "processor lacks instructions",
                                        "model was opened before fork()",
                                        "compiled without profiling",
@@ -97,7 +97,8 @@ const char *torshc_status_text(int status)
                                        "card older than the library",
                                        "a kernel failed",
                                        "contents of an operand that are not possible",
-                                       "no weight of this name"};
+                                       "no weight of this name",
+                                       "weights file of another model or build"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 

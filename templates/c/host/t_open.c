@@ -25,14 +25,24 @@ static uint64_t little(const unsigned char *at)
     return value;
 }
 
-static int check_footer(const unsigned char *weights)
+static int check_footer(const unsigned char *footer)
 {
-    const unsigned char *footer = weights + P->file_bytes;
     if (memcmp(footer, "TORSHC WEIGHTS 1", 16) != 0)
         return t_fail(TORSHC_E_WEIGHTS, "the weights file has no torshc footer");
     if (little(footer + 16) != P->file_bytes || little(footer + 24) != P->weights_id)
-        return t_fail(TORSHC_E_WEIGHTS, "the weights file belongs to another model or another build of this one");
+        return t_fail(TORSHC_E_BUILD, "the weights file belongs to another model or another build of this one");
     return TORSHC_OK;
+}
+
+/* A file of another size: whole, but of another build, or damaged. */
+static int refuse_size(const char *path, int file, off_t size, uint64_t want)
+{
+    unsigned char footer[T_FOOTER];
+    if (size >= T_FOOTER && pread(file, footer, T_FOOTER, size - T_FOOTER) == T_FOOTER &&
+        little(footer + 16) == (uint64_t)size - T_FOOTER && check_footer(footer) == TORSHC_E_BUILD)
+        return TORSHC_E_BUILD;
+    return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s has %lld bytes; expected %llu", path, (long long)size,
+                  (unsigned long long)want);
 }
 
 static int map_file(t_weights_file *weights, const char *path, int file)
@@ -44,15 +54,14 @@ static int map_file(t_weights_file *weights, const char *path, int file)
     if (!S_ISREG(status.st_mode))
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s is not a regular file", path);
     if ((uint64_t)status.st_size != want)
-        return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s has %lld bytes; expected %llu", path,
-                      (long long)status.st_size, (unsigned long long)want);
+        return refuse_size(path, file, status.st_size, want);
     void *memory = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, file, 0);
     if (memory == MAP_FAILED)
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s cannot be mapped: %s", path, strerror(errno));
     (void)madvise(memory, (size_t)want, MADV_WILLNEED);
     weights->at = memory;
     weights->mapped = (size_t)want;
-    return check_footer(weights->at);
+    return check_footer(weights->at + P->file_bytes);
 }
 
 static uint32_t widen_f16(uint32_t half)
@@ -149,7 +158,7 @@ static int open_as_stored(t_weights_file *weights, const char *path)
 {
     if (P->embedded) {
         weights->at = (unsigned char *)(uintptr_t)P->embedded; /* read-only; kernels take `void *` for all buffers */
-        return check_footer(weights->at);
+        return check_footer(weights->at + P->file_bytes);
     }
     if (!P->weights_bytes)
         return TORSHC_OK;
@@ -157,7 +166,7 @@ static int open_as_stored(t_weights_file *weights, const char *path)
         return t_fail(TORSHC_E_WEIGHTS, "this model needs its weights file: set options.weights_path");
     int file;
     do
-        file = open(path, O_RDONLY | O_CLOEXEC);
+        file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe would wait for a writer */
     while (file < 0 && errno == EINTR);
     if (file < 0)
         return t_fail(TORSHC_E_WEIGHTS, "weights file %.150s: %s", path, strerror(errno));
