@@ -1,44 +1,20 @@
-/* Calls a bundle in ways that a program may: from many threads, in any floating-point state, between signals, after
- * fork(), counting allocations, and two at once against the clock. Every answer must be the first one, bit for bit.
+/* Calls a bundle in ways that a program may: from many threads, in any floating-point state, between signals,
+ * counting allocations, and two at once against the clock. Every answer must be the first one, bit for bit.
  *
  *     callers WEIGHTS INPUTS MODE COUNT
  *
  * INPUTS holds, for each input: rank, dimensions and data, numbers as int64. Prints "name value" for each figure. */
 #define _GNU_SOURCE
-#include <model.h>
+#include "calls.h"
 
 #include <errno.h>
 #include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { PORTS = 16, RANK = 8, THREADS = 8 };
-
-typedef struct {
-    torshc_tensor tensor[PORTS];
-    int64_t dims[PORTS][RANK];
-    size_t bytes[PORTS];
-    int count;
-} tensors;
-
-static tensors inputs, answer;
-static torshc_options options = {.size = sizeof options, .threads = 1};
-
-static void need(int condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "%s [%s]\n", what, torshc_last_error());
-    exit(1);
-}
+enum { THREADS = 8 };
 
 /* ---- allocations, where the C library lets them be counted ---- */
 
@@ -58,78 +34,6 @@ int posix_memalign(void **out, size_t to, size_t bytes)
     return *out ? 0 : ENOMEM;
 }
 #endif
-
-/* ---- calls ---- */
-
-static void add(tensors *t, torshc_dtype dtype, int32_t rank, const int64_t *dims)
-{
-    const int i = t->count++;
-    size_t bytes = (size_t)(dtype.bits + 7) / 8;
-    for (int k = 0; k < rank; k++)
-        bytes *= (size_t)(t->dims[i][k] = dims[k]);
-    t->bytes[i] = bytes;
-    t->tensor[i] = (torshc_tensor){.device = {TORSHC_CPU, 0}, .ndim = rank, .dtype = dtype, .shape = t->dims[i]};
-    need(!posix_memalign(&t->tensor[i].data, 64, bytes + 64), "memory");
-}
-
-static void read_inputs(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    need(file != NULL, path);
-    for (int i = 0; i < torshc_input_count(); i++) {
-        int64_t rank, dims[RANK];
-        torshc_dtype dtype;
-        torshc_input_info(i, &dtype, NULL, NULL);
-        need(fread(&rank, 8, 1, file) == 1 && rank <= RANK, "rank");
-        need(fread(dims, 8, (size_t)rank, file) == (size_t)rank, "dimensions");
-        add(&inputs, dtype, (int32_t)rank, dims);
-        need(fread(inputs.tensor[i].data, 1, inputs.bytes[i], file) == inputs.bytes[i], "data");
-    }
-    fclose(file);
-}
-
-static void make_outputs(torshc_model *m, tensors *t)
-{
-    t->count = 0;
-    for (int i = 0; i < torshc_output_count(); i++) {
-        torshc_dtype dtype;
-        int32_t rank;
-        int64_t dims[RANK];
-        torshc_output_info(i, &dtype, &rank, NULL);
-        need(!torshc_output_shape(m, inputs.tensor, inputs.count, i, dims), "shape");
-        add(t, dtype, rank, dims);
-    }
-}
-
-static void free_outputs(tensors *t)
-{
-    for (int i = 0; i < t->count; i++)
-        free(t->tensor[i].data);
-}
-
-static int run(torshc_model *m, tensors *t)
-{
-    for (int i = 0; i < t->count; i++)
-        memset(t->tensor[i].data, 0xab, t->bytes[i]);
-    return torshc_run(m, inputs.tensor, inputs.count, t->tensor, t->count, NULL, 0);
-}
-
-static int same(const tensors *t)
-{
-    for (int i = 0; i < t->count; i++)
-        if (t->bytes[i] != answer.bytes[i] || memcmp(t->tensor[i].data, answer.tensor[i].data, t->bytes[i]))
-            return 0;
-    return t->count == answer.count;
-}
-
-static torshc_model *opened(int threads)
-{
-    torshc_model *m = NULL;
-    torshc_options mine = options;
-    mine.threads = threads;
-    need(!torshc_open(&mine, &m), "open");
-    return m;
-}
 
 /* ---- threads ---- */
 
@@ -272,44 +176,6 @@ static void between_signals(long count)
     printf("signals %ld\n", (long)signals);
 }
 
-/* ---- fork ---- */
-
-/* A model without threads of its own lives on in a child; another says that it does not, and opens again. */
-static int child(torshc_model *alone, torshc_model *threaded, tensors *t)
-{
-    if (run(alone, t) || !same(t))
-        return 1;
-    if (run(threaded, t) != TORSHC_E_FORKED)
-        return 2;
-    torshc_model *again = opened(2);
-    if (run(again, t) || !same(t))
-        return 3;
-    torshc_close(again);
-    torshc_close(threaded);
-    torshc_close(alone);
-    return 0;
-}
-
-static void in_children(long count)
-{
-    tensors t = {.count = 0};
-    torshc_model *alone = opened(1), *threaded = opened(2);
-    make_outputs(alone, &t);
-    for (long i = 0; i < count; i++) {
-        int status = 0;
-        const pid_t id = fork();
-        if (!id)
-            _exit(child(alone, threaded, &t));
-        waitpid(id, &status, 0);
-        need(!status, "a child");
-        need(!run(threaded, &t) && same(&t), "the parent after fork()");
-    }
-    torshc_close(alone);
-    torshc_close(threaded);
-    free_outputs(&t);
-    printf("children %ld\n", count);
-}
-
 /* ---- allocations ---- */
 
 static void without_allocations(long count)
@@ -435,23 +301,10 @@ static void two_contexts(long count)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*function)(long);
-    } modes[] = {{"threads", in_threads}, {"states", in_states},           {"signals", between_signals},
-                 {"fork", in_children},   {"memory", without_allocations}, {"contexts", two_contexts}};
-    if (argc != 5)
-        return 2;
-    options.weights_path = argv[1];
-    torshc_model *m = opened(1);
-    read_inputs(argv[2]);
-    make_outputs(m, &answer);
-    need(!run(m, &answer), "run");
-    torshc_close(m);
-    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++)
-        if (!strcmp(argv[3], modes[k].name))
-            modes[k].function(atol(argv[4]));
-    free_outputs(&answer);
-    free_outputs(&inputs);
-    return 0;
+    static const mode modes[] = {{"threads", in_threads},
+                                 {"states", in_states},
+                                 {"signals", between_signals},
+                                 {"memory", without_allocations},
+                                 {"contexts", two_contexts}};
+    return call_mode(argc, argv, modes, sizeof modes / sizeof *modes);
 }

@@ -1,4 +1,4 @@
-"""Builds ``callers.c`` against a bundle and runs it; by itself, how long two contexts take at once.
+"""Builds ``callers.c``, or another program, against a bundle; by itself, how long two contexts take at once.
 
     python -m tests.robust.callers MODEL... [--dims batch=2] [--rounds 21]
 
@@ -24,7 +24,7 @@ from torshc.folders import scratch_folder
 from ..support import compilers
 from ..support.zoo import Array
 
-SOURCE = Path(__file__).with_name("callers.c")
+SOURCE, SURROUNDINGS = (Path(__file__).with_name(name) for name in ("callers.c", "surroundings.c"))
 
 
 def written(feeds: Mapping[str, Array], path: Path) -> Path:
@@ -33,10 +33,18 @@ def written(feeds: Mapping[str, Array], path: Path) -> Path:
     return path
 
 
-def calls(bundle: Path, feeds: Path, mode: str, count: int, cc: str = "", flags: Sequence[str] = ()) -> dict[str, int]:
+def calls(
+    bundle: Path,
+    feeds: Path,
+    mode: str,
+    count: int,
+    cc: str = "",
+    flags: Sequence[str] = (),
+    source: Path = SOURCE,
+) -> dict[str, int]:
     """The figures of a program that calls the bundle."""
-    program = bundle.parent / "callers"
-    command = [cc or compilers.needed().cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{bundle}", SOURCE]
+    program = bundle.parent / source.stem
+    command = [cc or compilers.needed().cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{bundle}", source]
     compilers.build(
         [*command, *flags, bundle / "libmodel.so", f"-Wl,-rpath,{bundle}", "-lpthread", "-lm", "-o", program]
     )

@@ -1,4 +1,4 @@
-"""Programs in C that call a bundle from threads, in other floating-point states, between signals and after fork()."""
+"""Programs in C that call a bundle from threads, in other floating-point states and between signals."""
 
 from __future__ import annotations
 
@@ -65,11 +65,6 @@ def test_any_floating_point_state(name: str, tmp_path: Path, record_property: Re
 @pytest.mark.parametrize("name", some(NAMES, 8))
 def test_between_signals(name: str, tmp_path: Path, record_property: Record) -> None:
     told(record_property, calls(*bundle_of(name, tmp_path), "signals", 500), 500)
-
-
-@pytest.mark.parametrize("name", some(NAMES, 8))
-def test_after_fork(name: str, tmp_path: Path, record_property: Record) -> None:
-    told(record_property, calls(*bundle_of(name, tmp_path), "fork", 10), 10)
 
 
 def test_two_contexts_at_once(tmp_path: Path, record_property: Record) -> None:

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.trust", description=__doc__)
-    numbers = [p.number for p in PROMISES]
+    numbers = sorted({p.number for p in PROMISES})
     parser.add_argument("--only", type=int, action="append", choices=numbers, metavar="N", help="only this promise")
     parser.add_argument("--count", type=int, default=10_000, help="mutants; 10000")
     parser.add_argument("--whole", action="store_true", help="all conformance cases with sanitizers; takes hours")

@@ -17,7 +17,7 @@ class Promise:
     """One line of the table.
 
     Attributes:
-        number: from 1.
+        number: from 1; one that has several parts has as many lines.
         says: what users may rely on.
         tried: how it is tried.
         tests: node ids of pytest.
@@ -191,16 +191,50 @@ PROMISES = (
     Promise(
         17,
         "Loading searches nothing; the caller's state stays",
-        "rounding, FTZ, DAZ, traps; fork; signals; no search path",
+        "rounding, FTZ, DAZ, traps; signals; no search path",
         (
             f"{_ROBUST}/test_callers.py::test_any_floating_point_state",
             f"{_ROBUST}/test_callers.py::test_between_signals",
-            f"{_ROBUST}/test_callers.py::test_after_fork",
             f"{_BUNDLE}/test_abi.py::test_library_is_closed",
             f"{_BUNDLE}/test_abi.py::test_status_codes",
+        ),
+        ("floating-point states", "signals"),
+    ),
+    Promise(
+        20,
+        "A bundle may be replaced by renaming while others load it",
+        "another process swaps two; replaced at each step of a load",
+        ("tests/runtime/test_opening.py", f"{_BUNDLE}/test_abi.py::test_status_codes"),
+        ("loads during replacement",),
+    ),
+    Promise(
+        21,
+        "A child of fork() gets a status, and hangs nowhere",
+        "while threads of the parent run and load, from C and Python",
+        (
+            f"{_ROBUST}/test_surroundings.py::test_after_fork",
+            "tests/runtime/test_locks.py",
             "tests/runtime/test_model.py::test_forked_children_are_told",
         ),
-        ("floating-point states", "signals", "children"),
+        ("children",),
+    ),
+    Promise(
+        21,
+        "Threads of a model take no signals of the program",
+        "signals that the program's own threads block",
+        (f"{_ROBUST}/test_surroundings.py::test_threads_of_a_model_take_no_signals",),
+        ("signals to workers",),
+    ),
+    Promise(
+        21,
+        "What a call needs of stack is stated and does not grow",
+        "painted stacks; 3 and 300 inputs, outputs and symbols",
+        (
+            f"{_ROBUST}/test_surroundings.py::test_the_stack_that_a_call_needs",
+            f"{_ROBUST}/test_surroundings.py::test_the_stack_does_not_grow_with_the_model",
+            f"{_ROBUST}/test_surroundings.py::test_the_stack_of_a_call_by_name",
+        ),
+        ("at most bytes of stack",),
     ),
     Promise(
         18,
