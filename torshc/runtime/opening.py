@@ -34,12 +34,13 @@ _GAP = 0.01  # seconds to wait where there is none at the moment: not every syst
 
 
 def _identity(folder: Path) -> tuple[int, ...] | None:
-    """Which bundle lies there; None where none does."""
+    """Which bundle lies there, since when; None where none does."""
     try:
-        status = (folder / FILE).stat()
+        status, place = (folder / FILE).stat(), folder.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns
+    # A folder that is renamed has another time of change, so that one that went and came back is seen.
+    return status.st_dev, status.st_ino, status.st_mtime_ns, place.st_ino, place.st_ctime_ns
 
 
 def load(
