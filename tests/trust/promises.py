@@ -201,6 +201,26 @@ PROMISES = (
         ("floating-point states", "signals"),
     ),
     Promise(
+        18,
+        "No value of an attribute gets another's meaning",
+        "values outside, for every attribute of ONNX and com.microsoft",
+        ("tests/formats/test_attribute_values.py",),
+        ("values",),
+    ),
+    Promise(
+        19,
+        "verify judges what was computed, and says where nothing was",
+        "draws by use; outputs of NaN, of one value, empty; quanta",
+        (
+            "tests/plan/test_uses.py",
+            "tests/test_content.py",
+            "tests/test_draws.py",
+            "tests/test_tolerance.py",
+            "tests/test_verify.py",
+        ),
+        (),
+    ),
+    Promise(
         20,
         "A bundle may be replaced by renaming while others load it",
         "another process swaps two; replaced at each step of a load",
@@ -237,10 +257,10 @@ PROMISES = (
         ("at most bytes of stack",),
     ),
     Promise(
-        18,
-        "No value of an attribute gets another's meaning",
-        "values outside, for every attribute of ONNX and com.microsoft",
-        ("tests/formats/test_attribute_values.py",),
-        ("values",),
+        23,
+        "No child process outlives its command",
+        "killed at work: compilers, and what they started",
+        ("tests/targets/test_processes.py",),
+        (),
     ),
 )
