@@ -159,6 +159,11 @@ class Compilation:
         return tuple(found)
 
     @property
+    def thresholds(self) -> tuple[str, ...]:
+        """Where the bits of a row depend on how many rows there are."""
+        return tuple(sorted({text for u in self.units for k in u.kernels if (text := getattr(k, "threshold", ""))}))
+
+    @property
     def arena_bytes(self) -> Expr:
         return self.program.arena_bytes
 

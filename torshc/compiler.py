@@ -168,14 +168,14 @@ def _prepared(
         isa.lanes,
         compiler=kind.toolchain.c_compiler(options),
         winograd=options.winograd,
+        exact_batches=options.exact_batches,
         tf32=options.precision == "tf32",
         archs=archs,
         version=version_mark(options.isa, isa.mcpu),
     )
     target = kind(machine)
     with clock.stage("lower"):
-        here = script.for_host if script is not None else ()
-        targets = [target.on_processor() if k in here else target for k in range(len(plans))]
+        targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
         tuning = tuning_of(options.tuning_records, target, isa)
         lowered = [_lower(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):

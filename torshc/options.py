@@ -59,6 +59,8 @@ class CompileOptions:
         embed_weights: put the weights inside the library.
         winograd: let 3x3 convolutions take Winograd's method: a third of the arithmetic, errors of about 1e-5 of the
             largest output instead of 1e-6.
+        exact_batches: let the bits of a row not depend on how many rows there are in the one place, too, where that
+            costs time: attention of one query among symbolic ones, whose scores then take twice the time.
         precision: element type of the operands of products, convolutions and attention where the model has f32: "f32"
             as it says, or "f16" or "bf16", which are summed in f32; all else stays f32. "tf32" leaves f32 in memory,
             and lets tensor cores round factors of products and convolutions to 2^-11 of each (CUDA, sm_80 and newer;
@@ -103,6 +105,7 @@ class CompileOptions:
     dump: Path | None = None
     embed_weights: bool = False
     winograd: bool = False
+    exact_batches: bool = False
     precision: str = "f32"
     weights_dtype: str = "f32"
     sbom: bool = False

@@ -257,6 +257,13 @@ PROMISES = (
         ("at most bytes of stack",),
     ),
     Promise(
+        22,
+        "A row's bits depend on no number of rows",
+        "1 to 64 rows of each kind of kernel, threads, contexts, orders",
+        (f"{_ROBUST}/test_batches.py", "tests/targets/cpu/test_attention.py::test_one_query_among_many"),
+        ("results compared",),
+    ),
+    Promise(
         23,
         "No child process outlives its command",
         "killed at work: compilers, and what they started",

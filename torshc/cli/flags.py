@@ -119,6 +119,8 @@ PLAN: list[Option] = [
     click.option("--max-fusion-size", type=click.IntRange(1, 4096),
                  help="Most nodes in one kernel; by default 64, or as rules say."),
     click.option("--winograd", is_flag=True, help="3x3 convolutions by Winograd's method: faster, less exact (1e-5)."),
+    click.option("--exact-batches", is_flag=True,
+                 help="A row's bits depend on no number of rows; attention of one query takes longer (explain: rows)."),
     click.option("--precision", type=click.Choice(["f32", "tf32", "f16", "bf16"]), default="f32", show_default=True,
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,

@@ -189,6 +189,7 @@ class Explanation:
     copied_bytes: int
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
+    thresholds: tuple[str, ...]
     seconds: Mapping[str, float]
     course: tuple[Course, ...] = ()
     rules: tuple[RuleInfo, ...] = ()
@@ -253,6 +254,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         copied_bytes=compilation.copied_bytes,
         fallbacks=compilation.fallbacks,
         approximations=compilation.approximations,
+        thresholds=compilation.thresholds,
         seconds=compilation.seconds,
         course=course(compilation.script, compilation.spans) if compilation.script is not None else (),
         rules=rule_infos(compilation.plan, {r.name for r in compilation.records}),

@@ -194,6 +194,8 @@ def _totals(e: Explanation) -> Iterator[str]:
     yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}{copied}")
     if e.approximations:
         yield from paragraph("inexact", "; ".join(map(printable, e.approximations)))
+    for line in e.thresholds:
+        yield from paragraph("rows", f"{line}, unless --exact-batches is given")
     pinned = dict.fromkeys(f"group {g.id}: {k.pinned}" for g in e.groups for k in g.kernels if k.pinned)
     for k, line in enumerate(pinned):
         yield from paragraph("pinned" if k == 0 else "", printable(line))

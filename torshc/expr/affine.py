@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from .dtype import I64
@@ -39,6 +40,16 @@ def strides_along(e: Expr, axes: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr
     if any(contains(s, a) for s in strides for a in axes):
         return None
     return tuple(strides), e
+
+
+def divisor_of(e: Expr) -> int:
+    """The largest number that surely divides e; 0 of 0.
+
+    >>> from torshc.expr import dim
+    >>> divisor_of(dim("n") * 6 + 4)
+    2
+    """
+    return math.gcd(*poly_of(e).values())
 
 
 def contains(e: Expr, leaf: Expr) -> bool:

@@ -43,6 +43,7 @@ class Machine:
         compiler: "clang" or "gcc": they allocate registers differently, so tiles differ.
         threads: threads to spread tasks over at the least.
         winograd: whether 3x3 convolutions may be computed by Winograd's method, with errors of about 1e-5.
+        exact_batches: whether the bits of a row may not depend on how many rows there are, where that costs time.
         tf32: whether devices may round factors of f32 products to tf32, to 2^-11 of each.
         archs: of the devices that are compiled for, as their tools call them ("sm_90a"); empty where nothing is known.
         device: what these devices have in common.
@@ -54,6 +55,7 @@ class Machine:
     compiler: str = "clang"
     threads: int = 8
     winograd: bool = False
+    exact_batches: bool = False
     tf32: bool = False
     archs: tuple[str, ...] = ()
     device: Device = Device()

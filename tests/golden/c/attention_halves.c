@@ -72,6 +72,8 @@ void k6eff75033197(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 #define T_NV 4
 #include "t_tile.h"
 
+#define T_WIDE 8 /* vectors of columns of values that are summed at a time */
+
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
@@ -180,7 +182,8 @@ T_FN void score(struct workspace *w, const int rows, const int vecs, const struc
     f32v acc[T_MR][T_NV];
     T_UNROLL for (int r = 0; r < rows; r++) at[r] = s->k + (i + r) * s->k_row;
     t_tile_open(rows, vecs, NULL, acc);
-    t_tile_fma(rows, vecs, DEPTH, at, q->queries, acc);
+    /* In one chain, however many queries and keys the tile has. */
+    t_tile_chain(32, rows, vecs, DEPTH, at, (const char *)q->queries, acc);
     T_UNROLL for (int r = 0; r < rows; r++)
     T_UNROLL for (int v = 0; v < vecs; v++) {
         f32v x = acc[r][v];
@@ -290,28 +293,13 @@ static void weigh_4(struct workspace *w, const struct block *s, const struct pan
 
 /* ---- weighted values ------------------------------------------------------------------ */
 
-/* acc[r][v] += sum over i < count of a[i][r] * b[i][v], a being [count][T_NR].  As t_tile_fma does, a small tile sums
- * interleaved parts apart. */
+/* acc[r][v] += sum over i < count of a[i][r] * b[i][v], a being [count][T_NR].  b is in panels; a tile of one row may go
+ * across several. */
 T_FN void mix_tile(const int rows, const int vecs, int count, const float *a, const float *b, int64_t b_row,
-    f32v acc[T_MR][T_NV]) {
-    const int ways = rows * vecs > T_CHAINS / 2 ? 1 : rows * vecs * 2 > T_CHAINS / 2 ? 2 : 4;
-    int i = 0;
-    if (ways > 1) {
-        f32v part[4][T_MR][T_NV];
-        T_UNROLL for (int n = 0; n < ways; n++) t_tile_open(rows, vecs, NULL, part[n]);
-        for (; i + ways <= count; i += ways)
-        T_UNROLL for (int n = 0; n < ways; n++, a += T_NR, b += b_row)
-        T_UNROLL for (int v = 0; v < vecs; v++) {
-            const f32v x = t_load_f32(b + v * LANES);
-            T_UNROLL for (int r = 0; r < rows; r++) part[n][r][v] += t_splat_f32(a[r]) * x;
-        }
-        T_UNROLL for (int n = 0; n < ways; n++)
-        T_UNROLL for (int r = 0; r < rows; r++)
-        T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += part[n][r][v];
-    }
-    for (; i < count; i++, a += T_NR, b += b_row) {
-        f32v x[T_NV];
-        T_UNROLL for (int v = 0; v < vecs; v++) x[v] = t_load_f32(b + v * LANES);
+    int64_t b_panel, f32v acc[T_MR][T_WIDE]) {
+    for (int i = 0; i < count; i++, a += T_NR, b += b_row) {
+        f32v x[T_WIDE];
+        T_UNROLL for (int v = 0; v < vecs; v++) x[v] = t_load_f32(b + v / T_NV * b_panel + v % T_NV * LANES);
         T_UNROLL for (int r = 0; r < rows; r++) {
             const f32v weight = t_splat_f32(a[r]);
             T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += weight * x[v];
@@ -323,11 +311,11 @@ T_FN void mix_tile(const int rows, const int vecs, int count, const float *a, co
 T_FN void weigh_values(const struct call *c, const struct workspace *w, const int rows, const int vecs,
     const struct block *s, const struct panel *q, int r0, int64_t col) {
     float *sums = q->sums + r0 * 64 + col;
-    f32v acc[T_MR][T_NV];
+    f32v acc[T_MR][T_WIDE];
     T_UNROLL for (int r = 0; r < rows; r++)
     T_UNROLL for (int v = 0; v < vecs; v++)
     acc[r][v] = q->first ? (f32v){0} : t_load_f32(sums + r * 64 + v * LANES) * w->factor[r0 + r];
-    mix_tile(rows, vecs, s->count, w->weights + r0, s->v + col / T_NR * s->v_panel, s->v_row, acc);
+    mix_tile(rows, vecs, s->count, w->weights + r0, s->v + col / T_NR * s->v_panel, s->v_row, s->v_panel, acc);
     T_UNROLL for (int r = 0; r < rows; r++)
     T_UNROLL for (int v = 0; v < vecs; v++) {
         if (!q->last) {
@@ -410,7 +398,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
 }
 
-void k66ee1d2998e9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k0c37bc0f3f38(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;

@@ -57,6 +57,8 @@ void ked2a1f88bf24(void *const *buf, const int64_t *dim, void *scratch, int64_t 
  * Task: a block of pixels by a block of panels. */
 #define T_MR 7
 #define T_NV 3
+#define T_FEWEST 7
+#define T_MOST 7
 #include "t_tile.h"
 
 #include <string.h>
@@ -179,7 +181,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void kb3f6030d6560(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k24671036f11c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     float *zero = scratch;

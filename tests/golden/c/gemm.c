@@ -2,6 +2,8 @@
  * Task: a block of rows by a block of panels. */
 #define T_MR 8
 #define T_NV 3
+#define T_FEWEST 1
+#define T_MOST 8
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -71,7 +73,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void kc4b0bdb10e3a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k9515cb33c8a6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = t_imin(((c->dim[0] + 7) / 8), t_imax(1, ((c->dim[0] + 48) / 96))), n_blocks = 1;
     (void)scratch;

@@ -85,6 +85,8 @@ void kae1dc3c1e228(void *const *buf, const int64_t *dim, void *scratch, int64_t 
  * Task: a block of rows by a block of panels. */
 #define T_MR 8
 #define T_NV 3
+#define T_FEWEST 8
+#define T_MOST 8
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -139,7 +141,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void ka877df72aa2f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k7e9f98943b98(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     (void)scratch;

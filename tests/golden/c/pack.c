@@ -41,6 +41,8 @@ void k81c9ffac1faa(void *const *buf, const int64_t *dim, void *scratch, int64_t 
  * Task: a block of rows by a block of panels. */
 #define T_MR 8
 #define T_NV 3
+#define T_FEWEST 7
+#define T_MOST 8
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -101,7 +103,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void k634c687d5d7e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kc50d68821071(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     (void)scratch;

@@ -2,6 +2,8 @@
  * Task: a block of rows by a block of panels. */
 #define T_MR 6
 #define T_NV 4
+#define T_FEWEST 6
+#define T_MOST 6
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -55,7 +57,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void k9e861db20b36(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k7315353710e8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     (void)scratch;
@@ -77,6 +79,8 @@ void k9e861db20b36(void *const *buf, const int64_t *dim, void *scratch, int64_t 
  * Task: a direction by a block of rows of the batch. */
 #define T_MR 2
 #define T_NV 4
+#define T_FEWEST 2
+#define T_MOST 2
 #include "t_tile.h"
 
 /* The arguments of the kernel, and where a task is. */
@@ -154,10 +158,7 @@ static void phase_0(const struct call *c, struct run *w) {
     for (int t = 0; t < tiles; t++) {
         const int r0 = (int)t_cut(w->count, tiles, t), rows = (int)t_cut(w->count, tiles, t + 1) - r0;
         (void)rows;
-        switch (rows) {
-            case 1: tile_0(c, w, 1, r0, p); break;
-            case 2: tile_0(c, w, 2, r0, p); break;
-        }
+        tile_0(c, w, 2, r0, p);
     }
 }
 
@@ -172,7 +173,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void k3cbb65ca9a39(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kba866a86aa83(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;
     for (int64_t task = begin; task < end; task++) {

@@ -57,6 +57,8 @@ void k71f4b64a839b(void *const *buf, const int64_t *dim, void *scratch, int64_t 
  * Task: a block of pixels by a block of panels. */
 #define T_MR 7
 #define T_NV 3
+#define T_FEWEST 7
+#define T_MOST 7
 #include "t_tile.h"
 
 #include <string.h>
@@ -173,7 +175,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void kaafe03ed7e79(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k28357afebd53(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 8, n_blocks = 1;
     float *zero = scratch;

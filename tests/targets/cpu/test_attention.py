@@ -9,6 +9,7 @@ from torshc.errors import UnsupportedError
 from torshc.expr import F64, const, dim
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
+from torshc.targets.cpu.attention import AttentionKernel
 
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
@@ -236,3 +237,20 @@ def test_what_it_cannot_do_is_said() -> None:
     with pytest.raises(UnsupportedError, match="depth"):
         Program(m.output(attention(m, *[m.input(2, 3, "s") for _ in range(3)])), DIMS)
     assert dim("s") is m.graph.inputs[0].shape[-1]
+
+
+def test_one_query_among_many() -> None:
+    """Where the last query is summed in another order, the kernel says so, and does not where bits must be equal."""
+    q, k, v = (random(RNG, shape) for shape in ((5, 32), (300, 32), (300, 24)))
+
+    def run(count: int, exact: bool) -> tuple[str, Array]:
+        m = Maker()
+        graph = m.output(attention(m, *[m.input(*shape) for shape in (("s", 32), (300, 32), (300, 24))]))
+        program = Program(graph, {"s": count}, Machine(native_lanes(), exact_batches=exact))
+        (kernel,) = [k for k in program.kernels if isinstance(k, AttentionKernel)]
+        return kernel.threshold, program.run(q[:count], k, v)[0]
+
+    (told, usual), (exactly, alone) = run(1, exact=False), run(1, exact=True)
+    assert "in another order" in told and not exactly
+    assert alone.tobytes() == run(5, exact=True)[1][:1].tobytes()
+    close(usual, alone)

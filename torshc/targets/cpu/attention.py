@@ -40,6 +40,7 @@ class AttentionKernel(AttentionBase):
         tile: rows and vectors of a register tile.
         panel: queries in a panel, as many as a tile has columns.
         rows, keys: queries a task, keys a block.
+        exact: whether the results of a query may not depend on how many queries there are.
     """
 
     template: ClassVar[str] = "attention.c.j2"
@@ -48,12 +49,25 @@ class AttentionKernel(AttentionBase):
     panel: int
     rows: int
     keys: int
+    exact: bool
 
     @property
     def single(self) -> bool:
         """Whether there may be a panel of one query."""
         queries = as_int(self.row.args[0])
         return queries is None or queries % self.panel == 1
+
+    @property
+    def scores_alone(self) -> bool:
+        """Whether a panel of one query sums its scores across lanes, in less than half the time of a tile."""
+        return self.single and not (self.exact and as_int(self.row.args[0]) is None)
+
+    @property
+    def threshold(self) -> str:
+        """At which number of rows results round otherwise, if there is one."""
+        if not self.scores_alone or as_int(self.row.args[0]) is not None:
+            return ""
+        return f"attention of {self.panel} n + 1 queries sums the scores of the last one in another order"
 
     @property
     def wide(self) -> int:
@@ -120,7 +134,9 @@ def lower_attention(group: Group, storage: Mapping[Value, Storage], machine: Mac
     rows = _block(base.points, base.row.args[0], panel)
     tasks = base.points * ceil_div(base.row.args[0], rows)
     keys = machine.number("keys", KEYS)
-    made = AttentionKernel.of(base, tasks=tasks, tile=(height, vectors), panel=panel, rows=rows, keys=keys)
+    made = AttentionKernel.of(
+        base, tasks=tasks, tile=(height, vectors), panel=panel, rows=rows, keys=keys, exact=machine.exact_batches
+    )
     return [*before, made]
 
 

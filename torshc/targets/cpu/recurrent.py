@@ -68,6 +68,16 @@ class RecurrentKernel(RecurrentBase):
         return max(s.columns.panels * s.columns.units for s in self.steps)
 
     @property
+    def row_cases(self) -> tuple[int, ...]:
+        """Numbers of rows that tiles may have."""
+        batch = as_int(self.row.args[0])
+        if not batch:
+            return tuple(range(self.tile.rows, 0, -1))
+        tasks = -(-batch // self.rows)
+        of_tasks = (batch // tasks, -(-batch // tasks))
+        return tuple(sorted({rows for count in of_tasks for rows in self.tile.row_cases(const(count))}, reverse=True))
+
+    @property
     def columns(self) -> int:
         """Columns of all phases of a direction."""
         return sum(s.columns.count for s in self.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...expr import Expr, as_int, call
+from ...expr.affine import divisor_of
 from ...kernels.axes import ceil_div
 from ...kernels.machine import Machine
 
@@ -42,10 +43,18 @@ class Tile:
         return ceil_div(m, self.rows)
 
     def row_cases(self, m: Expr) -> tuple[int, ...]:
-        """Numbers of rows that tiles may have, the most frequent first."""
+        """Numbers of rows that tiles may have, the most frequent first.
+
+        Of a symbolic number of rows a tile has half of its height at the least, or all rows.
+
+        >>> from torshc.expr import dim
+        >>> Tile(8, 3, 16).row_cases(dim("images") * 49), Tile(8, 3, 16).row_cases(dim("images") * 2)
+        ((8, 7, 6, 5, 4), (8, 7, 6, 5, 4, 3, 2))
+        """
         count = as_int(m)
         if not count:
-            return tuple(range(self.rows, 0, -1))
+            least = min(divisor_of(m), (self.rows + 1) // 2)
+            return tuple(range(self.rows, max(least, 1) - 1, -1))
         tiles = -(-count // self.rows)
         low = count // tiles
         return (low, low + 1) if count % tiles else (low,)
