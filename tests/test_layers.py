@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "torshc"
 # From the bottom up. Parts of one line stand side by side and see only each other's package, not what is inside.
 LAYERS = (
     ("errors", "_version", "webgpu", "features"),
-    ("options", "budget", "expr", "resources", "folders", "arrays"),
+    ("options", "budget", "expr", "resources", "folders", "arrays", "clock"),
     ("graph",),
     ("ops",),
     ("formats", "passes", "tolerance"),
@@ -31,6 +31,7 @@ LAYERS = (
     ("compilation",),
     ("contract", "named"),
     ("pinned", "records"),
+    ("lowering",),
     ("compiler",),
     ("fitting", "draws", "content"),
     ("inprocess",),

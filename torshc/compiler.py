@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from .budget import Budget, afford, spending
+from .budget import Budget, spending
 from .bundle.browser import browser_files, require_device_only
 from .bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from .bundle.build_script import build_script
@@ -30,55 +28,35 @@ from .bundle.manifest import (
 from .bundle.named import Array
 from .bundle.names import prefix_of
 from .bundle.package import HEADER, SBOM, BundleWriter, file_sha256
-from .bundle.program import Placed, assemble
+from .bundle.program import assemble
 from .bundle.sbom import sbom_text
 from .bundle.script import assemble_script
 from .bundle.shared_weights import move_named, share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
-from .compilation import Compilation, Unit, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
+from .clock import Clock, Observer
+from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
 from .errors import ConfigError, InternalError, UnsupportedError
 from .formats import load_graph
 from .formats.files import model_files
 from .graph import Graph
-from .kernels.base import Kernel
 from .kernels.machine import Machine
+from .lowering import lower_groups, render_groups
 from .named import named_alike, named_in
 from .options import CompileOptions
 from .passes import pipeline_of, run_pipeline
 from .passes.policy import Policy, policy_of
 from .pinned import with_pinned
-from .plan.group import Group
 from .plan.partition import drop_unneeded, is_plain, partition
 from .plan.place import Plan, make_plan
 from .plan.residence import segments_for_host
 from .plan.uses import input_needs
-from .records import Choices, Tuning, choices_text, name_of, tunable, tuning_of
+from .records import tuning_of
 from .resources import cache_folder
-from .targets import NoKernel, Target, target_of
+from .targets import Target, target_of
 from .targets.isa import resolve, version_mark, versions_of
 from .targets.toolchain import Archiver, Compiler, Tools, soname
 from .tolerance import tolerances_of
-
-Observer = Callable[[str, float], None]
-
-
-class Clock:
-    """Times stages and reports each to an observer."""
-
-    def __init__(self, observer: Observer | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self.observer = observer
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        if self.observer:
-            self.observer(name, 0.0)
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
-        if self.observer:
-            self.observer(name, self.seconds[name])
 
 
 def prepare(
@@ -177,9 +155,9 @@ def _prepared(
     with clock.stage("lower"):
         targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
         tuning = tuning_of(options.tuning_records, target, isa)
-        lowered = [_lower(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
+        lowered = [lower_groups(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
-        rendered = [_render(groups, t) for groups, t in zip(lowered, targets, strict=True)]
+        rendered = [render_groups(groups, t) for groups, t in zip(lowered, targets, strict=True)]
         sources = {name: text for _, _, found in rendered for name, text in found.items()}
         placed = [p for _, p, _ in rendered]
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
@@ -209,84 +187,6 @@ def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tupl
         out.apart += plan.apart
         out.stored |= plan.stored
     return out, tuple(spans)
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A group with its kernels, the target that they are for, why that is not the one asked for, and tuned choices."""
-
-    group: Group
-    kernels: list[Kernel]
-    target: Target
-    refused: str = ""
-    choices: Choices = ()
-
-
-def _lower(graph: Graph, plan: Plan, target: Target, options: CompileOptions, tuning: Tuning) -> list[Lowered]:
-    """Each group with its kernels.
-
-    Raises:
-        UnsupportedError: naming every group that the target cannot compute, when there is no falling back.
-    """
-    lowered: list[Lowered] = []
-    problems = []
-    for group in plan.groups:
-        try:
-            lowered.append(
-                _tuned(graph, plan, Lowered(group, target.lower(graph, group, plan.storage), target), tuning)
-            )
-        except NoKernel as reason:
-            if not options.fallback or options.emit == "page":
-                problems.append(f"{', '.join(n.describe() for n in group.nodes)}: {reason}")
-                continue
-            processor = target.on_processor()
-            kernels = processor.lower(graph, group, plan.storage)
-            lowered.append(Lowered(group, kernels, processor, str(reason)))
-        for kernel in lowered[-1].kernels:
-            named = ", ".join(n.describe() for n in group.nodes[:4])
-            afford("steps", kernel.trips, f"{named}: loops of {kernel.trips} steps")
-    if problems:
-        remedy = (
-            "a page has no other place to run them: compile a library"
-            if options.emit == "page"
-            else "leave out --no-fallback to run them on the processor"
-        )
-        raise UnsupportedError(problems, remedy)
-    return lowered
-
-
-def _tuned(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:
-    """A group with the kernels of its record, if it has one."""
-    named = tunable(usual.target, usual.kernels) if tuning.choices else None
-    choices = tuning.choices.get(name_of(usual.target, named)) if named is not None else None
-    if choices is None:
-        return usual
-    kernels = usual.target.with_choices(choices).lower(graph, usual.group, plan.storage)
-    return dataclasses.replace(usual, kernels=kernels, choices=choices)
-
-
-def _render(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], list[Placed], dict[str, str]]:
-    units, placed = [], []
-    sources: dict[str, str] = {}
-    for made_of in lowered:
-        group, target, refused = made_of.group, made_of.target, made_of.refused
-        symbols = []
-        away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
-        for kernel in made_of.kernels:
-            made = target.render(kernel)
-            sources[made.symbol + target.suffix] = made.source
-            symbols.append(made.symbol)
-            comment, threads = _comment(group, kernel), target.threads(kernel)
-            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, target.bound))
-        tuned = choices_text(made_of.choices)
-        units.append(Unit(group, tuple(made_of.kernels), tuple(symbols), target.suffix, refused, target.device, tuned))
-    return units, placed, sources
-
-
-def _comment(group: Group, kernel: Kernel) -> str:
-    numbers = group.numbers
-    shown = " ".join(map(str, numbers[:12])) + (" ..." if len(numbers) > 12 else "")
-    return f"{kernel.kind}: nodes {shown}"
 
 
 def compile_model(
