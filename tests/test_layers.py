@@ -29,7 +29,7 @@ LAYERS = (
     ("targets",),
     ("bundle",),
     ("compilation",),
-    ("contract", "named"),
+    ("contract", "named", "loose"),
     ("pinned", "records"),
     ("lowering",),
     ("compiler",),

@@ -210,11 +210,13 @@ def _built(
 def profiled(
     steps: Sequence[StepStats], compilation: Compilation, dims: Mapping[str, int], roof: Roof | None
 ) -> tuple[Step, ...]:
-    """Steps with the work of their kernels."""
-    kernels = [pair for u in compilation.units for pair in zip(u.symbols, u.kernels, strict=True)]
+    """Steps of the form of the model that ran, with the work of their kernels."""
+    loose = any(step.loose and step.calls for step in steps)
+    units = compilation.forms[loose].units
+    kernels = [pair for u in units for pair in zip(u.symbols, u.kernels, strict=True)]
     sizes = Evaluator(dims)
     found = []
-    for number, step in enumerate(steps):
+    for number, step in enumerate(s for s in steps if s.loose == loose):
         symbol, kernel = kernels[number] if number < len(kernels) else ("", None)
         known = kernel if symbol == step.kernel else None  # of another version of the library, it is not known
         found.append(_profiled(step, known, sizes, roof))

@@ -11,8 +11,10 @@ from ._version import __version__
 from .bundle.host import CPU, Condition, NamedWeight
 from .bundle.manifest import (
     ConditionInfo,
+    FormInfo,
     IsaInfo,
     KernelInfo,
+    LooseInfo,
     Manifest,
     OperatorInfo,
     StepInfo,
@@ -75,6 +77,21 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Loose:
+    """What a compilation has for sizes of 1 that its own form, the fast one, cannot broadcast.
+
+    Attributes:
+        sizes: names of the dimensions of inputs that may be 1 and are broadcast, in order.
+        form: the model compiled once more, with these sizes as sizes known only in a run; or None.
+        why: why there is no such form; empty where there is.
+    """
+
+    sizes: tuple[str, ...]
+    form: Compilation | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Compilation:
     """Everything about a compilation up to the rendered sources.
 
@@ -100,6 +117,7 @@ class Compilation:
         constants_bytes: of the constants that the imported model's nodes read.
         needs: what inputs have to be like, so that a run computes something.
         tolerances: how far each output may be from a reference's.
+        loose: the form for sizes of 1 that broadcast, or why there is none; None where no size may be such a 1.
     """
 
     name: str
@@ -125,6 +143,18 @@ class Compilation:
     origins: Mapping[str, str] = field(default_factory=dict)
     needs: InputNeeds = field(default_factory=InputNeeds)
     tolerances: tuple[Tolerance, ...] = ()
+    loose: Loose | None = None
+
+    @property
+    def forms(self) -> tuple[Compilation, ...]:
+        """This one, and the loose form where there is one."""
+        form = self.loose.form if self.loose is not None else None
+        return (self,) if form is None else (self, form)
+
+    @property
+    def interface(self) -> Graph:
+        """The graph whose inputs and outputs have the sizes of all forms."""
+        return self.forms[-1].graph
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -284,8 +314,23 @@ def _kernels_of(c: Compilation) -> tuple[tuple[KernelInfo, ...], tuple[StepInfo,
     return tuple(kernels.values()), tuple(steps)
 
 
+def _version(c: Compilation) -> VersionInfo:
+    loose = _form(c.loose.form) if c.loose is not None else None
+    return VersionInfo(_isa(c), *_kernels_of(c), _size(c.arena_bytes), loose)
+
+
 def _isa(c: Compilation) -> IsaInfo:
     return IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes)
+
+
+def _loose(c: Compilation) -> LooseInfo | None:
+    return None if c.loose is None else LooseInfo(c.loose.sizes, c.loose.why, _form(c.loose.form))
+
+
+def _form(c: Compilation | None) -> FormInfo | None:
+    if c is None:
+        return None
+    return FormInfo(tuple(map(_condition, c.program.conditions)), *_kernels_of(c), _size(c.arena_bytes))
 
 
 def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
@@ -303,8 +348,8 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         torshc=__version__,
         model=c.name,
         prefix=c.options.prefix,
-        inputs=tuple(_tensor(v.name, v) for v in c.graph.inputs),
-        outputs=tuple(_tensor(n, v) for n, v in zip(c.graph.output_names, c.graph.results, strict=False)),
+        inputs=tuple(_tensor(v.name, v) for v in c.interface.inputs),
+        outputs=tuple(_tensor(n, v) for n, v in zip(c.interface.output_names, c.interface.results, strict=False)),
         symbols=symbols,
         conditions=tuple(map(_condition, p.conditions)),
         preferences=tuple(ConditionInfo(to_text(e), "", tuple(dims_of(e))) for e in c.needs.preferences),
@@ -327,5 +372,6 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         weights=None,
         library_sha256="",
         tools=(),
-        other_versions=tuple(VersionInfo(_isa(o), *_kernels_of(o), _size(o.arena_bytes)) for o in others),
+        other_versions=tuple(_version(o) for o in others),
+        loose=_loose(c),
     )

@@ -31,7 +31,6 @@ from .bundle.package import HEADER, SBOM, BundleWriter, file_sha256
 from .bundle.program import assemble
 from .bundle.sbom import sbom_text
 from .bundle.script import assemble_script
-from .bundle.shared_weights import move_named, share_weights
 from .bundle.stored import memory_bytes, stored_parts, stored_table
 from .bundle.weights import WeightsInfo
 from .clock import Clock, Observer
@@ -41,8 +40,9 @@ from .formats import load_graph
 from .formats.files import model_files
 from .graph import Graph
 from .kernels.machine import Machine
+from .loose import with_loose
 from .lowering import lower_groups, render_groups
-from .named import named_alike, named_in
+from .named import named_in, with_shared_weights
 from .options import CompileOptions
 from .passes import pipeline_of, run_pipeline
 from .passes.policy import Policy, policy_of
@@ -74,8 +74,17 @@ def prepare(
     Raises:
         TorshcError: a member of the family, by cause.
     """
+    if options.isa and options.mcpu == "native":
+        options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
+    clock = Clock(observer)
     with spending(options.budget):
-        return _prepared(source, options, observer, weights or {})
+        graph = _imported(source, options, clock, weights or {})
+        sizes = graph.meetings
+        fast = _compiled(graph, options, clock)
+    if not sizes:
+        return fast
+    again = None if isinstance(source, Graph) else partial(_loose_form, source, options, sizes, clock, weights or {})
+    return with_loose(fast, sizes, again)
 
 
 def prepare_versions(
@@ -92,11 +101,7 @@ def prepare_versions(
     done = [_version(source, dataclasses.replace(options, mcpu=name), observer) for name in names]
     if len({manifest_of(c).interface_id for c in done}) > 1:
         raise InternalError("versions of a model have other inputs, outputs or conditions")
-    shared = share_weights([c.program for c in done])
-    return [
-        dataclasses.replace(c, program=p, named=move_named(c.named, to))
-        for c, (p, to) in zip(named_alike(done), shared, strict=True)
-    ]
+    return with_shared_weights(done)
 
 
 def _version(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
@@ -107,26 +112,51 @@ def _version(source: str | Path | bytes | Graph, options: CompileOptions, observ
     clock = Clock(observer)
     clock.seconds = done.seconds
     with clock.stage("names"):
-        return named_in(done, None if isinstance(source, Graph) else partial(prepare, source, options, None))
+        if isinstance(source, Graph):
+            return named_in(done, None)
+        fast = dataclasses.replace(options, loose="none")
+        done = named_in(done, partial(prepare, source, fast, None))
+        if done.loose is None or done.loose.form is None:
+            return done
+        sizes = frozenset(done.loose.sizes)
+        form = named_in(done.loose.form, partial(_loose_form, source, options, sizes, Clock(None)))
+        return dataclasses.replace(done, loose=dataclasses.replace(done.loose, form=form))
 
 
-def _prepared(
+def _imported(
     source: str | Path | bytes | Graph,
     options: CompileOptions,
-    observer: Observer | None,
+    clock: Clock,
+    weights: Mapping[str, Array],
+    loose: frozenset[str] = frozenset(),
+) -> Graph:
+    with clock.stage("import"):
+        if isinstance(source, Graph):
+            return source
+        return load_graph(source, options.shapes or None, weights if options.named_weights else None, loose)
+
+
+def _loose_form(
+    source: str | Path | bytes,
+    options: CompileOptions,
+    sizes: frozenset[str],
+    clock: Clock,
     weights: Mapping[str, Array],
 ) -> Compilation:
-    clock = Clock(observer)
-    if options.isa and options.mcpu == "native":
-        options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
+    """A model with some dimensions of inputs as sizes known only in a run; edited kernels are for the fast form."""
+    dump = options.dump / "loose" if options.dump is not None else None
+    options = dataclasses.replace(options, kernels=None, dump=dump)
+    with spending(options.budget):
+        return _compiled(_imported(source, options, clock, weights, sizes), options, clock)
+
+
+def _compiled(graph: Graph, options: CompileOptions, clock: Clock) -> Compilation:
+    """One form of a model as a compilation, up to its sources."""
     kind = target_of(options)
     pipeline = pipeline_of(options)
     policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers, beside=kind.beside)
     options = dataclasses.replace(options, fusion=policy.strategy)
-    with clock.stage("import"):
-        kept = weights if options.named_weights else None
-        graph = source if isinstance(source, Graph) else load_graph(source, options.shapes or None, kept)
-        imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
+    imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
     needs, tolerances = input_needs(graph), tolerances_of(graph, options)
     if kind.device != CPU:
         graph.drop_demands()
@@ -252,7 +282,9 @@ def _hashes(source: str | Path | bytes | Graph) -> dict[str, str]:
 def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:
     held, at = c.program.weights, c.program.offsets
     stored = stored_table(held, at, weights.offsets, c.options.weights_dtype)
+    loose = None if c.loose is None or c.loose.form is None else _host(c.loose.form, manifest, weights, embedded)
     return c.program.host(
+        loose=loose,
         interface_id=manifest.interface_id,
         weights_bytes=memory_bytes(held, at) if stored else weights.bytes,
         file_bytes=weights.bytes,
@@ -283,21 +315,23 @@ def _add_library(
     """
     compilation = versions[0]
     options, target = compilation.options, type(compilation.target)
+    forms = [form for c in versions for form in reversed(c.forms)]
     own, headers = host_sources(hosts[0], target.host, manifest, hosts[1:])
     _describe(bundle, hosts[0], manifest, target, archiver is not None)
-    headers = {**kernel_headers(compilation), **headers}
+    for form in forms:
+        headers = {**kernel_headers(form), **headers}
     if options.keep_intermediates or options.emit in ("source", "objects"):
         script = build_script(target, compilation.isa, options)
-        kernels = {name: text for c in versions for name, text in commented_sources(c).items()}
+        kernels = {name: text for c in forms for name, text in commented_sources(c).items()}
         bundle.add_sources({**kernels, **own, **headers, **script})
     if not tools:
         return "", compilation
     with clock.stage("compile"):
-        sources = {name: text for c in versions for name, text in c.sources.items()}
-        flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for name in c.sources}
+        sources = {name: text for c in forms for name, text in c.sources.items()}
+        flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for f in c.forms for name in f.sources}
         flags |= dict.fromkeys(own, tools[0].host or tools[0].flags)
         cache = Cache(cache_folder() if options.cache else None)
-        holds = {name: nodes for c in versions for name, nodes in c.held_nodes.items()}
+        holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
         made = Made({**sources, **own}, headers, tools[0].compiler, flags, holds)
         library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
     warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
@@ -325,7 +359,7 @@ def _add_page(
 def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
     if not weights.bytes:
         return None
-    layout = weights_layout(*(c.program for c in versions))
+    layout = weights_layout(*(form.program for c in versions for form in c.forms))
     known = tuple(WeightInfo(w.name, w.dtype, w.dims, w.why) for w in versions[0].named)
     return WeightsFile(weights.bytes, weights.sha256, embedded, layout, versions[0].options.weights_dtype, known)
 

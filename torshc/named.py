@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy.typing as npt
 
+from .bundle.copies import Copy
 from .bundle.host import NamedWeight
 from .bundle.layout import weights_layout
 from .bundle.named import named_weights, proven
 from .bundle.program import Program
+from .bundle.shared_weights import move_named, share_weights
 from .compilation import Compilation
 from .errors import ConfigError, TorshcError
 
@@ -49,15 +51,32 @@ def named_in(
     return dataclasses.replace(whole, named=named, warnings=(*whole.warnings, *_hint(whole, named)))
 
 
-def named_alike(versions: Sequence[Compilation]) -> list[Compilation]:
-    """Versions of a model for several processors, with the weights that all of them take by name."""
-    why = {w.name: w.why for c in reversed(versions) for w in c.named if w.why}
-    return [
-        dataclasses.replace(
-            c, named=tuple(dataclasses.replace(w, copies=(), why=why[w.name]) if w.name in why else w for w in c.named)
+def with_shared_weights(versions: Sequence[Compilation]) -> list[Compilation]:
+    """Versions of a model for several processors, all forms of each, over one list of weights.
+
+    A weight is taken by name where all of them take it; what is given for it goes to its places in all forms.
+    """
+    why = {w.name: w.why for c in reversed(versions) for form in c.forms for w in form.named if w.why}
+    shared = iter(share_weights([form.program for c in versions for form in c.forms]))
+    done = []
+    for c in versions:
+        programs, named = zip(
+            *((p, move_named(form.named, to)) for form, (p, to) in zip(c.forms, shared, strict=False)), strict=True
         )
-        for c in versions
-    ]
+        known = tuple(
+            dataclasses.replace(ws[0], copies=() if ws[0].name in why else _copies(ws), why=why.get(ws[0].name, ""))
+            for ws in zip(*named, strict=True)
+        )
+        loose = c.loose
+        if loose is not None and loose.form is not None:
+            loose = dataclasses.replace(loose, form=dataclasses.replace(loose.form, program=programs[1]))
+        done.append(dataclasses.replace(c, program=programs[0], named=known, loose=loose))
+    return done
+
+
+def _copies(weights: Sequence[NamedWeight]) -> tuple[Copy, ...]:
+    """Each of the copies of one weight in several forms once."""
+    return tuple(dict.fromkeys(copy for w in weights for copy in w.copies))
 
 
 def _hint(whole: Compilation, named: Sequence[NamedWeight]) -> list[str]:

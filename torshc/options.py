@@ -15,6 +15,7 @@ from .errors import ConfigError, did_you_mean
 
 FUSION_MODES = ("none", "conservative", "default", "aggressive")
 PRECISIONS = ("f32", "tf32", "f16", "bf16")
+LOOSE_FORMS = ("auto", "none")
 WEIGHT_DTYPES = ("f32", "f16", "bf16", "f8")
 LARGE = 4096  # elements of a weight that is stored so; fewer save little, and are often scales and biases of channels
 HALVES = ("f16", "bf16")  # those that operands are stored in
@@ -57,6 +58,8 @@ class CompileOptions:
         keep_intermediates: leave the sources in the bundle, and all intermediate files where a build failed.
         dump: folder for the graph's text after each pass that changed it.
         embed_weights: put the weights inside the library.
+        loose: "auto" gives a model whose sizes may be 1 and broadcast a second, loose form for runs in which they are;
+            "none" leaves it out, and such runs are refused.
         winograd: let 3x3 convolutions take Winograd's method: a third of the arithmetic, errors of about 1e-5 of the
             largest output instead of 1e-6.
         exact_batches: let the bits of a row not depend on how many rows there are in the one place, too, where that
@@ -104,6 +107,7 @@ class CompileOptions:
     keep_intermediates: bool = False
     dump: Path | None = None
     embed_weights: bool = False
+    loose: str = "auto"
     winograd: bool = False
     exact_batches: bool = False
     precision: str = "f32"
@@ -124,6 +128,7 @@ class CompileOptions:
             _choice("fusion", self.fusion, FUSION_MODES)
         _choice("precision", self.precision, PRECISIONS)
         _choice("weights_dtype", self.weights_dtype, WEIGHT_DTYPES)
+        _choice("loose", self.loose, LOOSE_FORMS)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
         if self.max_fusion_size is not None:

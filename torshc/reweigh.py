@@ -89,6 +89,7 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
         "profile": body["profile"], "threads": body["threads"],
     }  # fmt: skip
     known["weights_dtype"] = body["weights"].get("dtype", "f32")
+    known["loose"] = "auto" if (body.get("loose") or {}).get("form") else "none"
     if others := body.get("other_versions"):
         known |= {"mcpu": "native", "isa": tuple(v["isa"]["mcpu"] for v in (body, *others))}
     if "cc" in find_target(body["target"]).options and body["tools"]:
@@ -106,9 +107,10 @@ def _changed(model: Path, new: Path) -> bytes:
 
 
 def _steps(body: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
-    """The steps of all versions: the kernel's name, and the nodes."""
-    versions = (body, *body.get("other_versions", ()))
-    return [(v["kernels"][s["kernel"]]["symbol"], tuple(s["nodes"])) for v in versions for s in v["steps"]]
+    """The steps of all versions in all forms: the kernel's name, and the nodes."""
+    others = body.get("other_versions", ())
+    forms = [body, (body.get("loose") or {}).get("form"), *(f for v in others for f in (v, v.get("loose")))]
+    return [(f["kernels"][s["kernel"]]["symbol"], tuple(s["nodes"])) for f in forms if f for s in f["steps"]]
 
 
 def _check(done: Sequence[Compilation], body: Mapping[str, Any], bundle: Path) -> None:
@@ -125,7 +127,7 @@ def _check(done: Sequence[Compilation], body: Mapping[str, Any], bundle: Path) -
         why = f"the kernel of {names} is another: a weight is part of its source, or the options are others"
     elif len(symbols) != len(had) or made["inputs"] != body["inputs"] or made["outputs"] != body["outputs"]:
         why = "it has other steps, inputs or outputs"
-    elif weights_layout(*(c.program for c in done)) != body["weights"].get("layout"):
+    elif weights_layout(*(form.program for c in done for form in c.forms)) != body["weights"].get("layout"):
         why = "its weights lie otherwise (equal weights are stored once)"
     else:
         return

@@ -132,7 +132,7 @@ def tune_model(
     """
     target, options = _target(options, budget)
     began = time.monotonic()
-    compilation = prepare(path, dataclasses.replace(options, tuning_records=None), say)
+    compilation = prepare(path, dataclasses.replace(options, tuning_records=None, loose="none"), say)
     sizes = Evaluator(choose_sizes(compilation, dims or {}))
     subjects = _subjects(compilation, sizes)
     if not subjects:

@@ -86,3 +86,17 @@ def test_blocks_of_scales() -> None:
 
 
 RNG = np.random.default_rng(3)
+
+
+def test_sizes_that_meet_are_equal_unless_they_are_loose() -> None:
+    """The graph names the dimensions that may be 1; imported as such, their sizes broadcast."""
+    inputs = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x", ["a", 3]), ("z", ["b", "c"]))]
+    node = helper.make_node("Add", ["x", "z"], ["y"])
+    made = helper.make_model(helper.make_graph([node], "m", inputs, [onnx.ValueInfoProto(name="y")]))
+    data = made.SerializeToString()
+    fast = import_model(data)
+    assert fast.meetings == {"a", "b", "c"} and str(fast.outputs[0].type) == "f32[a, 3]"
+    assert str(fast.constraints) == "[(a, b)]" and str(fast.inputs[1].type) == "f32[b, 3]"  # c is 3, or no run succeeds
+    loose = import_model(data, loose=fast.meetings)
+    assert not loose.meetings and str(loose.outputs[0].type) == "f32[select(a == 1, b, a), 3]"
+    assert str(loose.constraints) == "[(select(a == 1, b, a), select(b == 1, a, b)), (3, select(c == 1, 3, c))]"

@@ -204,3 +204,14 @@ def test_one_product_for_q_k_and_v_is_read_where_it_lies(tmp_path: Path) -> None
     np.testing.assert_allclose(run(model, feeds, tmp_path)["y"], wanted, rtol=1e-4, atol=1e-5)
     prepared = prepare(load_graph(model.SerializeToString()), CompileOptions.create())
     assert [g.kind for g in explain(prepared).groups] == ["gemm", "attention", "gemm"]
+
+
+@pytest.mark.parametrize(("shapes", "mask"), [(((1, 2, 5, D), (1, 2, 1, D), (1, 2, 6, D)), (5, 6)),
+                                              (((1, 1, S, D),) * 3, (3, H, S, S))])  # fmt: skip
+def test_a_mask_that_broadcasts_the_scores_is_left(shapes: tuple[tuple[int, ...], ...], mask: tuple[int, ...]) -> None:
+    """Attention has as many keys as values, and its mask is no larger than the scores."""
+    m = Model()
+    q, k, v = (m.input(*shape) for shape in shapes)
+    scores = m("Add", m("MatMul", q, m("Transpose", k, perm=(0, 1, 3, 2))), m.input(*mask))
+    graph = recognised(m.done(m("MatMul", softmax(m, scores, False), v)))
+    assert "Attention" not in names(graph) and not graph.constraints

@@ -15,10 +15,16 @@ from torshc.errors import RunError
 INFO, NODE, F = helper.make_tensor_value_info, helper.make_node, TensorProto.FLOAT
 
 
-def compiled(folder: Path, nodes: list[onnx.NodeProto], inputs: dict[str, list[str | int]], y: list[str | int]) -> Path:
+def compiled(
+    folder: Path,
+    nodes: list[onnx.NodeProto],
+    inputs: dict[str, list[str | int]],
+    y: list[str | int],
+    loose: str = "auto",
+) -> Path:
     graph = helper.make_graph(nodes, "m", [INFO(n, F, d) for n, d in inputs.items()], [INFO("y", F, y)])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc")
+    torshc.compile(folder / "m.onnx", folder / "m.tsc", loose=loose)
     return folder / "m.tsc"
 
 
@@ -37,13 +43,14 @@ def test_shapes_that_do_not_fit_are_named(tmp_path: Path) -> None:
     assert "frames is dimension 0 of input 'a', batch is dimension 0 of input 'b'" in text
 
 
-def test_a_one_that_numpy_would_broadcast_has_to_be_declared(tmp_path: Path) -> None:
+def test_a_one_that_numpy_would_broadcast_has_to_be_declared_without_a_loose_form(tmp_path: Path) -> None:
     """The remedy names the input and the dimension, and holds."""
     inputs: dict[str, list[str | int]] = {"a": ["m", "n", 2], "b": ["k", 2]}
     feeds = {"a": np.ones((3, 1, 2), np.float32), "b": np.ones((4, 2), np.float32)}
-    bundle = compiled(tmp_path, [NODE("Add", ["a", "b"], ["y"])], inputs, ["m", "n", 2])
+    bundle = compiled(tmp_path, [NODE("Add", ["a", "b"], ["y"])], inputs, ["m", "n", 2], "none")
     with torshc.load(bundle) as model, pytest.raises(RunError) as caught:
         model.run(feeds)
+    assert "it was left out (--loose none)" in caught.value.remedy
     assert caught.value.remedy.endswith("to broadcast n as 1, compile with --shapes a:?x1x2")
     torshc.compile(tmp_path / "m.onnx", bundle, shapes={"a": (None, 1, 2)})
     with torshc.load(bundle) as model:

@@ -264,6 +264,8 @@ class HostProgram:
         version: what tells its own names from those of the library's other versions; empty for the only one.
         device: where it runs, by DLPack's code; a segment of a script for a device may run on the processor.
         script: what the host does between segments, or None where `steps` are all.
+        loose: the same model in the form that runs take whose sizes this one refuses, over the same inputs, outputs,
+            symbols and weights; its steps are numbered after these. Or None.
         kernels: symbols of the kernels for that device; filled in.
         fallbacks: symbols of the kernels that run on the processor although that is not the device; filled in.
     """
@@ -288,6 +290,7 @@ class HostProgram:
     version: str = ""
     device: int = CPU
     script: HostScript | None = None
+    loose: HostProgram | None = None
     kernels: tuple[str, ...] = field(init=False, default=())
     fallbacks: tuple[str, ...] = field(init=False, default=())
 
@@ -301,23 +304,27 @@ class HostProgram:
         return f"t_table{self.version}"
 
     @property
+    def parts(self) -> tuple[HostProgram, ...]:
+        """The programs inside this one: the segments of a script, or the loose form."""
+        if self.loose is not None:
+            return (self.loose,)
+        return self.script.segments if self.script is not None else ()
+
+    @property
     def fallback_steps(self) -> int:
-        """How many steps are fallbacks, those of segments too."""
-        segments = self.script.segments if self.script is not None else ()
-        return sum(step.fallback for step in self.steps) + sum(p.fallback_steps for p in segments)
+        """How many steps are fallbacks, those of segments and of the loose form too."""
+        return sum(step.fallback for step in self.steps) + sum(p.fallback_steps for p in self.parts)
 
     @property
     def for_processor(self) -> tuple[str, ...]:
         """Symbols of the kernels that run on the processor although the target is a device."""
-        segments = self.script.segments if self.script is not None else ()
-        found = [k for p in segments for k in (*p.fallbacks, *(p.kernels if p.device != self.device else ()))]
+        found = [k for p in self.parts for k in (*p.fallbacks, *(p.kernels if p.device != self.device else ()))]
         return tuple(dict.fromkeys((*self.fallbacks, *found)))
 
     @property
     def for_device(self) -> tuple[str, ...]:
         """Symbols of the kernels that run on the target's device."""
-        segments = self.script.segments if self.script is not None else ()
-        found = [k for p in segments if p.device == self.device for k in p.kernels]
+        found = [k for p in self.parts if p.device == self.device for k in p.kernels]
         return tuple(dict.fromkeys((*self.kernels, *found)))
 
 

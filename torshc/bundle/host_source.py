@@ -124,22 +124,27 @@ class ProgramView:
         """Where a run has a size of an input or output: the symbol's number, or behind the symbols; -1 for others."""
         return -1 if size is None or not _symbolic(size) else self._places[as_expr(size)]
 
+    @property
+    def _bound(self) -> int:
+        """How many symbols there are, with the one that says which form of two a run takes."""
+        return len(self.p.names) + (self.p.loose is not None)
+
     @cached_property
     def _places(self) -> dict[Expr, int]:
         sizes = (d for port in (*self.p.inputs, *self.p.outputs) for d in port.dims if d is not None and _symbolic(d))
         found = dict.fromkeys(map(as_expr, sizes), 0)
-        numbers, behind = {n: k for k, n in enumerate(self.p.names)}, count(len(self.p.names))
+        numbers, behind = {n: k for k, n in enumerate(self.p.names)}, count(self._bound)
         return {e: numbers[str(e.data)] if e.op in SYMBOLS else next(behind) for e in found}
 
     @property
     def computed(self) -> list[Expr]:
         """Sizes of inputs and outputs that are computed from the symbols, each once."""
-        return [e for e, place in self._places.items() if place >= len(self.p.names)]
+        return [e for e, place in self._places.items() if place >= self._bound]
 
     @property
     def places(self) -> int:
         """How many symbols and computed sizes a run has."""
-        return len(self.p.names) + len(self.computed)
+        return self._bound + len(self.computed)
 
     @cached_property
     def ports(self) -> list[PortView]:
@@ -363,7 +368,12 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
         first = sum(len(v.p.steps) for v in views)
         views.append(ProgramView(segment, spelled, f"_{k}", first, len(segment.steps)))
     check_program(program)
-    steps = sum(len(v.p.steps) for v in views) or len(program.steps)
+    loose = program.loose
+    forms = [ProgramView(program, spelled, "_fast")] if loose is not None else []
+    if loose is not None:
+        check_program(loose)
+        forms.append(ProgramView(loose, spelled, "_loose", len(program.steps)))
+    steps = sum(len(v.p.steps) for v in views or forms) or len(program.steps)
     named = {} if manifest is None else {"input": manifest.inputs, "output": manifest.outputs}
     whole = ProgramView(program, spelled, steps=steps, scripted=script is not None, named=named)
     return (
@@ -371,6 +381,7 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
         .get_template("host.c.j2")
         .render(
             p=program,
+            forms=forms,
             parts=[*views, whole],
             script=None if script is None else ScriptView(script, spelled),
             named=NamedView(program.named),

@@ -183,13 +183,39 @@ class ToolInfo:
 
 
 @dataclass(frozen=True)
+class FormInfo:
+    """What is different in the loose form of a model; all fields are as the manifest's of these names.
+
+    Its steps and conditions are numbered after those of the fast form.
+    """
+
+    conditions: tuple[ConditionInfo, ...]
+    kernels: tuple[KernelInfo, ...]
+    steps: tuple[StepInfo, ...]
+    arena_bytes: int | str
+
+
+@dataclass(frozen=True)
+class LooseInfo:
+    """Sizes by name that may be 1 and broadcast in runs of the loose ``form``, or ``why`` there is none."""
+
+    sizes: tuple[str, ...]
+    why: str
+    form: FormInfo | None
+
+
+@dataclass(frozen=True)
 class VersionInfo:
-    """What is different in a version for a lesser processor; all fields are as the manifest's of these names."""
+    """What is different in a version for a lesser processor; all fields are as the manifest's of these names.
+
+    ``loose`` is its loose form.
+    """
 
     isa: IsaInfo
     kernels: tuple[KernelInfo, ...]
     steps: tuple[StepInfo, ...]
     arena_bytes: int | str
+    loose: FormInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -199,8 +225,9 @@ class Manifest:
     ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
     ``glibc`` is the oldest version of it that the library can be loaded with, "" where nobody looked or it needs none;
     ``approximations`` what trades accuracy for speed, on request; ``tolerances`` how far each output may be from a
-    reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``preferences`` conditions with which no value
-    inside is empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs."""
+    reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``loose`` what there is for sizes of 1 that
+    ``conditions`` refuse, null where none can be such a 1; ``preferences`` conditions with which no value inside is
+    empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs."""
 
     torshc: str
     model: str
@@ -228,6 +255,7 @@ class Manifest:
     library_sha256: str
     tools: tuple[ToolInfo, ...]
     other_versions: tuple[VersionInfo, ...] = ()
+    loose: LooseInfo | None = None
     glibc: str = ""
     preferences: tuple[ConditionInfo, ...] = ()
     uses: tuple[UseInfo, ...] = ()

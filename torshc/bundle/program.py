@@ -116,7 +116,7 @@ class Program:
     script: HostScript | None = None
 
     def host(self, **more: Any) -> HostProgram:
-        """The program for the template, with what is known only once the weights are written."""
+        """The program for the template, with its loose form and what is known only once the weights are written."""
         script = None
         if self.script is not None:
             here = self.script.script.for_host

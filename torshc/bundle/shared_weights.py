@@ -14,7 +14,7 @@ from .host import HostScript, Launch, NamedWeight
 from .program import Program, Weight
 from .weights import weight_offsets
 
-_Key = tuple[int, bytes, int]
+_Key = tuple[int, str, bytes, int]
 
 
 def share_weights(programs: Sequence[Program]) -> list[tuple[Program, Mapping[int, int]]]:
@@ -51,14 +51,14 @@ def _copy(copy: Copy, weight: NamedWeight, to: Mapping[int, int]) -> Copy:
 
 
 def _keys(weights: Sequence[Weight]) -> list[_Key]:
-    """What tells each weight of a program from its others: its contents, and which it is of those that have them."""
-    seen: Counter[tuple[int, bytes]] = Counter()
+    """What tells each weight from others: its name in the model and its contents, and which of those that have both."""
+    seen: Counter[tuple[int, str, bytes]] = Counter()
     found = []
     for weight in weights:
         digest = hashlib.sha256()
         for part in weight.parts():
             digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
-        key = weight.nbytes, digest.digest()
+        key = weight.nbytes, weight.source.name, digest.digest()
         found.append((*key, seen[key]))
         seen[key] += 1
     return found

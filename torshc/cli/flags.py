@@ -125,6 +125,8 @@ PLAN: list[Option] = [
                  help="Operands of products, convolutions and attention; sums and all else stay f32."),
     click.option("--weights-dtype", type=click.Choice(["f32", "f16", "bf16", "f8"]), default="f32", show_default=True,
                  help="How the bundle stores large weights of f32; they are f32 again in memory."),
+    click.option("--loose", type=click.Choice(["auto", "none"]), default="auto", show_default=True,
+                 help="A second form of the model for runs in which a symbolic size is 1 and broadcasts, or none."),
     BUDGET,
     click.option("--dump", type=FILE, metavar="DIR", help="Write the graph after each pass that changed it."),
 ]  # fmt: skip

@@ -160,12 +160,25 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
+class LooseInfo:
+    """What there is for runs in which one of ``sizes`` is 1 and broadcasts: a loose form, or ``why`` there is none.
+
+    ``kernels`` counts those of its launches that the fast form lacks.
+    """
+
+    sizes: tuple[str, ...]
+    why: str
+    launches: int = 0
+    kernels: int = 0
+
+
+@dataclass(frozen=True)
 class Explanation:
     """All that :func:`explain` finds; ``dims`` are the values at which flops and bytes were evaluated.
 
     ``unfit`` says why the model cannot take these, where no others were found; it is empty where it can.
     ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
-    are in use while each group runs.
+    are in use while each group runs; ``loose`` what there is for sizes of 1, None where none could broadcast.
     """
 
     model: str
@@ -196,6 +209,7 @@ class Explanation:
     runs: tuple[RunInfo, ...] = ()
     live: tuple[int, ...] = ()
     unfit: str = ""
+    loose: LooseInfo | None = None
 
     @property
     def flops(self) -> int:
@@ -236,10 +250,10 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         lanes=compilation.isa.lanes if compilation.target.device == 1 else 0,
         opt_level=compilation.options.opt_level,
         fusion=compilation.options.fusion,
-        inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in graph.inputs),
+        inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in compilation.interface.inputs),
         outputs=tuple(
-            Tensor(name, type_text(v.type), "value", describe.writers(v))
-            for name, v in zip(graph.output_names, graph.results, strict=False)
+            Tensor(name, type_text(shown.type), "value", describe.writers(v))
+            for name, v, shown in zip(graph.output_names, graph.results, compilation.interface.results, strict=False)
         ),
         dims=sizes.values,
         imported_nodes=compilation.imported_nodes,
@@ -263,7 +277,17 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         ),
         live=live_bytes(compilation, sizes),
         unfit=unfit,
+        loose=_loose(compilation),
     )
+
+
+def _loose(compilation: Compilation) -> LooseInfo | None:
+    loose = compilation.loose
+    if loose is None or loose.form is None:
+        return None if loose is None else LooseInfo(loose.sizes, loose.why)
+    symbols = [s for u in loose.form.units for s in u.symbols]
+    more = set(symbols) - {s for u in compilation.units for s in u.symbols}
+    return LooseInfo(loose.sizes, "", len(symbols), len(more))
 
 
 def operators(nodes: Sequence[Node]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .columns import WIDTH, Column, broken, paragraph, table
-from .data import Explanation, GroupInfo, PassInfo, Stop
+from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop
 from .rules import RuleInfo
 from .safe import printable, shortened
 from .sizes import bytes_text, flops_text, short
@@ -55,6 +55,17 @@ def _header(e: Explanation) -> Iterator[str]:
     kernels = f", {e.distinct_kernels} distinct" if e.distinct_kernels != e.launches else ""
     counts = f"{e.imported_nodes} imported, {e.optimised_nodes} after passes, {launches}{kernels}"
     yield from paragraph("nodes", counts)
+    if e.loose is not None:
+        yield from paragraph("sizes of 1", _loose(e.loose))
+
+
+def _loose(loose: LooseInfo) -> str:
+    names = printable(", ".join(loose.sizes))
+    if loose.why:
+        return f"runs in which {names} would broadcast are refused: {printable(loose.why)}"
+    form = f"{loose.launches} launch{'es' if loose.launches != 1 else ''}, {loose.kernels} more kernel"
+    form += "s" if loose.kernels != 1 else ""
+    return f"where {names} broadcast, runs take a second, loose form: {form} (--loose none leaves it out)"
 
 
 def _passes(passes: tuple[PassInfo, ...]) -> Iterator[str]:

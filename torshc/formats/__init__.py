@@ -22,6 +22,7 @@ def load_graph(
     path: str | Path | bytes,
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     weights: Mapping[str, npt.NDArray[Any]] | None = None,
+    loose: frozenset[str] = frozenset(),
 ) -> Graph:
     """Import a model of any form, told by its content: a JSON graph, or ONNX (binary, text, protobuf-JSON).
 
@@ -30,6 +31,8 @@ def load_graph(
         shapes: dimensions that inputs are fixed to, e.g. ``{"x": (1, 3, 224, 224)}``.
         weights: arrays in place of the model's weights of these names, of the same types and shapes. When given, even
             if empty, the graph keeps the model's weights by name.
+        loose: names of dimensions of inputs that may be 1 in a run where they are broadcast; :attr:`Graph.meetings` of
+            the graph without it tells them.
 
     Raises:
         ModelError: when the file is damaged or contradicts itself; names file and node.
@@ -38,7 +41,8 @@ def load_graph(
     """
     data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
     refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
-    graph = import_json(path, shapes, weights) if _is_json_graph(data) else import_model(path, shapes, weights)
+    read = import_json if _is_json_graph(data) else import_model
+    graph = read(path, shapes, weights, loose)
     if not isinstance(path, bytes):
         graph.name = Path(path).stem  # exporters call every graph main_graph
     return graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,10 +10,11 @@ from typing import Any
 
 from ..budget import OverBudget, afford
 from ..errors import InternalError, ModelError, UnsupportedError
-from ..expr import MAP, OPTIONAL, STRING, Expr, as_int, call
+from ..expr import MAP, OPTIONAL, STRING, call
 from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shape
 from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.core.axes import require
+from ..ops.core.base import Meeting
 from ..ops.text import strings
 from . import control, flex, legacy, schemas, unroll
 from .attribute_values import check_values
@@ -30,20 +31,27 @@ from .model import (
     several,
 )
 from .order import sort_nodes
-from .pins import Pins, dimension, input_shapes
+from .pins import Pins, dimension, forced_pins, input_shapes
 from .repeats import without_repeats
 
 _ATTEMPTS = 64  # imports to find out which branches fit
+_Attempt = Callable[[Pins, Mapping[str, bool]], Graph]
 _DEPTH = 64  # calls of functions and branches inside each other
 
 
-def build(model: SourceModel, pins: Pins, lenient: bool = False, weights: Mapping[str, Array] | None = None) -> Graph:
+def build(
+    model: SourceModel,
+    pins: Pins,
+    lenient: bool = False,
+    weights: Mapping[str, Array] | None = None,
+    loose: frozenset[str] = frozenset(),
+) -> Graph:
     """The graph of a source model.
 
     Args:
         pins: dimensions that inputs are fixed to.
         lenient: attributes come from JSON, which cannot distinguish an int from a float.
-        weights: see :func:`torshc.formats.load_graph`.
+        weights, loose: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
@@ -51,24 +59,32 @@ def build(model: SourceModel, pins: Pins, lenient: bool = False, weights: Mappin
     if weights is not None:
         constants = {**model.graph.constants, **weights}
         model = replace(model, graph=replace(model.graph, constants=constants), keeps_weights=True)
-    return _settled(model, pins, lenient, {}, iter(range(_ATTEMPTS)))
+
+    def attempt(pins: Pins, chosen: Mapping[str, bool]) -> Graph:
+        return _Importer(model, lenient, chosen, loose).run(pins)
+
+    graph = _settled(attempt, pins, {}, iter(range(_ATTEMPTS)))
+    if loose and not graph.meetings <= loose:
+        return build(model, pins, lenient, weights, loose | graph.meetings)
+    return graph
 
 
-def _settled(model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
+def _settled(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph:
     """The graph with some branches chosen, and more of them where need be.
 
     Where sizes choose between branches of different ranks, as in what PyTorch makes of ``x.squeeze(1)``, the rest of
     the model mostly fits one of them alone. That one is taken, and a run checks that its sizes choose it.
     """
     try:
-        graph = _Importer(model, lenient, chosen).run(pins)
-        while forced := _forced(graph, pins):
-            pins = forced
-            graph = _Importer(model, lenient, chosen).run(pins)
+        graph = attempt(pins, chosen)
+        while forced := forced_pins(graph, pins):
+            pins, met = forced, graph.meetings
+            graph = attempt(pins, chosen)
+            graph.meetings |= met
         return graph
     except _Fork as e:
         fork = e
-    sides = [_side(model, pins, lenient, {**chosen, fork.place: choice}, budget) for choice in (True, False)]
+    sides = [_side(attempt, pins, {**chosen, fork.place: choice}, budget) for choice in (True, False)]
     fitting = [side for side in sides if isinstance(side, Graph)]
     if len(fitting) == 1 and next(budget, None) is not None:
         return fitting[0]
@@ -77,35 +93,14 @@ def _settled(model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str,
     raise UnsupportedError([fork.problem, *shared])
 
 
-def _side(
-    model: SourceModel, pins: Pins, lenient: bool, chosen: Mapping[str, bool], budget: Iterator[int]
-) -> Graph | tuple[str, ...]:
+def _side(attempt: _Attempt, pins: Pins, chosen: Mapping[str, bool], budget: Iterator[int]) -> Graph | tuple[str, ...]:
     """The graph with one branch more chosen, or what is unsupported then: nothing when the rest contradicts it."""
     try:
-        return _settled(model, pins, lenient, chosen, budget) if next(budget, None) is not None else ()
+        return _settled(attempt, pins, chosen, budget) if next(budget, None) is not None else ()
     except ModelError:
         return ()
     except UnsupportedError as e:
         return e.problems
-
-
-def _forced(graph: Graph, pins: Pins) -> Pins | None:
-    """The pins with all dimensions that the nodes leave one size only; None when there are no more of them.
-
-    A symbol that meets a weight's 37 is 37, or no run would succeed: better all shapes know it.
-    """
-
-    def is_size(e: Expr) -> bool:
-        value = as_int(e)
-        return value is not None and value >= 0
-
-    known = {a: b for pair in graph.constraints for a, b in (pair, pair[::-1]) if a.op == "dim" and is_size(b)}
-    more = dict(pins)
-    for v in graph.inputs:
-        if any(d in known for d in v.shape):
-            given = pins.get(v.name, (None,) * len(v.shape))
-            more[v.name] = tuple(as_int(known[d]) if d in known else g for d, g in zip(v.shape, given, strict=True))
-    return more if more != dict(pins) else None
 
 
 def _undeclared(name: str, t: TypeDecl) -> str:
@@ -140,11 +135,14 @@ class _Scope:
 
 
 class _Importer:
-    def __init__(self, model: SourceModel, lenient: bool, chosen: Mapping[str, bool]) -> None:
+    def __init__(
+        self, model: SourceModel, lenient: bool, chosen: Mapping[str, bool], loose: frozenset[str] = frozenset()
+    ) -> None:
         self.model = model
         self.chosen = chosen
+        self.loose = loose
         self.lenient = lenient
-        self.graph = Graph(name=model.graph.name)
+        self.graph = Graph(name=model.graph.name, loose=loose)
         self.problems: dict[str, None] = {}
         self.mistakes: list[ModelError] = []
         self.warnings: dict[str, str] = {}  # by what they say of a node, which may be imported often
@@ -171,6 +169,8 @@ class _Importer:
         if self.problems:
             raise UnsupportedError(list(self.problems), warnings=[*self.warnings.values()])
         self.graph.warnings = [*self.warnings.values()]
+        met = (pair.symbols for pair in self.graph.constraints if isinstance(pair, Meeting))
+        self.graph.meetings = frozenset(name for names in met for name in names)
         if self.model.keeps_weights:
             found = ((name, scope.values[name]) for name in self.model.graph.constants)
             self.graph.weights = {name: v for name, v in found if v is not None}
@@ -205,7 +205,7 @@ class _Importer:
             seen.add(name)
             if name not in self.model.graph.constants:
                 declared[name] = t
-        shapes = input_shapes(declared, pins, self.model.file)
+        shapes = input_shapes(declared, pins, self.model.file, self.loose)
         found: dict[str, Value] = {}
         for name, t in declared.items():
             if t.holds(MAP):

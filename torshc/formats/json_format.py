@@ -29,14 +29,17 @@ Pins = Mapping[str, Sequence[int | str | None]]
 
 
 def import_json(
-    path: str | Path | bytes, shapes: Pins | None = None, weights: Mapping[str, Array] | None = None
+    path: str | Path | bytes,
+    shapes: Pins | None = None,
+    weights: Mapping[str, Array] | None = None,
+    loose: frozenset[str] = frozenset(),
 ) -> Graph:
     """Import a JSON graph.
 
     Args:
         path: a file, or the bytes of one; weights in files are looked for below its folder.
         shapes: dimensions that inputs are fixed to.
-        weights: see :func:`torshc.formats.load_graph`.
+        weights, loose: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError: names the file and the place in it, such as ``nodes[3].inputs``, or the line of a syntax error.
@@ -47,7 +50,7 @@ def import_json(
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
         text = path if isinstance(path, bytes) else bytes(read_file(Path(path)))
-        return build(read_json(parse(text), file, folder), shapes or {}, lenient=True, weights=weights)
+        return build(read_json(parse(text), file, folder), shapes or {}, True, weights, loose)
     except Misfit as e:
         raise ModelError(f"{file}: {e.message}", e.remedy) from e
 

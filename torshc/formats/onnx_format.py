@@ -16,18 +16,21 @@ Pins = Mapping[str, Sequence[int | str | None]]
 
 
 def import_model(
-    path: str | Path | bytes, shapes: Pins | None = None, weights: Mapping[str, npt.NDArray[Any]] | None = None
+    path: str | Path | bytes,
+    shapes: Pins | None = None,
+    weights: Mapping[str, npt.NDArray[Any]] | None = None,
+    loose: frozenset[str] = frozenset(),
 ) -> Graph:
     """Import an ONNX model.
 
     Args:
         path: a file, or the bytes of one; binary, ONNX's text form or protobuf-JSON, told apart by content.
         shapes: dimensions that inputs are fixed to, e.g. ``{"x": (1, 3, 224, 224)}``.
-        weights: see :func:`torshc.formats.load_graph`.
+        weights, loose: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError: when the file is damaged or contradicts itself; names file and node.
         UnsupportedError: with all that torshc cannot do in this model.
         ConfigError: when `shapes` does not fit the model.
     """
-    return build(read_model(path), shapes or {}, weights=weights)
+    return build(read_model(path), shapes or {}, weights=weights, loose=loose)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import ConfigError, did_you_mean
-from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, substitute
-from ..graph import Shape
+from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, runtime_dim, substitute
+from ..graph import Graph, Shape
 from .model import TypeDecl
 
 Pins = Mapping[str, Sequence[int | str | None]]
@@ -29,10 +29,10 @@ def dimension(declared: int | str | None) -> Expr | None:
     return e if value is None or value >= 0 else None
 
 
-def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str) -> dict[str, Shape]:
+def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str, loose: Iterable[str] = ()) -> dict[str, Shape]:
     """The shape of each input, unknown dimensions being given fresh names, and pins being applied.
 
-    An input whose rank is given nowhere is left out.
+    An input whose rank is given nowhere is left out. Symbols that are `loose` are dimensions that may be 1 in a run.
 
     Raises:
         ConfigError: when a pin names no input, has another rank, or contradicts the model or another pin.
@@ -56,7 +56,8 @@ def input_shapes(inputs: Mapping[str, TypeDecl], pins: Pins, file: str) -> dict[
         for k, (d, w) in enumerate(zip(shapes[name], wanted, strict=True)):
             if w is not None:  # None leaves a dimension as it is
                 _pin(d, w, known, f"dimension {k} of input {name!r} of {file}")
-    return {name: tuple(substitute(d, known) for d in shape) for name, shape in shapes.items()}
+    free = {dim(name): runtime_dim(name) for name in loose}
+    return {name: tuple(substitute(substitute(d, known), free) for d in shape) for name, shape in shapes.items()}
 
 
 def _named(declared: int | str | None, wish: str, taken: set[str]) -> Expr:
@@ -103,3 +104,22 @@ def _solve(e: Expr, symbol: Expr, target: Expr) -> int | None:
     value, rest = divmod(goal - at[0], at[1] - at[0])
     exact = not rest and value >= 0 and as_int(substitute(e, {symbol: const(value)})) == goal
     return value if exact else None
+
+
+def forced_pins(graph: Graph, pins: Pins) -> Pins | None:
+    """The pins with all dimensions that the nodes leave one size only; None when there are no more of them.
+
+    A symbol that meets a weight's 37 is 37, or no run would succeed: better all shapes know it.
+    """
+
+    def is_size(e: Expr) -> bool:
+        value = as_int(e)
+        return value is not None and value >= 0
+
+    known = {a: b for pair in graph.constraints for a, b in (pair, pair[::-1]) if a.op == "dim" and is_size(b)}
+    more = dict(pins)
+    for v in graph.inputs:
+        if any(d in known for d in v.shape):
+            given = pins.get(v.name, (None,) * len(v.shape))
+            more[v.name] = tuple(as_int(known[d]) if d in known else g for d, g in zip(v.shape, given, strict=True))
+    return more if more != dict(pins) else None

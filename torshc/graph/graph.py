@@ -304,6 +304,8 @@ class Graph:
         demands: what the last outputs are about, a word each: booleans of rank 0 that no caller sees, each of which
             says that the run must be refused (an index or a length is out of range).
         warnings: what the import passed over in the model, a line each.
+        meetings: dimensions of inputs, by name, that broadcasting took to be equal to others, though they may be 1.
+        loose: those of them that may be 1 in this graph, which is the loose form of its model.
         weights: the model's own weights by name, where the import was asked to keep them.
         place: name of the node that is being imported, after which symbols of nameless values are called.
     """
@@ -318,6 +320,8 @@ class Graph:
     sources: dict[str, SymbolSource] = field(default_factory=dict)
     demands: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    meetings: frozenset[str] = frozenset()
+    loose: frozenset[str] = frozenset()
     weights: dict[str, Value] = field(default_factory=dict)
     place: str = ""
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..budget import budget
+from ..errors import ModelError
 from ..expr import BF16, F16, F32, as_int
 from ..features import Feature, Features
 from ..graph import Graph, Mark, Node, Patch, Value
 from ..ops import REGISTRY
-from ..ops.tensor.view import Expand, Reshape, Transpose
+from ..ops.tensor.view import Expand, Reshape, Transpose, expansion
 from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule
 from .interpret import CannotEvaluate, run_node
@@ -64,7 +65,11 @@ def _rule(site: Site, searches: list[tuple[FusionRule, Search]]) -> Patch | None
         for found in match(form.match, root, search):
             if not covers(found, root, site.uses) or not all(c.holds(found) for c in form.where):
                 continue
-            if (patch := _patch(site, found)) is not None:
+            known = len(site.graph.constraints)
+            patch = _patch(site, found)
+            if patch is None:
+                del site.graph.constraints[known:]
+            else:
                 for node in patch.nodes:
                     if node.op.name == "Attention":
                         node.mark(Mark(form.name, 0))
@@ -95,8 +100,23 @@ def _patch(site: Site, found: Match) -> Patch | None:
     safe = "guarded" in found.values
     op = REGISTRY["torshc", "Attention"](scale=scale, safe=safe, causal=causal)  # type: ignore[call-arg]
     operands = (transposed, v) if causal or mask is None else (transposed, v, mask)
-    new = _grouped(site, op, q, k, v, operands[2:]) or b.one(op, q, *operands)
+    try:
+        if site.graph.loose:
+            new = b.one(op, *_stretched(site, q, transposed, scores), *operands[1:])
+        else:
+            new = _grouped(site, op, q, k, v, operands[2:]) or b.one(op, q, *operands)
+    except ModelError:
+        return None  # what the nodes broadcast, attention does not
     return site.replace(new) if new.type == site.node.output.type else None
+
+
+def _stretched(site: Site, q: Value, k: Value, scores: Value) -> tuple[Value, Value]:
+    """Queries and keys of as many points, rows and keys as the scores have, where their mask may have more of them."""
+    *outer, keys = scores.shape
+    wide = (*outer, q.shape[-1]), (*k.shape[:-2], keys, k.shape[-1])
+    b = site.builder
+    q, k = (x if x.shape == to else b.one(expansion(x.shape, to), x) for x, to in zip((q, k), wide, strict=True))
+    return q, k
 
 
 def _scale(found: Match) -> float | None:

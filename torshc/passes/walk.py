@@ -57,8 +57,10 @@ def walk(graph: Graph, rule: Rule, origin: str) -> bool:
     changed = False
     for node in rewriter:
         site = Site(graph, node, uses)
+        known = len(graph.constraints)
         patch = rule(site)
         if patch is None:
+            del graph.constraints[known:]  # of nodes that the rule tried
             rewriter.keep(node)
             continue
         changed = True

@@ -10,8 +10,9 @@ SYMBOLS = 4  # symbols of a condition that its message explains
 
 def explain_fault(message: str, fault: Fault, manifest: Manifest) -> str:
     """The library's message with the names of nodes, inputs and dimensions that the manifest has."""
-    if 0 <= fault.condition < len(manifest.conditions):
-        return _unmet(manifest.conditions[fault.condition], fault, manifest)
+    conditions = (*manifest.conditions, *manifest.loose_conditions)
+    if 0 <= fault.condition < len(conditions):
+        return _unmet(conditions[fault.condition], fault, manifest)
     if 0 <= fault.step < len(manifest.steps):
         names = dict.fromkeys(manifest.steps[fault.step].nodes)
         return f"{message} (nodes {', '.join(map(repr, names))})"
@@ -22,6 +23,8 @@ def explain_fault(message: str, fault: Fault, manifest: Manifest) -> str:
 
 def remedy_for(fault: Fault, manifest: Manifest) -> str:
     """What to do where a size of 1 met another one, which NumPy would broadcast; empty elsewhere."""
+    if manifest.broadcast and not manifest.strict:  # the loose form refused these sizes too
+        return ""
     if not 0 <= fault.condition < len(manifest.conditions) or 1 not in (fault.left, fault.right):
         return ""
     condition = manifest.conditions[fault.condition]
@@ -31,7 +34,10 @@ def remedy_for(fault: Fault, manifest: Manifest) -> str:
         return ""
     one = manifest.inputs[symbol.input]
     shape = "x".join(str(d) if isinstance(d, int) else "1" if d == name else "?" for d in one.shape)
-    return f"symbolic sizes that meet are equal; to broadcast {name} as 1, compile with --shapes {one.name}:{shape}"
+    why = f" ({manifest.strict})" if manifest.strict else ""
+    return (
+        f"symbolic sizes that meet are equal{why}; to broadcast {name} as 1, compile with --shapes {one.name}:{shape}"
+    )
 
 
 def _unmet(condition: ConditionSpec, fault: Fault, manifest: Manifest) -> str:

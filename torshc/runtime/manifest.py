@@ -137,11 +137,12 @@ class ToleranceSpec:
 
 @dataclass(frozen=True)
 class StepSpec:
-    """A step of a run: the kernel's symbol and template, and the model nodes."""
+    """A step of a run: the kernel's symbol and template, the model nodes, and whether it is of the loose form."""
 
     kernel: str
     template: str
     nodes: tuple[str, ...]
+    loose: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,10 @@ class Manifest:
     outputs: tuple[TensorSpec, ...]
     symbols: tuple[SymbolSpec, ...]
     conditions: tuple[ConditionSpec, ...]
-    steps: tuple[StepSpec, ...]
+    loose_conditions: tuple[ConditionSpec, ...]  # of the loose form, numbered after those
+    steps: tuple[StepSpec, ...]  # of the fast form, then of the loose one
+    broadcast: tuple[str, ...]  # symbols that a loose form lets be 1
+    strict: str  # why there is no such form although a symbol could be such a 1
     operators: dict[int, str]  # the model's names of the nodes that the host runs, by number
     dynamic: bool
     interface_id: int  # which the library must have too
@@ -248,6 +252,7 @@ def _is(value: Any, kind: type[_T]) -> _T:
 
 def _read(body: dict[str, Any]) -> Manifest:
     weights, others = body["weights"], body.get("other_versions", ())
+    loose = body.get("loose") or {"sizes": (), "why": "", "form": None}
     if _is(body["device"], int) < 1 or not 0 <= _is(body["threads"], int) <= THREADS_MAX:
         raise TypeError(f"device {body['device']} or threads {body['threads']}")
     embedded = weights is not None and _is(weights["embedded"], bool)
@@ -263,7 +268,10 @@ def _read(body: dict[str, Any]) -> Manifest:
         outputs=tuple(_tensor(item) for item in body["outputs"]),
         symbols=tuple(_symbol(item) for item in body["symbols"]),
         conditions=_conditions(body["conditions"]),
-        steps=_steps(body),
+        loose_conditions=_conditions(loose["form"]["conditions"]) if loose["form"] is not None else (),
+        steps=_steps(body) + _steps(loose["form"], True),
+        broadcast=tuple(_is(name, str) for name in loose["sizes"]),
+        strict=_is(loose["why"], str),
         operators={_is(o["node"], int): _is(o["name"], str) for o in body["operators"]},
         dynamic=_is(body["dynamic"], bool),
         interface_id=int(_hash({name: body[name] for name in _INTERFACE})[:16], 16),
@@ -271,7 +279,7 @@ def _read(body: dict[str, Any]) -> Manifest:
         weights_sha256=_is(weights["sha256"], str) if weights and not embedded else "",
         weights_embedded=embedded,
         named=_named(weights),
-        other_versions={_isa(version): _steps(version) for version in others},
+        other_versions={_isa(version): _steps(version) + _steps(version.get("loose"), True) for version in others},
         versions=tuple(_isa(version) for version in (body, *others)),
         preferences=_conditions(body.get("preferences", ())),  # not in manifests of before there were any
         uses=tuple(_use(item, len(body["inputs"])) for item in body.get("uses", ())),
@@ -313,10 +321,13 @@ def _isa(version: dict[str, Any]) -> str:
     return _is(version["isa"]["mcpu"], str) or _is(version["isa"]["arch"], str)
 
 
-def _steps(version: dict[str, Any]) -> tuple[StepSpec, ...]:
+def _steps(version: dict[str, Any] | None, loose: bool = False) -> tuple[StepSpec, ...]:
+    """The steps of a version in one form; none of a form that it does not have."""
+    if version is None:
+        return ()
     kernels = [(_is(k["symbol"], str), _is(k["template"], str)) for k in version["kernels"]]
     steps = ((kernels[step["kernel"]], tuple(_is(n, str) for n in step["nodes"])) for step in version["steps"])
-    return tuple(StepSpec(symbol, template, nodes) for (symbol, template), nodes in steps)
+    return tuple(StepSpec(symbol, template, nodes, loose) for (symbol, template), nodes in steps)
 
 
 def _tensor(item: dict[str, Any]) -> TensorSpec:

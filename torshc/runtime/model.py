@@ -42,7 +42,7 @@ class Model:
     Attributes:
         name: of the model.
         inputs, outputs: in the model's order.
-        conditions: equations that the sizes of its inputs have to satisfy.
+        conditions: equations that the sizes of its inputs have to satisfy, but for a 1 that its loose form broadcasts.
         needs: the same, with what else makes a run compute something.
         tolerances: how far each output may be from a reference's.
         device: where it runs, "cpu" or "cuda:0".
@@ -450,7 +450,7 @@ class Model:
             handle = self._opened and self._opened.handle
             if status := self._library.torshc_profile(handle, i, byref(calls), byref(ns)):
                 raise self._failure(status)
-            found.append(StepStats(step.kernel, step.template, step.nodes, calls.value, ns.value / 1e9))
+            found.append(StepStats(step.kernel, step.template, step.nodes, calls.value, ns.value / 1e9, step.loose))
         return tuple(found)
 
     def close(self) -> None:

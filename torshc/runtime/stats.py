@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepStats:
-    """What a step of a run has cost: its kernel, template and model nodes, how often it ran, and seconds in all."""
+    """What a step of a run has cost: its kernel, template and model nodes, how often it ran, and seconds in all.
+
+    ``loose``: a step of the model's loose form, for runs in which a size of 1 broadcasts.
+    """
 
     kernel: str
     template: str
     nodes: tuple[str, ...]
     calls: int
     seconds: float
+    loose: bool = False
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ class Target(ABC):
         precisions: values of CompileOptions.precision that it has.
         tunable: whether its kernels can be tuned, as its templates state parameters.
         features: what it has kernels for that not all targets have, see :class:`torshc.features.Feature`.
+        loose: whether its libraries may hold a model's loose form too.
 
     Args:
         machine: the processor that is compiled for.
@@ -121,6 +122,7 @@ class Target(ABC):
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
     tunable: ClassVar[bool] = False
     features: ClassVar[Features] = frozenset()
+    loose: ClassVar[bool] = False
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

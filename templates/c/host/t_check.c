@@ -231,10 +231,26 @@ static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t 
     return TORSHC_OK;
 }
 
-/* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. */
-int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
+/* Do shapes and sizes fit the form of the model that the symbols name? */
+static int check_sizes(const torshc_tensor *inputs, int32_t count, int64_t *s)
 {
     uint64_t bytes;
+    int status = P->fits(s); /* before any size is computed in 64 bits */
+    if (status)
+        return status;
+    if (P->sizes)
+        P->sizes(s);
+    for (int32_t i = 0; i < count; i++)
+        if ((status = check_shape(&inputs[i], &P->input[i], s, "input", i)) ||
+            (status = extent(&inputs[i], "input", i, &bytes)))
+            return status;
+    return P->holds(s);
+}
+
+/* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. Where sizes do not
+ * fit the fast form of a model, but its loose one, they are for that. */
+int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
+{
     int status;
     if (count != P->inputs)
         return t_fail(TORSHC_E_COUNT, "%d inputs; expected %d", (int)count, (int)P->inputs);
@@ -246,7 +262,9 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
     for (int32_t k = 0; k < P->symbols; k++) {
         const t_symbol *symbol = &P->symbol[k];
         const int is_dim = symbol->kind == T_DIM;
-        if (is_dim)
+        if (symbol->kind == T_FORM)
+            s[k] = 0;
+        else if (is_dim)
             s[k] = inputs[symbol->input].shape[symbol->dim];
         else if ((status = read_element(&inputs[symbol->input], symbol, &s[k])))
             return status;
@@ -255,15 +273,14 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
                           is_dim ? "dimension" : "element", (int)symbol->dim, (long long)s[k], (long long)symbol->min,
                           (long long)symbol->max);
     }
-    if ((status = P->fits(s))) /* before any size is computed in 64 bits */
+    if (!(status = check_sizes(inputs, count, s)) || !P->form)
         return status;
-    if (P->sizes)
-        P->sizes(s);
-    for (int32_t i = 0; i < count; i++)
-        if ((status = check_shape(&inputs[i], &P->input[i], s, "input", i)) ||
-            (status = extent(&inputs[i], "input", i, &bytes)))
-            return status;
-    return P->holds(s);
+    const int is_one = t_fault.left == 1 || t_fault.right == 1; /* the loose form says better what is wrong then */
+    s[P->form] = 1;
+    if (!(status = check_sizes(inputs, count, s)) || is_one)
+        return status;
+    s[P->form] = 0;
+    return check_sizes(inputs, count, s);
 }
 
 /* What a tensor without elements has for data: an element may be read there where no lane, or only a mask, discards it. */

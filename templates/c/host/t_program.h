@@ -93,8 +93,9 @@ static inline int64_t t_dim(const t_port *port, int32_t d, const int64_t *s)
 /* Whether elements are tensors of their own. */
 static inline int t_is_nested(torshc_dtype dtype) { return dtype.code >= TORSHC_SEQUENCE; }
 
-/* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range. */
-enum { T_DIM, T_ELEMENT, T_CLAMPED };
+/* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range; or
+ * it says which form of the model a run takes: 1 for the loose one, in which sizes of 1 broadcast. */
+enum { T_DIM, T_ELEMENT, T_CLAMPED, T_FORM };
 
 typedef struct {
     int32_t input, dim;
@@ -166,6 +167,7 @@ typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
     int32_t places;    /* symbols, and sizes behind them, of the program or of its segment that has the most */
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
+    int32_t form;      /* the symbol that says which form a run takes, the last one; 0 where there is one form */
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ...budget import afford, budget
 from ...errors import ModelError
-from ...expr import Expr, as_int, call, const, is_nonnegative, is_runtime, select
+from ...expr import Expr, as_int, call, const, is_nonnegative, is_runtime, select, walk
 from ...graph import Builder, Node, Shape, TensorType, Value
 from .source import SourceNode, Unsupported
 
@@ -155,9 +155,9 @@ def broadcast(shapes: Sequence[Shape], constraints: Constraints) -> Shape:
     """NumPy's broadcasting of shapes; two different symbols are taken to be equal, which a run then checks.
 
     Exporters give different symbols to sizes that are always equal. If either could be 1, every size behind it would be
-    a condition, which nothing downstream can prove equal to another: a transformer ran 9 % slower. A 1 that is to be
-    broadcast has to be declared. Dimensions that are computed during a run may also be 1; those that cannot be
-    more, such as that of ``x[-1:]``, are.
+    a condition, which nothing downstream can prove equal to another: a transformer ran 9 % slower. So a 1 that is
+    broadcast is for the loose form of a model (:class:`Meeting`). Dimensions that are computed during a run may also be
+    1; those that cannot be more, such as that of ``x[-1:]``, are.
 
     Raises:
             ModelError: when two static dimensions differ and neither is 1.
@@ -177,17 +177,70 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
         raise ModelError(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
     if len(wide) < 2:
         return wide[0] if wide else const(1)
-    chosen = (fixed or [d for d in wide if not at_most_one(d)] or wide)[0]
+    open_ = [d for d in wide if not at_most_one(d)]
+    chosen = next(iter(fixed or [d for d in open_ if not is_runtime(d)] or open_ or wide))
     for d in wide:
         if d is not chosen and at_most_one(d):
             constraints.append((chosen, select(call("eq", d, 1), chosen, d)))
-        elif d is not chosen and (is_runtime(d) or is_runtime(chosen)):
-            wider = chosen if chosen.op == "const" else select(call("eq", chosen, 1), d, chosen)
-            constraints.append((wider, select(call("eq", d, 1), chosen, d)))
-            chosen = wider
         elif d is not chosen:
-            constraints.append((chosen, d))
+            wider = _wider(chosen, d)
+            one, other = (d, chosen) if wider is d else (chosen, d)
+            constraints.append(Meeting((wider, widened(other, one))))
+            chosen = wider
     return chosen
+
+
+def _wider(a: Expr, b: Expr) -> Expr:
+    """What two dimensions that fit become: the second where the first may be 1 and is; a known one is the first."""
+    if not is_runtime(a) or b in _joined(a):
+        return a
+    return b if a in _joined(b) else select(call("eq", a, 1), b, a)
+
+
+def _joined(d: Expr) -> list[Expr]:
+    """A dimension, and those that are all 1 where it is 1, as it is what they become together."""
+    if d.op != "select" or d.args[0] is not call("eq", d.args[2], 1):
+        return [d]
+    return [d, *_joined(d.args[1]), *_joined(d.args[2])]
+
+
+def broadcast_into(shape: Shape, to: Shape, constraints: Constraints, what: str) -> Shape:
+    """Broadcasting one way: what `to` is once a tensor of `shape` has been broadcast to it, which must not change it.
+
+    Raises:
+        ModelError: when that has more dimensions, or two are known and do not fit.
+    """
+    if len(shape) > len(to):
+        raise ModelError(f"{what}: {list(shape)} does not broadcast to {list(to)}")
+    out = list(to)
+    for k, d in enumerate(shape, len(to) - len(shape)):
+        if as_int(d) == 1 or d is to[k]:
+            continue
+        if as_int(d) is not None:
+            out[k] = same_dim(d, to[k], constraints, what)
+        else:
+            constraints.append(Meeting((to[k], widened(d, to[k]))))
+    return tuple(out)
+
+
+def widened(d: Expr, to: Expr) -> Expr:
+    """What a dimension becomes where it is broadcast to another; one that a run computes may be 1."""
+    return select(call("eq", d, 1), to, d) if is_runtime(d) else d
+
+
+class Meeting(tuple[Expr, Expr]):
+    """Two sizes that a run needs equal because they are broadcast, where ONNX lets one that is 1 differ.
+
+    The loose form of a model is imported with the symbols of its meetings as run-time dimensions, which may be 1.
+    """
+
+    __slots__ = ()
+
+    @property
+    def symbols(self) -> list[str]:
+        """The dimensions of inputs in those of its sizes that may turn out to be 1."""
+        parts = walk(*(e for e in self if not is_nonnegative(e - 2)))
+        return [str(e.data) for e in parts if e.op == "dim" and not is_runtime(e)]
 
 
 def at_most_one(d: Expr) -> bool:

@@ -17,6 +17,7 @@ from ..core.base import (
     Read,
     broadcast,
     broadcast_index,
+    broadcast_into,
     need,
     operator,
     same_dim,
@@ -102,10 +103,7 @@ class Gemm(Op):
         same_dim(left[1], right[0], constraints, f"Gemm of {a.type!r} and {b.type!r}")
         shape = (left[0], right[1])
         if len(inputs) > 2 and inputs[2] is not None:
-            c = inputs[2]
-            wide = broadcast([shape, c.shape], constraints)
-            if c.type.rank > 2 or any(w is not s for w, s in zip(wide, shape, strict=True) if s.op == "const"):
-                raise ModelError(f"Gemm adds {c.type!r}, which does not broadcast to {list(shape)}")
+            wide = broadcast_into(inputs[2].shape, shape, constraints, "what Gemm adds")
             shape = (wide[0], wide[1]) if self.beta else shape
         return [TensorType(a.dtype, shape)]
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import ModelError
 from ...expr import F16, F32, I32, U8, as_int
 from ...graph import Value
-from ..core.base import axis_of, operator, same_dim
+from ..core.base import axis_of, broadcast_into, operator, same_dim
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import Ints
@@ -250,9 +250,11 @@ def columns(source: SourceNode, parameter: Value, b: Value) -> None:
     if b.type.rank < 2 or (rank != 1 and not stacked):
         raise Unsupported(f"{source.op_type} of {b.type!r} with a scale or zero point {parameter.type!r}")
     what = f"scales and zero points of the columns of {b.type!r}"
-    for k in range(rank):
-        if k != rank - 2:
-            same_dim(parameter.shape[k], b.shape[k - rank], constraints, what)
+    if rank == 1:
+        broadcast_into(parameter.shape, b.shape[-1:], constraints, what)
+    else:
+        for k in (*range(rank - 2), rank - 1):
+            same_dim(parameter.shape[k], b.shape[k], constraints, what)
 
 
 def integers(source: SourceNode, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:

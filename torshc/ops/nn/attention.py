@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ModelError
 from ...expr import Expr, const
 from ...graph import Builder, Node, TensorType, Value
-from ..core.base import Constraints, Inputs, Op, broadcast, need, operator, same_dim
+from ..core.base import Constraints, Inputs, Op, broadcast, broadcast_into, need, operator, same_dim
 from ..core.compose import apply
 from ..math.linalg import MatMul, product_type
 from ..tensor.view import Reshape, Transpose
@@ -49,8 +49,10 @@ class Attention(Op):
         mask = inputs[3] if len(inputs) > 3 else None
         if mask is not None:
             scores = (*batch, q.shape[-2], k.shape[-2])
-            if len(broadcast([scores, mask.shape], constraints)) != len(scores) or not mask.dtype.is_float:
-                raise ModelError(f"Attention with a mask {mask.type!r} for scores {list(scores)}")
+            what = f"Attention with a mask {mask.type!r} for scores {list(scores)}"
+            if not mask.dtype.is_float:
+                raise ModelError(what)
+            broadcast_into(mask.shape, scores, constraints, what)
         return [TensorType(product_type(q.dtype, self.out), (*batch, q.shape[-2], v.shape[-1]))]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:

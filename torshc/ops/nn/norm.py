@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import ModelError
-from ...expr import F32, Expr, as_int, call, const, from_onnx, select
+from ...expr import F32, Expr, call, const, from_onnx, select
 from ...graph import Builder, Node, Shape, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast_into, need, operator, same_dim
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode, Unsupported
 from ..tensor.index import ArgSearch
@@ -109,9 +109,7 @@ def _check_affine(x: Value, shape: Shape, inputs: Inputs, constraints: Constrain
     for v in (v for v in inputs[1:] if v is not None):
         if v.dtype is not x.dtype:
             raise ModelError(f"{name} of {x.dtype!r} with a scale or bias of {v.dtype!r}")
-        wide = broadcast([shape, v.shape], constraints)
-        if len(wide) != len(shape) or any(as_int(s) == 1 != as_int(w) for s, w in zip(shape, wide, strict=True)):
-            raise ModelError(f"{name} of {x.type!r} with a scale or bias of {v.type!r}")
+        broadcast_into(v.shape, shape, constraints, f"{name} of {x.type!r} with a scale or bias of {v.type!r}")
 
 
 @operator()
