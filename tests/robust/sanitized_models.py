@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,7 +36,8 @@ from torshc.errors import ConfigError, RunError, UnsupportedError
 from torshc.feeds import make_inputs
 from torshc.options import CompileOptions
 from torshc.runtime.manifest import TensorSpec, read_manifest
-from torshc.verify import SIZES, compare, reference_outputs, tolerance_of
+from torshc.tolerance import Tolerance
+from torshc.verify import SIZES, compare, reference_outputs
 
 from .graph_check import LEVELS
 from .typed_compare import difference
@@ -81,10 +82,11 @@ def built_model(path: Path, cc: str, work: Path, level: int = 3) -> Built:
     found = read_manifest(bundle)
     feeds = make_inputs(found.inputs, (), None, 0, SIZES, found.needs).arrays
     names = [spec.name for spec in found.outputs]
+    allowed = {name: Tolerance(**asdict(spec)) for name, spec in zip(names, found.tolerances, strict=True)}
 
     def judge(_: int, got: Arrays) -> str:
         wanted = reference_outputs(path, "ort", names, feeds)
-        checks = [compare(name, array, wanted[name], tolerance_of(options)) for name, array in got.items()]
+        checks = [compare(name, array, wanted[name], allowed[name]) for name, array in got.items()]
         return "; ".join(f"{c.name}: {c.problem or c.error}" for c in checks if not c.ok)
 
     return Built(path.name, bundle, path, found.inputs, found.outputs, [feeds], judge)

@@ -91,7 +91,7 @@ def test_names_reach_the_manifest_only(
     assert not Path("pwned").exists() and not Path("/tmp/pwned").exists()
     record_property("files searched", len(files))
     manifest = json.loads((tmp_path / "m.tsc" / "manifest.json").read_text())
-    assert manifest["model"] == names["graph"]
+    assert manifest["model"] == "m"  # its file's name
     with torshc.load(tmp_path / "m.tsc") as compiled:
         assert [s.name for s in compiled.inputs] == [names["x"]]
         found = compiled.run({names["x"]: np.ones((2, 3, 5, 7), np.float32)})

@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another shape": ({"s": [X[:, :2]]}, "element of input 0 has dimension 2"),
     "ragged": ({"s": [[[1.0], [1.0, 2.0]]]}, "'s' is not an array"),
     "an empty list": ({"s": []}, "position 0 of a sequence of 0"),
-    "beyond the list": ({"i": np.array(1)}, r"^model 'g': node \d+: .*position 1 of a sequence of 1 \(node 'y'\)"),
+    "beyond the list": ({"i": np.array(1)}, r"^model 'm': node \d+: .*position 1 of a sequence of 1 \(node 'y'\)"),
     "far before the list": ({"i": np.array(-(2**63))}, "position -9223372036854775808"),
     "an empty optional": ({"o": None}, "optional is empty"),
     "an optional of another shape": ({"o": np.ones(3, F32)}, "dimension 3"),

@@ -89,6 +89,5 @@ def _component(
 
 
 def _licence(tool: str) -> str:
-    if "clang" in tool or "zig" in tool or "llvm" in tool:
-        return _LLVM
-    return _GCC if "gcc" in tool else ""
+    known = {"clang": _LLVM, "zig": _LLVM, "llvmlite": _LLVM, "gcc": _GCC}
+    return next((licence for name, licence in known.items() if name in tool), "")

@@ -4,6 +4,7 @@
  * A run ends when every worker has counted itself out, so that no worker can still be reading
  * the fields of a run when the next one is written.
  */
+#define _GNU_SOURCE
 #include "t_pool.h"
 
 #include <pthread.h>

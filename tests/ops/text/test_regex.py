@@ -124,7 +124,7 @@ def test_the_longest_patterns_take_a_moment(form: str) -> None:
     pattern = form.format("".join(letters), "".join(f"[a-{c}]" for c in letters[: len(letters) // 5]))
     began = time.process_time()
     assert len(compile_pattern(pattern)) > 1
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 10  # what any model may take; a second or two by themselves
 
 
 @pytest.mark.parametrize(

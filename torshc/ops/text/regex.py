@@ -27,7 +27,7 @@ from ..core.source import Unsupported
 
 Ranges = tuple[tuple[int, int], ...]
 
-TEXT_MAX = 1 << 14  # code points of a pattern
+TEXT_MAX = 1 << 12  # code points of a pattern: the worst, of many classes without case, takes a second or two
 PROGRAM_MAX = 1 << 16  # instructions
 REPEAT_MAX = 1000  # RE2's own limit
 DEPTH_MAX = 100  # groups in groups
