@@ -61,8 +61,8 @@ test-all: $(call stamp,test) ## the tests with the slow ones, of which `make tes
 	$(py) -m pytest -n $(JOBS) --dist worksteal -m '' $(ARGS)
 
 test-bare: $(call stamp,test) ## `make test` as on a machine without a compiler, where it takes the ziglang package's
-	mkdir -p $(VENV)/bare
-	for tool in $(bare); do ln -sf "$$(command -v $$tool)" $(VENV)/bare/; done
+	rm -rf $(VENV)/bare && mkdir $(VENV)/bare
+	for tool in $(bare); do ln -s "$$(which $$tool)" $(VENV)/bare/; done
 	rm -f $(VENV)/ran-bare
 	PATH=$(abspath $(VENV)/bare) $(MAKE) test ARGS='--write-ran $(VENV)/ran-bare $(ARGS)'
 
