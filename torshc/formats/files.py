@@ -79,7 +79,8 @@ def _of_graph(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
 
 def _of_nodes(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, TensorProto]]:
     for node in nodes:
-        yield from _of_attributes(node.attribute, f"node {(node.name or ', '.join(node.output))!r} ({node.op_type})")
+        name = node.name or ", ".join(map(str, node.output))  # protobuf gives bytes where text is no UTF-8
+        yield from _of_attributes(node.attribute, f"node {name!r} ({node.op_type})")
 
 
 def _of_attributes(attributes: Iterable[AttributeProto], owner: str) -> Iterator[tuple[str, TensorProto]]:
@@ -154,7 +155,8 @@ def with_weights(path: str | Path, new: Archive) -> bytes:
     proto = onnx_proto(path)
     if proto is None:
         raise ModelError(f"{path} is a JSON graph, whose weights come with it", "pass a graph with the new weights")
-    known = {tensor.name: tensor for tensor in proto.graph.initializer}
+    named = ((tensor.name, tensor) for tensor in proto.graph.initializer)
+    known = {name: tensor for name, tensor in named if isinstance(name, str)}  # bytes are no UTF-8
     problems = []
     for name in new.names:
         if name not in known:
