@@ -17,6 +17,7 @@ DECORATORS = [
     "@implements",
     "@ufunc",
     "@operator",
+    "@composite",
     "@register",
     "@graph_pass",
     "@*.lowers",
@@ -28,7 +29,7 @@ KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its
     # user is collected: a folder, a tensor
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
-    "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__",
+    "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__", "__getattr__",
     # set for llvmlite; what stats() tells its callers
     "data_layout", "compile_seconds", "traces",
     # read by string.Template

@@ -216,7 +216,12 @@ def test_compiled_products_and_rows_of_four_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "operands", "form", "words"),
     [
-        ("QLinearAdd", [numbers(2), scale(1), None, numbers(2), scale(1), None, scale(1)], {}, "QLinearAdd of f32"),
+        (
+            "QLinearAdd",
+            [numbers(2), scale(1), None, numbers(2), scale(1), None, scale(1)],
+            {},
+            "QLinearAdd.*f32 with a scale of f32",
+        ),
         ("QLinearConcat", [scale(1), some_bytes(), some_bytes(2)], {"axis": 0}, "of 3 operands"),
         (
             "QGemm",

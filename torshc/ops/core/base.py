@@ -1,10 +1,11 @@
 """What an operator is: its attributes, its types, and one way to compute it.
 
-An operator is a frozen dataclass whose fields are its attributes. It says what it computes in one of these ways:
+An operator is a frozen dataclass whose fields are its attributes; :mod:`.composite` makes one of a function. It says
+what it computes in one of these ways:
 
 * ``nest``: a loop nest over its output with a scalar body. Every target renders any nest, so such an operator works
   everywhere, fuses, folds, and serves shape arithmetic, all from this one definition.
-* ``decompose``: as a graph of simpler operators.
+* ``decompose``: as a graph of simpler operators; mostly by a formula over tensors (:mod:`.composite`).
 * ``family``: the name of a kernel kind with a template of its own ("gemm", "conv", "attention", "recurrent",
   "scan", "scatter", "topk", "trees").
 """

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from ...errors import ModelError
 from ...expr import Expr, const
-from ...graph import Builder, Node, TensorType, Value
-from ..core.base import Constraints, Inputs, Op, need, operator, same_dim
-from ..core.compose import apply
+from ...graph import Node, TensorType
+from ..core.base import Constraints, Inputs, need, operator, same_dim
+from ..core.composite import Formula
+from ..core.tensor import Tensor, apply_op
 from ..nn.attention import Attention
 from ..nn.rotary import Rotated
-from ..tensor.view import Reshape
 from .attention import Appended
 
 _NONE = const(0)
@@ -20,7 +20,7 @@ _NONE = const(0)
 
 @operator("CachedAttention", "torshc")
 @dataclass(frozen=True)
-class CachedAttention(Op):
+class CachedAttention(Formula):
     """softmax(scale * q k') v of q[B, G, N, D], with keys and values from caches in which there is a new one.
 
     B is the batch, G heads of keys, N queries of each, D their width.
@@ -53,20 +53,16 @@ class CachedAttention(Op):
         present = TensorType(q.dtype, (*keys.shape[:2], self.length, keys.shape[3]))
         return [q.type, present, present]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        q, k, v, keys, values = (need(inputs[n], f"input {n} of CachedAttention") for n in range(5))
-        at, *angles = (inputs[n] if n < len(inputs) else None for n in range(5, 8))
-        if at is None:
-            at = apply(
-                b, "Expand", apply(b, "Range", start=keys.shape[2], step=const(1), count=const(1)), shape=q.shape[:1]
-            )
-        turns = [a for a in angles if a is not None]
-        if turns:
-            heads = b.one(Reshape((q.shape[0], q.shape[1] * q.shape[2], const(1), q.shape[3])), q)
-            q = b.one(Reshape(q.shape), b.one(Rotated(self.interleaved), heads, *turns))
-            k = b.one(Rotated(self.interleaved), k, *turns)
-        present = [b.one(Appended(self.length), old, new, at) for old, new in ((keys, k), (values, v))]
-        return [b.one(Attention(self.scale), q, *present), *present]
+    def formula(
+        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, at: Tensor | None = None, *angles: Tensor
+    ) -> list[Tensor]:
+        at = q.range(keys.shape[2], 1).expand(q.shape[0]) if at is None else at
+        if angles:
+            heads = q.reshape(q.shape[0], q.shape[1] * q.shape[2], 1, q.shape[3])
+            q = apply_op(Rotated(self.interleaved), heads, *angles).reshape(*q.shape)
+            k = apply_op(Rotated(self.interleaved), k, *angles)
+        present = [apply_op(Appended(self.length), old, new, at) for old, new in ((keys, k), (values, v))]
+        return [apply_op(Attention(self.scale), q, *present), *present]
 
     def flops(self, node: Node) -> Expr:
         return node.operands[0].type.size * self.length * 4

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Unpack
 
-from ...graph import Value
-from ..core.base import operator
-from ..core.compose import apply
+from ..core.composite import composite
 from ..core.source import SourceNode, Unsupported
-from ..nn.conv import Ints
-from ..tensor.view import Transpose
-from .base import DOMAIN, WINDOW, Contrib, channels_first, channels_last, given, node
+from ..core.tensor import Tensor, apply_named, read_node
+from .base import DOMAIN, Convolution, Window, put_channels_first, put_channels_last
+
+Floats = tuple[float, ...]
+Ints = tuple[int, ...]
 
 _ACTIVATIONS = {
     "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"),
@@ -21,7 +20,7 @@ _ACTIVATIONS = {
 }  # fmt: skip
 
 
-def activated(source: SourceNode, x: Value, kind: str, parameters: Sequence[float]) -> Value:
+def activated(x: Tensor, kind: str, parameters: Sequence[float]) -> Tensor:
     """An activation by its name, with its parameters in ONNX's order; "" for none.
 
     Raises:
@@ -30,190 +29,123 @@ def activated(source: SourceNode, x: Value, kind: str, parameters: Sequence[floa
     if not kind:
         return x
     if kind in ("Silu", "SiLU", "Swish"):
-        return apply(source.builder, "Swish", x)
+        return apply_named("Swish", x)
     names = _ACTIVATIONS.get(kind)
     if names is None or len(parameters) not in (0, len(names)) or (kind == "Clip" and not parameters):
-        raise Unsupported(f"{source.op_type} with activation {kind!r} of {len(parameters)} parameters")
-    return apply(source.builder, kind, x, **dict(zip(names, parameters, strict=False)))
+        raise Unsupported(f"activation {kind!r} of {len(parameters)} parameters")
+    return apply_named(kind, x, **dict(zip(names, parameters, strict=False)))
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FusedProduct(Contrib):
-    """Base: alpha * a' @ b', with a' and b' the operands or their last two dimensions flipped.
+@composite("FusedMatMul", DOMAIN)
+def fused_mat_mul(
+    a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Tensor:  # fmt: skip
+    """alpha * a' @ b', with a' and b' the operands or their last two dimensions flipped.
 
-    Attributes:
-        transBatchA, transBatchB: the first dimension of an operand stands before its last, and batches from the second.
+    transBatchA, transBatchB: the first dimension of an operand stands before its last, and batches from the second.
     """
-
-    alpha: float = 1.0
-    transA: int = 0
-    transB: int = 0
-    transBatchA: int = 0
-    transBatchB: int = 0
-
-    def product(self, source: SourceNode) -> Value:
-        b, sides = source.builder, []
-        for x, flip, batch in (
-            (source.required(0), self.transA, self.transBatchA),
-            (source.required(1), self.transB, self.transBatchB),
-        ):
-            order = list(range(x.type.rank))
-            if batch and len(order) > 2:
-                order = [*order[1:-1], 0, order[-1]]
-            if flip and len(order) > 1:
-                order[-2:] = order[:-3:-1]
-            sides.append(x if order == sorted(order) else b.one(Transpose(tuple(order)), x))
-        out = apply(b, "MatMul", *sides)
-        return out if self.alpha == 1.0 else apply(b, "Mul", out, self.alpha)
+    out = _flipped(a, transA, transBatchA) @ _flipped(b, transB, transBatchB)
+    return out if alpha == 1.0 else out * alpha
 
 
-@operator("FusedMatMul", DOMAIN)
-@dataclass(frozen=True)
-class FusedMatMul(FusedProduct):
-    """MatMul of flipped operands, times alpha."""
-
-    def make(self, source: SourceNode) -> list[Value]:
-        return [self.product(source)]
-
-
-@operator("TransposeMatMul", DOMAIN)
-@dataclass(frozen=True)
-class TransposeMatMul(FusedMatMul):
-    """FusedMatMul's older name."""
+def _flipped(x: Tensor, flip: int, batch: int) -> Tensor:
+    order = list(range(x.rank))
+    if batch and len(order) > 2:
+        order = [*order[1:-1], 0, order[-1]]
+    if flip and len(order) > 1:
+        order[-2:] = order[:-3:-1]
+    return x if order == sorted(order) else x.transpose(*order)
 
 
-def _parameters(alpha: float, beta: float, kind: str) -> list[float]:
-    """Parameters of an activation that are attributes; 0 where they are absent, which is then ONNX's default."""
+composite("TransposeMatMul", DOMAIN)(fused_mat_mul)  # its older name
+
+
+def _activated(x: Tensor, alpha: float, beta: float, kind: str) -> Tensor:
+    """An activation whose parameters are attributes; 0 where they are absent, which is then ONNX's default."""
     wanted = len(_ACTIVATIONS.get(kind, ()))
-    return [alpha, beta][:wanted] if alpha or beta else []
+    return activated(x, kind, [alpha, beta][:wanted] if alpha or beta else [])
 
 
-@operator("FusedMatMulActivation", DOMAIN)
-@dataclass(frozen=True)
-class FusedMatMulActivation(FusedProduct):
+@composite("FusedMatMulActivation", DOMAIN)
+def fused_mat_mul_activation(
+    a: Tensor, b: Tensor, *, activation: str = "", activation_alpha: float = 0.0, activation_beta: float = 0.0,
+    activation_gamma: float = 0.0, activation_axis: int = 0, alpha: float = 1.0, transA: int = 0, transB: int = 0,
+    transBatchA: int = 0, transBatchB: int = 0,
+) -> Tensor:  # fmt: skip
     """FusedMatMul with an activation behind it."""
-
-    activation: str = ""
-    activation_alpha: float = 0.0
-    activation_beta: float = 0.0
-    activation_gamma: float = 0.0
-    activation_axis: int = 0
-
-    def make(self, source: SourceNode) -> list[Value]:
-        parameters = _parameters(self.activation_alpha, self.activation_beta, self.activation)
-        return [activated(source, self.product(source), self.activation, parameters)]
+    out = fused_mat_mul(
+        a, b, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB
+    )
+    return _activated(out, activation_alpha, activation_beta, activation)
 
 
-@operator("FusedGemm", DOMAIN)
-@dataclass(frozen=True)
-class FusedGemm(Contrib):
+@composite("FusedGemm", DOMAIN)
+def fused_gemm(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, activation: str = "", activation_alpha: float = 0.0,
+    activation_beta: float = 0.0, activation_gamma: float = 0.0, alpha: float = 1.0, beta: float = 1.0,
+    transA: int = 0, transB: int = 0,
+) -> Tensor:  # fmt: skip
     """Gemm with an activation behind it."""
-
-    alpha: float = 1.0
-    beta: float = 1.0
-    transA: int = 0
-    transB: int = 0
-    activation: str = ""
-    activation_alpha: float = 0.0
-    activation_beta: float = 0.0
-    activation_gamma: float = 0.0
-
-    def make(self, source: SourceNode) -> list[Value]:
-        out = node(
-            source,
-            "Gemm",
-            source.required(0),
-            source.required(1),
-            source.input(2),
-            **given(self, "alpha", "beta", "transA", "transB"),
-        )
-        parameters = _parameters(self.activation_alpha, self.activation_beta, self.activation)
-        return [activated(source, out, self.activation, parameters)]
+    out = read_node("Gemm", a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return _activated(out, activation_alpha, activation_beta, activation)
 
 
 # -- convolutions and pools -------------------------------------------------------------------------------------------
 
 
-@operator("FusedConv", DOMAIN)
-@dataclass(frozen=True)
-class FusedConv(Contrib):
-    """activation(Conv(x, w) + bias + z), bias and z perhaps absent."""
-
-    activation: str = ""
-    activation_params: tuple[float, ...] = ()
-    auto_pad: str = ""
-    dilations: Ints = ()
-    group: int = 1
-    kernel_shape: Ints = ()
-    pads: Ints = ()
-    strides: Ints = ()
-
-    def convolved(self, source: SourceNode, x: Value, z: Value | None) -> Value:
-        out = node(source, "Conv", x, source.required(1), source.input(2), **given(self, *WINDOW))
-        out = out if z is None else apply(source.builder, "Add", out, z)
-        return activated(source, out, self.activation, self.activation_params)
-
-    def make(self, source: SourceNode) -> list[Value]:
-        return [self.convolved(source, source.required(0), source.input(3))]
+@composite("FusedConv", DOMAIN)
+def fused_conv(
+    x: Tensor, w: Tensor, bias: Tensor | None = None, z: Tensor | None = None, *, activation: str = "",
+    activation_params: Floats = (), **form: Unpack[Convolution],
+) -> Tensor:  # fmt: skip
+    """activation(Conv(x, w) + bias + z)."""
+    out = read_node("Conv", x, w, bias, **form)
+    return activated(out if z is None else out + z, activation, activation_params)
 
 
-@operator("NhwcFusedConv", DOMAIN)
-@dataclass(frozen=True)
-class NhwcFusedConv(FusedConv):
+@composite("NhwcFusedConv", DOMAIN)
+def nhwc_fused_conv(
+    x: Tensor, w: Tensor, bias: Tensor | None = None, z: Tensor | None = None, *, activation: str = "",
+    activation_params: Floats = (), **form: Unpack[Convolution],
+) -> Tensor:  # fmt: skip
     """FusedConv with channels last, of weights as Conv has them."""
-
-    def make(self, source: SourceNode) -> list[Value]:
-        b, z = source.builder, source.input(3)
-        first = None if z is None else channels_first(b, z)
-        return [channels_last(b, self.convolved(source, channels_first(b, source.required(0)), first))]
-
-
-@operator("NhwcConv", DOMAIN)
-@dataclass(frozen=True)
-class NhwcConv(NhwcFusedConv):
-    """Conv with channels last, of weights [M, spatial, C / group] as ONNX Runtime's CUDA kernels take them."""
-
-    def make(self, source: SourceNode) -> list[Value]:
-        source.inputs[1] = channels_first(source.builder, source.required(1))
-        return super().make(source)
+    z = None if z is None else put_channels_first(z)
+    y = fused_conv(
+        put_channels_first(x), w, bias, z, activation=activation, activation_params=activation_params, **form
+    )
+    return put_channels_last(y)
 
 
-@operator("NhwcMaxPool", DOMAIN)
-@dataclass(frozen=True)
-class NhwcMaxPool(Contrib):
+@composite("NhwcConv", DOMAIN)
+def nhwc_conv(
+    x: Tensor, w: Tensor, bias: Tensor | None = None, z: Tensor | None = None, *, activation: str = "",
+    activation_params: Floats = (), **form: Unpack[Convolution],
+) -> Tensor:  # fmt: skip
+    """NhwcFusedConv of weights [M, spatial, C / group], as ONNX Runtime's CUDA kernels take them."""
+    return nhwc_fused_conv(
+        x, put_channels_first(w), bias, z, activation=activation, activation_params=activation_params, **form
+    )
+
+
+@composite("NhwcMaxPool", DOMAIN, floats=False)
+def nhwc_max_pool(x: Tensor, *, ceil_mode: int = 0, **form: Unpack[Window]) -> Tensor:
     """MaxPool of bytes with channels last."""
-
-    floating: ClassVar[bool] = False
-
-    auto_pad: str = ""
-    ceil_mode: int = 0
-    dilations: Ints = ()
-    kernel_shape: Ints = ()
-    pads: Ints = ()
-    strides: Ints = ()
-
-    def make(self, source: SourceNode) -> list[Value]:
-        b, names = source.builder, ("ceil_mode", *(n for n in WINDOW if n != "group"))
-        return [channels_last(b, node(source, "MaxPool", channels_first(b, source.required(0)), **given(self, *names)))]
+    return put_channels_last(read_node("MaxPool", put_channels_first(x), ceil_mode=ceil_mode, **form))
 
 
-@operator("ConvTransposeWithDynamicPads", DOMAIN)
-@dataclass(frozen=True)
-class ConvTransposeWithDynamicPads(Contrib):
+@composite("ConvTransposeWithDynamicPads", DOMAIN)
+def conv_transpose_with_dynamic_pads(
+    source: SourceNode, x: Tensor, w: Tensor, pads: Tensor | None = None, bias: Tensor | None = None, *,
+    auto_pad: str = "", dilations: Ints = (), group: int = 1, kernel_shape: Ints = (), output_padding: Ints = (),
+    strides: Ints = (),
+) -> Tensor:  # fmt: skip
     """ConvTranspose whose margins are an operand, known when the model is read."""
-
-    auto_pad: str = ""
-    dilations: Ints = ()
-    group: int = 1
-    kernel_shape: Ints = ()
-    output_padding: Ints = ()
-    strides: Ints = ()
-
-    def make(self, source: SourceNode) -> list[Value]:
-        pads = source.ints(2, "the pads of ConvTransposeWithDynamicPads")
-        names = ("output_padding", *(n for n in WINDOW if n != "pads"))
-        attributes = given(self, *names) | ({} if pads is None else {"pads": pads})
-        return [node(source, "ConvTranspose", source.required(0), source.required(1), source.input(3), **attributes)]
+    margins = source.ints(2, "the pads of ConvTransposeWithDynamicPads") or ()
+    return read_node(
+        "ConvTranspose", x, w, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        output_padding=output_padding, pads=margins, strides=strides,
+    )  # fmt: skip

@@ -8,377 +8,279 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 
 from ...errors import ModelError
 from ...expr import F16, F32, I32, U8, as_int
 from ...graph import Value
-from ..core.base import axis_of, broadcast_into, operator, same_dim
-from ..core.compose import apply, as_type
-from ..core.source import SourceNode, Unsupported
-from ..nn.conv import Ints
+from ..core.base import Op, axis_of, broadcast_into, operator, same_dim
+from ..core.composite import composite
+from ..core.functions import concat, leaky_relu, round, sigmoid, where
+from ..core.functions import max as larger
+from ..core.functions import min as smaller
+from ..core.source import Unsupported
+from ..core.tensor import Tensor, apply_op, read_node
 from ..nn.pool import AveragePool, WholeAveragePool
 from ..quant.integer import BYTES, integer_matmul, parameter
 from ..quant.quantize import DequantizeLinear, QuantizeLinear, requantised
-from ..tensor.view import Concat, Transpose
-from .base import DOMAIN, OPSET, WINDOW, Contrib, channels_first, channels_last, given, node
+from .base import DOMAIN, Convolution, Window, put_channels_first, put_channels_last
+
+Ints = tuple[int, ...]
 
 
-def real(source: SourceNode, k: int) -> Value:
-    """Operand k, dequantised with its scale and zero point, which follow it."""
-    x, scale, zero = source.required(k), source.required(k + 1), source.input(k + 2)
+def real(x: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
+    """x dequantised."""
     if x.dtype not in BYTES or scale.dtype is not F32:
-        raise Unsupported(f"{source.op_type} of {x.dtype!r} with a scale of {scale.dtype!r}")
-    return source.emit(DequantizeLinear(), [x, scale, *([zero] if zero is not None else [])])[0]
+        raise Unsupported(f"quantised numbers of {x.dtype!r} with a scale of {scale.dtype!r}")
+    return apply_op(DequantizeLinear(), x, scale, zero)
 
 
-def quantised(source: SourceNode, y: Value, k: int, like: Value) -> list[Value]:
-    """y quantised to the type of `like` with operands k, the scale, and k + 1, perhaps the zero point."""
-    scale, zero = source.required(k), source.input(k + 1)
-    return source.emit(QuantizeLinear(to=like.dtype), [y, scale, *([zero] if zero is not None else [])])
+def to_bytes(y: Tensor, scale: Tensor, zero: Tensor | None, like: Tensor) -> Tensor:
+    """y quantised to the type of `like`."""
+    return apply_op(QuantizeLinear(to=like.dtype), y, scale, zero)
 
 
-@dataclass(frozen=True)
-class Unary(Contrib):
-    """Base of quantised functions of one tensor."""
-
-    floating: ClassVar[bool] = False
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        """The function of real numbers."""
-        raise NotImplementedError(self.name)
-
-    def make(self, source: SourceNode) -> list[Value]:
-        return quantised(source, self.function(source, real(source, 0)), 3, source.required(0))
-
-
-@operator("QLinearSigmoid", DOMAIN)
-@dataclass(frozen=True)
-class QLinearSigmoid(Unary):
+@composite("QLinearSigmoid", DOMAIN, floats=False)
+def q_linear_sigmoid(
+    x: Tensor, scale: Tensor, zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None
+) -> Tensor:
     """Sigmoid of quantised numbers."""
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        return apply(source.builder, "Sigmoid", x)
+    return to_bytes(sigmoid(real(x, scale, zero)), to, to_zero, x)
 
 
-@operator("QLinearLeakyRelu", DOMAIN)
-@dataclass(frozen=True)
-class QLinearLeakyRelu(Unary):
+@composite("QLinearLeakyRelu", DOMAIN, floats=False)
+def q_linear_leaky_relu(
+    x: Tensor, scale: Tensor, zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None, *, alpha: float = 0.01
+) -> Tensor:
     """LeakyRelu of quantised numbers."""
-
-    alpha: float = 0.009999999776482582
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        return apply(source.builder, "LeakyRelu", x, alpha=self.alpha)
+    return to_bytes(leaky_relu(real(x, scale, zero), alpha=alpha), to, to_zero, x)
 
 
-@operator("QLinearSoftmax", DOMAIN)
-@dataclass(frozen=True)
-class QLinearSoftmax(Unary):
+@composite("QLinearSoftmax", DOMAIN, floats=False)
+def q_linear_softmax(
+    x: Tensor, scale: Tensor, zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None, *, axis: int = -1,
+    opset: int = 0,
+) -> Tensor:  # fmt: skip
     """Softmax of quantised numbers, as of an opset of ONNX."""
-
-    axis: int = -1
-    opset: int = 0
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        return node(source, "Softmax", x, opset=self.opset, axis=self.axis)
+    return to_bytes(read_node("Softmax", real(x, scale, zero), opset=opset, axis=axis), to, to_zero, x)
 
 
-@operator("QLinearReduceMean", DOMAIN)
-@dataclass(frozen=True)
-class QLinearReduceMean(Unary):
+@composite("QLinearReduceMean", DOMAIN, floats=False)
+def q_linear_reduce_mean(
+    x: Tensor, scale: Tensor, zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None, *, axes: Ints = (),
+    keepdims: int = 1,
+) -> Tensor:  # fmt: skip
     """Mean of quantised numbers over axes."""
-
-    axes: Ints = ()
-    keepdims: int = 1
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        return node(source, "ReduceMean", x, opset=13, keepdims=self.keepdims, **given(self, "axes"))
+    y = read_node("ReduceMean", real(x, scale, zero), opset=13, keepdims=keepdims, axes=axes)
+    return to_bytes(y, to, to_zero, x)
 
 
-@operator("QLinearGlobalAveragePool", DOMAIN)
-@dataclass(frozen=True)
-class QLinearGlobalAveragePool(Unary):
+@composite("QLinearGlobalAveragePool", DOMAIN, floats=False)
+def q_linear_global_average_pool(
+    x: Tensor, scale: Tensor, zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None, *, channels_last: int = 0
+) -> Tensor:
     """Mean of quantised numbers over the spatial dimensions."""
-
-    channels_last: int = 0
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        start = 1 if self.channels_last else 2
-        if x.type.rank < 3:
-            raise ModelError(f"QLinearGlobalAveragePool of {x.type!r}")
-        return apply(source.builder, "ReduceMean", x, axes=tuple(range(start, start + x.type.rank - 2)))
+    if x.rank < 3:
+        raise ModelError(f"QLinearGlobalAveragePool of {x.type!r}")
+    start = 1 if channels_last else 2
+    return to_bytes(real(x, scale, zero).mean(range(start, start + x.rank - 2)), to, to_zero, x)
 
 
-@operator("QLinearAveragePool", DOMAIN)
-@dataclass(frozen=True)
-class QLinearAveragePool(Unary):
+@composite("QLinearAveragePool", DOMAIN, floats=False)
+def q_linear_average_pool(
+    x: Tensor, scale: Tensor, zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None, *, ceil_mode: int = 0,
+    channels_last: int = 0, count_include_pad: int = 0, **form: Unpack[Window],
+) -> Tensor:  # fmt: skip
     """AveragePool of quantised numbers."""
-
-    auto_pad: str = ""
-    ceil_mode: int = 0
-    channels_last: int = 0
-    count_include_pad: int = 0
-    kernel_shape: Ints = ()
-    pads: Ints = ()
-    strides: Ints = ()
-
-    def function(self, source: SourceNode, x: Value) -> Value:
-        b = source.builder
-        x = channels_first(b, x) if self.channels_last else x
-        form = given(self, "auto_pad", "ceil_mode", "kernel_shape", "pads", "strides")
-        kind = WholeAveragePool if self.count_include_pad else AveragePool
-        y = kind.read(SourceNode("AveragePool", OPSET, form, [x], 1, b))[0]
-        return channels_last(b, y) if self.channels_last else y
+    y = put_channels_first(real(x, scale, zero)) if channels_last else real(x, scale, zero)
+    y = read_node(WholeAveragePool if count_include_pad else AveragePool, y, ceil_mode=ceil_mode, **form)
+    return to_bytes(put_channels_last(y) if channels_last else y, to, to_zero, x)
 
 
-@dataclass(frozen=True)
-class Binary(Contrib):
-    """Base of quantised functions of two tensors, which broadcast."""
-
-    floating: ClassVar[bool] = False
-
-    function: ClassVar[str] = ""
-
-    def make(self, source: SourceNode) -> list[Value]:
-        y = apply(source.builder, self.function, real(source, 0), real(source, 3))
-        return quantised(source, y, 6, source.required(0))
-
-
-@operator("QLinearAdd", DOMAIN)
-@dataclass(frozen=True)
-class QLinearAdd(Binary):
+@composite("QLinearAdd", DOMAIN, floats=False)
+def q_linear_add(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor, b_zero: Tensor | None, to: Tensor,
+    to_zero: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Sum of quantised tensors."""
+    return to_bytes(real(a, a_scale, a_zero) + real(b, b_scale, b_zero), to, to_zero, a)
 
-    function: ClassVar[str] = "Add"
 
-
-@operator("QLinearMul", DOMAIN)
-@dataclass(frozen=True)
-class QLinearMul(Binary):
+@composite("QLinearMul", DOMAIN, floats=False)
+def q_linear_mul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor, b_zero: Tensor | None, to: Tensor,
+    to_zero: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Product of the elements of quantised tensors."""
+    return to_bytes(real(a, a_scale, a_zero) * real(b, b_scale, b_zero), to, to_zero, a)
 
-    function: ClassVar[str] = "Mul"
 
-
-@operator("QLinearConcat", DOMAIN)
-@dataclass(frozen=True)
-class QLinearConcat(Contrib):
+@composite("QLinearConcat", DOMAIN, floats=False)
+def q_linear_concat(to: Tensor, to_zero: Tensor | None, *parts: Tensor | None, axis: int = 0) -> Tensor:
     """Quantised tensors side by side; scale and zero point of the result come first, then tensors with theirs."""
-
-    floating: ClassVar[bool] = False
-
-    axis: int = 0
-
-    def make(self, source: SourceNode) -> list[Value]:
-        count = len(source.inputs) - 2
-        if count < 3 or count % 3:
-            raise ModelError(f"QLinearConcat of {len(source.inputs)} operands")
-        places = range(2, len(source.inputs), 3)
-        parts = [quantised(source, real(source, k), 0, source.required(k))[0] for k in places]
-        axis = axis_of(self.axis, parts[0].type.rank)
-        return [source.builder.one(Concat(axis), *parts) if len(parts) > 1 else parts[0]]
+    made = []
+    for k in range(0, len(parts), 3):
+        x, scale, zero = (*parts[k : k + 3], None, None)[:3]
+        if x is None or scale is None or len(parts) % 3:
+            raise ModelError(
+                f"QLinearConcat of {len(parts) + 2} operands, which are no tensors with scale and zero point"
+            )
+        made.append(to_bytes(real(x, scale, zero), to, to_zero, x))
+    if not made:
+        raise ModelError("QLinearConcat without tensors")
+    return concat(*made, axis=axis_of(axis, made[0].rank)) if len(made) > 1 else made[0]
 
 
-@operator("QLinearWhere", DOMAIN)
-@dataclass(frozen=True)
-class QLinearWhere(Contrib):
+@composite("QLinearWhere", DOMAIN, floats=False)
+def q_linear_where(
+    condition: Tensor, a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor,
+    b_zero: Tensor | None, to: Tensor, to_zero: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Elements of one quantised tensor or another, by a condition."""
-
-    floating: ClassVar[bool] = False
-
-    def make(self, source: SourceNode) -> list[Value]:
-        y = apply(source.builder, "Where", source.required(0), real(source, 1), real(source, 4))
-        return quantised(source, y, 7, source.required(1))
+    return to_bytes(where(condition, real(a, a_scale, a_zero), real(b, b_scale, b_zero)), to, to_zero, a)
 
 
-@operator("MulInteger", DOMAIN)
-@dataclass(frozen=True)
-class MulInteger(Contrib):
+@composite("MulInteger", DOMAIN, floats=False)
+def mul_integer(a: Tensor, a_zero: Tensor | None, b: Tensor, b_zero: Tensor | None = None) -> Tensor:
     """(a - zero point) * (b - zero point) of bytes in i32; each zero point stands behind its tensor."""
 
-    floating: ClassVar[bool] = False
+    def shifted(x: Tensor, zero: Tensor | None) -> Tensor:
+        return x.cast(I32) if zero is None else x.cast(I32) - zero.cast(I32)
 
-    def make(self, source: SourceNode) -> list[Value]:
-        b, sides = source.builder, []
-        for k in (0, 2):
-            wide, zero = apply(b, "Cast", source.required(k), to=I32), source.input(k + 1)
-            sides.append(wide if zero is None else apply(b, "Sub", wide, as_type(b, zero, I32)))
-        return [apply(b, "Mul", *sides)]
+    return shifted(a, a_zero) * shifted(b, b_zero)
 
 
 # -- QuantizeLinear and its inverse -----------------------------------------------------------------------------------
 
 
-@operator("QuantizeLinear", DOMAIN)
-@dataclass(frozen=True)
-class MsQuantizeLinear(Contrib):
+@composite("QuantizeLinear", DOMAIN, floats=False)
+def quantize_linear(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1) -> Tensor:
     """ONNX's, also to 16 and 4 bits, without blocks."""
-
-    floating: ClassVar[bool] = False
-
-    axis: int = 1
-
-    def make(self, source: SourceNode) -> list[Value]:
-        return [node(source, "QuantizeLinear", *source.inputs, opset=21, axis=self.axis)]
+    return read_node("QuantizeLinear", x, scale, zero, opset=21, axis=axis)
 
 
-@operator("DequantizeLinear", DOMAIN)
-@dataclass(frozen=True)
-class MsDequantizeLinear(Contrib):
+@composite("DequantizeLinear", DOMAIN, floats=False)
+def dequantize_linear(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1) -> Tensor:
     """ONNX's, also of 16 and 4 bits, without blocks."""
-
-    floating: ClassVar[bool] = False
-
-    axis: int = 1
-
-    def make(self, source: SourceNode) -> list[Value]:
-        return [node(source, "DequantizeLinear", *source.inputs, opset=21, axis=self.axis)]
+    return read_node("DequantizeLinear", x, scale, zero, opset=21, axis=axis)
 
 
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
-def columns(source: SourceNode, parameter: Value, b: Value) -> None:
+def check_columns(given: Tensor, b: Tensor) -> None:
     """Check a scale or zero point of b: one, one for each column, or one for each column of each of its matrices."""
-    if as_int(parameter.type.size) == 1:
+    if as_int(given.type.size) == 1:
         return
-    rank, constraints = parameter.type.rank, source.builder.graph.constraints
-    stacked = rank == b.type.rank and rank > 1 and as_int(parameter.shape[-2]) == 1
-    if b.type.rank < 2 or (rank != 1 and not stacked):
-        raise Unsupported(f"{source.op_type} of {b.type!r} with a scale or zero point {parameter.type!r}")
+    rank, constraints = given.rank, b.builder.graph.constraints
+    stacked = rank == b.rank and rank > 1 and given.size(-2) == 1
+    if b.rank < 2 or (rank != 1 and not stacked):
+        raise Unsupported(f"a product with {b.type!r}, which has a scale or zero point {given.type!r}")
     what = f"scales and zero points of the columns of {b.type!r}"
     if rank == 1:
-        broadcast_into(parameter.shape, b.shape[-1:], constraints, what)
+        broadcast_into(given.shape, b.shape[-1:], constraints, what)
     else:
         for k in (*range(rank - 2), rank - 1):
-            same_dim(parameter.shape[k], b.shape[k], constraints, what)
+            same_dim(given.shape[k], b.shape[k], constraints, what)
 
 
-def integers(source: SourceNode, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
+def integers(a: Tensor, a_zero: Tensor | None, b: Tensor, b_zero: Tensor | None) -> Tensor:
     """(a - zero point) @ (b - zero point) in i32; b's zero point may be that of each column."""
     if a.dtype not in BYTES or b.dtype not in BYTES:
-        raise Unsupported(f"{source.op_type} of {a.dtype!r} and {b.dtype!r}")
+        raise Unsupported(f"a product of integers of {a.dtype!r} and {b.dtype!r}")
     if a_zero is not None and as_int(a_zero.type.size) != 1:
-        raise Unsupported(f"{source.op_type} with a zero point {a_zero.type!r} of the left operand")
+        raise Unsupported(f"a product of integers with a zero point {a_zero.type!r} of the left operand")
     for zero, of in ((a_zero, a), (b_zero, b)):
         if zero is not None and zero.dtype is not of.dtype:
-            raise ModelError(f"{source.op_type} of {of.dtype!r} with a zero point of {zero.dtype!r}")
+            raise ModelError(f"a product of integers of {of.dtype!r} with a zero point of {zero.dtype!r}")
     if b_zero is not None:
-        columns(source, b_zero, b)
-    left, right = (z and parameter(source.builder, z, 0) for z in (a_zero, b_zero))
-    return integer_matmul(source.builder, a, left, b, right)
+        check_columns(b_zero, b)
+    left, right = (None if z is None else single(z).value for z in (a_zero, b_zero))
+    return Tensor(a.builder, integer_matmul(a.builder, a.value, left, b.value, right))
 
 
-def scaled(source: SourceNode, total: Value, a_scale: Value, b_scale: Value, bias: Value | None) -> Value:
+def single(x: Tensor) -> Tensor:
+    """A parameter of one element as a scalar, one of columns as it is."""
+    return Tensor(x.builder, parameter(x.builder, x.value, 0))
+
+
+def scaled(total: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
     """total * (a_scale * b_scale) + bias in the scales' type."""
-    b = source.builder
-    columns(source, b_scale, total)
+    check_columns(b_scale, total)
     if as_int(a_scale.type.size) != 1 or a_scale.dtype not in (F32, F16):
-        raise Unsupported(f"{source.op_type} with a scale {a_scale.type!r} of the left operand")
-    factor = apply(b, "Mul", *(as_type(b, parameter(b, s, 0), F32) for s in (a_scale, b_scale)))
-    y = as_type(b, apply(b, "Mul", apply(b, "Cast", total, to=F32), factor), a_scale.dtype)
-    return y if bias is None else apply(b, "Add", y, bias)
+        raise Unsupported(f"a product of integers with a scale {a_scale.type!r} of the left operand")
+    factor = single(a_scale).cast(F32) * single(b_scale).cast(F32)
+    y = (total.cast(F32) * factor).cast(a_scale.dtype)
+    return y if bias is None else y + bias
 
 
-def bytes_of(source: SourceNode, x: Value) -> tuple[Value, Value, Value]:
+def bytes_of(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x as u8, its scale and zero point, by the range of its elements and 0, as DynamicQuantizeLinear has them."""
-    b, axes = source.builder, tuple(range(x.type.rank))
-    low, high = (apply(b, f"Reduce{m}", x, axes=axes, keepdims=False) for m in ("Min", "Max"))
-    low, high = apply(b, "Min", low, 0.0), apply(b, "Max", high, 0.0)
-    scale = apply(b, "Div", apply(b, "Sub", high, low), 255.0)
-    zero = apply(b, "Cast", apply(b, "Round", apply(b, "Div", apply(b, "Neg", low), scale)), to=U8)
-    return b.one(QuantizeLinear(), x, scale, zero), scale, zero
+    every = range(x.rank)
+    low, high = x.min(every, keep=False), x.max(every, keep=False)
+    low, high = smaller(low, 0.0), larger(high, 0.0)
+    scale = (high - low) / 255.0
+    zero = round(-low / scale).cast(U8)
+    return apply_op(QuantizeLinear(), x, scale, zero), scale, zero
 
 
-@operator("MatMulIntegerToFloat", DOMAIN)
-@dataclass(frozen=True)
-class MatMulIntegerToFloat(Contrib):
-    """MatMul of quantised tensors, in real numbers. Operands: a, b, their scales, their zero points, perhaps a bias."""
-
-    floating: ClassVar[bool] = False
-
-    def make(self, source: SourceNode) -> list[Value]:
-        total = integers(source, source.required(0), source.input(4), source.required(1), source.input(5))
-        return [scaled(source, total, source.required(2), source.required(3), source.input(6))]
+@composite("MatMulIntegerToFloat", DOMAIN, floats=False)
+def mat_mul_integer_to_float(
+    a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, a_zero: Tensor | None = None,
+    b_zero: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """MatMul of quantised tensors, in real numbers."""
+    return scaled(integers(a, a_zero, b, b_zero), a_scale, b_scale, bias)
 
 
-@operator("DynamicQuantizeMatMul", DOMAIN)
-@dataclass(frozen=True)
-class DynamicQuantizeMatMul(Contrib):
-    """MatMul of a, quantised on the way, with quantised b. Operands: a, b, its scale and zero point, perhaps a bias."""
-
-    def make(self, source: SourceNode) -> list[Value]:
-        if source.required(0).dtype is not F32:
-            raise Unsupported(f"DynamicQuantizeMatMul of {source.required(0).dtype!r}")
-        x, scale, zero = bytes_of(source, source.required(0))
-        total = integers(source, x, zero, source.required(1), source.input(3))
-        return [scaled(source, total, scale, source.required(2), source.input(4))]
+@composite("DynamicQuantizeMatMul", DOMAIN)
+def dynamic_quantize_mat_mul(
+    a: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    """MatMul of a, quantised on the way, with quantised b."""
+    if a.dtype is not F32:
+        raise Unsupported(f"DynamicQuantizeMatMul of {a.dtype!r}")
+    x, scale, zero = bytes_of(a)
+    return scaled(integers(x, zero, b, b_zero), scale, b_scale, bias)
 
 
-@operator("QGemm", DOMAIN)
-@dataclass(frozen=True)
-class QGemm(Contrib):
-    """alpha * a' @ b' + c of quantised matrices, c of i32 in units of alpha times both scales; quantised or not.
-
-    Operands: a, scale, zero point, b, scale, zero point, perhaps c, and scale and zero point of the result.
-    """
-
-    floating: ClassVar[bool] = False
-
-    alpha: float = 1.0
-    transA: int = 0
-    transB: int = 0
-
-    def make(self, source: SourceNode) -> list[Value]:
-        b = source.builder
-        left, right = source.required(0), source.required(3)
-        if left.type.rank != 2 or right.type.rank != 2:
-            raise ModelError(f"QGemm of {left.type!r} and {right.type!r}, which are not matrices")
-        left = b.one(Transpose((1, 0)), left) if self.transA else left
-        if self.transB and right.const is not None:
-            right = b.graph.constant(np.ascontiguousarray(right.const.T), right.name)
-        elif self.transB:
-            right = b.one(Transpose((1, 0)), right)
-        total = integers(source, left, source.input(2), right, source.input(5))
-        added, scale, zero = source.input(6), source.required(1), source.input(8)
-        total = total if added is None else apply(b, "Add", total, added)
-        scale = scale if self.alpha == 1.0 else apply(b, "Mul", scale, self.alpha)
-        if source.input(7) is None:
-            return [scaled(source, total, scale, source.required(4), None)]
-        if zero is None or zero.dtype not in BYTES:
-            raise Unsupported("QGemm whose quantised result has no zero point of bytes")
-        scales = tuple(parameter(b, s, 0) for s in (scale, source.required(4), source.required(7)))
-        return [requantised(b, total, (scales[0], scales[1], scales[2]), parameter(b, zero, 0))]
+@composite("QGemm", DOMAIN, floats=False)
+def q_gemm(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor, b_zero: Tensor | None,
+    c: Tensor | None = None, to: Tensor | None = None, to_zero: Tensor | None = None, *, alpha: float = 1.0,
+    transA: int = 0, transB: int = 0,
+) -> Tensor:  # fmt: skip
+    """alpha * a' @ b' + c of quantised matrices, c of i32 in units of alpha times both scales; quantised or not."""
+    if a.rank != 2 or b.rank != 2:
+        raise ModelError(f"QGemm of {a.type!r} and {b.type!r}, which are not matrices")
+    a = a.transpose(1, 0) if transA else a
+    if transB and b.value.const is not None:
+        b = Tensor(b.builder, b.builder.graph.constant(np.ascontiguousarray(b.value.const.T), b.value.name))
+    elif transB:
+        b = b.transpose(1, 0)
+    total = integers(a, a_zero, b, b_zero)
+    total = total if c is None else total + c
+    scale = a_scale if alpha == 1.0 else a_scale * alpha
+    if to is None:
+        return scaled(total, scale, b_scale, None)
+    if to_zero is None or to_zero.dtype not in BYTES:
+        raise Unsupported("QGemm whose quantised result has no zero point of bytes")
+    scales = single(scale).value, single(b_scale).value, single(to).value
+    return Tensor(a.builder, requantised(a.builder, total.value, scales, single(to_zero).value))
 
 
-@operator("QLinearConv", DOMAIN)
-@dataclass(frozen=True)
-class MsQLinearConv(Contrib):
+@composite("QLinearConv", DOMAIN, floats=False)
+def q_linear_conv(x: Tensor, *rest: Tensor, channels_last: int = 0, **form: Unpack[Convolution]) -> Tensor:
     """ONNX's, perhaps with channels last."""
-
-    floating: ClassVar[bool] = False
-
-    auto_pad: str = ""
-    channels_last: int = 0
-    dilations: Ints = ()
-    group: int = 1
-    kernel_shape: Ints = ()
-    pads: Ints = ()
-    strides: Ints = ()
-
-    def make(self, source: SourceNode) -> list[Value]:
-        x, rest = source.required(0), source.inputs[1:]
-        x = channels_first(source.builder, x) if self.channels_last else x
-        y = node(source, "QLinearConv", x, *rest, **given(self, *WINDOW))
-        return [channels_last(source.builder, y) if self.channels_last else y]
+    y = read_node("QLinearConv", put_channels_first(x) if channels_last else x, *rest, **form)
+    return put_channels_last(y) if channels_last else y
 
 
 @operator("DynamicQuantizeLSTM", DOMAIN)
 @dataclass(frozen=True)
-class DynamicQuantizeLSTM(Contrib):
+class DynamicQuantizeLSTM(Op):
     """LSTM of quantised weights [directions, inputs, gates], whose x and h are quantised on the way.
 
     Operands: those of LSTM, then scale and zero point of W and of R, of a direction or of each of its gates.

@@ -5,56 +5,52 @@ B is the batch, H heads, S positions of queries, T of keys, D a head's width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import reduce
 
 import numpy as np
 
 from ...errors import ModelError
-from ...expr import I32, Expr, as_int, const
-from ...graph import Builder, Value
-from ..core.compose import apply
-from ..tensor.view import Reshape, Transpose
+from ...expr import I32, Expr, as_int
+from ..core.functions import where
+from ..core.tensor import Tensor
 
 
-def heads(b: Builder, x: Value, count: int) -> Value:
+def heads(x: Tensor, count: int) -> Tensor:
     """x[B, S, H * D] as [B, H, S, D].
 
     Raises:
         ModelError: when it has no such shape.
     """
-    width = as_int(x.shape[-1]) if x.type.rank == 3 else None
+    width = x.size(-1) if x.rank == 3 else None
     if width is None or count < 1 or width % count:
         raise ModelError(f"attention of {x.type!r} in {count} heads")
-    split = b.one(Reshape((*x.shape[:2], const(count), const(width // count))), x)
-    return b.one(Transpose((0, 2, 1, 3)), split)
+    return x.reshape(*x.shape[:2], count, width // count).transpose(0, 2, 1, 3)
 
 
-def merged(b: Builder, x: Value) -> Value:
+def merged(x: Tensor) -> Tensor:
     """x[B, H, S, D] as [B, S, H * D]."""
     batch, count, length, width = x.shape
-    return b.one(Reshape((batch, length, count * width)), b.one(Transpose((0, 2, 1, 3)), x))
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, count * width)
 
 
-def added(b: Builder, values: Sequence[Value | None]) -> Value | None:
+def added(values: Iterable[Tensor | None]) -> Tensor | None:
     """The sum of those that are there."""
-    total: Value | None = None
-    for v in values:
-        if v is not None:
-            total = v if total is None else apply(b, "Add", total, v)
-    return total
+    present = [v for v in values if v is not None]
+    return reduce(Tensor.__add__, present) if present else None
 
 
-def places(b: Builder, count: Expr) -> Value:
+def places(like: Tensor, count: Expr) -> Tensor:
     """0 .. count - 1 in i32."""
-    return apply(b, "Range", start=const(0), step=const(1), count=count, dtype=I32)
+    return like.range(0, count, I32)
 
 
-def kept(b: Builder, seen: Value, like: Value, hidden: float) -> Value:
+def kept(seen: Tensor, like: Tensor, hidden: float) -> Tensor:
     """0 where a position is seen, else `hidden`."""
-    return apply(b, "Where", seen, b.constant(0.0, like), b.constant(hidden, like))
+    return where(seen, like.constant(0.0), like.constant(hidden))
 
 
-def window(b: Builder, q: Value, length: Expr, past: Expr, left: int, right: int) -> Value | None:
+def window(q: Tensor, length: Expr, past: Expr, left: int, right: int) -> Tensor | None:
     """What hides keys from queries by their distance, [S, T]; None where it hides none.
 
     Args:
@@ -65,11 +61,10 @@ def window(b: Builder, q: Value, length: Expr, past: Expr, left: int, right: int
     count = q.shape[-2]
     if left < 0 and (right < 0 or (as_int(count) == 1 and length is past + 1)):
         return None
-    row = b.one(Reshape((count, const(1))), apply(b, "Range", start=past, step=const(1), count=count))
-    column = apply(b, "Range", start=const(0), step=const(1), count=length)
-    seen: list[Value] = []
+    row, column = q.range(past, count).reshape(count, 1), q.range(0, length)
+    seen: list[Tensor] = []
     if right >= 0:
-        seen.append(apply(b, "LessOrEqual", column, apply(b, "Add", row, right) if right else row))
+        seen.append(column <= (row + right if right else row))
     if left >= 0:
-        seen.append(apply(b, "GreaterOrEqual", column, apply(b, "Sub", row, left) if left else row))
-    return kept(b, seen[0] if len(seen) == 1 else apply(b, "And", *seen), q, -np.inf)
+        seen.append(column >= (row - left if left else row))
+    return kept(reduce(Tensor.__and__, seen), q, -np.inf)

@@ -15,12 +15,12 @@ import numpy as np
 
 from ...errors import ModelError
 from ...expr import BF16, BOOL, F16, F32, Expr, as_int, const
-from ...graph import Builder, Value
+from ...graph import Value
 from ..core.base import Op, operator, same_dim
-from ..core.compose import apply
+from ..core.functions import concat, identity
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, apply_op
 from ..tensor.parts import Pad
-from ..tensor.view import Concat, Reshape
 from .attention import Attention
 from .heads import added, heads, kept, merged, window
 
@@ -68,67 +68,63 @@ class OnnxAttention(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b, given = source.builder, cls(**source.fields(cls))
-        q, k, v = (source.required(n) for n in range(3))
-        flat = q.type.rank == 3
+        given = cls(**source.fields(cls))
+        operands = [None if v is None else Tensor(source.builder, v) for v in source.inputs]
+        q, k, v, mask, *old = (*operands, *(None,) * 6)[:6]
+        assert q is not None and k is not None and v is not None
+        flat = q.rank == 3
         if flat:
-            q = heads(b, q, given.q_num_heads)
-            k, v = (heads(b, x, given.kv_num_heads) for x in (k, v))
-        old = source.input(4), source.input(5)
+            q, k, v = heads(q, given.q_num_heads), heads(k, given.kv_num_heads), heads(v, given.kv_num_heads)
         if (old[0] is None) != (old[1] is None):
             raise ModelError("Attention with past keys or values, but not both")
-        k, v = (x if past is None else b.one(Concat(2), past, x) for past, x in zip(old, (k, v), strict=True))
-        present = k, v
+        k, v = (x if past is None else concat(past, x, axis=2) for past, x in zip(old, (k, v), strict=True))
         length = k.shape[2]
         left, right = given.left_window_size, 0 if given.is_causal else given.right_window_size
         causal = left < 0 and right == 0 and old[0] is None
-        terms = [_bias(source, q, length)]
+        terms = [_bias(source.opset, mask, q, length)]
         if not causal:
             past = const(0) if old[0] is None else old[0].shape[2]
-            terms.append(window(b, q, length, past, left, right))
+            terms.append(window(q, length, past, left, right))
         # A query that only the future is hidden from sees a key.
-        hides = source.input(3) is not None or left >= 0
-        op = Attention(given.scale or 1 / math.sqrt(as_int(q.shape[-1]) or 1), causal=causal, masked=hides)
-        y = _grouped(b, op, q, k, v, added(b, terms))
-        results = [merged(b, y) if flat else y, *(apply(b, "Identity", x) for x in present)]
-        return results[: source.outputs]
+        hides = mask is not None or left >= 0
+        op = Attention(given.scale or 1 / math.sqrt(q.size(-1) or 1), causal=causal, masked=hides)
+        y = _grouped(op, q, k, v, added(terms))
+        results = [merged(y) if flat else y, identity(k), identity(v)]
+        return [t.value for t in results[: source.outputs]]
 
 
-def _bias(source: SourceNode, q: Value, length: Expr) -> Value | None:
+def _bias(opset: int, mask: Tensor | None, q: Tensor, length: Expr) -> Tensor | None:
     """What the mask adds to the scores."""
-    b, mask = source.builder, source.input(3)
     if mask is None:
         return None
-    bias = kept(b, mask, q, -np.inf) if mask.dtype is BOOL else mask
+    bias = kept(mask, q, -np.inf) if mask.dtype is BOOL else mask
     left = length - mask.shape[-1]
-    if source.opset >= _PADS and as_int(left) != 0:
-        none = (const(0),) * mask.type.rank
-        bias = b.one(Pad(none, (*none[1:], left)), bias, b.constant(-np.inf, bias))
+    if opset >= _PADS and as_int(left) != 0:
+        none = (const(0),) * mask.rank
+        bias = apply_op(Pad(none, (*none[1:], left)), bias, -np.inf)
     return bias
 
 
-def _grouped(b: Builder, op: Attention, q: Value, k: Value, v: Value, bias: Value | None) -> Value:
+def _grouped(op: Attention, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     """The result [B, H, S, E]; several heads may share those of k and v, which then are not repeated in memory."""
-    count, groups = as_int(q.shape[1]), as_int(k.shape[1])
+    count, groups = q.size(1), k.size(1)
     assert count and groups
     if count == groups:
-        return b.one(op, q, k, v, *([bias] if bias is not None else []))
+        return apply_op(op, q, k, v, bias)
     if count % groups:
         raise ModelError(f"Attention of {count} heads that share {groups} heads of keys and values")
-    same_dim(k.shape[1], v.shape[1], b.graph.constraints, "the heads of Attention's keys and values")
-    by_group = (const(groups), const(count // groups))
+    same_dim(k.shape[1], v.shape[1], q.builder.graph.constraints, "the heads of Attention's keys and values")
+    by_group = groups, count // groups
     batch, _, rows, width = q.shape
-    outer = () if bias is None else (const(1),) * (4 - bias.type.rank) + bias.shape
+    outer = () if bias is None else (const(1),) * (4 - bias.rank) + bias.shape
     shared = bias is None or as_int(outer[1]) == 1
-    masks = []
     if as_int(rows) == 1 and not op.causal:  # the heads of a group are rows, which read its keys once
         if bias is not None:
-            masks.append(b.one(Reshape(outer if shared else (outer[0], *by_group, outer[3])), bias))
-        y = b.one(op, b.one(Reshape((batch, *by_group, width)), q), k, v, *masks)
+            bias = bias.reshape(*(outer if shared else (outer[0], *by_group, outer[3])))
+        y = apply_op(op, q.reshape(batch, *by_group, width), k, v, bias)
     else:
         if bias is not None:
-            split = (const(1),) * 2 if shared else by_group
-            masks.append(b.one(Reshape((outer[0], *split, *outer[2:])), bias))
-        keys, values = (b.one(Reshape((*x.shape[:2], const(1), *x.shape[2:])), x) for x in (k, v))
-        y = b.one(op, b.one(Reshape((batch, *by_group, rows, width)), q), keys, values, *masks)
-    return b.one(Reshape((y.shape[0], const(count), rows, y.shape[-1])), y)
+            bias = bias.reshape(outer[0], *((1, 1) if shared else by_group), *outer[2:])
+        keys, values = (x.reshape(*x.shape[:2], 1, *x.shape[2:]) for x in (k, v))
+        y = apply_op(op, q.reshape(batch, *by_group, rows, width), keys, values, bias)
+    return y.reshape(y.shape[0], count, rows, y.shape[-1])

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 
 from ...errors import ModelError
 from ...expr import Expr, as_int, call, const, select
-from ...graph import Builder, Node, TensorType, Value
+from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
 from ..core.bounds import demand_in_range
-from ..core.compose import apply
+from ..core.composite import Formula
+from ..core.functions import concat, gather
 from ..core.source import SourceNode
-from ..tensor.parts import Slice
-from ..tensor.view import Concat, Reshape
+from ..core.tensor import Tensor, apply_op
 from .heads import heads, merged
 
 
 @operator("Rotated", "torshc")
 @dataclass(frozen=True)
-class Rotated(Op):
+class Rotated(Formula):
     """x[B, H, S, D] whose pairs are turned by angles of which cosines and sines are given, [B or 1, S, R / 2].
 
     Attributes:
@@ -66,26 +66,21 @@ class Rotated(Op):
 
         return Nest(body)
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
+    def formula(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """In parts, which is faster where a kernel's inner loop is a vector: neither reads what is a step away."""
-        x, cos, sin = (v for v in inputs if v is not None)
-        half, width = as_int(cos.shape[2]) or 0, as_int(x.shape[3]) or 0
-        turned = _part(b, x, 3, 0, 2 * half)
+        half, width = cos.size(2) or 0, x.size(3) or 0
+        turned = x.part(3, 0, 2 * half)
         if self.interleaved:
-            pairs = b.one(Reshape((*x.shape[:3], const(half), const(2))), turned)
-            left, right = (b.one(Reshape((*x.shape[:3], const(half))), _part(b, pairs, 4, n, n + 1)) for n in (0, 1))
+            pairs = turned.reshape(*x.shape[:3], half, 2)
+            left, right = (pairs.part(4, n, n + 1).reshape(*x.shape[:3], half) for n in (0, 1))
         else:
-            left, right = _part(b, turned, 3, 0, half), _part(b, turned, 3, half, 2 * half)
-        c, s = (b.one(Reshape((v.shape[0], const(1), *v.shape[1:])), v) for v in (cos, sin))
-        out = [
-            apply(b, "Sub", apply(b, "Mul", left, c), apply(b, "Mul", right, s)),
-            apply(b, "Add", apply(b, "Mul", left, s), apply(b, "Mul", right, c)),
-        ]
+            left, right = turned.part(3, 0, half), turned.part(3, half, 2 * half)
+        c, s = (v.reshape(v.shape[0], 1, *v.shape[1:]) for v in (cos, sin))
+        out = [left * c - right * s, left * s + right * c]
         if self.interleaved:
-            columns = [b.one(Reshape((*y.shape, const(1))), y) for y in out]
-            out = [b.one(Reshape((*x.shape[:3], const(2 * half))), b.one(Concat(4), *columns))]
-        rest = [_part(b, x, 3, 2 * half, width)] if 2 * half < width else []
-        return [b.one(Concat(3), *out, *rest) if len(out) + len(rest) > 1 else out[0]]
+            out = [concat(*(y.reshape(*y.shape, 1) for y in out), axis=4).reshape(*x.shape[:3], 2 * half)]
+        rest = [x.part(3, 2 * half, width)] if 2 * half < width else []
+        return concat(*out, *rest, axis=3) if len(out) + len(rest) > 1 else out[0]
 
 
 @operator("RotaryEmbedding")
@@ -117,18 +112,18 @@ class RotaryEmbedding(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b, given = source.builder, cls(**source.fields(cls))
-        x, cos, sin, at = source.required(0), source.required(1), source.required(2), source.input(3)
-        flat = x.type.rank == 3
-        x = heads(b, x, given.num_heads) if flat else x
+        given = cls(**source.fields(cls))
+        x, cos, sin = (Tensor(source.builder, source.required(k)) for k in range(3))
+        flat, at = x.rank == 3, source.input(3)
+        x = heads(x, given.num_heads) if flat else x
         if at is None:
-            y = b.one(Rotated(given.interleaved), x, cos, sin)
+            y = apply_op(Rotated(given.interleaved), x, cos, sin)
         else:
-            y = rotated(source, x, cos, sin, at, bool(given.interleaved))
-        return [merged(b, y) if flat else y]
+            y = rotated(source, x, cos, sin, Tensor(source.builder, at), given.interleaved)
+        return [(merged(y) if flat else y).value]
 
 
-def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Value, interleaved: bool) -> Value:
+def rotated(source: SourceNode, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, interleaved: int) -> Tensor:
     """x[B, H, S, D] turned by angles.
 
     Args:
@@ -136,16 +131,7 @@ def rotated(source: SourceNode, x: Value, cos: Value, sin: Value, positions: Val
         positions: [B or 1, S].
         interleaved: as of :class:`Rotated`.
     """
-    b = source.builder
-    if cos.type.rank != 2:
+    if cos.rank != 2:
         raise ModelError(f"rotary positions of {x.type!r} by {cos.type!r}")
-    demand_in_range(source, positions, cos.shape[0], use="position")
-    c, s = (apply(b, "Gather", table, positions) for table in (cos, sin))
-    return b.one(Rotated(int(interleaved)), x, c, s)
-
-
-def _part(b: Builder, x: Value, axis: int, start: int, stop: int) -> Value:
-    """x[..., start:stop, ...] along an axis."""
-    starts = tuple(const(start if k == axis else 0) for k in range(x.type.rank))
-    sizes = tuple(const(stop - start) if k == axis else d for k, d in enumerate(x.shape))
-    return b.one(Slice(starts, sizes, (1,) * x.type.rank), x)
+    demand_in_range(source, positions.value, cos.shape[0], use="position")
+    return apply_op(Rotated(interleaved), x, gather(cos, positions), gather(sin, positions))

@@ -1,0 +1,53 @@
+"""ONNX's operators as functions of tensors, by their names in snake case.
+
+    from ..core.functions import gelu, reduce_mean
+    gelu(x, approximate="tanh")
+
+Keywords are the fields of the operator's class. A name is looked up when the function is called, as families import one
+another; a test finds names that no operator has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from ...errors import did_you_mean
+from .base import REGISTRY
+from .tensor import Operand, Tensor, apply_named
+
+
+def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
+    """x where the condition holds, else y; a number has the other one's type."""
+    like = x if isinstance(x, Tensor) else y
+    if not isinstance(like, Tensor):
+        raise TypeError("where() of two numbers: one of them has to be a tensor, as x.constant(0.0)")
+    x, y = (v if isinstance(v, Tensor) else like.constant(v) for v in (x, y))
+    return apply_named("Where", condition, x, y)
+
+
+def __getattr__(name: str) -> Callable[..., Tensor]:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return partial(_call, name)
+
+
+def _call(name: str, *operands: Operand | None, **attributes: Any) -> Tensor:
+    names = _names()
+    if name not in names:
+        raise AttributeError(f"no operator is called as {name}(){did_you_mean(name, sorted(names))}")
+    return apply_named(names[name], *operands, **attributes)
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Operators by their names in snake case, as found when all families are imported."""
+    return {snake_case(name): name for domain, name in REGISTRY if not domain}
+
+
+def snake_case(name: str) -> str:
+    """IsNaN as is_nan, GatherND as gather_nd, ReduceL2 as reduce_l2."""
+    name = name.replace("NaN", "Nan")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
