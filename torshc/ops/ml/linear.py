@@ -4,46 +4,47 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import ModelError
-from ...expr import F32, F64, I64, Expr, as_int, call, const, select
-from ...graph import Builder, TensorType, Value
-from ..core.base import Constraints, Inputs, Op, need, operator
+from ...expr import F32, F64, Expr, call, const, select
+from ..core.base import REGISTRY, operator
 from ..core.bounds import demand_in_range
-from ..core.compose import apply, as_type
+from ..core.composite import composite
+from ..core.functions import abs as magnitude
+from ..core.functions import arg_max, concat, equal, exp, gather, is_nan, pad, reduce_l1, reduce_l2, sigmoid, where
+from ..core.functions import max as larger
 from ..core.source import SourceNode, Unsupported
-from ..math.linalg import MatMul
+from ..core.tensor import Tensor, apply_op
 from ..math.pointwise import Pointwise
-from ..tensor.parts import Slice
-from ..tensor.view import Concat, Reshape
 from .labels import named
 
 DOMAIN = "ai.onnx.ml"
+Floats = tuple[float, ...]
+Ints = tuple[int, ...]
 
 
-def floats(source: SourceNode, x: Value) -> Value:
+def floats(x: Tensor) -> Tensor:
     """The operand as f32, which these operators give, or f64 as it is."""
-    return x if x.dtype in (F32, F64) else apply(source.builder, "Cast", x, to=F32)
+    return x if x.dtype is F64 else x.cast(F32)
 
 
-def post_transform(b: Builder, scores: Value, kind: str) -> Value:
+def transformed(scores: Tensor, kind: str) -> Tensor:
     """Scores[N, classes] as ONNX's `post_transform` gives them."""
     if kind == "NONE":
         return scores
     if kind == "LOGISTIC":
-        return apply(b, "Sigmoid", scores)
+        return sigmoid(scores)
     if kind == "SOFTMAX":
-        return apply(b, "Softmax", scores, axis=-1)
+        return scores.softmax(-1)
     if kind == "SOFTMAX_ZERO":  # scores that are next to 0 stay so and hardly count
-        most = apply(b, "ReduceMax", scores, axes=(1,))
-        absent = apply(b, "LessOrEqual", apply(b, "Abs", scores), 1e-7)
-        exponents = apply(b, "Exp", apply(b, "Sub", scores, most))
-        kept = apply(b, "Where", absent, apply(b, "Mul", scores, apply(b, "Exp", apply(b, "Neg", most))), exponents)
-        return apply(b, "Div", kept, apply(b, "ReduceSum", kept, axes=(1,)))
-    return b.one(Probit(), scores)  # PROBIT
+        most = scores.max(1)
+        absent = magnitude(scores) <= 1e-7
+        exponents = exp(scores - most)
+        kept = where(absent, scores * exp(-most), exponents)
+        return kept / kept.sum(1)
+    return apply_op(Probit(), scores)  # PROBIT
 
 
 @operator("Probit", "torshc")
@@ -67,25 +68,19 @@ class Probit(Pointwise):
         return select(call("lt", x, 0.0), call("neg", size), size)
 
 
-def _vector(source: SourceNode, name: str, x: Value) -> Value | None:
-    given = source.attribute(name)
-    return source.builder.constant(np.asarray(given, x.dtype.numpy)) if given is not None and len(given) else None
+def _vector(x: Tensor, numbers: Floats | Ints) -> Tensor | None:
+    return x.constant(np.asarray(numbers, x.dtype.numpy)) if numbers else None
 
 
-@operator("ArrayFeatureExtractor", DOMAIN)
-@dataclass(frozen=True)
-class ArrayFeatureExtractor(Op):
+@composite("ArrayFeatureExtractor", DOMAIN, floats=False)
+def array_feature_extractor(source: SourceNode, x: Tensor, indices: Tensor) -> Tensor:
     """The elements of the last dimension at some indices; a vector counts as a matrix of one row."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, indices = source.required(0), source.required(1)
-        if not x.type.rank or not indices.dtype.is_int:
-            raise ModelError(f"ArrayFeatureExtractor of {x.type!r} at {indices.type!r}")
-        flat = source.emit(Reshape((indices.type.size,)), [indices])[0]
-        matrix = x if x.type.rank > 1 else source.emit(Reshape((const(1), *x.shape)), [x])[0]
-        demand_in_range(source, flat, matrix.shape[-1])
-        return [apply(source.builder, "Gather", matrix, flat, axis=matrix.type.rank - 1)]
+    if not x.rank or not indices.dtype.is_int:
+        raise ModelError(f"ArrayFeatureExtractor of {x.type!r} at {indices.type!r}")
+    flat = indices.reshape(indices.type.size)
+    matrix = x if x.rank > 1 else x.reshape(1, *x.shape)
+    demand_in_range(source, flat.value, matrix.shape[-1])
+    return gather(matrix, flat, axis=matrix.rank - 1)
 
 
 @operator("Binarizer", DOMAIN)
@@ -102,154 +97,105 @@ class Binarizer(Pointwise):
         return select(call("gt", x, self.threshold), const(1.0, x.dtype), const(0.0, x.dtype))
 
 
-@operator("Scaler", DOMAIN)
-@dataclass(frozen=True)
-class Scaler(Op):
+@composite("Scaler", DOMAIN, floats=False)
+def scaler(x: Tensor, *, offset: Floats = (), scale: Floats = ()) -> Tensor:
     """(x - offset) * scale in f32; offset and scale are numbers, or vectors over the last dimension."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x = floats(source, source.required(0))
-        offset, scale = _vector(source, "offset", x), _vector(source, "scale", x)
-        source.fields(cls)
-        if offset is not None:
-            x = apply(source.builder, "Sub", x, offset)
-        x = x if scale is None else apply(source.builder, "Mul", x, scale)
-        return [as_type(source.builder, x, F32)]
+    x = floats(x)
+    shift, factor = _vector(x, offset), _vector(x, scale)
+    x = x if shift is None else x - shift
+    return (x if factor is None else x * factor).cast(F32)
 
 
-@operator("Normalizer", DOMAIN)
-@dataclass(frozen=True)
-class Normalizer(Op):
+@composite("Normalizer", DOMAIN, floats=False)
+def normalizer(x: Tensor, *, norm: str = "MAX") -> Tensor:
     """Rows divided by their norm, the largest magnitude ("MAX"), "L1" or "L2"; norms below 1e-30 count as that."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b, x, norm = source.builder, floats(source, source.required(0)), str(source.attribute("norm", "MAX"))
-        source.fields(cls)
-        if x.type.rank not in (1, 2):
-            raise ModelError(f"Normalizer of {x.type!r}")
-        axes = (x.type.rank - 1,)
-        if norm == "MAX":
-            size = apply(b, "ReduceMax", apply(b, "Abs", x), axes=axes)
-        else:
-            size = apply(b, f"Reduce{norm}", x, axes=axes)
-        out = apply(b, "Div", x, apply(b, "Max", size, 1e-30))
-        return [as_type(b, out, F32)]
+    x, axes = floats(x), (x.rank - 1,)
+    if x.rank not in (1, 2):
+        raise ModelError(f"Normalizer of {x.type!r}")
+    size = magnitude(x).max(-1) if norm == "MAX" else (reduce_l1 if norm == "L1" else reduce_l2)(x, axes=axes)
+    return (x / larger(size, 1e-30)).cast(F32)
 
 
-@operator("Imputer", DOMAIN)
-@dataclass(frozen=True)
-class Imputer(Op):
+@composite("Imputer", DOMAIN, floats=False)
+def imputer(
+    x: Tensor, *, imputed_value_floats: Floats = (), imputed_value_int64s: Ints = (), replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Tensor:  # fmt: skip
     """A value, or every NaN, replaced by another, one for all columns or one for each."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b, x = source.builder, source.required(0)
-        kind = "float" if x.dtype.is_float else "int64"
-        replaced = source.attribute(f"replaced_value_{kind}", 0)
-        values = _vector(source, f"imputed_value_{kind}s", x)
-        for name in ("imputed_value_floats", "imputed_value_int64s", "replaced_value_float", "replaced_value_int64"):
-            source.attribute(name)
-        source.fields(cls)
-        if values is None:
-            raise ModelError(f"Imputer of {x.dtype!r} needs imputed_value_{kind}s")
-        if x.type.rank != 2 or as_int(values.shape[0]) not in (1, as_int(x.shape[1])):
-            raise ModelError(f"Imputer of {x.type!r} with {as_int(values.shape[0])} values")
-        missing = apply(b, "IsNaN", x) if replaced != replaced else apply(b, "Equal", x, replaced)
-        return [apply(b, "Where", missing, values, x)]
+    real = x.dtype.is_float
+    values = _vector(x, imputed_value_floats if real else imputed_value_int64s)
+    if values is None:
+        raise ModelError(f"Imputer of {x.dtype!r} needs imputed_value_{'float' if real else 'int64'}s")
+    if x.rank != 2 or values.size(0) not in (1, x.size(1)):
+        raise ModelError(f"Imputer of {x.type!r} with {values.size(0)} values")
+    replaced = replaced_value_float if real else replaced_value_int64
+    return where(is_nan(x) if math.isnan(replaced) else equal(x, replaced), values, x)
 
 
-@operator("FeatureVectorizer", DOMAIN)
-@dataclass(frozen=True)
-class FeatureVectorizer(Op):
+@composite("FeatureVectorizer", DOMAIN, floats=False, mixed=True)
+def feature_vectorizer(*xs: Tensor, inputdimensions: Ints = ()) -> Tensor:
     """Matrices side by side in f32, each cut or filled up with zeros to its width; a vector is a column."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b, widths = source.builder, source.attribute("inputdimensions")
-        source.fields(cls)
-        columns = []
-        for k in range(len(source.inputs)):
-            x = source.required(k)
-            x = b.one(Reshape((*x.shape, const(1))), x) if x.type.rank == 1 else x
-            have = as_int(x.shape[1]) if x.type.rank == 2 else None
-            want = int(widths[k]) if widths is not None and k < len(widths) else have
-            if have is None or want is None or want < 0:
-                raise Unsupported(f"FeatureVectorizer of {x.type!r}")
-            if want < have:
-                x = b.one(Slice((const(0), const(0)), (x.shape[0], const(want)), (1, 1)), x)
-            elif want > have:
-                zero = const(0)
-                x = apply(b, "Pad", x, before=(zero, zero), after=(zero, const(want - have)))
-            columns.append(as_type(b, x, F32))
-        return [b.one(Concat(1), *columns) if len(columns) > 1 else columns[0]]
+    columns = []
+    for k, x in enumerate(xs):
+        x = x.reshape(*x.shape, 1) if x.rank == 1 else x
+        have = x.size(1) if x.rank == 2 else None
+        want = inputdimensions[k] if k < len(inputdimensions) else have
+        if have is None or want is None or want < 0:
+            raise Unsupported(f"FeatureVectorizer of {x.type!r}")
+        if want < have:
+            x = x.part(1, 0, want)
+        elif want > have:
+            x = pad(x, before=(const(0), const(0)), after=(const(0), const(want - have)))
+        columns.append(x.cast(F32))
+    return concat(*columns, axis=1) if len(columns) > 1 else columns[0]
 
 
-def _scores(source: SourceNode, x: Value, targets: int) -> Value:
-    """x[N, C] times the coefficients, attributes as a matrix [targets, C], plus the intercepts."""
-    b, given = source.builder, source.attribute("coefficients")
-    width = as_int(x.shape[1]) if x.type.rank == 2 else None
-    if width is None or given is None or targets < 1 or len(given) != targets * width:
-        raise ModelError(f"{source.op_type} of {x.type!r} for {targets} targets with {len(given or ())} coefficients")
-    weights = np.ascontiguousarray(np.asarray(given, x.dtype.numpy).reshape(targets, width).T)
-    out, shift = b.one(MatMul(), x, b.constant(weights)), _vector(source, "intercepts", x)
-    return out if shift is None else apply(b, "Add", out, shift)
+def _scores(x: Tensor, coefficients: Floats, intercepts: Floats, targets: int) -> Tensor:
+    """x[N, C] times the coefficients, which are a matrix [targets, C], plus the intercepts."""
+    width = x.size(1) if x.rank == 2 else None
+    if width is None or targets < 1 or not coefficients or len(coefficients) != targets * width:
+        raise ModelError(f"a linear model of {x.type!r} for {targets} targets with {len(coefficients)} coefficients")
+    weights = np.ascontiguousarray(np.asarray(coefficients, x.dtype.numpy).reshape(targets, width).T)
+    out, shift = x @ x.constant(weights), _vector(x, intercepts)
+    return out if shift is None else out + shift
 
 
-@operator("LinearRegressor", DOMAIN)
-@dataclass(frozen=True)
-class LinearRegressor(Op):
+@composite("LinearRegressor", DOMAIN, floats=False)
+def linear_regressor(
+    x: Tensor, *, coefficients: Floats = (), intercepts: Floats = (), post_transform: str = "NONE", targets: int = 1
+) -> Tensor:
     """x[N, C] times coefficients plus intercepts: [N, targets] in f32."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, targets = floats(source, source.required(0)), int(source.attribute("targets", 1))
-        kind = str(source.attribute("post_transform", "NONE"))
-        out = _scores(source, x, targets)
-        source.fields(cls)
-        out = post_transform(source.builder, out, kind)
-        return [as_type(source.builder, out, F32)]
+    return transformed(_scores(floats(x), coefficients, intercepts, targets), post_transform).cast(F32)
 
 
-@operator("LinearClassifier", DOMAIN)
-@dataclass(frozen=True)
-class LinearClassifier(Op):
+@composite("LinearClassifier", DOMAIN, floats=False)
+def linear_classifier(
+    source: SourceNode, x: Tensor, *, classlabels_ints: Ints = (), classlabels_strings: tuple[str, ...] = (),
+    coefficients: Floats, intercepts: Floats = (), multi_class: int = 0, post_transform: str = "NONE",
+) -> list[Tensor]:  # fmt: skip
     """The label of the largest score of each row, and the scores.
 
     With one row of coefficients for two labels, the scores are -s and s. One label stands for scores from 0 on (from a
     half on after a transform), 0 for those below.
     """
-
-    family: ClassVar[str] = "composite"
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        return [TensorType(I64, need(inputs[0], "the scores").shape[:1])]
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        if source.attribute("classlabels_strings"):
-            return named(cls, source, "classlabels_ints")
-        b, x = source.builder, floats(source, source.required(0))
-        labels, kind = source.attribute("classlabels_ints"), str(source.attribute("post_transform", "NONE"))
-        source.attribute("multi_class")
-        given: Any = source.attribute("coefficients")
-        width = as_int(x.shape[1]) if x.type.rank == 2 else None
-        if not labels or not given or not width:
-            raise ModelError(f"LinearClassifier of {x.type!r} with {len(labels or ())} labels")
-        rows = len(given) // width
-        scores = _scores(source, x, rows)
-        source.fields(cls)
-        if rows == 1 and len(labels) == 2:
-            scores = b.one(Concat(1), apply(b, "Neg", scores), scores)
-        elif rows != len(labels):
-            raise ModelError(f"LinearClassifier of {rows} classes with {len(labels)} labels")
-        scores = post_transform(b, scores, kind)
-        if len(labels) > 1:
-            best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
-            chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
-        else:
-            held = apply(b, "GreaterOrEqual", b.one(Reshape(scores.shape[:1]), scores), 0.5 if kind != "NONE" else 0.0)
-            chosen = apply(b, "Where", held, *(b.constant(np.asarray(v, np.int64)) for v in (labels[0], 0)))
-        out = as_type(b, scores, F32)
-        return [chosen, out][: max(source.outputs, 1)]
+    if classlabels_strings:
+        made = named(REGISTRY[DOMAIN, "LinearClassifier"], source, "classlabels_ints")
+        return [Tensor(source.builder, v) for v in made]
+    x, labels = floats(x), classlabels_ints
+    width = x.size(1) if x.rank == 2 else None
+    if not labels or not coefficients or not width:
+        raise ModelError(f"LinearClassifier of {x.type!r} with {len(labels)} labels")
+    rows = len(coefficients) // width
+    scores = _scores(x, coefficients, intercepts, rows)
+    if rows == 1 and len(labels) == 2:
+        scores = concat(-scores, scores, axis=1)
+    elif rows != len(labels):
+        raise ModelError(f"LinearClassifier of {rows} classes with {len(labels)} labels")
+    scores = transformed(scores, post_transform)
+    if len(labels) > 1:
+        best = arg_max(scores, axis=1, keepdims=0)
+        chosen = gather(x.constant(np.asarray(labels, np.int64)), best, axis=0)
+    else:
+        held = scores.reshape(*scores.shape[:1]) >= (0.5 if post_transform != "NONE" else 0.0)
+        chosen = where(held, *(x.constant(np.asarray(v, np.int64)) for v in (labels[0], 0)))
+    return [chosen, scores.cast(F32)]

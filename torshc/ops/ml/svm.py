@@ -14,10 +14,11 @@ from ..core.base import Op, operator
 from ..core.compose import apply, as_type
 from ..core.host import HostOp, emit
 from ..core.source import SourceNode
+from ..core.tensor import Tensor
 from ..math.linalg import MatMul
 from ..tensor.view import Concat, Reshape
 from .labels import named
-from .linear import DOMAIN, floats, post_transform
+from .linear import DOMAIN, floats, transformed
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
@@ -28,7 +29,7 @@ def _numbers(source: SourceNode, name: str, x: Value) -> Array:
 
 def _features(source: SourceNode) -> tuple[Value, int]:
     """The operand as floats, and its static width."""
-    x = floats(source, source.required(0))
+    x = floats(Tensor(source.builder, source.required(0))).value
     width = as_int(x.shape[1]) if x.type.rank == 2 else None
     if not width:
         raise ModelError(f"{source.op_type} of {x.type!r}")
@@ -91,7 +92,7 @@ class SVMRegressor(Op):
         out = _linear(source, source_kernel, column, rho)
         if one_class:
             out = apply(b, "Where", apply(b, "Greater", out, 0.0), b.constant(1.0, out), b.constant(-1.0, out))
-        return [as_type(b, post_transform(b, out, kind), F32)]
+        return [as_type(b, transformed(Tensor(b, out), kind).value, F32)]
 
 
 def _pairs(counts: list[int], weights: Array) -> tuple[Array, Array, Array]:
@@ -182,7 +183,7 @@ class SVMClassifier(Op):
         label = _label(b, standing, list(labels), rho.size == 1, positive)
         if as_int(scores.shape[1]) == 1 and classes == 2 and kind != "PROBIT":
             scores = b.one(Concat(1), apply(b, "Neg", scores), scores)
-        return [label, as_type(b, post_transform(b, scores, kind), F32)][: max(source.outputs, 1)]
+        return [label, as_type(b, transformed(Tensor(b, scores), kind).value, F32)][: max(source.outputs, 1)]
 
 
 def _label(b: Builder, standing: Value, labels: list[int], single: bool, positive: bool) -> Value:

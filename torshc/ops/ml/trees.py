@@ -21,10 +21,11 @@ from ..core.axes import constraints_of, require
 from ..core.base import Op, operator
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode
+from ..core.tensor import Tensor
 from ..tensor.view import Concat
 from .forest import MOST, NEUTRAL, Branch, Trees, tables
 from .labels import named
-from .linear import DOMAIN, floats, post_transform
+from .linear import DOMAIN, floats, transformed
 
 _MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -91,7 +92,7 @@ class TreeEnsemble(Op):
         if not x.dtype.is_float:
             raise ModelError(f"TreeEnsemble of {x.type!r}")
         out = forest.emit(source, x, targets, _AGGREGATES[aggregate], x.dtype)
-        return [post_transform(source.builder, out, _TRANSFORMS[transform])]
+        return [transformed(Tensor(source.builder, out), _TRANSFORMS[transform]).value]
 
 
 def _by_tables(source: SourceNode) -> _Forest:
@@ -209,7 +210,7 @@ class TreeEnsembleRegressor(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x = floats(source, source.required(0))
+        x = floats(Tensor(source.builder, source.required(0))).value
         aggregate, transform = (
             str(source.attribute(n, d)) for n, d in (("aggregate_function", "SUM"), ("post_transform", "NONE"))
         )
@@ -217,7 +218,7 @@ class TreeEnsembleRegressor(Op):
         forest = _by_nodes(source, "target", targets == 1)
         out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
         source.fields(cls)
-        return [post_transform(source.builder, out, transform)]
+        return [transformed(Tensor(source.builder, out), transform).value]
 
 
 @operator("TreeEnsembleClassifier", DOMAIN)
@@ -234,7 +235,7 @@ class TreeEnsembleClassifier(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         if source.attribute("classlabels_strings"):
             return named(cls, source, "classlabels_int64s")
-        b, x = source.builder, floats(source, source.required(0))
+        b, x = source.builder, floats(Tensor(source.builder, source.required(0))).value
         labels, transform = _table(source, "classlabels_int64s"), str(source.attribute("post_transform", "NONE"))
         classes, count = dict.fromkeys(_table(source, "class_ids")), len(labels)
         signed = any(w < 0 for w in _either(source, "class_weights"))
@@ -249,7 +250,7 @@ class TreeEnsembleClassifier(Op):
             other = apply(b, "Neg", one) if logit else apply(b, "Sub", b.constant(1.0, one), one)
             scores = b.one(Concat(1), other, one)
         labels = labels if count > 1 else [0, 1]
-        scores = post_transform(b, scores, transform)
+        scores = transformed(Tensor(b, scores), transform).value
         best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
         chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
         return [chosen, scores][: max(source.outputs, 1)]
