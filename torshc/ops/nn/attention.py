@@ -9,17 +9,17 @@ import numpy as np
 
 from ...errors import ModelError
 from ...expr import Expr, const
-from ...graph import Builder, Node, TensorType, Value
-from ..core.base import Constraints, Inputs, Op, broadcast, broadcast_into, need, operator, same_dim
-from ..core.compose import apply
-from ..math.linalg import MatMul, product_type
-from ..tensor.view import Reshape, Transpose
-from .norm import Softmax
+from ...graph import Node, TensorType
+from ..core.base import Constraints, Inputs, broadcast, broadcast_into, need, operator, same_dim
+from ..core.composite import Formula
+from ..core.functions import equal, is_nan, where
+from ..core.tensor import Tensor
+from ..math.linalg import product_type
 
 
 @operator("Attention", "torshc")
 @dataclass(frozen=True)
-class Attention(Op):
+class Attention(Formula):
     """softmax(scale * q k' + mask) v, of q[..., S, D], k[..., T, D], v[..., T, E] and mask[..., S, T] (or none).
 
     The leading dimensions of q, k and v broadcast by NumPy's rule, and the mask broadcasts to the scores.
@@ -55,37 +55,25 @@ class Attention(Op):
             broadcast_into(mask.shape, scores, constraints, what)
         return [TensorType(product_type(q.dtype, self.out), (*batch, q.shape[-2], v.shape[-1]))]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        q, k, v = (need(inputs[i], f"input {i} of Attention") for i in range(3))
-        mask = inputs[3] if len(inputs) > 3 else None
-        if self.out:
-            q, k, v = (apply(b, "Cast", x, to=product_type(q.dtype, self.out)) for x in (q, k, v))
-        if mask is not None and mask.dtype is not q.dtype:
-            mask = apply(b, "Cast", mask, to=q.dtype)
-        rank = k.type.rank
-        keys = b.one(Transpose((*range(rank - 2), rank - 1, rank - 2)), k)
-        scores = b.one(MatMul(), q, keys)
+    def formula(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        kind = product_type(q.dtype, self.out)
+        q, k, v = q.cast(kind), k.cast(kind), v.cast(kind)
+        mask = None if mask is None else mask.cast(kind)
+        scores = q @ k.transpose(*range(k.rank - 2), k.rank - 1, k.rank - 2)
         if self.scale != 1.0:
-            scores = apply(b, "Mul", scores, self.scale)
+            scores = scores * self.scale
         if mask is not None:
-            scores = apply(b, "Add", scores, mask)
+            scores = scores + mask
         if self.causal:
-            scores = self._hide_future(b, scores)
-        weights = b.one(Softmax(-1), scores)
+            rows, columns = scores.shape[-2:]
+            row, column = scores.range(0, rows), scores.range(0, columns)
+            scores = where(column <= row.reshape(rows, 1), scores, -np.inf)
+        weights = scores.softmax(-1)
         if self.safe:
-            weights = apply(b, "Where", apply(b, "IsNaN", weights), b.constant(0.0, weights), weights)
+            weights = where(is_nan(weights), 0.0, weights)
         if self.masked:
-            largest = apply(b, "ReduceMax", scores, axes=(scores.type.rank - 1,), keepdims=1)
-            hidden = apply(b, "Equal", largest, b.constant(-np.inf, scores))
-            weights = apply(b, "Where", hidden, b.constant(0.0, weights), weights)
-        return [b.one(MatMul(), weights, v)]
-
-    def _hide_future(self, b: Builder, scores: Value) -> Value:
-        rows, columns = scores.shape[-2:]
-        row = apply(b, "Range", start=const(0), step=const(1), count=rows)
-        column = apply(b, "Range", start=const(0), step=const(1), count=columns)
-        seen = apply(b, "LessOrEqual", column, b.one(Reshape((rows, const(1))), row))
-        return apply(b, "Where", seen, scores, b.constant(-np.inf, scores))
+            weights = where(equal(scores.max(-1), -np.inf), 0.0, weights)
+        return weights @ v
 
     def flops(self, node: Node) -> Expr:
         q, k = node.operands[:2]
