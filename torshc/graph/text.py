@@ -78,6 +78,8 @@ def _attributes(node: Node) -> str:
 
 
 def _scalar(x: Any) -> Any:
+    if isinstance(x, str):
+        return x
     item = x.item()
     return item if isinstance(item, int | float | bool) else float(x)
 

@@ -72,7 +72,7 @@ def test_images_of_symbolic_sizes(tmp_path: Path) -> None:
     model = model_of("ImageScaler", (X,), domain="", version=7, dims={0: ["n", "c", 4, "w"]}, bias=[1.0, 2.0, 3.0])
     (got,) = compiled(model, {"x0": X}, tmp_path)
     np.testing.assert_allclose(got, X + np.array([1, 2, 3], F32).reshape(3, 1, 1), rtol=1e-6)
-    with pytest.raises(TorshcError, match=r"'x0' has shape .2, 2, 4, 5."):
+    with pytest.raises(TorshcError, match=r"c == 3 does not hold, 2 is not 3"):
         compiled(model, {"x0": numbers(2, 2, 4, 5)}, tmp_path)
 
 
