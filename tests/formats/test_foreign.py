@@ -49,6 +49,13 @@ def test_files_of_other_formats(name: str, data: bytes, what: str, remedy: str, 
     assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize("data", [b"/" * 4096, b"// a\n" * 800, b"//" + b" " * 4094])
+def test_comments_take_no_time(data: bytes) -> None:
+    """Comments before a module can be read in one way only, so that none is tried again and again."""
+    with pytest.raises(ModelError):
+        load_graph(data)
+
+
 def test_models_are_called_by_their_files(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 18]>\nmain_graph (float[2] x) => (float[2] y) { y = Relu(x) }'
     (tmp_path / "mine.onnx").write_text(text)

@@ -29,7 +29,7 @@ _KNOWN: tuple[tuple[Callable[[bytes], object], str, str], ...] = (
     (lambda head: head.startswith(b"PK\x03\x04") and b".json" in _first_entry(head), "a Keras model", _KERAS),
     (lambda head: head.startswith(b"\x89HDF\r\n"), "an HDF5 file, as Keras writes", _KERAS),
     (lambda head: re.match(rb"\x80[\x02-\x05]", head), "a Python pickle", _PICKLE),
-    (lambda head: head.startswith(b"ML\xefR") or re.match(rb"\s*(//[^\n]*\s*)*(module|func\.func|#loc)\b", head),
+    (lambda head: head.startswith(b"ML\xefR") or re.match(rb"\s*(//[^\n]*\n\s*)*(module|func\.func|#loc)\b", head),
      "a module of MLIR", "export ONNX from the framework that wrote it"),
     (lambda head: re.match(rb"\s*<(\?xml|net )", head), "XML, as OpenVINO and PMML write",
      "export ONNX from the framework that it was made with"),
