@@ -299,6 +299,9 @@ def test_external_data_that_must_not_be_read(
 # Models that are wrong
 
 
+TEXT = b'<ir_version: 8, opset_import: ["" : 18]>\n'
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -309,6 +312,13 @@ def test_external_data_that_must_not_be_read(
         (b"{", "JSON"),
         (b'{"irVersion": 8, "graph": 3}', "JSON"),
         (b"<ir_version: 8>", "text form"),
+        (b"<ir_version: 99999999999999999999>", "text form"),
+        (TEXT + b"g (float x) => (float y) { y = Elu<alpha = 1e9999>(x) }", "text form"),
+        (TEXT + b"g (" + b"seq(" * 200_000, "too deeply"),
+        (
+            TEXT + b"g (float x) => (y) {" + b'y = If <name = ")}", # ]\n then_branch = g () => (z) {' * 99_999,
+            "too deeply",
+        ),
         (b"\x08\x08", "no graph"),
         (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "truncated"),
     ],

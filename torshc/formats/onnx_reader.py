@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from .model import (
     Unusable,
 )
 from .onnx_tensor import Tensors, declared
-from .onnx_wire import strip
+from .onnx_wire import DEPTH, strip
 from .repeats import difference
 
 
@@ -56,11 +57,24 @@ def _binary(data: memoryview) -> memoryview:
         except (json_format.ParseError, UnicodeDecodeError, RecursionError, DecodeError) as e:
             raise Misfit(f"not an ONNX model in JSON: {e}") from e
     if head.startswith((b"<", b"//", b"#")):
-        try:
-            return memoryview(onnx.parser.parse_model(bytes(data).decode()).SerializeToString())
-        except (onnx.parser.ParseError, UnicodeDecodeError) as e:
-            raise Misfit(f"not an ONNX model in text form: {e}") from e
+        return memoryview(_parsed(bytes(data)).SerializeToString())
     return data
+
+
+_BRACKETS = re.compile(rb'"(?:\\.|[^"\\])*"|#[^\n]*|([({[])|([)}\]])', re.DOTALL)  # what is not in texts and comments
+
+
+def _parsed(text: bytes) -> ModelProto:
+    """A model in text form. ONNX's parser calls itself for each bracket within another, until the stack ends."""
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        depth = max(depth + bool(found[1]) - bool(found[2]), 0)
+        if depth > DEPTH:
+            raise Misfit("the file nests its brackets too deeply")
+    try:
+        return onnx.parser.parse_model(text.decode())
+    except (onnx.parser.ParseError, ValueError, IndexError, RuntimeError) as e:  # the last three: of its numbers
+        raise Misfit(f"not an ONNX model in text form: {e}") from e
 
 
 class _Reader:

@@ -37,7 +37,7 @@ _NAMES: dict[str, tuple[int, ...]] = {
     "Value": (1,), "Dim": (2,), "Opset": (1,), "Entry": (1, 2),
 }  # fmt: skip
 _RAW_DATA, _DOC_STRING = 9, 12
-_DEPTH = 100  # protobuf's own limit
+DEPTH = 100  # protobuf's own limit
 
 
 @dataclass
@@ -64,7 +64,7 @@ def strip(data: memoryview) -> Stripped:
 
 
 def _message(data: memoryview, kind: str, chunks: list[memoryview], depth: int) -> list[bytes]:
-    if depth > _DEPTH:
+    if depth > DEPTH:
         raise Misfit("the file nests its messages too deeply")
     out: list[bytes] = []
     at = 0
