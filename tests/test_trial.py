@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from onnx import TensorProto as T
-from onnx import helper, save
+from onnx import helper, numpy_helper, save
 
 import torshc
 from tests.support import compilers
@@ -65,6 +65,18 @@ def test_types_and_shapes(tmp_path: Path) -> None:
     (moved / "test" / "input0.bin").unlink()
     assert "input0.bin: cannot be read" in ran(moved).stderr
     assert "at least one run" in ran(moved, "0").stderr
+
+
+def test_large_integers_are_compared_exactly(tmp_path: Path) -> None:
+    """Not each integer above 2^53 is a float of 64 bits."""
+    large = numpy_helper.from_array(np.int64(2**60), "large")
+    graph = helper.make_graph([node("Add", ["x", "large"], ["y"])], "g", [info("x", T.INT64, [3])], [], [large])
+    graph.output.append(info("y", T.INT64, [3]))
+    made = bundle(tmp_path, graph)
+    assert ran(made, "1").returncode == 0
+    wrong = np.fromfile(made / "test" / "output0.bin", np.int64) + 1
+    wrong.tofile(made / "test" / "output0.bin")
+    assert ran(made, "1").stdout.count("DIFFERS") == 1
 
 
 def test_sizes_that_only_a_run_shows(tmp_path: Path) -> None:

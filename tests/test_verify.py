@@ -20,7 +20,8 @@ from torshc.errors import RunError
 from torshc.fitting import needs_of
 from torshc.options import CompileOptions
 from torshc.runtime import load
-from torshc.verify import Verdict, run_ort, verify_bundle, verify_model
+from torshc.tolerance import Tolerance
+from torshc.verify import Verdict, compare, run_ort, verify_bundle, verify_model
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 # The mean over the first elements of each row: nothing divided by nothing where there are none.
@@ -123,3 +124,13 @@ def test_a_peer_that_fails_is_named_with_what_it_was_given() -> None:
 
     with pytest.raises(RunError, match=r"ONNX Runtime failed with 'x' \[1, 1\]: Invalid input shape"):
         run_ort(Session(), {"x": np.zeros((1, 1))})
+
+
+@pytest.mark.parametrize(("dtype", "far"), [("int64", -(2**63)), ("uint64", 0)])
+def test_integers_differ_by_one_however_large(dtype: str, far: int) -> None:
+    """Not each integer above 2^53 is a float."""
+    right = np.array([2**63 - 1, 2**60, far], dtype)
+    wrong = right + np.array([0, 1, 0], dtype)
+    exact = Tolerance(0.0)
+    assert compare("y", right, right, exact).ok and not compare("y", wrong, right, exact).ok
+    assert compare("y", right[2:], right[:1], exact).error == pytest.approx(1 if dtype == "uint64" else 2)

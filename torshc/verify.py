@@ -266,7 +266,8 @@ def _compare(name: str, got: Array, wanted: Array | None, tolerance: Tolerance) 
     if not np.array_equal(infinite, np.isinf(a)) or not np.array_equal(a[infinite], b[infinite]):
         return problem("infinities are at different positions")
     finite = np.isfinite(b)
-    error, top = relative_error(a[finite], b[finite]), _largest(b[finite])
+    whole = got.dtype.kind in "iu"
+    error, top = relative_error(*((got, wanted) if whole else (a[finite], b[finite]))), _largest(b[finite])
     allowed = tolerance.relative + tolerance.quantum / top
     ok = error <= allowed
     note = _note(error * top, top, tolerance) if ok else ""
@@ -287,10 +288,21 @@ def _note(most: float, top: float, tolerance: Tolerance) -> str:
 def relative_error(a: Array, b: Array) -> float:
     """max|a-b| / max|b|, and max|a-b| where b is all 0; 0 for empty arrays.
 
+    Of integers the difference is exact: above 2^53 not each of them is a float.
+
     >>> relative_error(np.array([1.0, 2.5]), np.array([1.0, 2.0]))
     0.25
+    >>> relative_error(np.array([2**60 + 1]), np.array([2**60])) == 2.0**-60
+    True
     """
-    return float(np.max(np.abs(a - b)) / _largest(b)) if a.size else 0.0
+    if not a.size:
+        return 0.0
+    if a.dtype.kind in "iu":
+        most, least = (e.astype(np.uint64) for e in (np.maximum(a, b), np.minimum(a, b)))
+        apart, b = most - least, b.astype(np.float64)
+    else:
+        apart = np.abs(a - b)
+    return float(np.max(apart) / _largest(b))
 
 
 def _largest(b: Array) -> float:
