@@ -8,6 +8,7 @@ from torshc.expr import as_int, const
 from torshc.graph import Graph, Value
 from torshc.passes.policy import Policy
 from torshc.plan.place import Plan, make_plan
+from torshc.plan.views import bases
 
 from ..support.pass_graphs import Model, dims
 
@@ -93,6 +94,19 @@ def test_a_part_that_stands_there_twice_is_copied_once() -> None:
     plan = plan_of(m.done(m("MatMul", whole, m.input(3, 7)), whole))
     offsets = sorted(as_int(p.offset) or 0 for p in plan.storage.values() if p.root is whole)
     assert offsets == [0, 6]
+
+
+def test_views_of_views_of_views_are_looked_through_once() -> None:
+    """Each concatenation reads the one before twice: there are 2^64 ways from the first to the last."""
+    m = Model()
+    v = m.input("n")
+    for _ in range(64):
+        v = m("Concat", v, v, m.input("k"), axis=0)
+        v = m("Slice", v, starts=dims(1), sizes=dims(2), steps=(1,))
+    graph = m.done(m("Neg", v))
+    (last,) = (n for n in graph.nodes if n.op.name == "Neg")
+    assert len(list(bases(last.operands[0]))) == 65  # the inputs
+    assert "Neg" in "+".join(shown(plan_of(graph)))
 
 
 def test_a_transposed_operand_of_a_product_is_read_by_strides() -> None:

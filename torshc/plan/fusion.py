@@ -228,15 +228,16 @@ class Fuser:
 
     def _wanted(self, value: Value, nodes: Collection[Node]) -> bool:
         """Whether others than these nodes read a value, be it through views, or it is an output of the graph."""
-        pending = [value]
+        pending, seen = [value], set[Node]()
         while pending:
             v = pending.pop()
             if v in self.outputs:
                 return True
             for n in self.users.get(v, ()):
-                if n not in nodes:
+                if n not in nodes and n not in seen:
                     if not is_view(n):
                         return True
+                    seen.add(n)
                     pending.extend(n.outputs)
         return False
 

@@ -186,13 +186,8 @@ class _Placer:
 
     def _light(self, view: Node) -> bool:
         """Whether all readers of a view, through other views, are pointwise groups."""
-        pending = [n for v in view.outputs for n in self.users.get(v, [])]
-        while pending:
-            n = pending.pop()
-            if is_view(n):
-                pending.extend(m for v in n.outputs for m in self.users.get(v, []))
-            elif self.group_of[n].kind != "nest":
-                return False
+        if any(self.group_of[n].kind != "nest" for n in readers(view.output, self.users)):
+            return False
         return not any(v in self.graph.outputs for v in view.outputs)
 
     def _cheap(self, node: Node) -> RuleName | None:

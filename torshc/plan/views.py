@@ -15,24 +15,27 @@ def is_view(node: Node) -> bool:
 
 
 def bases(value: Value, joined: bool = True) -> Iterator[Value]:
-    """The values behind a value that are not views; without `joined`, concatenations count as none."""
-    pending = [value]
+    """The values behind a value that are not views, each once; without `joined`, concatenations count as none."""
+    pending, seen = [value], {value}
     while pending:
         v = pending.pop()
         if v.producer is not None and is_view(v.producer) and (joined or v.producer.op.name != "Concat"):
-            pending.extend(v.producer.operands)
+            found = [o for o in dict.fromkeys(v.producer.operands) if o not in seen]
+            pending.extend(found)
+            seen.update(found)
         else:
             yield v
 
 
 def readers(value: Value, users: Mapping[Value, list[Node]]) -> list[Node]:
-    """The nodes that read a value, be it through views, and are not views."""
+    """The nodes that read a value, be it through views, and are not views. A view is looked through once."""
     out: list[Node] = []
-    pending = list(users.get(value, []))
+    pending, seen = [value], set[Node]()
     while pending:
-        n = pending.pop()
-        if is_view(n):
-            pending.extend(m for v in n.outputs for m in users.get(v, []))
-        else:
-            out.append(n)
+        for n in users.get(pending.pop(), []):
+            if not is_view(n):
+                out.append(n)
+            elif n not in seen:
+                seen.add(n)
+                pending.extend(n.outputs)
     return out
