@@ -69,7 +69,7 @@ def test_types_and_shapes(tmp_path: Path) -> None:
 
 def test_large_integers_are_compared_exactly(tmp_path: Path) -> None:
     """Not each integer above 2^53 is a float of 64 bits."""
-    large = numpy_helper.from_array(np.int64(2**60), "large")
+    large = numpy_helper.from_array(np.array(2**60), "large")
     graph = helper.make_graph([node("Add", ["x", "large"], ["y"])], "g", [info("x", T.INT64, [3])], [], [large])
     graph.output.append(info("y", T.INT64, [3]))
     made = bundle(tmp_path, graph)

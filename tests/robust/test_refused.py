@@ -39,6 +39,11 @@ OPERATORS: dict[str, tuple[str, int, str]] = {
         "g (float[4] x) => (float y) <int64[1, 1] i = {0}> { [the_node] y = GatherND <batch_dims = 3> (x, i) }", 18,
         "(GatherND): GatherND of f32[4] at i64[1, 1] with batch_dims 3",
     ),
+    "MatMulInteger with a zero point that does not fit": (
+        "g (uint8[4, 3] x) => (int32 y) <uint8 a = {0}, uint8[3, 2] w = {1, 2, 3, 4, 5, 6}, uint8[3] z = {1, 2, 3}>"
+        " { [the_node] y = MatMulInteger (x, w, a, z) }", 18,
+        "(MatMulInteger): weights of shape [3, 2] with a zero point of shape [3]",
+    ),
     "Add of two types": (
         "g (float16[3] x) => (float[3] y) <float[1] k = {1}> { [the_node] y = Add (k, x) }", 18,
         "(Add): Add of different types, f32[1] and f16[3]",

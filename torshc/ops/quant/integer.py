@@ -210,7 +210,11 @@ class _Weights:
 
 def _difference(w: Array, zero: Array | None) -> Array:
     wide: Array = w.astype(np.int32)
-    return wide if zero is None else wide - zero.astype(np.int32)
+    if zero is None:
+        return wide
+    if zero.ndim > w.ndim or any(z not in (1, d) for z, d in zip(zero.shape[::-1], w.shape[::-1], strict=False)):
+        raise ModelError(f"weights of shape {list(w.shape)} with a zero point of shape {list(zero.shape)}")
+    return wide - zero.astype(np.int32)
 
 
 def _bytes(b: Builder, array: Array, like: Value) -> Value:
