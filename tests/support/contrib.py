@@ -40,7 +40,8 @@ def model_of(
     ]
     known = [numpy_helper.from_array(a, f"x{k}") for k, a in enumerate(operands) if a is not None and k in fixed]
     graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info(n) for n in names], known)
-    opsets = [helper.make_opsetid("", version), helper.make_opsetid(DOMAIN, 1)]
+    versions = {"": version, DOMAIN: 1} | ({} if domain in ("", DOMAIN) else {domain: 1})
+    opsets = [helper.make_opsetid(*pair) for pair in versions.items()]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 

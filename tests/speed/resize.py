@@ -1,27 +1,22 @@
-"""Speed of Resize on this processor beside ONNX Runtime: ``python -m tests.support.resampling [WORD ...]``.
+"""Speed of Resize on this processor beside ONNX Runtime: ``python -m tests.speed.resize [WORD ...]``.
 
-Every row is one Resize, or a U-Net, on one thread; words choose rows that hold them all. Times are the least of many
-calls, the two systems in turns, since others use the machine. ``copy`` is what copying as many bytes as are read and
-written would take, a call included, as part of our time.
+Every row is one Resize, or a U-Net, on one thread; words choose rows that hold them all. ``copy`` is what
+copying as many bytes as are read and written would take, a call included, as part of our time.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
-import torshc
-from torshc.bench import paired
-from torshc.verify import ort_session
-
-from .compiler_models import model, node
-from .networks import unet
+from ..support.compiler_models import model, node
+from ..support.networks import unet
+from .beside import empty_call, measured, processor
 
 SHAPE = (1, 32, 64, 64)
 MODES = [
@@ -29,8 +24,6 @@ MODES = [
     ("linear", "asymmetric"), ("linear", "align_corners"), ("cubic", "half_pixel"), ("cubic", "pytorch_half_pixel"),
     ("cubic", "asymmetric"), ("cubic", "align_corners"),
 ]  # fmt: skip
-ROUNDS, SECONDS = 7, 0.04
-Call = Callable[[], Any]
 
 
 def rows() -> Iterator[tuple[str, onnx.ModelProto, tuple[int, ...]]]:
@@ -70,7 +63,7 @@ def resize(
 
 def main() -> int:
     words = sys.argv[1:]
-    empty = least({"call": nothing()})["call"]
+    empty = empty_call()
     print(f"on {processor()}, one thread; a call takes {empty * 1e3:.4f} ms")
     print(f"{'x'.join(map(str, SHAPE))} by 2, or as said")
     print(f"{'row':42}{'ours ms':>9}{'ort ms':>9}{'ratio':>8}{'copy':>7}", flush=True)
@@ -78,52 +71,12 @@ def main() -> int:
         for name, made, shape in rows():
             if not all(w in name.split() for w in words):
                 continue
-            times = measured(made, shape, Path(folder))
-            share = (times["copy"] + empty) / times["ours"]
-            figures = f"{times['ours'] * 1e3:9.4f}{times['ort'] * 1e3:9.4f}{times['ort'] / times['ours']:8.2f}"
+            feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+            times = measured(made, feeds, Path(folder))
+            share = (times.copy + empty) / times.ours
+            figures = f"{times.ours * 1e3:9.4f}{times.theirs * 1e3:9.4f}{times.ratio:8.2f}"
             print(f"{name:42}{figures}{'' if 'U-Net' in name else f'{share:7.0%}'}", flush=True)
     return 0
-
-
-def measured(made: onnx.ModelProto, shape: tuple[int, ...], folder: Path) -> dict[str, float]:
-    """Seconds of a model of ours and of ONNX Runtime, and of a copy of as many bytes as it reads and writes."""
-    path, bundle = folder / "m.onnx", folder / "m.tsc"
-    onnx.save(made, path)
-    torshc.compile(path, bundle, target="c")
-    feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
-    session = ort_session(path)
-    with torshc.load(bundle, threads=1) as loaded:
-        result = loaded.run(feeds)["y"]
-        np.testing.assert_allclose(result, session.run(None, feeds)[0], rtol=1e-3, atol=1e-3)
-        half = np.ones((feeds["x"].nbytes + result.nbytes) // 2, np.uint8)
-        copy = np.empty_like(half)
-        return least(
-            {
-                "ours": lambda: loaded.run(feeds),
-                "ort": lambda: session.run(None, feeds),
-                "copy": lambda: np.copyto(copy, half),
-            }
-        )
-
-
-def least(calls: dict[str, Call]) -> dict[str, float]:
-    """The least seconds of each call."""
-    times = paired(calls, ROUNDS, SECONDS, lambda stage, seconds: None)
-    return {name: min(t for round_ in rounds for t in round_) for name, rounds in times.items()}
-
-
-def nothing() -> Call:
-    """A call of a model that does next to nothing."""
-    loaded = torshc.compile(model([node("Relu", "x", "y")], {"x": [1]}, ["y"]))
-    feeds = {"x": np.zeros(1, np.float32)}
-    return lambda: loaded.run(feeds)
-
-
-def processor() -> str:
-    """The processor's name, as the system has it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "this processor")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Speed of operators beside ONNX Runtime's, on this processor."""
