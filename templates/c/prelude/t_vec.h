@@ -180,19 +180,25 @@ T_FN u8v t_encode_bool(i32v m) { return T_CONV(m & 1, u8); }
 
 T_FN u32v t_blend_bits_(u32v mask, u32v a, u32v b) { return (a & mask) | (b & ~mask); }
 
-#if defined(__clang__) && defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__))
-typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
-T_FN f32v t_decode_f16(u16v h) { return __builtin_convertvector((t_halfv)h, f32v); }
-T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_convertvector(x, t_halfv); }
-#elif TORSHC_LANES == 16 && defined(__AVX512F__)
-/* Older clang, and gcc, find no instruction in vector code.  Builtins, as immintrin.h is long to read; 4: as MXCSR. */
+/* On x86-64 as instructions that clang cannot look into: of a conversion to float that it knows, it makes comparisons and
+ * roundings of halves, which processors without arithmetic of halves do lane by lane.  Builtins, as immintrin.h is long to
+ * read; 8: no exceptions, for which clang has no conversion of its own. */
+#if TORSHC_LANES == 16 && defined(__AVX512F__)
 typedef int16_t t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
-T_FN f32v t_decode_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps512_mask((t_halfv)h, (f32v){0}, -1, 4); }
+T_FN f32v t_decode_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps512_mask((t_halfv)h, (f32v){0}, -1, 8); }
 T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x, 0, (t_halfv){0}, -1); }
 #elif TORSHC_LANES == 8 && defined(__F16C__)
 typedef int16_t t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
-T_FN f32v t_decode_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps256((t_halfv)h); }
+T_FN f32v t_decode_f16(u16v h) {
+    f32v x = (f32v)__builtin_ia32_vcvtph2ps256((t_halfv)h);
+    __asm__("" : "+x"(x));
+    return x;
+}
 T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph256(x, 0); }
+#elif defined(__clang__) && defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__))
+typedef _Float16 t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
+T_FN f32v t_decode_f16(u16v h) { return __builtin_convertvector((t_halfv)h, f32v); }
+T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_convertvector(x, t_halfv); }
 #else
 /* The exponent is rebased by one exact multiplication, which also normalises subnormals. */
 T_FN f32v t_decode_f16(u16v h) {

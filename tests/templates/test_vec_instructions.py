@@ -1,0 +1,35 @@
+"""What clang makes of the vector prelude for x86-64: instructions for whole registers, not for each lane."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import compilers
+from torshc.resources import templates
+
+LEVELS = {8: "x86-64-v3", 16: "x86-64-v4"}
+FLAGS = ["-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
+ONE = {
+    "sigmoid of halves": ("uint16_t", "t_store_f16(y, t_sigmoid_f32(t_load_f16(x)))", "ucomiss"),
+    "floor of halves": ("uint16_t", "t_store_f16(y, t_floor_f32(t_load_f16(x)))", "vroundss vrndscaless"),
+    "log of halves": ("uint16_t", "t_store_f16(y, t_log_f32(t_load_f16(x)))", "ucomiss"),
+}
+
+
+@pytest.mark.parametrize("lanes", LEVELS)
+@pytest.mark.parametrize("name", ONE)
+def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> None:
+    compiler = compilers.needed("clang").cc
+    target = subprocess.run([compiler, "-dumpmachine"], capture_output=True, text=True, check=True).stdout
+    if not target.startswith("x86_64"):
+        pytest.skip("the compiler is for another processor")
+    kind, call, scalar = ONE[name]
+    source = tmp_path / "one.c"
+    source.write_text(f'#include "t_kernel.h"\nvoid one(const {kind} *x, {kind} *y) {{ {call}; }}\n')
+    command = [compiler, *FLAGS, f"-march={LEVELS[lanes]}", "-mprefer-vector-width=512", f"-DTORSHC_LANES={lanes}"]
+    command += ["-I", str(templates("c") / "prelude"), "-S", str(source), "-o", "-"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert not [line for line in text.splitlines() if any(word in line for word in scalar.split())]
