@@ -16,6 +16,7 @@ ONE = {
     "sigmoid of halves": ("uint16_t", "t_store_f16(y, t_sigmoid_f32(t_load_f16(x)))", "ucomiss"),
     "floor of halves": ("uint16_t", "t_store_f16(y, t_floor_f32(t_load_f16(x)))", "vroundss vrndscaless"),
     "log of halves": ("uint16_t", "t_store_f16(y, t_log_f32(t_load_f16(x)))", "ucomiss"),
+    "square root of doubles": ("double", "t_store_f64(y, t_sqrt_f64(t_load_f64(x)))", "vsqrtsd"),
 }
 
 

@@ -24,15 +24,23 @@ T_FN i32v t_ne_bool(i32v a, i32v b) { return a ^ b; }
 
 /* ---- f32 and f64 ---------------------------------------------------------------------- */
 
-/* The function of one scalar, lane by lane. */
+/* The function of one scalar, lane by lane: in an array, as clang moves a register that a loop indexes through memory once
+ * for each lane. */
 #define T_LANEWISE1(NAME, S, CALL) \
     T_FN S##v NAME(S##v x) { \
-        for (int i = 0; i < TORSHC_LANES; i++) x[i] = CALL(x[i]); \
+        __typeof__(x[0]) a[TORSHC_LANES]; \
+        __builtin_memcpy(a, &x, sizeof x); \
+        for (int i = 0; i < TORSHC_LANES; i++) a[i] = CALL(a[i]); \
+        __builtin_memcpy(&x, a, sizeof x); \
         return x; \
     }
 #define T_LANEWISE2(NAME, S, CALL) \
     T_FN S##v NAME(S##v x, S##v y) { \
-        for (int i = 0; i < TORSHC_LANES; i++) x[i] = CALL(x[i], y[i]); \
+        __typeof__(x[0]) a[TORSHC_LANES], b[TORSHC_LANES]; \
+        __builtin_memcpy(a, &x, sizeof x); \
+        __builtin_memcpy(b, &y, sizeof y); \
+        for (int i = 0; i < TORSHC_LANES; i++) a[i] = CALL(a[i], b[i]); \
+        __builtin_memcpy(&x, a, sizeof x); \
         return x; \
     }
 
