@@ -46,13 +46,14 @@ T_DEF_NARROW(i16)
 T_DEF_NARROW(u16)
 #undef T_DEF_NARROW
 
-/* Clamps to [low, high] and turns NaN into 0, so that the conversion is defined. */
+/* Clamps to [low, high] and turns NaN into 0, so that the conversion is defined; a low of 0 does both at once. */
 #define T_DEF_CLAMP(F, T, M) \
     T_FN F##v t_clamp_##F##_(F##v x, T low, T high) { \
-        M##v under = (M##v)(x < high), number = (M##v)(x == x); \
-        F##v r = (F##v)(((M##v)x & under) | ((M##v)t_splat_##F(high) & ~under)); \
-        M##v above = (M##v)(r > low); \
-        return (F##v)((((M##v)r & above) | ((M##v)t_splat_##F(low) & ~above)) & number); \
+        M##v above = (M##v)(x > low); \
+        F##v r = (F##v)(((M##v)x & above) | ((M##v)t_splat_##F(low) & ~above)); \
+        M##v under = (M##v)(r < high); \
+        r = (F##v)(((M##v)r & under) | ((M##v)t_splat_##F(high) & ~under)); \
+        return low == 0 ? r : (F##v)((M##v)r & (M##v)(x == x)); \
     }
 T_EACH_FLOAT(T_DEF_CLAMP)
 #undef T_DEF_CLAMP
