@@ -90,10 +90,20 @@ T_EACH_FLOAT(T_DEF_FLOAT)
         if (TORSHC_LANES > 1) v = t_##JOIN##_##S(v, T_SHUFFLE_(T_TURNED_, v, v, 1)); \
         return v[0]; \
     }
+/* Numbers are joined by one instruction; a sum of what is NaN where v is, and 0 elsewhere, goes beside it. */
+#define T_DEF_EXTREME(NAME, OP, S, T, M) \
+    T_FN S##v t_##NAME##_number_##S(S##v a, S##v b) { return t_blend_##S##_((M##v)(a OP b), a, b); } \
+    T_DEF_FOLD(h##NAME##_number, NAME##_number, S, T) \
+    T_FN T t_h##NAME##_##S(S##v v) { \
+        const T nan = t_hsum_##S((S##v)(M##v)(v != v)); \
+        return nan == 0 ? t_h##NAME##_number_##S(v) : nan; \
+    }
 #define T_DEF_REDUCE(S, T, M) \
-    T_DEF_FOLD(hsum, add, S, T) T_DEF_FOLD(hprod, mul, S, T) T_DEF_FOLD(hmax, max, S, T) T_DEF_FOLD(hmin, min, S, T)
+    T_DEF_FOLD(hsum, add, S, T) T_DEF_FOLD(hprod, mul, S, T) \
+    T_DEF_EXTREME(max, >, S, T, M) T_DEF_EXTREME(min, <, S, T, M)
 T_EACH_FLOAT(T_DEF_REDUCE)
 #undef T_DEF_REDUCE
+#undef T_DEF_EXTREME
 #undef T_DEF_FOLD
 
 #ifdef __has_builtin
