@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.support.evaluate import Array, run
 from torshc.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
+from torshc.ops.control.flow import all_nodes
 
 F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 info = helper.make_tensor_value_info
@@ -144,3 +145,27 @@ def test_more_outputs_than_the_body_gives(rounds: int) -> None:
     made = onnx.parser.parse_model(text.replace("ROUNDS", str(rounds)))
     with pytest.raises(ModelError, match="its body gives 1 results, and 2 outputs are named"):
         import_model(made.SerializeToString())
+
+
+def test_loops_in_loops_are_not_all_written_out() -> None:
+    """Six of eight steps in each other are 262,144 steps; the inner ones are written out, the outer ones are loops."""
+
+    def nested(depth: int, x: str) -> tuple[list[onnx.NodeProto], str]:
+        if not depth:
+            return [helper.make_node("Sin", [x], [f"sin_{x}"])], f"sin_{x}"
+        nodes, last = nested(depth - 1, f"x{depth}")
+        number = helper.make_tensor_value_info(f"i{depth}", TensorProto.INT64, [])
+        going = [helper.make_tensor_value_info(f"{n}{depth}", TensorProto.BOOL, []) for n in ("go", "on")]
+        state = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in (f"x{depth}", last)]
+        nodes.append(helper.make_node("Identity", [f"go{depth}"], [f"on{depth}"]))
+        body = helper.make_graph(nodes, f"b{depth}", [number, going[0], state[0]], [going[1], state[1]])
+        return [helper.make_node("Loop", ["count", "yes", x], [f"y{depth}"], body=body)], f"y{depth}"
+
+    nodes, last = nested(6, "x")
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", last)]
+    constants = [
+        numpy_helper.from_array(np.asarray(a), n) for n, a in (("count", np.int64(8)), ("yes", np.bool_(True)))
+    ]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert sum(1 for _ in all_nodes(import_model(model.SerializeToString()))) < 10_000

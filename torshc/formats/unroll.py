@@ -15,8 +15,9 @@ import numpy as np
 
 from ..budget import budget
 from ..expr import STRING, as_int, const
-from ..graph import Builder, Value, ints_of
+from ..graph import Builder, Node, Value, ints_of
 from ..ops import Unsupported
+from ..ops.control.flow import bodies
 from ..ops.core.base import axis_of
 from ..ops.core.compose import apply
 from ..ops.tensor.random import salt
@@ -26,6 +27,11 @@ from .model import Misfit, SourceGraph, SourceOp
 
 Once = Callable[[SourceGraph, Sequence[Value], int], list[Value | None]]
 Results = Sequence[Value | None]
+
+
+# A step may be this many times as many nodes as its model writes for it: functions become several, and loops inside are
+# unrolled first, so that of six loops in each other of eight steps not all 8^6 are written out.
+_INNER = 4
 
 
 class Endless(Exception):
@@ -76,6 +82,11 @@ def unroll(op: SourceOp, version: int, operands: Sequence[Value | None], once: O
     return _scan(op, body, list(operands), once, b)
 
 
+def _count(nodes: Sequence[Node]) -> int:
+    """Nodes with those of the graphs inside them."""
+    return sum(1 + sum(_count(g.nodes) for g in bodies(n)) for n in nodes)
+
+
 def _stack(b: Builder, parts: list[Value], axis: int) -> Value:
     """The results of the steps along a new axis."""
     axis = axis_of(axis, parts[0].type.rank + 1)
@@ -120,6 +131,8 @@ def _loop(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
         first = len(b.nodes)
         made = once(body, [*as_declared(body, b, number, going), *(c for c in current if c is not None)], step)
         salt(b.nodes[first:], number)
+        if (step + 1) * _count(b.nodes[first:]) > _INNER * budget().unrolled:
+            raise Endless("too many steps, with those of the loops inside")
         if any(m is None for m in made):
             return ()
         current, rest = made[1 : 1 + len(states)], made[1 + len(states) :]
@@ -180,6 +193,8 @@ def _scan(op: SourceOp, body: SourceGraph, operands: list[Value | None], once: O
         first = len(b.nodes)
         made = [m for m in once(body, [*states, *parts], step) if m is not None]
         salt(b.nodes[first:], b.constant(np.asarray(step, np.int64)))
+        if (step + 1) * _count(b.nodes[first:]) > _INNER * budget().unrolled:
+            raise Endless("too many steps, with those of the loops inside")
         if len(made) != len(body.outputs):
             return ()
         states = made[:fixed]
