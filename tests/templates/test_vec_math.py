@@ -341,6 +341,18 @@ def test_integer_functions_wrap_and_never_trap(harness: Harness, dtype: np.dtype
         np.testing.assert_array_equal(got, unary(x), err_msg=name)
 
 
+def test_division_of_i64_where_doubles_round(harness: Harness) -> None:
+    rng = np.random.default_rng(8)
+    y = rng.integers(1, 2 ** rng.integers(1, 51, 5000))
+    most = np.where(np.arange(5000) % 2, 2**51, 2**60)
+    # Whole multiples and their neighbours; up to 2^51, far beyond it, and both within a vector.
+    x = y * (rng.integers(1, 2**60, 5000) % (most // y) + 1) + rng.integers(-1, 2, 5000)
+    x, y = np.concatenate([x, -x, x[1::2]]), np.concatenate([y, y, -y[1::2]])
+    for name in ("div", "fmod", "mod", "floordiv"):
+        got = harness.one(f"{name}_i64", [x, y], "i8")
+        np.testing.assert_array_equal(got, INTEGER[name](x, y), err_msg=name)
+
+
 @pytest.mark.parametrize("dtype", INTS, ids=tag)
 def test_integer_pow(harness: Harness, dtype: np.dtype[Any]) -> None:
     x, y = integers(dtype)

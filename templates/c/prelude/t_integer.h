@@ -53,6 +53,29 @@ T_EACH_SIGNED_PAIR(T_DEF_INT)
 T_EACH_UNSIGNED_PAIR(T_DEF_INT)
 #undef T_DEF_INT
 
+/* Division by what does not trap: neither 0 nor -1. */
+#define T_DEF_QUOTIENT(S) \
+    T_FN S##v t_quotient_##S##_(S##v a, S##v b) { return a / b; } \
+    T_FN S##v t_remainder_##S##_(S##v a, S##v b) { return a % b; }
+T_DEF_QUOTIENT(i8)
+T_DEF_QUOTIENT(i16)
+T_DEF_QUOTIENT(i32)
+#if TORSHC_LANES > 1 && defined(__AVX512DQ__) && defined(__clang__) /* gcc 12 makes slower code of it */
+/* No instruction divides integers, but some convert those of 64 bits to doubles and back.  From -2^51 to 2^51 that is
+ * exact, and so is the whole part of the quotient: a fraction is 1/b or more below the next whole number, and doubles
+ * lie less than 1/b apart there. */
+T_FN i64v t_quotient_i64_(i64v a, i64v b) {
+    const uint64_t half = 1ull << 51;
+    const i64v far = (i64v)((((u64v)a + half) | ((u64v)b + half)) >> 52);
+    if (__builtin_expect(t_hor__i64(far) != 0, 0)) return a / b;
+    return __builtin_convertvector(__builtin_convertvector(a, f64v) / __builtin_convertvector(b, f64v), i64v);
+}
+T_FN i64v t_remainder_i64_(i64v a, i64v b) { return t_sub_i64(a, t_mul_i64(t_quotient_i64_(a, b), b)); }
+#else
+T_DEF_QUOTIENT(i64)
+#endif
+#undef T_DEF_QUOTIENT
+
 #define T_DEF_SIGNED(S, T, M, U, UT) \
     T_FN S##v t_abs_##S(S##v a) { return t_blend_##S##_((M##v)(a < 0), t_neg_##S(a), a); } \
     T_FN S##v t_sign_##S(S##v a) { return (S##v)(a < 0) - (S##v)(a > 0); } \
@@ -61,11 +84,11 @@ T_EACH_UNSIGNED_PAIR(T_DEF_INT)
         return t_blend_##S##_((M##v)(b == 0) | (M##v)(b == -1), t_splat_##S(1), b); \
     } \
     T_FN S##v t_div_##S(S##v a, S##v b) { \
-        S##v q = a / t_divisor_##S##_(b); \
+        S##v q = t_quotient_##S##_(a, t_divisor_##S##_(b)); \
         q = t_blend_##S##_((M##v)(b == -1), t_neg_##S(a), q); \
         return q & (S##v)(b != 0); \
     } \
-    T_FN S##v t_fmod_##S(S##v a, S##v b) { return a % t_divisor_##S##_(b); } \
+    T_FN S##v t_fmod_##S(S##v a, S##v b) { return t_remainder_##S##_(a, t_divisor_##S##_(b)); } \
     T_FN S##v t_mod_##S(S##v a, S##v b) { \
         S##v r = t_fmod_##S(a, b); \
         return t_add_##S(r, b & (S##v)(r != 0) & (S##v)((r ^ b) < 0)); \

@@ -277,6 +277,7 @@ T_EACH_INT(T_DEF_REDUCE_INT)
 #undef T_DEF_REDUCE_INT
 
 T_DEF_FOLD(hor_, i32, int32_t, a | b)
+T_DEF_FOLD(hor_, i64, int64_t, a | b)
 T_DEF_FOLD(hand_, i32, int32_t, a & b)
 #undef T_DEF_FOLD
 /* 1 if any (all) lanes of a mask are set, else 0. */
