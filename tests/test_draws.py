@@ -60,3 +60,9 @@ def test_dimensions_without_elements() -> None:
 
 def test_types_of_few_bits_are_not_overrun() -> None:
     assert drawn(Bounds("index", 0, 50_000), 1000, dtype="u8").max() <= 255
+
+
+def test_scalars_are_arrays() -> None:
+    for kind in ("index", "length", "position", "keep", "hide", "number", "ratio", "positive"):
+        for dtype in ("i64", "f32", "bool", "f16"):
+            assert isinstance(drawn(Bounds(kind, 1, 3), dtype=dtype), np.ndarray), (kind, dtype)

@@ -34,24 +34,29 @@ def draw(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generato
         RunError: it would not fit in memory.
     """
     try:
-        if spec.dtype == "string":
-            return np.asarray(generator.choice(_WORDS, shape), np.object_)
-        dtype = spec.numpy
-        if dtype.kind == "b":
-            return _integers(shape, generator, use).astype(bool)
-        if dtype.kind in "iu":
-            most = use.most if use.most is None else min(use.most, int(np.iinfo(dtype).max))
-            return _integers(shape, generator, Bounds(use.kind, use.least, most)).astype(dtype)
-        if dtype.name in _SHORT:  # kinds of their own for NumPy
-            low, high = _SHORT[dtype.name]
-            return generator.integers(low, high + 1, shape, np.int8).astype(dtype)
-        if use.kind == "ratio":
-            return generator.random(shape, np.float32).astype(dtype, copy=False)
-        drawn = generator.standard_normal(shape, dtype=np.float32)
-        positive = use.kind == "positive" or dtype.name == "float8_e8m0fnu"
-        return (np.abs(drawn) if positive else drawn).astype(dtype, copy=False)
+        # A number of NumPy, as sums of scalars are, is no array to ONNX Runtime.
+        return np.asarray(_draw(spec, shape, generator, use))
     except (MemoryError, ValueError) as error:
         raise RunError(f"no memory for input {spec.name!r} of shape {list(shape)}") from error
+
+
+def _draw(spec: TensorSpec, shape: tuple[int, ...], generator: np.random.Generator, use: Bounds) -> Array:
+    if spec.dtype == "string":
+        return np.asarray(generator.choice(_WORDS, shape), np.object_)
+    dtype = spec.numpy
+    if dtype.kind == "b":
+        return _integers(shape, generator, use).astype(bool)
+    if dtype.kind in "iu":
+        most = use.most if use.most is None else min(use.most, int(np.iinfo(dtype).max))
+        return _integers(shape, generator, Bounds(use.kind, use.least, most)).astype(dtype)
+    if dtype.name in _SHORT:  # kinds of their own for NumPy
+        low, high = _SHORT[dtype.name]
+        return generator.integers(low, high + 1, shape, np.int8).astype(dtype)
+    if use.kind == "ratio":
+        return generator.random(shape, np.float32).astype(dtype, copy=False)
+    drawn = generator.standard_normal(shape, dtype=np.float32)
+    positive = use.kind == "positive" or dtype.name == "float8_e8m0fnu"
+    return (np.abs(drawn) if positive else drawn).astype(dtype, copy=False)
 
 
 def _integers(shape: tuple[int, ...], generator: np.random.Generator, use: Bounds) -> Array:
