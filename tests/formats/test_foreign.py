@@ -28,6 +28,10 @@ def archive(entry: str) -> bytes:
         ("m.tflite", b"\x1c\0\0\0TFL3", "TensorFlow Lite", "tf2onnx.convert --tflite"),
         ("m.ort", b"\x1c\0\0\0ORTM", "ONNX Runtime's own", ".onnx file"),
         ("m.pt", archive("model/data.pkl"), "PyTorch", "torch.onnx.export"),
+        ("m.ts", archive("model/data/0"), "TorchScript", "torch.onnx.export"),
+        ("m.pt2", archive("model/data/weights/weight_0"), ".pt2", "torch.export.load"),
+        ("old.pt2", archive("serialized_exported_program.json"), ".pt2", "torch.export.load"),
+        ("m.zip", archive("model.onnx"), "zip", "unpack"),
         ("m.keras", archive("metadata.json"), "Keras", "format='onnx'"),
         ("m.h5", b"\x89HDF\r\n\x1a\n", "HDF5", "format='onnx'"),
         ("m.pkl", pickle.dumps({"a": 1}), "pickle", "skl2onnx.to_onnx"),
@@ -54,6 +58,24 @@ def test_comments_take_no_time(data: bytes) -> None:
     """Comments before a module can be read in one way only, so that none is tried again and again."""
     with pytest.raises(ModelError):
         load_graph(data)
+
+
+@pytest.mark.parametrize(
+    ("files", "what", "remedy"),
+    [
+        (["manifest.json", "model.h"], "is a bundle", "made from"),
+        (["saved_model.pb"], "TensorFlow", "--saved-model"),
+        (["model.onnx"], "is a folder", "model.onnx"),
+        (["manifest.json"], "is a folder", "no .onnx file"),
+    ],
+)
+def test_folders_are_no_models(files: list[str], what: str, remedy: str, tmp_path: Path) -> None:
+    for file in files:
+        (tmp_path / file).write_bytes(b"")
+    with pytest.raises(ModelError) as caught:
+        load_graph(tmp_path)
+    assert str(tmp_path) in caught.value.message and what in caught.value.message
+    assert remedy in caught.value.remedy
 
 
 def test_models_are_called_by_their_files(tmp_path: Path) -> None:

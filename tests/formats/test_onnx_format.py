@@ -343,7 +343,7 @@ def test_a_truncated_model_never_passes() -> None:
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be read: No such file"):
         load_graph(tmp_path / "none.onnx")
-    with pytest.raises(ModelError, match="not a regular file"):
+    with pytest.raises(ModelError, match="is a folder, not a model"):
         load_graph(tmp_path)
 
 

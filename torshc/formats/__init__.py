@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..graph import Graph
 from .contents import read_file
-from .foreign import refuse_foreign
+from .foreign import refuse_folder, refuse_foreign
 from .json_format import import_json, parse
 from .model import Misfit
 from .onnx_format import import_model
@@ -39,6 +39,8 @@ def load_graph(
         UnsupportedError: with all that torshc cannot do in this model.
         ConfigError: when `shapes` does not fit the model.
     """
+    if not isinstance(path, bytes):
+        refuse_folder(Path(path))
     data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
     refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
     read = import_json if _is_json_graph(data) else import_model
