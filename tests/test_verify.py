@@ -16,12 +16,12 @@ from torshc.bundle.manifest import SCHEMA
 from torshc.cli import cli
 from torshc.compilation import manifest_of
 from torshc.compiler import compile_model
-from torshc.errors import RunError
+from torshc.errors import ConfigError, RunError
 from torshc.fitting import needs_of
 from torshc.options import CompileOptions
 from torshc.runtime import load
 from torshc.tolerance import Tolerance
-from torshc.verify import Verdict, compare, run_ort, verify_bundle, verify_model
+from torshc.verify import Verdict, compare, reference_outputs, run_ort, verify_bundle, verify_model
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 # The mean over the first elements of each row: nothing divided by nothing where there are none.
@@ -47,6 +47,11 @@ m (float[b, t] x, int64[b] lens) => (float[b] y)
 NAN = HEAD + "m (float[n] x) => (float[n] y) { a = Abs (x) b = Neg (a) y = Log (b) }"
 ZERO = HEAD + "m (float[n] x) => (float[n] y) { y = Sub (x, x) }"
 NONE = HEAD + "m (float[n] x) => (int64[1, k] y) <float big = {1000}> { a = Greater (x, big) y = NonZero (a) }"
+PICK = HEAD + "m (float[a, b] x, int64[c, d] at) => (float[c, d] y) { y = GatherElements <axis = -1> (x, at) }"
+LABELS = (
+    '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>'
+    "m (float[n, 2] x) => (seq(map(int64, float)) y) { y = ai.onnx.ml.ZipMap <classlabels_int64s = [0, 1]> (x) }"
+)
 NO_ELEMENTS = HEAD + "m (float[n, 0] x) => (float[n, 0] y) { y = Relu (x) }"
 
 
@@ -115,6 +120,26 @@ def test_a_wrong_key_of_outputs_is_refused(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "wanted.npz", yy=np.zeros(2, np.float32))
     shown = CliRunner().invoke(cli, ["verify", str(model), "--against", str(tmp_path / "wanted.npz")])
     assert shown.exit_code == 6 and "holds 'yy', and there is no such output; did you mean 'y'?" in shown.output
+
+
+@pytest.mark.parametrize("model", [PICK], indirect=True)
+def test_the_reference_picks_from_a_long_axis(model: Path) -> None:
+    x, at = np.arange(400.0, dtype=np.float32).reshape(2, 200), np.array([[199, -1, 70]])
+    found = reference_outputs(model, "reference", ["y"], {"x": x, "at": at})
+    np.testing.assert_array_equal(found["y"], [[199, 199, 70]])
+
+
+@pytest.mark.parametrize("model", [LABELS], indirect=True)
+def test_what_the_reference_lacks_is_named_in_one_line(model: Path) -> None:
+    with pytest.raises(RunError) as caught:
+        reference_outputs(model, "reference", ["y"], {"x": np.zeros((1, 2), np.float32)})
+    assert "cannot run this model" in caught.value.message and "'ZipMap'" in caught.value.message
+    assert "\n" not in caught.value.message and caught.value.remedy == "compare with --against ort"
+
+
+def test_a_reference_that_there_is_not_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'onnxruntime' is no reference"):
+        verify_model(tmp_path / "none.onnx", CompileOptions(), "onnxruntime")
 
 
 def test_a_peer_that_fails_is_named_with_what_it_was_given() -> None:
