@@ -145,7 +145,4 @@ int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes)
     return TORSHC_OK;
 }
 
-int torshc_synchronize(torshc_model *m)
-{
-    return t_check_alive(m, "torshc_synchronize");
-}
+int torshc_synchronize(torshc_model *m) { return t_check_alive(m, "torshc_synchronize"); }

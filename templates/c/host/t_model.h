@@ -43,7 +43,7 @@ typedef struct {
     unsigned char **at;
     pthread_mutex_t asking; /* held while a caller asks for sizes, which does not wait for a run */
     int64_t *asked;         /* its symbols */
-    t_frame *frame;      /* of a script */
+    t_frame *frame;         /* of a script */
 } t_model;
 
 /* ---- t_model.c ---- */
