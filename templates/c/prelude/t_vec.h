@@ -189,8 +189,18 @@ T_FN f32v t_decode_f16(u16v h) { return (f32v)__builtin_ia32_vcvtph2ps512_mask((
 T_FN u16v t_encode_f16(f32v x) { return (u16v)__builtin_ia32_vcvtps2ph512_mask(x, 0, (t_halfv){0}, -1); }
 #elif TORSHC_LANES == 8 && defined(__F16C__)
 typedef int16_t t_halfv __attribute__((vector_size(2 * TORSHC_LANES)));
+#ifdef __clang__
+#if !__has_builtin(__builtin_ia32_vcvtph2ps256)
+#define T_NO_VCVTPH2PS_
+#endif
+#endif
 T_FN f32v t_decode_f16(u16v h) {
+#ifdef T_NO_VCVTPH2PS_ /* clang 22 converts vectors of halves instead */
+    typedef _Float16 t_wholev __attribute__((vector_size(2 * TORSHC_LANES)));
+    f32v x = __builtin_convertvector((t_wholev)h, f32v);
+#else
     f32v x = (f32v)__builtin_ia32_vcvtph2ps256((t_halfv)h);
+#endif
     __asm__("" : "+x"(x));
     return x;
 }
