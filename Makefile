@@ -64,11 +64,11 @@ test-bare: $(call stamp,test) ## `make test` as on a machine without a compiler,
 	rm -rf $(VENV)/bare && mkdir $(VENV)/bare
 	for tool in $(bare); do ln -s "$$(which $$tool)" $(VENV)/bare/; done
 	rm -f $(VENV)/ran-bare
-	PATH=$(abspath $(VENV)/bare) $(MAKE) --no-print-directory test ARGS='--write-ran $(VENV)/ran-bare $(ARGS)'
+	PATH=$(abspath $(VENV)/bare) $(MAKE) --no-print-directory test ARGS='--write-ran=$(VENV)/ran-bare $(ARGS)'
 
 test-rest: $(call stamp,test) ## what test-bare skipped, with the compilers that are here; what both skip is an error
 	rm -f $(VENV)/skipped-rest
-	$(py) -m pytest -n $(JOBS) --dist worksteal --all-but $(VENV)/ran-bare --write-skipped $(VENV)/skipped-rest $(ARGS)
+	$(py) -m pytest -n $(JOBS) --dist worksteal --all-but=$(VENV)/ran-bare --write-skipped=$(VENV)/skipped-rest $(ARGS)
 	$(py) -m tests.support.skips $(VENV)/skipped-rest
 
 golden: $(call stamp,test) ## renew the generated sources of tests/golden, and the names of passes that editors know

@@ -1,8 +1,8 @@
 """Which tests a run had, and that another run has the rest: ``python -m tests.support.skips FILE``.
 
-A run with ``--write-ran FILE`` writes a line for each test that it did not skip, and one with ``--all-but FILE`` runs
+A run with ``--write-ran=FILE`` writes a line for each test that it did not skip, and one with ``--all-but=FILE`` runs
 the others, so that two machines, or two sets of compilers, have all tests between them. What the second skips too
-(``--write-skipped FILE``, with reasons) is run nowhere, and the command refuses it unless its reason is one of
+(``--write-skipped=FILE``, with reasons) is run nowhere, and the command refuses it unless its reason is one of
 ``ELSEWHERE``.
 """
 

@@ -29,7 +29,7 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:
-    if name.startswith("_"):
+    if name.startswith(("_", "pytest")):  # what Python, and pytest, ask any module for
         raise AttributeError(name)
     return partial(_call, name)
 
