@@ -57,7 +57,7 @@ def test_heavy_is_every_operator_with_kernels_of_its_own() -> None:
     assert isinstance(rule.match, Apply)
     inner = rule.match.args[0]
     assert isinstance(inner, Apply)
-    heavy = {op.family for op in REGISTRY.values() if inner.fits(op())}
+    heavy = {op.family for op in REGISTRY.values() if inner.fits(object.__new__(op))}  # some need attributes
     assert inner.fits(New()) and heavy.isdisjoint(LIGHT) and {"gemm", "conv", "trees", "cache"} <= heavy
 
 

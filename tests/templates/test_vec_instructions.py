@@ -23,7 +23,10 @@ ONE = {
 @pytest.mark.parametrize("lanes", LEVELS)
 @pytest.mark.parametrize("name", ONE)
 def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> None:
-    compiler = compilers.needed("clang").cc
+    host = compilers.needed("clang")
+    if host.kind == "zig":
+        pytest.skip("Zig's driver names processors in a way of its own")
+    compiler = host.cc
     target = subprocess.run([compiler, "-dumpmachine"], capture_output=True, text=True, check=True).stdout
     if not target.startswith("x86_64"):
         pytest.skip("the compiler is for another processor")
