@@ -10,8 +10,8 @@ import pytest
 from tests.emulation.emulated import missing
 from tests.support.skips import RanWriter, SkippedWriter, drop_ran
 from tests.support.slow import thin
-from torshc.folders import private_folder
-from torshc.resources import cache_folder
+from torshc.base.folders import private_folder
+from torshc.base.resources import cache_folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,8 +15,8 @@ from onnx.backend.base import Backend, BackendRep
 
 from tests.emulation.emulated import emulated_tools
 from torshc import backend
-from torshc.errors import ConfigError, RunError, UnsupportedError
-from torshc.targets.gpu.nvcc import find_cards
+from torshc.base.errors import ConfigError, RunError, UnsupportedError
+from torshc.targets.gpu.cuda.nvcc import find_cards
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 18]>

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import release
-from torshc import resources
 from torshc._version import __version__
+from torshc.base import resources
 
 ROOT = Path(__file__).parent.parent
 

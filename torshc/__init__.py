@@ -14,21 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from ._version import __version__
-from .errors import TorshcError
+from .base import errors as errors
+from .base.errors import TorshcError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from .compilation import Compilation
+    from .entry.inprocess import InProcess
+    from .entry.tracing import TracedFunction
     from .formats.torch_program import Program
     from .graph import Graph
-    from .inprocess import InProcess
+    from .pipeline.compilation import Compilation
     from .runtime import Model
-    from .tracing import TracedFunction
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph | Program
 
-__all__ = ["TorshcError", "__version__", "compile", "jit", "load", "load_model", "trace"]
+__all__ = ["TorshcError", "__version__", "compile", "errors", "jit", "load", "load_model", "trace"]
 
 
 @overload
@@ -72,7 +73,7 @@ def compile(
             `torshc targets` lists what each needs.
         opt_level: 0 to 3.
         shapes: input name to dimensions, which pins symbolic ones.
-        options: further fields of :class:`torshc.options.CompileOptions`.
+        options: further fields of :class:`torshc.base.options.CompileOptions`.
 
     Returns:
         The compilation, or the loaded model where `out` is None.
@@ -81,9 +82,9 @@ def compile(
         TorshcError: a member of the family, by cause.
     """
     # start-up: loading a bundle does not load the compiler
-    from .compiler import compile_model
-    from .loaded import compile_loaded, source_of
-    from .options import CompileOptions  # start-up: as above
+    from .base.options import CompileOptions  # start-up: as above
+    from .entry.loaded import compile_loaded, source_of
+    from .pipeline.compiler import compile_model
 
     asked = CompileOptions.create(target=target, opt_level=opt_level, shapes=shapes, **options)
     return compile_loaded(model, asked) if out is None else compile_model(source_of(model), out, asked)
@@ -120,12 +121,12 @@ def load_model(path: str | os.PathLike[str], threads: int | None = None, **optio
     Args:
         path: an ONNX or JSON model.
         threads: that large kernels run on; all of the processor's when 0, one when None.
-        options: further fields of :class:`torshc.options.CompileOptions`.
+        options: further fields of :class:`torshc.base.options.CompileOptions`.
 
     Raises:
         TorshcError: a member of the family, by cause; what LLVM has no kernel for is listed at once.
     """
-    from .inprocess import load_model as load_here  # start-up: loading a bundle does not load the compiler
+    from .entry.inprocess import load_model as load_here  # start-up: loading a bundle does not load the compiler
 
     return load_here(path, threads, **options)
 
@@ -137,12 +138,12 @@ def jit(function: Callable[..., Any] | None = None, *, target: str = "llvm", **o
         function: of arrays, numbers, and tuples, lists and dictionaries of them; numbers of Python and texts are
             constants, and each has a compilation of its own.
         target: what to compile for.
-        options: further fields of :class:`torshc.options.CompileOptions`.
+        options: further fields of :class:`torshc.base.options.CompileOptions`.
 
     Raises:
         TorshcError: by the call; :class:`UnsupportedError` names the line of what cannot be traced.
     """
-    from .tracing import jit as jit_here  # start-up: loading a bundle does not load the compiler
+    from .entry.tracing import jit as jit_here  # start-up: loading a bundle does not load the compiler
 
     return jit_here(function, target=target, **options)
 
@@ -156,6 +157,6 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TracedFunc
     Raises:
         UnsupportedError: what cannot be traced, with its line.
     """
-    from .tracing import trace as trace_here  # start-up: as above
+    from .entry.tracing import trace as trace_here  # start-up: as above
 
     return trace_here(function, *args, **kwargs)

@@ -14,13 +14,13 @@ from google.protobuf.message import EncodeError
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
+from .base.errors import ConfigError, ModelError, RunError, TorshcError, UnsupportedError
+from .base.folders import scratch_folder
+from .base.options import CompileOptions
 from .bundle.host import CPU
-from .compiler import compile_model
-from .errors import ConfigError, ModelError, RunError, TorshcError, UnsupportedError
-from .folders import scratch_folder
+from .entry.inprocess import InProcess, load_model
 from .formats import load_graph
-from .inprocess import InProcess, load_model
-from .options import CompileOptions
+from .pipeline.compiler import compile_model
 from .runtime import Model, load
 from .targets import TARGETS
 

@@ -15,14 +15,14 @@ import onnxruntime
 import pytest
 
 import torshc
+from torshc.base.errors import ConfigError, UnsupportedError
+from torshc.base.resources import find_template
 from torshc.bundle.browser import literal, require_device_only
 from torshc.bundle.browser_sizes import javascript
 from torshc.bundle.host import HostProgram, Launch
 from torshc.bundle.package import BROWSER, is_bundle
-from torshc.errors import ConfigError, UnsupportedError
 from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
-from torshc.resources import find_template
-from torshc.targets.gpu.webgpu_text import prelude
+from torshc.targets.gpu.webgpu.text import prelude
 
 from ..support.browser import WEBGPU, Browser, find
 from ..support.serve import serving

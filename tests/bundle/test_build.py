@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from torshc.base.errors import InternalError, OutputError, ResourceError, ToolchainError
 from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.package import file_sha256
-from torshc.errors import InternalError, OutputError, ResourceError, ToolchainError
 from torshc.targets.cc import CCompiler, find_compiler
 
 from . import tiny

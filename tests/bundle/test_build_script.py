@@ -12,9 +12,9 @@ import pytest
 
 import torshc
 from tests.support import compilers
+from torshc.base.errors import BundleError
+from torshc.base.resources import find_template
 from torshc.bundle.host_source import OWN
-from torshc.errors import BundleError
-from torshc.resources import find_template
 from torshc.targets.cc import find_compiler
 from torshc.targets.isa import resolve
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from torshc.base.resources import cache_folder
 from torshc.bundle.cache import Cache, content_key
-from torshc.resources import cache_folder
 
 KEY = content_key(["a"])
 

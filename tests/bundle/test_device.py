@@ -10,7 +10,7 @@ import pytest
 
 from tests.emulation.emulated import emulated_tools
 from tests.support.compilers import build, needed_cxx
-from torshc.targets.gpu.nvcc import find_cards
+from torshc.targets.gpu.cuda.nvcc import find_cards
 
 from . import tiny_cuda
 

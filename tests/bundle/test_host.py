@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import check, model, node
+from torshc.base.errors import InternalError
 from torshc.bundle import build
 from torshc.bundle.cache import Cache
 from torshc.bundle.host import CPU, Buffer, Condition, HostProgram, Launch, Port, Symbol
 from torshc.bundle.host_source import STRETCH, host_sources, render_host
-from torshc.errors import InternalError
 from torshc.expr import call, const, dim, select
 from torshc.runtime.native import Library
 from torshc.targets.cc import find_compiler
 from torshc.targets.cpu.c import CTarget
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from . import tiny
 

@@ -14,12 +14,12 @@ import pytest
 import torshc
 from tests.support import compilers
 from tests.support.cli_models import model as parsed
+from torshc.base.errors import ConfigError
+from torshc.base.resources import find_template
 from torshc.bundle.host import HostProgram, Port, Symbol
 from torshc.bundle.interface import Interface
 from torshc.bundle.manifest import TensorInfo
-from torshc.errors import ConfigError
 from torshc.expr import dim
-from torshc.resources import find_template
 from torshc.targets.cpu.c import CTarget
 
 HOSTILE = ('x"; abort(); //', "a/b", "a.b", "int", "", "\n#error", "device", "x" * 300, "*/ int y; /*")

@@ -11,10 +11,10 @@ import pytest
 
 import torshc
 from tests.support import compilers
-from torshc.errors import ConfigError, ToolchainError
-from torshc.options import CompileOptions
+from torshc.base.errors import ConfigError, ToolchainError
+from torshc.base.options import CompileOptions
 from torshc.targets.cc import CCompiler
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.toolchain import find_archiver
 
 from .test_interface import PROGRAM, STRICT, scaled

@@ -15,12 +15,12 @@ from onnx import numpy_helper
 
 import torshc
 from tests.support import compilers, sanitize
-from torshc.compilation import Compilation
-from torshc.compiler import prepare
-from torshc.errors import ConfigError, RunError
+from torshc.base.errors import ConfigError, RunError
+from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
-from torshc.named import named_in
-from torshc.options import CompileOptions
+from torshc.pipeline.compilation import Compilation
+from torshc.pipeline.compiler import prepare
+from torshc.pipeline.named import named_in
 from torshc.targets.cc import find_compiler
 
 HERE = Path(__file__).parent

@@ -17,11 +17,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from torshc.base.errors import BundleError, ConfigError, OutputError
 from torshc.bundle import manifest, package
 from torshc.bundle.manifest import Manifest
 from torshc.bundle.package import BundleWriter
 from torshc.bundle.weights import WeightsInfo, weight_offsets, write_weights
-from torshc.errors import BundleError, ConfigError, OutputError
 from torshc.runtime.manifest import read_manifest
 
 from . import tiny

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import torshc
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 
 
 def test_a_symbol_that_stands_in_expressions_only(tmp_path: Path) -> None:

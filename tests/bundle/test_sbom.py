@@ -12,9 +12,9 @@ import pytest
 
 import torshc
 from tests.support.compiler_models import model, node
+from torshc.base.options import CompileOptions
 from torshc.bundle.package import SBOM, file_sha256, is_bundle
-from torshc.options import CompileOptions
-from torshc.reweigh import set_weights
+from torshc.workbench.reweigh import set_weights
 
 
 @pytest.fixture

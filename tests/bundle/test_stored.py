@@ -15,12 +15,12 @@ import pytest
 from onnx import numpy_helper
 
 import torshc
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
 from torshc.bundle.stored import stored_bytes, stored_parts
-from torshc.compiler import prepare
-from torshc.errors import ConfigError
 from torshc.expr import F32
-from torshc.options import CompileOptions
-from torshc.reweigh import set_weights
+from torshc.pipeline.compiler import prepare
+from torshc.workbench.reweigh import set_weights
 
 RNG = np.random.default_rng(3)
 TYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}

@@ -16,12 +16,12 @@ from onnx import numpy_helper
 
 import torshc
 from tests.support import compilers
+from torshc.base.errors import BundleError, ConfigError
+from torshc.base.options import CompileOptions
 from torshc.bundle.manifest import SCHEMA
-from torshc.errors import BundleError, ConfigError
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
-from torshc.reweigh import set_weights
 from torshc.targets.isa import resolve
+from torshc.workbench.reweigh import set_weights
 
 from .test_build_script import build
 

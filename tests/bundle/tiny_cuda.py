@@ -14,8 +14,8 @@ from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
 from torshc.targets import isa
-from torshc.targets.gpu import nvcc
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda import nvcc
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from . import tiny
 

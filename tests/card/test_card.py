@@ -12,7 +12,7 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from torshc.verify import verify_bundle
+from torshc.workbench.verify import verify_bundle
 
 from ..support.slow import some
 from .attention import attention_cases

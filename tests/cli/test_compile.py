@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import torshc as package
+from torshc.base.errors import ConfigError
 from torshc.cli import cli, flags
-from torshc.depfile import rule
-from torshc.errors import ConfigError
+from torshc.workbench.depfile import rule
 
 from ..support.cli_models import CHAIN, HOSTILE, UNKNOWN, hostile, model, save
 from .conftest import Torshc

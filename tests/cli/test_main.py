@@ -14,10 +14,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from torshc import errors
+from torshc.base import errors
 from torshc.cli import cli
 from torshc.cli.faults import BROKEN_PIPE, INTERRUPTED, guarded
-from torshc.feeds import parse_dims
+from torshc.workbench.feeds import parse_dims
 
 from .conftest import Torshc
 
@@ -176,7 +176,7 @@ def test_a_limit_of_the_system_is_named(limit: str, amount: str, code: int, word
     """Reached once all of torshc is imported, so that it does not depend on what imports need."""
     text = f"""
 import resource, sys
-import torshc.compiler, torshc.cli.compile
+import torshc.pipeline.compiler, torshc.cli.compile
 resource.setrlimit(resource.{limit}, ({amount}, resource.getrlimit(resource.{limit})[1]))
 from torshc.cli import main
 sys.argv = ["torshc", "compile", {str(ROOT / "samples" / "mlp.json")!r}, "-o", {str(tmp_path / "out.tsc")!r}]

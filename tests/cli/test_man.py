@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from torshc.base.errors import TorshcError
 from torshc.cli import cli
-from torshc.errors import TorshcError
 
 from .conftest import Torshc
 

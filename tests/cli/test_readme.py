@@ -12,7 +12,7 @@ import click
 import pytest
 
 from tests.support import compilers, pages
-from torshc import errors
+from torshc.base import errors
 from torshc.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torshc import arrays
-from torshc.errors import ConfigError, RunError
+from torshc.base import arrays
+from torshc.base.errors import ConfigError, RunError
 from torshc.runtime import load
 
 from ..support.cli_models import CACHED, LABELS, ODD, UNKNOWN, hostile, save

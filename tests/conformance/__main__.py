@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from tests.emulation.emulated import emulated_tools, missing
 from torshc import backend
-from torshc.options import FUSION_MODES
+from torshc.base.options import FUSION_MODES
 from torshc.runtime.native import CPU
 from torshc.targets import TARGETS
 

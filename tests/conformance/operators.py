@@ -17,13 +17,13 @@ from pathlib import Path
 import onnx
 from onnx import defs, numpy_helper
 
-from torshc.compiler import prepare
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
+from torshc.base.options import CompileOptions
+from torshc.base.resources import templates
 from torshc.expr.dtype import DTYPES, STRING, DType
 from torshc.formats import load_graph
 from torshc.ops import REGISTRY, Op
-from torshc.options import CompileOptions
-from torshc.resources import templates
+from torshc.pipeline.compiler import prepare
 
 from . import record
 from .cases import Array, Case, all_cases

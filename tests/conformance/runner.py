@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 
 from torshc import backend
-from torshc.errors import InternalError, ModelError, RunError, TorshcError, UnsupportedError
-from torshc.folders import scratch_folder
+from torshc.base.errors import InternalError, ModelError, RunError, TorshcError, UnsupportedError
+from torshc.base.folders import scratch_folder
 from torshc.runtime import Model
 
 from . import dynamic
@@ -41,7 +41,7 @@ class Mode:
     """How cases are compiled.
 
     Attributes:
-        level, target, fusion, cc: as in :class:`torshc.options.CompileOptions`.
+        level, target, fusion, cc: as in :class:`torshc.base.options.CompileOptions`.
         dynamic: with symbolic dimensions and run-time shape operands, see :mod:`.dynamic`.
     """
 

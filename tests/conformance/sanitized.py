@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.sanitize import usable
-from torshc.folders import private_folder
-from torshc.resources import cache_folder
+from torshc.base.folders import private_folder
+from torshc.base.resources import cache_folder
 
 from .cases import Case
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper, parser
 
-from torshc.compiler import prepare
-from torshc.errors import ConfigError
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
 from torshc.explain import Explanation, explain, group_text, to_dot, to_json, to_text
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 from torshc.plan.group import REASONS
 
 CHAIN = """

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from torshc.compiler import prepare
-from torshc.errors import ConfigError
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
 from torshc.explain import explain, to_text
 from torshc.explain.sizes import choose_sizes
-from torshc.fitting import NoSizes
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import prepare
+from torshc.pipeline.fitting import NoSizes
 
 from ..support.cli_models import save
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model, load_graph
 from torshc.formats.attribute_values import _BY_NAME, _BY_OPERATOR, Values, values_of
 from torshc.formats.schemas import NEWEST

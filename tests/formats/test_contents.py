@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
-from torshc import arrays
-from torshc.compiler import compile_model
-from torshc.errors import ModelError, ResourceError
+from torshc.base import arrays
+from torshc.base.errors import ModelError, ResourceError
+from torshc.base.options import CompileOptions
 from torshc.formats import contents, load_graph
 from torshc.formats.contents import Contents, read_file
 from torshc.formats.model import Misfit
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import compile_model
 
 W = np.arange(64 << 10, dtype=np.float32).reshape(256, 256)
 

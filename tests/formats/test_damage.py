@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torshc.errors import InternalError, TorshcError
+from torshc.base.errors import InternalError, TorshcError
 from torshc.formats import load_graph
 
 from .test_onnx_format import model, node

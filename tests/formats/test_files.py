@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats.files import model_files, one_piece, onnx_proto
 
 

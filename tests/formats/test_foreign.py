@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats import load_graph
 
 

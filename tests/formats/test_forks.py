@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.errors import ModelError, RunError, UnsupportedError
+from torshc.base.errors import ModelError, RunError, UnsupportedError
 from torshc.formats import build, import_model
 
 from ..support.evaluate import Array

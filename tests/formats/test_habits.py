@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.support.evaluate import Array
-from torshc.errors import TorshcError
+from torshc.base.errors import TorshcError
 
 F, H, INT, B = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 info = helper.make_tensor_value_info

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.evaluate import run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import load_graph
 from torshc.formats.json_schema import schema
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.support.evaluate import Array, run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
 F32, I64 = np.float32, np.int64

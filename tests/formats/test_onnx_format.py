@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.support.evaluate import run
-from torshc.errors import ConfigError, ModelError, UnsupportedError
+from torshc.base.errors import ConfigError, ModelError, UnsupportedError
 from torshc.expr import as_int
 from torshc.formats import import_model, load_graph
 from torshc.formats.onnx_wire import LARGE

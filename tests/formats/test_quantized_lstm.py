@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.contrib import compiled, expected, feeds_of, model_of
 from tests.support.evaluate import Array, run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
 OP, FIXED = "DynamicQuantizeLSTM", (1, 2, 8, 9, 10, 11)

@@ -12,11 +12,11 @@ from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, 
 
 import torshc
 from tests.support.evaluate import Array, run
-from torshc.compiler import check
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
+from torshc.base.options import CompileOptions
 from torshc.formats import import_model
 from torshc.graph import Graph
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import check
 
 F, INT = TensorProto.FLOAT, TensorProto.INT64
 F32, I64 = np.float32, np.int64

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import torshc
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 from torshc.formats.torch_program import is_program
 
 

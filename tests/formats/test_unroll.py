@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import Array, run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 from torshc.ops.control.flow import all_nodes
 

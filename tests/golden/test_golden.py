@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from torshc.base.options import CompileOptions
 from torshc.formats import import_model
 from torshc.kernels.machine import Machine
-from torshc.options import CompileOptions
 from torshc.passes import pipeline_of, run_pipeline
 from torshc.passes.policy import policy_of
 from torshc.plan.place import make_plan

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torshc.errors import InternalError
+from torshc.base.errors import InternalError
 from torshc.expr import const
 from torshc.graph import Graph, Mark, Rewriter, RuleName, copy_part, learn, relayout, rewire
 from torshc.passes import PASSES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torshc.errors import InternalError
+from torshc.base.errors import InternalError
 from torshc.expr import F32, const
 from torshc.graph import Builder, Graph, TensorType, Value
 from torshc.graph.text import graph_text, node_text

@@ -14,12 +14,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from torshc.compilation import Compilation
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.expr import Expr, as_int, call, const, select
 from torshc.graph import Node, TensorType
 from torshc.ops import REGISTRY
 from torshc.ops.core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from torshc.pipeline.compilation import Compilation
 
 DOMAIN = "test.torshc"
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from tests.support.evaluate import Array, run
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 from torshc.formats import import_model
 from torshc.ops import REGISTRY
 

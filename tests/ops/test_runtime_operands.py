@@ -13,7 +13,7 @@ import pytest
 import torshc
 from tests.support.evaluate import Array, run
 from tests.support.nodes import F32, I64, check, model_of, numbers
-from torshc.errors import TorshcError
+from torshc.base.errors import TorshcError
 from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.runtime import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from torshc.base.options import CompileOptions
 from torshc.graph import Graph, Value
-from torshc.options import CompileOptions
 from torshc.passes.fold_trees import fold_trees
 from torshc.passes.interpret import run_graph
 

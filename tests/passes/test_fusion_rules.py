@@ -9,12 +9,12 @@ from typing import ClassVar
 import pytest
 from click.testing import CliRunner
 
-from torshc import resources
+from torshc.base import resources
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
 from torshc.cli import cli
-from torshc.errors import ConfigError
 from torshc.ops import REGISTRY, Op
 from torshc.ops.core.base import LIGHT
-from torshc.options import CompileOptions
 from torshc.passes.fusion_rules import UNLIMITED, Fuse, Limit, Recompute, Separate
 from torshc.passes.manager import pipeline_of, read_pipeline
 from torshc.passes.pattern import Apply

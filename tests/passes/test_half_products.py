@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
-from torshc.compilation import Compilation
-from torshc.compiler import prepare
-from torshc.errors import ConfigError, ModelError
+from torshc.base.errors import ConfigError, ModelError
+from torshc.base.options import CompileOptions
 from torshc.expr import DTYPES
 from torshc.graph import Graph, Node
 from torshc.graph.verify import verify
-from torshc.options import CompileOptions
 from torshc.passes import PASSES, pipeline_of
 from torshc.passes.interpret import run_graph
+from torshc.pipeline.compilation import Compilation
+from torshc.pipeline.compiler import prepare
 
 from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
 

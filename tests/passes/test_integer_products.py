@@ -11,12 +11,12 @@ from onnx import NodeProto
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.compiler_models import model, node, run
-from torshc.compilation import Compilation
-from torshc.compiler import prepare
+from torshc.base.options import CompileOptions
 from torshc.graph import Graph
 from torshc.graph.verify import verify
-from torshc.options import CompileOptions
 from torshc.passes.interpret import run_graph
+from torshc.pipeline.compilation import Compilation
+from torshc.pipeline.compiler import prepare
 
 from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, run_one, text
 

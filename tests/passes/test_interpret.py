@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 from torshc.expr import I8, I32
 from torshc.passes.interpret import run_graph
 

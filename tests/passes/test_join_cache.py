@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from torshc.base.options import CompileOptions
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
-from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 

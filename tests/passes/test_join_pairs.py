@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from torshc.base.options import CompileOptions
 from torshc.expr import as_int
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
 from torshc.ops.quant.narrow import PairMatMul
-from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 

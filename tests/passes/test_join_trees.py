@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from torshc.base.options import CompileOptions
 from torshc.graph import Graph
-from torshc.options import CompileOptions
 from torshc.passes.interpret import run_graph
 from torshc.passes.join_trees import join_trees
 

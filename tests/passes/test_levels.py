@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from torshc.compiler import prepare
+from torshc.base.options import CompileOptions
 from torshc.graph import Graph, Value
-from torshc.options import CompileOptions
 from torshc.passes import optimise, pipeline_of
 from torshc.passes.interpret import run_graph
+from torshc.pipeline.compiler import prepare
 
 from ..support.pass_graphs import FEATURES, Model, names, random_inputs
 

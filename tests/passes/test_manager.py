@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torshc.errors import ConfigError, InternalError
-from torshc.options import CompileOptions
+from torshc.base.errors import ConfigError, InternalError
+from torshc.base.options import CompileOptions
 from torshc.passes import PASSES, optimise, pipeline_of, read_pipeline, run_pipeline
 from torshc.passes.manager import PassStep, Pipeline, Repeat, graph_pass
 

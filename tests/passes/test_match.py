@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from torshc.budget import spending
-from torshc.errors import ConfigError, UnsupportedError
+from torshc.base.budget import spending
+from torshc.base.errors import ConfigError, UnsupportedError
+from torshc.base.options import CompileOptions
 from torshc.graph import Graph, RuleName
-from torshc.options import CompileOptions
 from torshc.passes.manager import PASSES
 from torshc.passes.match import Search, match
 from torshc.passes.rules import read_rules

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
+from torshc.base.options import CompileOptions
 from torshc.expr import F16
 from torshc.graph import Graph
 from torshc.graph.verify import verify
-from torshc.options import CompileOptions
 from torshc.passes import PASSES
 
 from ..support.pass_graphs import OPTIONS, Model, lines, names, run_one, text

@@ -10,13 +10,13 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from torshc.compiler import prepare
+from torshc.base.options import CompileOptions
 from torshc.explain import explain
 from torshc.formats import load_graph
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
-from torshc.options import CompileOptions
 from torshc.passes.interpret import run_graph
+from torshc.pipeline.compiler import prepare
 
 from ..support.compiler_models import run
 from ..support.pass_graphs import OPTIONS, Model, dims, names, random_inputs, run_one

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torshc import resources
-from torshc.errors import ConfigError
-from torshc.options import CompileOptions
+from torshc.base import resources
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
 from torshc.passes.manager import PASSES
 from torshc.passes.rewrite_rules import Rewrite
 from torshc.passes.rule_examples import check_example

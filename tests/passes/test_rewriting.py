@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torshc.errors import ConfigError
-from torshc.options import CompileOptions
+from torshc.base.errors import ConfigError
+from torshc.base.options import CompileOptions
 from torshc.passes.manager import PASSES
 
 from ..support.pass_graphs import Model, names

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torshc.errors import ConfigError
+from torshc.base.errors import ConfigError
 from torshc.passes.rules import rules_of
 
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from torshc import resources
+from torshc.base import resources
 from torshc.passes.fusion_rules import KEYS as FUSION_KEYS
 from torshc.passes.manager import PASSES
 from torshc.passes.rewrite_rules import KEYS as REWRITE_KEYS

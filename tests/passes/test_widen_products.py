@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
+from torshc.base.options import CompileOptions
+from torshc.base.resources import rules
 from torshc.expr import DTYPES
 from torshc.graph.verify import verify
-from torshc.options import CompileOptions
 from torshc.passes.manager import read_pipeline
-from torshc.resources import rules
 
 from ..support.pass_graphs import Model, dims, lines, names, run_one, text
 

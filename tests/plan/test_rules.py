@@ -13,13 +13,13 @@ from onnx import parser
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from torshc import resources
-from torshc.compiler import prepare
+from torshc.base import resources
+from torshc.base.options import CompileOptions
 from torshc.explain import Explanation, explain, group_text, to_dot, to_json, to_text
 from torshc.explain.rules import RuleInfo
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
 from torshc.passes.rules import read_rules
+from torshc.pipeline.compiler import prepare
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>\n'
 ATTENTION = f"""{HEAD}attention (float[2,9,9] q, float[2,9,9] k, float[2,9,9] v, float[9,9] a) => (float[2,9,9] y) {{

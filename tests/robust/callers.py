@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import torshc
-from torshc.feeds import make_inputs, parse_dims
-from torshc.folders import scratch_folder
+from torshc.base.folders import scratch_folder
+from torshc.workbench.feeds import make_inputs, parse_dims
 
 from ..support import compilers
 from ..support.zoo import Array

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.support.contrib import expected, feeds_of, model_of
 from tests.support.evaluate import run
-from torshc.errors import TorshcError, UnsupportedError
+from torshc.base.errors import TorshcError, UnsupportedError
 from torshc.formats import import_model
 
 from .contrib_nodes import DRAWS, Array, Drawn

@@ -30,12 +30,12 @@ import numpy as np
 import onnx
 
 import torshc
-from torshc.bisect import bisect_model
-from torshc.compiler import prepare
-from torshc.errors import RunError, UnsupportedError
-from torshc.inprocess import InProcess, load_model
-from torshc.options import CompileOptions
-from torshc.verify import OutputCheck
+from torshc.base.errors import RunError, UnsupportedError
+from torshc.base.options import CompileOptions
+from torshc.entry.inprocess import InProcess, load_model
+from torshc.pipeline.compiler import prepare
+from torshc.workbench.bisect import bisect_model
+from torshc.workbench.verify import OutputCheck
 
 from ..support.compilers import hosts
 from . import workers

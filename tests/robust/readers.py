@@ -17,25 +17,25 @@ import numpy as np
 
 import torshc
 from tests.support.zoo import zoo
-from torshc.arrays import Archive, load_array
-from torshc.budget import parse_budget
+from torshc.base.arrays import Archive, load_array
+from torshc.base.budget import parse_budget
+from torshc.base.errors import InternalError, TorshcError
+from torshc.base.options import CompileOptions, parse_shape, parse_switch
 from torshc.bundle.manifest import manifest_hash
-from torshc.compilation import Compilation
-from torshc.compiler import check, prepare
-from torshc.contract import EDITED, FILE, contracts_of
-from torshc.errors import InternalError, TorshcError
 from torshc.explain.data import explain
 from torshc.explain.html_form import read_measured, read_roof
-from torshc.feeds import parse_dims, read_inputs
 from torshc.formats.cut import Cuttable
 from torshc.formats.files import model_files, onnx_proto, with_weights
-from torshc.options import CompileOptions, parse_shape, parse_switch
 from torshc.passes.manager import read_pipeline
 from torshc.passes.rules import read_rules, rules_of
-from torshc.pinned import with_pinned
-from torshc.records import HEAD, read_records
-from torshc.reweigh import set_weights
+from torshc.pipeline.compilation import Compilation
+from torshc.pipeline.compiler import check, prepare
+from torshc.pipeline.contract import EDITED, FILE, contracts_of
+from torshc.pipeline.pinned import with_pinned
+from torshc.pipeline.records import HEAD, read_records
 from torshc.runtime.manifest import read_manifest
+from torshc.workbench.feeds import parse_dims, read_inputs
+from torshc.workbench.reweigh import set_weights
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = CompileOptions(mcpu="x86-64-v3", cache=False)

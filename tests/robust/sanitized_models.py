@@ -31,13 +31,13 @@ import numpy as np
 import onnx
 
 from tests.conformance import sanitized
-from torshc.compiler import compile_model
-from torshc.errors import ConfigError, RunError, UnsupportedError
-from torshc.feeds import make_inputs
-from torshc.options import CompileOptions
+from torshc.base.errors import ConfigError, RunError, UnsupportedError
+from torshc.base.options import CompileOptions
+from torshc.pipeline.compiler import compile_model
+from torshc.pipeline.tolerance import Tolerance
 from torshc.runtime.manifest import TensorSpec, read_manifest
-from torshc.tolerance import Tolerance
-from torshc.verify import SIZES, compare, reference_outputs
+from torshc.workbench.feeds import make_inputs
+from torshc.workbench.verify import SIZES, compare, reference_outputs
 
 from .graph_check import LEVELS
 from .typed_compare import difference

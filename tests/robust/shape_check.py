@@ -21,7 +21,7 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.folders import scratch_folder
+from torshc.base.folders import scratch_folder
 
 from .reduce import least
 from .shape_graphs import Array, Part, feeds_of, make_part, model_of, trim

@@ -13,8 +13,16 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
 import torshc as package
+from torshc.base.errors import (
+    BundleError,
+    ModelError,
+    OutputError,
+    RunError,
+    ToolchainError,
+    TorshcError,
+    UnsupportedError,
+)
 from torshc.bundle.manifest import manifest_hash
-from torshc.errors import BundleError, ModelError, OutputError, RunError, ToolchainError, TorshcError, UnsupportedError
 
 from .conftest import Torshc
 

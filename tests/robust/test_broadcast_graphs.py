@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import torshc
-from torshc.errors import ModelError, RunError
+from torshc.base.errors import ModelError, RunError
 
 from .broadcast_graphs import Graph
 

@@ -28,7 +28,7 @@ Record = Callable[[str, object], None]
 DRIVER = """
 import ctypes, json, os, shutil, sys, tempfile
 from pathlib import Path
-import torshc.compiler, torshc.cli.compile
+import torshc.pipeline.compiler, torshc.cli.compile
 from torshc.cli import main
 faults = ctypes.CDLL(None)
 place, code, lasting, step = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from torshc.compiler import compile_model
+from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import compile_model
 
 from ..support import sanitize
 from ..support.zoo import Array

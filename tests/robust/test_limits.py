@@ -13,7 +13,7 @@ import pytest
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import torshc
-from torshc.errors import ModelError, TorshcError, UnsupportedError
+from torshc.base.errors import ModelError, TorshcError, UnsupportedError
 
 F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 X = helper.make_tensor_value_info("x", F, [3])

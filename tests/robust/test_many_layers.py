@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from torshc.base.errors import UnsupportedError
 from torshc.bundle import program
-from torshc.errors import UnsupportedError
 
 LAYERS = 12
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64

@@ -20,8 +20,8 @@ _RUN = """
 import sys
 from hashlib import sha256
 from pathlib import Path
-from torshc.compiler import prepare
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import prepare
+from torshc.base.options import CompileOptions
 for path in sorted(Path(sys.argv[1]).rglob("*.onnx")):
     for target in path.parent.name.split("-"):
         made = prepare(path, CompileOptions(target=target))

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
 import torshc
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.expr import I64, Expr, const, load
 from torshc.graph import Graph, TensorType
 from torshc.kernels.nest import Buffers

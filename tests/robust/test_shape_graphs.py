@@ -10,7 +10,7 @@ import pytest
 
 import torshc
 from tests.support.compiler_models import model, node
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 from .shape_check import BATCH, batch_of, failures, keep, shrink
 from .shape_graphs import make_part

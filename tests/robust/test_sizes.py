@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import torshc
 from tests.support.compiler_models import model, node
 from tests.support.slow import some, some_pairs
-from torshc.errors import ModelError, RunError
+from torshc.base.errors import ModelError, RunError
 
 W = {
     k: np.random.default_rng(3).standard_normal(s).astype(np.float32)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import torshc
-from torshc.options import FUSION_MODES, CompileOptions
+from torshc.base.options import FUSION_MODES, CompileOptions
 from torshc.passes import pipeline_of
 
 from ..support.slow import some

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from torshc.compilation import commented_sources, kernel_headers
-from torshc.compiler import prepare
-from torshc.options import CompileOptions
+from torshc.base.options import CompileOptions
+from torshc.pipeline.compilation import commented_sources, kernel_headers
+from torshc.pipeline.compiler import prepare
 from torshc.targets.cc import find_compiler
 from torshc.targets.isa import resolve
 from torshc.targets.processes import execute

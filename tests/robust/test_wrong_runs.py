@@ -13,10 +13,10 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.compiler import compile_model, prepare
-from torshc.errors import ModelError, RunError
+from torshc.base.errors import ModelError, RunError
+from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import compile_model, prepare
 from torshc.runtime.model import Model
 
 from ..support import sanitize

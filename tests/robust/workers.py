@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torshc.errors import InternalError, ResourceError, ToolchainError, TorshcError
+from torshc.base.errors import InternalError, ResourceError, ToolchainError, TorshcError
 
 SECONDS, MEMORY = 10, 2 << 30  # of the processor, of addresses beside those of the process that forks
 BATCH = 40  # items a worker

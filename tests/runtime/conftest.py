@@ -10,8 +10,8 @@ import pytest
 
 from tests.bundle import tiny_cuda
 from tests.emulation.emulated import emulated_tools
-from torshc.errors import ToolchainError
-from torshc.targets.gpu.nvcc import find_cards, find_nvcc
+from torshc.base.errors import ToolchainError
+from torshc.targets.gpu.cuda.nvcc import find_cards, find_nvcc
 
 Write = Callable[..., Path]
 

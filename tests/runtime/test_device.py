@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny, tiny_cuda
-from torshc.errors import BundleError, RunError
+from torshc.base.errors import BundleError, RunError
 from torshc.runtime import DeviceArray, Model, dlpack, exchange, load
 from torshc.runtime.device import SPARE_BLOCKS, SPARE_BYTES, Spare
 
@@ -391,7 +391,7 @@ def test_arrays_at_the_end_of_the_process(write: Write) -> None:
 # A kernel that reads far outside its memory, in a process of its own, as the card's context does not live on.
 LOST = """
 import sys, numpy as np
-from torshc.errors import TorshcError
+from torshc.base.errors import TorshcError
 from torshc.runtime import load
 m = load(sys.argv[1], verify=False)
 for _ in range(2):

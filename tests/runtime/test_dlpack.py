@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 from torshc.runtime import dlpack
 
 

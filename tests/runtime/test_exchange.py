@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 from torshc.runtime import Model, load
 
 from ..support.foreign import Described

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 INFO, NODE, F = helper.make_tensor_value_info, helper.make_node, TensorProto.FLOAT
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 from torshc.runtime import Model, load
 
 X = np.ones((4, 16), np.float32)

@@ -21,8 +21,8 @@ import pytest
 
 from tests.bundle import tiny
 from tests.support.slow import SLOW
+from torshc.base.errors import BundleError, RunError
 from torshc.bundle.manifest import manifest_hash
-from torshc.errors import BundleError, RunError
 from torshc.runtime import Model, load
 from torshc.runtime.native import Library
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny
+from torshc.base.errors import BundleError
 from torshc.bundle.package import _exchange
-from torshc.errors import BundleError
 from torshc.runtime import load, opening
 
 X = np.linspace(-3, 3, 64, dtype=np.float32).reshape(4, 16)

@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 import torshc
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 RNG = np.random.default_rng(5)
 W, B = RNG.standard_normal((8, 16)).astype(np.float32), RNG.standard_normal(16).astype(np.float32)

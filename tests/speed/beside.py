@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 
 import torshc
-from torshc.bench import paired
-from torshc.verify import ort_session, run_ort
+from torshc.workbench.bench import paired
+from torshc.workbench.verify import ort_session, run_ort
 
 from ..support.compiler_models import model, node
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from torshc.errors import TorshcError
+from torshc.base.errors import TorshcError
 
 from ..support.contrib import feeds_of, model_of
 from .beside import Times, Tolerance, empty_call, measured, processor

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
 from .evaluate import Array, run

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from torshc.base.options import CompileOptions
 from torshc.expr import DTYPES, as_expr, parse_dim
 from torshc.graph import Builder, Graph, TensorType, Value
 from torshc.graph.text import graph_text
 from torshc.graph.verify import verify
 from torshc.ops import REGISTRY, Op
-from torshc.options import CompileOptions
 from torshc.passes import PASSES
 from torshc.passes.interpret import run_graph
 from torshc.passes.manager import call_pass

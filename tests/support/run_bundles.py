@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 import torshc
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 
 def ran(bundle: str, files: list[list[str]]) -> str:

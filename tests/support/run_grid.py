@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from tests.emulation.emulated import BIN, missing
+from torshc.base.folders import scratch_folder
 from torshc.expr import DType, dim
-from torshc.folders import scratch_folder
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine

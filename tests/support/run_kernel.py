@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from torshc import resources
+from torshc.base import resources
+from torshc.base.folders import scratch_folder
 from torshc.expr import DType, Expr, as_int, const, dim, substitute
-from torshc.folders import scratch_folder
 from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import torshc
-from torshc.feeds import make_inputs
+from torshc.pipeline.tolerance import Tolerance
 from torshc.runtime.manifest import TensorSpec, read_manifest
-from torshc.tolerance import Tolerance
-from torshc.verify import compare, reference_outputs
+from torshc.workbench.feeds import make_inputs
+from torshc.workbench.verify import compare, reference_outputs
 
 from .browser import WEBGPU, Browser, find
 from .serve import serving

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from torshc.kernels.machine import Machine
-from torshc.records import Choices, choices_text
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.pipeline.records import Choices, choices_text
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.parameters import parameters_of
 
 

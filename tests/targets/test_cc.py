@@ -16,9 +16,9 @@ import onnx
 import pytest
 
 from tests.support.compilers import needed
-from torshc.compiler import prepare
-from torshc.errors import ConfigError, ToolchainError
-from torshc.options import CompileOptions
+from torshc.base.errors import ConfigError, ToolchainError
+from torshc.base.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 from torshc.targets import cc as toolchain
 from torshc.targets import isa
 from torshc.targets.cc import CCompiler, CToolchain, find_compiler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torshc.errors import ConfigError
+from torshc.base.errors import ConfigError
 from torshc.targets.isa import resolve
 
 

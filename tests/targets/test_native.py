@@ -11,10 +11,10 @@ import pytest
 
 import torshc
 from tests.support.compilers import needed
-from torshc.compiler import prepare
-from torshc.errors import ConfigError, ToolchainError
+from torshc.base.errors import ConfigError, ToolchainError
+from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 from torshc.targets.native import machine_of, object_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from torshc.errors import ToolchainError
+from torshc.base.errors import ToolchainError
 from torshc.targets.processes import end_commands, execute
 
 PARENT = """

@@ -18,8 +18,8 @@ import torshc
 from tests.robust.test_zoo import agrees, guarded_run
 from tests.support.compiler_models import model, node
 from tests.support.zoo import zoo
+from torshc.base.errors import InternalError, UnsupportedError
 from torshc.cli import cli
-from torshc.errors import InternalError, UnsupportedError
 from torshc.targets import TARGETS
 from torshc.targets.cc import find_compiler
 

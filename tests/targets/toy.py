@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torshc.base.options import CompileOptions
 from torshc.graph import Value
 from torshc.kernels.axes import product
 from torshc.kernels.base import Kernel
@@ -18,7 +19,6 @@ from torshc.kernels.generic import lower_generic
 from torshc.kernels.lower import idle_when_empty
 from torshc.kernels.machine import Machine
 from torshc.kernels.nest import MapKernel, RowKernel, lower_nest
-from torshc.options import CompileOptions
 from torshc.plan.group import Group
 from torshc.plan.storage import Storage
 from torshc.targets import NoKernel, register

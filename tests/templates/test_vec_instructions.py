@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import compilers
-from torshc.resources import templates
+from torshc.base.resources import templates
 
 LEVELS = {8: "x86-64-v3", 16: "x86-64-v4"}
 FLAGS = ["-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]

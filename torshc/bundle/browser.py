@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..errors import UnsupportedError
+from ..base.errors import UnsupportedError
 from ..expr import as_expr, as_int, to_text
 from ..targets.base import HostFiles, environment
 from .browser_sizes import javascript

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import BOOL, SYMBOLS, DType, Expr, walk_new
 
 _INFIX = {

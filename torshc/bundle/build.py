@@ -14,10 +14,10 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..budget import Budget
-from ..errors import InternalError, OutputError, ResourceError, ToolchainError
-from ..folders import scratch_folder
-from ..resources import find_template
+from ..base.budget import Budget
+from ..base.errors import InternalError, OutputError, ResourceError, ToolchainError
+from ..base.folders import scratch_folder
+from ..base.resources import find_template
 from ..targets.processes import end_commands
 from ..targets.toolchain import Archiver, Compiler, TooSlow
 from .cache import Cache, content_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..options import CompileOptions
+from ..base.options import CompileOptions
 from ..targets import Target
 from ..targets.base import environment
 from ..targets.isa import Isa, resolve

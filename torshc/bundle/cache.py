@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..folders import SharedError, private_folder, shared_with
+from ..base.folders import SharedError, private_folder, shared_with
 
 _MAGIC = b"TORSHC OBJECT 2\n"
 _HEAD = len(_MAGIC) + 32
@@ -59,7 +59,7 @@ class Cache:
     """A folder of objects; ``Cache(None)`` is one that keeps nothing.
 
     Args:
-        folder: where; made when first written. The default is :func:`torshc.resources.cache_folder`.
+        folder: where; made when first written. The default is :func:`torshc.base.resources.cache_folder`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import UnsupportedError
+from ..base.errors import UnsupportedError
 from ..expr import as_expr, as_int
 from .host import SYMBOLS_MAX, Condition
 from .program import Program

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import Expr, as_expr, as_int, dims_of, stated
 from ..graph import Value
 from ..plan.script import Check, Script

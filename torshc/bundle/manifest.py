@@ -41,7 +41,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ToleranceInfo:
-    """How far an output may be from a reference's, as :class:`torshc.tolerance.Tolerance` says it."""
+    """How far an output may be from a reference's, as :class:`torshc.pipeline.tolerance.Tolerance` says it."""
 
     relative: float
     quantum: float

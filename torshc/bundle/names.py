@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..options import PREFIX_WORDS, is_prefix
+from ..base.options import PREFIX_WORDS, is_prefix
 
 _SEPARATORS = re.compile(r"[ ./:\-_]+")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")

@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from torshc.errors import ConfigError, OutputError
+from torshc.base.errors import ConfigError, OutputError
 
-from ..folders import claim, remove, sweep
-from ..options import is_prefix
+from ..base.folders import claim, remove, sweep
+from ..base.options import is_prefix
 from ..targets.toolchain import soname
 from .build import LIBRARY, archive_name
 from .elf import glibc_floor

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..budget import budget, remedy
-from ..errors import UnsupportedError
+from ..base.budget import budget, remedy
+from ..base.errors import UnsupportedError
 from ..expr import BOOL, STRING, Expr, as_int, call, const, dims_of, is_nonnegative, walk
 from ..graph import Graph, Value
 from ..kernels.base import Buffer as Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import UnsupportedError
+from ..base.errors import UnsupportedError
 from ..expr import Expr, as_int, call, const, dims_of
 from ..graph import Graph, Partial, Value
 from ..ops.core.host import HostOp

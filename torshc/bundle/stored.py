@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..base.options import LARGE
 from ..expr import DTYPES, F32
 from ..expr.dtype import F8E4M3FN
-from ..options import LARGE
 from .host import Stored
 from .program import Weight
 from .weights import FOOTER, align

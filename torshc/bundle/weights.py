@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torshc.errors import BundleError, OutputError
+from torshc.base.errors import BundleError, OutputError
 
 ALIGN = 256  # what devices want of addresses, WebGPU the most
 FOOTER = 64  # bytes, of which a payload is a multiple

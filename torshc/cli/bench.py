@@ -11,8 +11,8 @@ from . import flags
 from .console import Progress, echo_json, show_warnings
 
 if TYPE_CHECKING:
-    from ..bench import Result, Step
-    from ..roofs import Roof
+    from ..workbench.bench import Result, Step
+    from ..workbench.roofs import Roof
 
 
 def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ def bench(
     """
     import dataclasses
 
-    from ..bench import bench_model
+    from ..workbench.bench import bench_model
 
     options = flags.compile_options(given)
     with Progress(quiet=as_json) as progress:

@@ -12,7 +12,7 @@ from .console import Progress, echo_json
 from .verify import show_outputs
 
 if TYPE_CHECKING:
-    from ..bisect import Place
+    from ..workbench.bisect import Place
 
 
 @click.command()
@@ -58,7 +58,7 @@ def bisect(
     """
     import dataclasses
 
-    from ..bisect import bisect_model
+    from ..workbench.bisect import bisect_model
 
     options = flags.compile_options(given)
     how: dict[str, Any] = {"dims": dims, "inputs": inputs, "seed": seed, "rtol": rtol, "threads": threads}

@@ -20,9 +20,9 @@ def cache() -> None:
 @flags.JSON
 def info(as_json: bool) -> None:
     """Print the cache's folder, number of objects and size."""
+    from ..base.resources import cache_folder
     from ..bundle.cache import Cache
     from ..explain.sizes import bytes_text
-    from ..resources import cache_folder
 
     folder = cache_folder()
     entries = Cache(folder).entries()
@@ -37,8 +37,8 @@ def info(as_json: bool) -> None:
 @flags.JSON
 def clear(as_json: bool) -> None:
     """Delete all objects."""
+    from ..base.resources import cache_folder
     from ..bundle.cache import Cache
-    from ..resources import cache_folder
 
     found = Cache(cache_folder())
     deleted = found.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..errors import UnsupportedError
+from ..base.errors import UnsupportedError
 from . import flags
 from .console import echo_json, show_warnings
 
@@ -20,8 +20,8 @@ def check(model: Path, as_json: bool, **given: Any) -> None:
 
     Exit code 0: nothing is unsupported, 3: something.
     """
-    from ..compiler import check as look
     from ..explain import printable
+    from ..pipeline.compiler import check as look
 
     found = look(model, flags.compile_options(given))
     problems = found.problems

@@ -13,7 +13,7 @@ from . import flags
 from .console import Progress, echo_json, is_quiet, show_warnings, style
 
 if TYPE_CHECKING:
-    from ..compilation import Compilation
+    from ..pipeline.compilation import Compilation
 
 
 @click.command()
@@ -69,10 +69,10 @@ def compile(
     pkg-config.
     """
     from ..bundle.names import STAND_IN, prefix_of
-    from ..compiler import compile_model
-    from ..depfile import write_depfile
     from ..explain import printable
-    from ..trial import trial_files
+    from ..pipeline.compiler import compile_model
+    from ..workbench.depfile import write_depfile
+    from ..workbench.trial import trial_files
 
     options = flags.compile_options(given)
     if targets and not depfile:
@@ -144,7 +144,7 @@ def _show_times(done: Compilation) -> None:
 
 
 def _verify(model: Path, out: str, done: Compilation) -> None:
-    from ..verify import verify_bundle, with_cause
+    from ..workbench.verify import verify_bundle, with_cause
     from .verify import report
 
     report(with_cause(verify_bundle(model, out), model, done), as_json=False)

@@ -53,7 +53,7 @@ def is_quiet() -> bool:
 
 
 class Progress:
-    """Tells on stderr what long work is at; an observer of :func:`torshc.compiler.compile_model`.
+    """Tells on stderr what long work is at; an observer of :func:`torshc.pipeline.compiler.compile_model`.
 
     On a terminal one line is rewritten and removed at the end. Elsewhere a line is written for a stage that starts
     when nothing was said for some seconds, so that short work stays silent.

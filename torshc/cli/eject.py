@@ -22,9 +22,9 @@ def eject(model: Path, group: int, out: Path, dims: dict[str, int], **given: Any
     Each has a folder with its source, its contract, and a Makefile: `make check` compares the edited kernel with the
     original, `make bench` times both. `torshc compile --kernels DIR` uses them.
     """
-    from ..compiler import prepare
-    from ..eject import eject as write
     from ..explain import printable
+    from ..pipeline.compiler import prepare
+    from ..workbench.eject import eject as write
 
     with Progress() as progress:
         found = prepare(model, flags.compile_options(given), progress)

@@ -43,7 +43,7 @@ def explain(
     browser.
     """
     from .. import explain as explanation
-    from ..compiler import prepare
+    from ..pipeline.compiler import prepare
 
     form = form or ("html" if opened or against or measured else "text")
     if form != "html" and (opened or against or measured):
@@ -68,8 +68,8 @@ def explain(
 
 
 def _shown(model: Path, done: Any, dims: dict[str, int], measured: Path | None) -> Shown:
-    from ..compilation import commented_sources
     from ..explain import Shown, explain, printable, read_measured, read_roof
+    from ..pipeline.compilation import commented_sources
 
     found = explain(
         done, {n: size for n, size in dims.items() if n in done.program.names} if measured is None else dims
@@ -85,7 +85,7 @@ def _write(text: str, out: Path | None, opened: bool) -> None:
     import tempfile
     import webbrowser
 
-    from ..errors import OutputError
+    from ..base.errors import OutputError
     from ..explain import printable
 
     if out is None and not opened:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..errors import InternalError, ResourceError, TorshcError, UnsupportedError, resource_error
+from ..base.errors import InternalError, ResourceError, TorshcError, UnsupportedError, resource_error
 
 INTERRUPTED = 130  # 128 + SIGINT, what shells use
 BROKEN_PIPE = 141  # 128 + SIGPIPE

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from .console import QUIET
 
 if TYPE_CHECKING:
-    from ..options import CompileOptions
+    from ..base.options import CompileOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -34,8 +34,8 @@ class ModelFile(click.Path):
             found: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
             return found
         # start-up: most models are files
-        from ..errors import ModelError
-        from ..folders import scratch_folder
+        from ..base.errors import ModelError
+        from ..base.folders import scratch_folder
 
         file = ctx.meta[STDIN] = ctx.with_resource(scratch_folder()) / STDIN
         size = 0
@@ -58,7 +58,7 @@ MODEL_ARGUMENT: Option = click.argument("model", type=ModelFile())
 
 
 def _shapes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, Any]:
-    from ..options import parse_shape
+    from ..base.options import parse_shape
 
     return dict(map(parse_shape, words))
 
@@ -68,19 +68,19 @@ def _levels(ctx: click.Context, parameter: click.Parameter, words: str) -> tuple
 
 
 def _switches(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, bool]:
-    from ..options import parse_switch
+    from ..base.options import parse_switch
 
     return dict(map(parse_switch, words))
 
 
 def _budget(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
-    from ..budget import parse_budget
+    from ..base.budget import parse_budget
 
     return dict(map(parse_budget, words))
 
 
 def _dims(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
-    from ..feeds import parse_dims
+    from ..workbench.feeds import parse_dims
 
     return parse_dims(words)
 
@@ -204,7 +204,7 @@ def compile_options(given: dict[str, Any]) -> CompileOptions:
     """Takes what belongs to :class:`CompileOptions` out of a command's parameters."""
     import dataclasses
 
-    from ..options import CompileOptions
+    from ..base.options import CompileOptions
 
     given["fusion"] = given.pop("fusion", None) or ""
     given["cache"] = not given.pop("no_cache", False)

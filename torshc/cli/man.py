@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..errors import TorshcError
+from ..base.errors import TorshcError
 
 
 @click.command()

@@ -36,8 +36,8 @@ def run(
     import statistics
     import time
 
-    from ..feeds import make_inputs, ranges, write_outputs
     from ..runtime import load
+    from ..workbench.feeds import make_inputs, ranges, write_outputs
 
     with load(bundle, threads or None) as model:
         feeds = make_inputs(model.inputs, inputs, dims, seed, needs=model.needs)

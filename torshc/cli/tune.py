@@ -13,7 +13,7 @@ from .console import Progress, echo_json, show_warnings
 from .faults import INTERRUPTED
 
 if TYPE_CHECKING:
-    from ..tune import Outcome, Tuned
+    from ..workbench.tune import Outcome, Tuned
 
 
 @click.command()
@@ -31,7 +31,7 @@ def tune(
     `torshc compile --tuning-records FILE` uses it, for this model and others with the same kernels. A kernel with a
     record is left alone, so that the command goes on where it stopped.
     """
-    from ..tune import tune_model
+    from ..workbench.tune import tune_model
 
     options = flags.compile_options(given)
     with Progress(quiet=as_json) as progress:
@@ -52,7 +52,7 @@ def _kernel(t: Tuned) -> dict[str, Any]:
 def _show(done: Outcome) -> None:
     from ..explain import printable
     from ..explain.columns import Column, table
-    from ..records import USUAL, choices_text
+    from ..pipeline.records import USUAL, choices_text
 
     columns = [Column("kernel", 13), Column("template", 12), Column("sizes", 20), Column("us", 9, right=True)]
     columns += [Column("tuned", 9, right=True), Column("with", 12)]

@@ -11,8 +11,8 @@ from . import flags
 from .console import Progress, echo_json, style
 
 if TYPE_CHECKING:
-    from ..bisect import Bisection
-    from ..verify import OutputCheck, Verdict
+    from ..workbench.bisect import Bisection
+    from ..workbench.verify import OutputCheck, Verdict
 
 
 @click.command()
@@ -48,7 +48,7 @@ def verify(
     Inputs that no file gives are random. Exit code 1: an output differs, or random inputs left nothing in it to
     compare.
     """
-    from ..verify import verify_bundle, verify_model
+    from ..workbench.verify import verify_bundle, verify_model
 
     if bundle is not None and (idle := flags.given_here(given)):
         raise click.UsageError(f"--bundle is compiled already; leave out {', '.join(idle)}")

@@ -23,7 +23,7 @@ def weights(bundle: Path, new: Path, model: Path | None, out: Path | None, **giv
     compilation that changed its plan have to be given again.
     """
     from ..explain import printable
-    from ..reweigh import set_weights
+    from ..workbench.reweigh import set_weights
 
     if (new.suffix == ".npz") != (model is not None):
         raise click.UsageError("NEW is a .npz file and --model names the model, or NEW is a model")

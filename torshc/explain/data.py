@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ..fitting import NoSizes
 from ..graph import Node, Value
+from ..pipeline.fitting import NoSizes
 from ..plan.group import REASONS, Boundary, Group
 from ..plan.views import behind_views
 from .course import Course, course
@@ -17,9 +17,9 @@ from .rules import RuleInfo, made_by, rule_infos, standing
 from .sizes import Evaluator, bind, choose_sizes, plain, type_text
 
 if TYPE_CHECKING:
-    from ..compilation import Compilation, Unit
     from ..kernels.base import Kernel
     from ..passes import PassRecord
+    from ..pipeline.compilation import Compilation, Unit
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
     """What was done to a model.
 
     Args:
-        compilation: from :func:`torshc.compiler.prepare`.
+        compilation: from :func:`torshc.pipeline.compiler.prepare`.
         dims: values of symbolic dimensions at which work and traffic are evaluated; those left out are 1, or what the
             model can take.
 

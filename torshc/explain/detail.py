@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from .columns import Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
 from .safe import printable, shortened

@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from .data import Explanation
 from .json_form import body_of
 

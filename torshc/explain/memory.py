@@ -8,7 +8,7 @@ from ..graph import Value
 from .sizes import Evaluator
 
 if TYPE_CHECKING:
-    from ..compilation import Compilation
+    from ..pipeline.compilation import Compilation
 
 
 def live_bytes(compilation: Compilation, sizes: Evaluator) -> tuple[int, ...]:

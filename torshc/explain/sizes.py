@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from ..compilation import Compilation, manifest_of
-from ..errors import ConfigError, did_you_mean
+from ..base.errors import ConfigError, did_you_mean
 from ..expr import Expr, as_int, const, dim, element, runtime_dim, substitute, to_text
-from ..fitting import fit_sizes, needs_of
 from ..graph import TensorType
+from ..pipeline.compilation import Compilation, manifest_of
+from ..pipeline.fitting import fit_sizes, needs_of
 
 
 def bind(symbols: Sequence[str], dims: Mapping[str, int], default: int = 1) -> dict[str, int]:

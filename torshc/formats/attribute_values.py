@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
 from ..ops.microsoft.base import DOMAIN as MICROSOFT
 from ..ops.ml.linear import DOMAIN as ML
 from .model import Misfit, SourceOp

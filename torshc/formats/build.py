@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..budget import OverBudget, afford
-from ..errors import InternalError, ModelError, UnsupportedError
+from ..base.budget import OverBudget, afford
+from ..base.errors import InternalError, ModelError, UnsupportedError
 from ..expr import MAP, OPTIONAL, STRING, call
 from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shape
 from ..ops import REGISTRY, SourceNode, Unsupported

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..arrays import Array, Cut, read_bytes
-from ..errors import ModelError, resource_error
+from ..base.arrays import Array, Cut, read_bytes
+from ..base.errors import ModelError, resource_error
 from .model import Misfit
 
 _REMEDY = "compile again when nothing writes to it any more"

@@ -1,4 +1,4 @@
-"""Parts of an ONNX model as models of their own: what :mod:`torshc.bisect` compiles instead of the whole."""
+"""Parts of an ONNX model as models of their own: what :mod:`torshc.workbench.bisect` compiles instead of the whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .files import one_piece, onnx_proto
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError, UnsupportedError
+from ..base.errors import ModelError, UnsupportedError
 from ..expr import DType, as_int, from_numpy
 from ..graph import Graph, Value
 from .build import _Importer, _Scope, build

@@ -18,8 +18,8 @@ from onnx import (
     numpy_helper,
 )
 
-from ..arrays import SLACK, Archive, TooLarge
-from ..errors import ConfigError, ModelError, did_you_mean
+from ..base.arrays import SLACK, Archive, TooLarge
+from ..base.errors import ConfigError, ModelError, did_you_mean
 from ..expr import STRING, from_onnx
 from . import _is_json_graph
 from .contents import read_file

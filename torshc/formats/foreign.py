@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 
 _HUGGING = "export the model itself: optimum-cli export onnx --model NAME FOLDER (pip install optimum-onnx)"
 _TORCH = "load it in PyTorch, then torch.onnx.export(model, args, 'model.onnx', dynamo=True)"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import SLACK, load_array
-from ..errors import ModelError
+from ..base.arrays import SLACK, load_array
+from ..base.errors import ModelError
 from ..expr import BOOL, DTYPES, from_numpy, parse_size
 from ..graph import Graph
 from . import json_schema

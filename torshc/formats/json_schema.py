@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
 from .model import Misfit, several
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from ..expr import DType, const
 from ..graph import Partial
 

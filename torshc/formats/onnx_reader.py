@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .contents import read_file
 from .external import Folder
 from .model import (

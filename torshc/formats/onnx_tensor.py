@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from ..budget import budget
+from ..base.budget import budget
 from ..expr import MAP, OPTIONAL, SEQUENCE, STRING, DType, from_onnx
 from ..graph.sizes import RANK_MAX
 from .external import Folder

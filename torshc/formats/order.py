@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from .model import Misfit, SourceGraph, SourceOp, several
 
 _DEPTH = 64

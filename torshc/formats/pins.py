@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import ConfigError, did_you_mean
+from ..base.errors import ConfigError, did_you_mean
 from ..expr import Expr, as_int, const, dim, dims_of, parse_dim, runtime_dim, substitute
 from ..graph import Graph, Shape
 from .model import TypeDecl

@@ -12,7 +12,7 @@ import onnx
 from onnx import FunctionProto, helper, numpy_helper
 from onnx.defs import OpSchema, get_schema, onnx_opset_version
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
 from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
 from ..graph import Partial, Value
 from ..ops import REGISTRY, Op, Unsupported

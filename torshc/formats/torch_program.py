@@ -6,7 +6,7 @@ import io
 from contextlib import redirect_stdout
 from typing import Any, Protocol
 
-from ..errors import RunError
+from ..base.errors import RunError
 
 
 class Program(Protocol):

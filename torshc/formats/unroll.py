@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..budget import budget
+from ..base.budget import budget
 from ..expr import STRING, as_int, const
 from ..graph import Builder, Node, Value, ints_of
 from ..ops import Unsupported

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..budget import afford
+from ..base.budget import afford
 from ..expr import Expr
 from .elements import evaluate, settled
 from .graph import Graph, Node, Partial, Value

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, from_numpy, runtime_dim
 from .data import LIMIT, data_of
 from .mark import Mark, RuleName

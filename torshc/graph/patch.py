@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from .graph import Graph, Node, Value
 
 

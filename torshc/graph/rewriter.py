@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import Expr
 from .builder import Builder
 from .graph import Graph, Node, TensorType, Value

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from ..expr import Expr, acc, as_int, axis, const, is_long, load, walk, walk_new
 from ..expr.bounds import range_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import InternalError, ModelError
+from ..base.errors import InternalError, ModelError
 from .graph import Graph, Node, TensorType, Value
 from .text import node_text
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..errors import InternalError, UnsupportedError
+from ..base.errors import InternalError, UnsupportedError
 from ..expr import F32, Expr, acc, as_int, axis, const, load
 from ..expr.affine import contains
 from ..graph import Node, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import Expr
 from ..graph import Node, Value
 from ..ops.core.base import Index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..graph import Value
 from ..plan.group import Group
 from ..plan.inline import Inliner

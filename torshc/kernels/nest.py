@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import Expr, acc, as_int, axis, call, const, cost, load, rebuild, walk
 from ..expr.affine import contains, split_axis
 from ..expr.dtype import BOOL

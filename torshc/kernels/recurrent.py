@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..errors import UnsupportedError
+from ..base.errors import UnsupportedError
 from ..expr import F32, Expr, acc, as_int, axis, const, load, walk
 from ..expr.affine import contains
 from ..graph import Node, Value

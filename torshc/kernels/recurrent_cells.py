@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import F32, Expr, acc, call, const, select, walk
 from ..ops.core.base import REGISTRY
 from ..ops.math.pointwise import Pointwise

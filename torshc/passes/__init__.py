@@ -5,9 +5,9 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from ..features import Features
+from ..base.features import Features
+from ..base.options import CompileOptions
 from ..graph import Graph
-from ..options import CompileOptions
 from .manager import (
     PASSES,
     Observer,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..base.options import CompileOptions
 from ..expr import F8E8M0, F16, as_int, const, is_nonnegative
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
@@ -17,7 +18,6 @@ from ..ops.tensor.index import Gather
 from ..ops.tensor.parts import Pad, Slice, Split
 from ..ops.tensor.random import Dropout
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose, expansion, too_wide
-from ..options import CompileOptions
 from .manager import graph_pass
 from .match import COMMUTATIVE
 from .walk import Site, walk

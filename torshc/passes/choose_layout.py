@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..base.options import CompileOptions
 from ..expr import as_int
 from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
@@ -14,7 +15,6 @@ from ..ops.nn.norm import LRN
 from ..ops.nn.pool import Pool
 from ..ops.tensor.parts import Pad, Slice, Split
 from ..ops.tensor.view import Concat, Transpose
-from ..options import CompileOptions
 from .manager import graph_pass
 
 Layout = tuple[int, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Node, Rewriter, Value
-from ..options import CompileOptions
 from .manager import graph_pass
 
 _HASHED = 1 << 14  # bytes; larger constants are told apart by where they lie in memory

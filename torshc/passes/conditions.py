@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
 from ..expr import F32, F64, as_int
 from ..graph import Value
 from .config import Item

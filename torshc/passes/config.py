@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from .. import resources
-from ..errors import ConfigError, did_you_mean
+from ..base import resources
+from ..base.errors import ConfigError, did_you_mean
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 32

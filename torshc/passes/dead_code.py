@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Node, Rewriter
-from ..options import CompileOptions
 from .manager import graph_pass
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from ..errors import InternalError
-from ..features import Feature, Features
+from ..base.errors import InternalError
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.core.base import Op
 from ..ops.core.compose import apply
 from ..ops.nn.rotary import Rotated
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Node, Patch
 from ..ops import REGISTRY
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..budget import budget
+from ..base.budget import budget
+from ..base.options import CompileOptions
 from ..expr import as_int
 from ..graph import Graph, Node, Patch
 from ..ops.tensor.random import Draw
-from ..options import CompileOptions
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
 from .walk import Site, walk

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import TorshcError
+from ..base.errors import TorshcError
+from ..base.options import CompileOptions
 from ..expr import Expr, acc, as_int, axis, const, walk
 from ..graph import Builder, Graph, Node, Patch, TensorType, Value
 from ..ops import Nest
@@ -16,7 +17,6 @@ from ..ops.core.base import Index
 from ..ops.ml.forest import Trees, tables_of, with_features
 from ..ops.tensor.index import Gather
 from ..ops.tensor.parts import Slice
-from ..options import CompileOptions
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass
 from .walk import Site

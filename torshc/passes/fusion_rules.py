@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
+from ..base.options import FUSION_MODES
 from ..graph import RuleName
-from ..options import FUSION_MODES
 from .conditions import Condition, parse_condition
 from .config import Item, Problems
 from .pattern import DEPTH, Apply, Named, Part, Pattern, names_in, parse

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..base.options import HALVES, CompileOptions
 from ..expr import DTYPES, F32, DType, as_int
 from ..graph import Builder, Graph, Node, Patch, Rewriter, Value, rewire
 from ..ops.math.pointwise import Cast, Separator
 from ..ops.nn.pool import MaxPool
 from ..ops.tensor.view import Concat, Expand, Reshape, Transpose
-from ..options import HALVES, CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

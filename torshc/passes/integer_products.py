@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..expr import F32, I32, as_int
-from ..features import Feature, Features
 from ..graph import Builder, Graph, Node, Patch, Value
 from ..ops.core.compose import apply
 from ..ops.math.linalg import Gemm, MatMul
@@ -19,7 +20,6 @@ from ..ops.nn.pool import MaxPool
 from ..ops.quant.integer import BYTES, few_channels, integer_conv, integer_matmul, parameter
 from ..ops.quant.quantize import DequantizeLinear, QuantizeLinear
 from ..ops.tensor.view import Reshape, Transpose
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

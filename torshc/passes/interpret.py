@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedError
+from ..base.errors import UnsupportedError
 from ..expr import BOOL, DTYPES, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, load
 from ..expr.index import poly_of
 from ..graph import Builder, Graph, Node, Value

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..expr import BF16, F16, as_int
-from ..features import Feature, Features
 from ..graph import Builder, Graph, Node, Rewriter, Value
 from ..ops.microsoft.attention import Appended
 from ..ops.microsoft.cached import CachedAttention
 from ..ops.nn.attention import Attention
 from ..ops.nn.rotary import Rotated
 from ..ops.tensor.view import Concat, Reshape
-from ..options import CompileOptions
 from .manager import graph_pass
 
 QUERIES = 8  # that share a key, at most

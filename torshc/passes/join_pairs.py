@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..expr import F16, as_int
-from ..features import Feature, Features
 from ..graph import Graph, Node, Patch, Rewriter, Value
 from ..ops.nn.norm import RMSNormalization
 from ..ops.quant.narrow import PairLayer, PairMatMul
 from ..ops.tensor.parts import Split
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

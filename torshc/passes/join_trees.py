@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Node, Patch, Value
 from ..ops.ml.forest import Trees, joined, tables_of
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import resources
-from ..errors import ConfigError, OutputError, TorshcError, did_you_mean
-from ..features import Features
+from ..base import resources
+from ..base.errors import ConfigError, OutputError, TorshcError, did_you_mean
+from ..base.features import Features
+from ..base.options import FUSION_MODES, HALVES, CompileOptions
 from ..graph import Graph, sort
 from ..graph.text import graph_text
 from ..graph.verify import Verifier
-from ..options import FUSION_MODES, HALVES, CompileOptions
 from .config import Item, Problems, read_yaml
 from .fusion_rules import Limit, Recompute, parse_limit, parse_recompute, parse_word
 

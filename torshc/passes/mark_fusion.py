@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops.math.pointwise import Separator
-from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule, Separate
 from .manager import graph_pass
 from .match import Match, Search, behind_views, match

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..budget import budget
-from ..errors import ConfigError, TorshcError, UnsupportedError
+from ..base.budget import budget
+from ..base.errors import ConfigError, TorshcError, UnsupportedError
 from ..expr import Expr, as_int
 from ..graph import Builder, Graph, Node, RuleName, Value
 from .pattern import Absent, Apply, Capture, Constant, Named, Number, Part, Pattern, Variable

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..expr import F16, F32, I2, I4, U2, U4, DType, as_int
-from ..features import Feature, Features
 from ..graph import Graph, Patch, Value
 from ..ops.core.compose import apply
 from ..ops.math.linalg import Gemm, MatMul
@@ -16,7 +17,6 @@ from ..ops.quant.integer import BYTES
 from ..ops.quant.narrow import BlockMatMul, PairMatMul
 from ..ops.quant.quantize import DequantizeLinear
 from ..ops.tensor.view import Transpose
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

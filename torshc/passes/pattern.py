@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..errors import did_you_mean
+from ..base.errors import did_you_mean
 from ..ops import REGISTRY, Op
 from .config import Item
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from ..base.options import CompileOptions
 from ..graph import Node, RuleName
-from ..options import CompileOptions
 from .fusion_rules import UNLIMITED, Fuse, FusionRule, Limit, Recompute
 from .manager import Pipeline
 from .rules import rules_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Rewriter, Value, ints_of, learn
 from ..graph.elements import evaluate
-from ..options import CompileOptions
 from .manager import graph_pass
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..budget import budget
-from ..errors import ModelError
+from ..base.budget import budget
+from ..base.errors import ModelError
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..expr import BF16, F16, F32, as_int
-from ..features import Feature, Features
 from ..graph import Graph, Mark, Node, Patch, Value
 from ..ops import REGISTRY
 from ..ops.tensor.view import Expand, Reshape, Transpose, expansion
-from ..options import CompileOptions
 from .fusion_rules import Fuse, FusionRule
 from .interpret import CannotEvaluate, run_node
 from .manager import graph_pass

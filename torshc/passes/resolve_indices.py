@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..base.options import CompileOptions
 from ..expr import DTYPES, Expr, as_int, axis, call, const, load, rebuild
 from ..expr import walk as scan
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.tensor.view import Expand, Reshape, Transpose
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

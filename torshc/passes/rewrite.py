@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..base.options import CompileOptions
 from ..graph import Graph
-from ..options import CompileOptions
 from .manager import graph_pass
 from .rewriting import apply_rewrites
 from .rules import rewrites_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import ModelError
+from ..base.errors import ModelError
 from ..graph import Graph, Patch, Value
 from ..ops import Op
 from .match import Match, Search, build, covers, match

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, TorshcError, did_you_mean
+from ..base.errors import ConfigError, TorshcError, did_you_mean
 from ..expr import DTYPES, DType, as_expr
 from ..graph import Builder, Graph, TensorType, Value
 from .interpret import run_graph

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .. import resources
-from ..errors import did_you_mean
+from ..base import resources
+from ..base.errors import did_you_mean
 from ..ops import Op
 from .config import Item, Problems, read_yaml
 from .fusion_rules import ACTIONS, FusionRule, parse_fusion_rule

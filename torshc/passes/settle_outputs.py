@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..base.options import CompileOptions
 from ..graph import Graph, Rewriter
 from ..ops import REGISTRY
-from ..options import CompileOptions
 from .manager import graph_pass
 
 

@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
+from ..base.options import CompileOptions
 from ..expr import const
 from ..graph import Graph, Patch, Value
 from ..ops import REGISTRY
 from ..ops.nn.pool import MaxPool
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

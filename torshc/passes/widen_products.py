@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..base.features import Feature, Features
+from ..base.options import CompileOptions
 from ..expr import BF16, F16, F32
-from ..features import Feature, Features
 from ..graph import Graph, Patch, Value
 from ..ops.math.pointwise import Cast
-from ..options import CompileOptions
 from .manager import graph_pass
 from .walk import Site, walk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import DType, Expr, const, load
 from ..graph import Node, Value
 from ..ops.core.base import Index

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torshc.errors import BundleError, RunError
-from torshc.webgpu import WEBGPU
+from torshc.base.errors import BundleError, RunError
+from torshc.base.webgpu import WEBGPU
 
 from .dlpack import device_name, dtype_name, export
 from .locks import opened_in_children

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 from .native import CPU, Tensor
 

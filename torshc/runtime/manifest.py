@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from torshc.errors import BundleError, RunError
+from torshc.base.errors import BundleError, RunError
 
 FILE = "manifest.json"
 FORMAT = "torshc-bundle"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torshc.errors import RunError, did_you_mean
+from torshc.base.errors import RunError, did_you_mean
 
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array

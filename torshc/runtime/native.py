@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torshc.errors import BundleError
+from torshc.base.errors import BundleError
 
 from .locks import opened_in_children
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torshc.errors import BundleError, RunError
-from torshc.webgpu import name_library
+from torshc.base.errors import BundleError, RunError
+from torshc.base.webgpu import name_library
 
 from .device import Opened, stream_number
 from .manifest import FILE, REMEDY, Manifest, read_manifest, require_plain

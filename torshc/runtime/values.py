@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 from .dlpack import host_array
 from .manifest import TensorSpec

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torshc.errors import RunError, did_you_mean
+from torshc.base.errors import RunError, did_you_mean
 
 from .device import Opened
 from .dlpack import host_array

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, TypeVar
 
 import jinja2
 
-from .. import resources
-from ..errors import ConfigError, InternalError, did_you_mean
+from ..base import resources
+from ..base.errors import ConfigError, InternalError, did_you_mean
+from ..base.features import Features
+from ..base.options import PRECISIONS, CompileOptions
 from ..expr import Expr, as_int, const, dim, dims_of
-from ..features import Features
 from ..graph import Graph, Value
 from ..kernels.base import Kernel
 from ..kernels.base import NoKernel as NoKernel
@@ -23,7 +24,6 @@ from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Choice, Machine
 from ..kernels.nest import Accumulator
 from ..kernels.starts import with_starts
-from ..options import PRECISIONS, CompileOptions
 from ..plan.group import Group
 from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
@@ -96,7 +96,7 @@ class Target(ABC):
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
         tunable: whether its kernels can be tuned, as its templates state parameters.
-        features: what it has kernels for that not all targets have, see :class:`torshc.features.Feature`.
+        features: what it has kernels for that not all targets have, see :class:`torshc.base.features.Feature`.
         loose: whether its libraries may hold a model's loose form too.
 
     Args:

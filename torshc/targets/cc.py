@@ -17,10 +17,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, ToolchainError
-from ..folders import private_folder, scratch_folder
-from ..options import CompileOptions
-from ..resources import cache_folder
+from ..base.errors import ConfigError, ToolchainError
+from ..base.folders import private_folder, scratch_folder
+from ..base.options import CompileOptions
+from ..base.resources import cache_folder
 from .isa import Isa, kernel_prefix, resolve, version_mark, versions_of
 from .processes import execute
 from .toolchain import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InternalError
+from ..base.errors import InternalError
 from ..expr import BOOL, FUNCTIONS, I64, NARROW, SYMBOLS, DType, Expr, is_nonnegative, length, on_host, walk
 from ..expr.derived import Derived
 from ..expr.expr import LOCAL

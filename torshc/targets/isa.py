@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from torshc.errors import ConfigError, ToolchainError, did_you_mean
+from torshc.base.errors import ConfigError, ToolchainError, did_you_mean
 
 from .processes import execute
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, InternalError
-from ..resources import find_template
+from ..base.errors import ConfigError, InternalError
+from ..base.resources import find_template
 from .isa import Isa, llvm_binding, resolve
 
 _ARCH = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}

@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-from ..errors import InternalError
+from ..base.errors import InternalError
+from ..base.resources import find_template
 from ..kernels.machine import Choice
-from ..resources import find_template
 
 _OPEN, _CLOSE = "{# ---\n", "\n--- #}"
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import ToolchainError, resource_error
+from ..base.errors import ToolchainError, resource_error
 
 _log = logging.getLogger(__name__)
 # These change what a compiler reads or writes behind our back; LD_RUN_PATH would end up in the library.

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..errors import ConfigError, ToolchainError
-from ..options import CompileOptions
+from ..base.errors import ConfigError, ToolchainError
+from ..base.options import CompileOptions
 from .isa import Isa
 from .processes import execute
 

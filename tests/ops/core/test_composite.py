@@ -13,7 +13,7 @@ import pytest
 import torshc
 from tests.support.contrib import Array, model_of
 from tests.support.evaluate import run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 from torshc.ops import REGISTRY, SourceNode, composite
 from torshc.ops.core.functions import sigmoid

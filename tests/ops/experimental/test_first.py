@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.contrib import Array, check, compiled, feeds_of, model_of, numbers
 from tests.support.evaluate import run
-from torshc.errors import ModelError, TorshcError, UnsupportedError
+from torshc.base.errors import ModelError, TorshcError, UnsupportedError
 from torshc.formats import import_model
 
 F32, I32, I64 = np.float32, np.int32, np.int64

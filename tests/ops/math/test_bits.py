@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import torshc
 from tests.support.evaluate import Array, run
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats import import_model
 
 TYPES: dict[int, Any] = {

@@ -9,7 +9,7 @@ import pytest
 
 import torshc
 from tests.support.contrib import DOMAIN, Array, compiled, expected, model_of, numbers
-from torshc.errors import ModelError, TorshcError
+from torshc.base.errors import ModelError, TorshcError
 from torshc.formats import import_model
 
 SHAPES = [(5, 5), (3, 7, 7), (2, 0, 6, 6), (40, 40)]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.contrib import check, compiled, expected, feeds_of, model_of, numbers
 from tests.support.evaluate import Array, run
-from torshc.errors import TorshcError, UnsupportedError
+from torshc.base.errors import TorshcError, UnsupportedError
 from torshc.formats import import_model
 
 OP = "DecoderMaskedMultiHeadAttention"

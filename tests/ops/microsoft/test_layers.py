@@ -11,7 +11,7 @@ from onnx import helper
 
 from tests.support.contrib import check, compiled, expected, model_of, numbers
 from tests.support.evaluate import run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
 F16, I64, I32 = np.float16, np.int64, np.int32

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from tests.support.contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
 from tests.support.evaluate import run
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
 BYTES = [np.uint8, np.int8]

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.support.nodes import model_of
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats import import_model
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.ml_nodes import check, results
 from tests.support.nodes import F32, I64, numbers
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 
 
 def test_features() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torshc
 from tests.support.ml_nodes import check, forest, model_of, results
 from tests.support.nodes import numbers
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 
 KERNELS = {"LINEAR": None, "POLY": [0.5, 1.0, 3.0], "SIGMOID": [0.5, 0.1, 0.0], "RBF": [0.7, 0.0, 0.0]}
 

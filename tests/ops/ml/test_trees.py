@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from tests.support.evaluate import Array
 from tests.support.ml_nodes import check, forest, model_of, results
 from tests.support.nodes import F32, F64, numbers
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 
 
 def descend(x: Array, aggregate: str) -> Array:

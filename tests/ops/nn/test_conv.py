@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.evaluate import run
 from tests.support.nodes import check, model_of, numbers
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats import import_model
 
 CONVS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

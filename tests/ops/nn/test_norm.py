@@ -8,7 +8,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import run
 from tests.support.nodes import F32, check, given, model_of, numbers
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats import import_model
 
 

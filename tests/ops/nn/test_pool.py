@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.evaluate import run
 from tests.support.nodes import check, given, model_of, numbers
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.formats import import_model
 
 

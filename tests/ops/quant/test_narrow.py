@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.expr import DTYPES, F16, F32, I8, NARROW, DType, from_numpy, from_onnx
 from torshc.expr.functions import FUNCTIONS
 

@@ -15,9 +15,9 @@ import torshc
 from tests.support import sanitize
 from tests.support.evaluate import Array
 from tests.support.nodes import F32, I64, numbers
-from torshc.compiler import compile_model, prepare
+from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import compile_model, prepare
 
 node = helper.make_node
 

@@ -15,7 +15,7 @@ import pytest
 from onnx.reference.ops.op_non_max_suppression import NonMaxSuppression as Reference
 
 from tests.templates.host_harness import BFLOAT, Array, Failed, Harness
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.expr import as_int
 from torshc.formats import import_model
 from torshc.graph import Graph

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.support.evaluate import Array
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 from torshc.runtime.model import Model
 
 RNG = np.random.default_rng(8)

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.evaluate import run
 from tests.templates.host_harness import Array, Failed, Harness, Held, Operand
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
+from torshc.base.options import CompileOptions
 from torshc.expr import const
 from torshc.formats import import_model
 from torshc.graph import Graph
-from torshc.options import CompileOptions
 from torshc.passes.dead_code import dead_code
 
 RNG = np.random.default_rng(6)

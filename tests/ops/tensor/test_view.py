@@ -10,7 +10,7 @@ import pytest
 
 import torshc
 from tests.support.nodes import F32, I64, check, numbers
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 
 
 def test_views() -> None:

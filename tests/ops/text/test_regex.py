@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.templates.host_harness import Array, Failed, Harness
-from torshc.errors import ModelError
+from torshc.base.errors import ModelError
 from torshc.ops import Unsupported
 from torshc.ops.text.regex import TEXT_MAX, compile_pattern
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from tests.support.evaluate import run_nodes
 from tests.templates.host_harness import Array, Failed, Harness
 from torshc import backend
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.expr import Expr, const
 from torshc.formats import load_graph
 from torshc.graph import Value

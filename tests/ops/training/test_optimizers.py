@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import Array, run
 from tests.support.nodes import F32, F64, numbers
-from torshc.errors import ModelError, UnsupportedError
+from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
 DOMAIN = "ai.onnx.preview.training"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 from torshc.expr import F64, const, dim
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine

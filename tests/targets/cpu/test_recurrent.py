@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 from torshc.expr import F32, F64, I32, Expr, const, dim
 from torshc.graph import Graph, TensorType, Value
 from torshc.kernels.machine import Machine

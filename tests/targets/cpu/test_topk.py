@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
-from torshc.errors import RunError
+from torshc.base.errors import RunError
 from torshc.expr import DTYPES, DType, Expr, const, dim
 from torshc.kernels.machine import Machine
 from torshc.passes.interpret import run_graph

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 from torshc.expr import BF16, F16, F32, F64, DType, const
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import attention as lowering
 from torshc.targets.gpu.attention import TILES, GridAttention
-from torshc.targets.gpu.attention_group import GroupAttention, suits_groups
-from torshc.targets.gpu.attention_mma import MmaAttention
 from torshc.targets.gpu.attention_row import GridAttentionRow
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.attention_group import GroupAttention, suits_groups
+from torshc.targets.gpu.cuda.attention_mma import MmaAttention
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates

@@ -10,7 +10,7 @@ import pytest
 from torshc.expr import BF16, F16, F32, DType
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu.attention_row import MmaAttentionRow
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates

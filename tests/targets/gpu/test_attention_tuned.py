@@ -7,20 +7,20 @@ import pytest
 
 from torshc.expr import F16, F32, DType
 from torshc.kernels.base import Kernel
-from torshc.records import Choices
+from torshc.pipeline.records import Choices
 from torshc.targets.gpu import attention as lowering
 from torshc.targets.gpu.attention import TILES, GridAttention
-from torshc.targets.gpu.attention_group import MEMORY, GroupAttention
-from torshc.targets.gpu.attention_mma import MMA_BANDS, MMA_MEMORY, MORE_BANDS, MmaAttention
 from torshc.targets.gpu.attention_row import MMA_AHEAD, MMA_THREADS, GridAttentionRow, MmaAttentionRow
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.attention_group import MEMORY, GroupAttention
+from torshc.targets.gpu.cuda.attention_mma import MMA_BANDS, MMA_MEMORY, MORE_BANDS, MmaAttention
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.parameters import parameters_of
 
-from ...support.kernels import Maker, Shape, random, sizes
-from ...support.run_grid import GridProgram, needs_emulator
-from ...support.run_kernel import close
-from ...support.tuned import tuned, variants_of
-from ..cpu.test_attention import DIMS, attention, expected
+from ....support.kernels import Maker, Shape, random, sizes
+from ....support.run_grid import GridProgram, needs_emulator
+from ....support.run_kernel import close
+from ....support.tuned import tuned, variants_of
+from ...cpu.test_attention import DIMS, attention, expected
 
 pytestmark = needs_emulator
 RNG = np.random.default_rng(22)

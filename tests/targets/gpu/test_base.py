@@ -11,7 +11,7 @@ from torshc.kernels.base import Buffer, Store, Temporary
 from torshc.kernels.machine import Machine
 from torshc.targets.base import environment, find_target
 from torshc.targets.gpu.base import GridPrinter
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.grid import GridMap
 
 AXES = axis("i0", dim("n")), axis("i1", 5), axis("i2", 7)

@@ -24,7 +24,7 @@ from torshc.targets.gpu.contraction_tiles import (
     Tf32GroupTile,
     Tf32Tile,
 )
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates

@@ -10,7 +10,7 @@ from torshc.kernels.machine import Machine
 from torshc.targets.gpu import contraction
 from torshc.targets.gpu.contraction_kernels import GroupMmaKernel
 from torshc.targets.gpu.contraction_tiles import GROUP_TILES
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Maker, random
 from ...support.run_grid import GridProgram, needs_emulator

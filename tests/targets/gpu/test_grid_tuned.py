@@ -7,7 +7,7 @@ import pytest
 
 from torshc.expr import F16
 from torshc.kernels.base import Kernel
-from torshc.records import Choices
+from torshc.pipeline.records import Choices
 from torshc.targets.gpu import grid
 from torshc.targets.gpu.grid import GridColumns, GridMap, GridRow, GridTiles
 

@@ -18,11 +18,11 @@ import torshc
 from tests.emulation.emulated import BIN, HERE, emulated_tools, missing
 from tests.support.compiler_models import node
 from tests.support.zoo import zoo
-from torshc import resources
-from torshc.compiler import prepare
-from torshc.errors import BundleError, RunError, UnsupportedError
+from torshc.base import resources
+from torshc.base.errors import BundleError, RunError, UnsupportedError
+from torshc.base.options import CompileOptions
 from torshc.kernels.machine import Device
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 from torshc.targets import TARGETS
 from torshc.targets.gpu import metal
 from torshc.targets.gpu.metal import MetalTarget

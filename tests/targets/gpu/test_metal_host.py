@@ -18,8 +18,8 @@ from onnx import TensorProto
 import torshc
 from tests.emulation.emulated import BIN, HERE, emulated_tools, missing
 from tests.support.compiler_models import node
-from torshc import resources
-from torshc.errors import BundleError, RunError
+from torshc.base import resources
+from torshc.base.errors import BundleError, RunError
 from torshc.runtime.native import Device, Dtype, Library, Options, Tensor
 
 from .test_metal import Array, floats, model

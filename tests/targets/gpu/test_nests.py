@@ -13,7 +13,7 @@ from torshc.kernels.machine import Device, Machine
 from torshc.passes.policy import Policy
 from torshc.plan.place import make_plan
 from torshc.targets.gpu import nests
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.grid import GridColumns, GridRow
 
 from ...support.kernels import Maker, Shape, random, sizes

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torshc.errors import UnsupportedError
+from torshc.base.errors import UnsupportedError
 from torshc.expr import F64, const
 from torshc.kernels.base import NoKernel
 from torshc.kernels.machine import Device, Machine
 from torshc.ops.nn.recurrent import FUNCTIONS
 from torshc.targets.base import Target
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.recurrent import GridRecurrent
 
 from ...support.kernels import Maker, op

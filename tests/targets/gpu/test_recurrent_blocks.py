@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from torshc.compiler import prepare
-from torshc.errors import RunError
+from torshc.base.errors import RunError
+from torshc.base.options import CompileOptions
 from torshc.expr import as_int
-from torshc.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 
 # After two steps every slot still has a count that the next run begins with.
 HIDDEN, STEPS, BATCH = 40, 2, 2

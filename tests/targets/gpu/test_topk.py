@@ -11,7 +11,7 @@ from torshc.expr import DTYPES, Expr, dim
 from torshc.kernels.base import NoKernel
 from torshc.kernels.machine import Machine
 from torshc.targets.gpu import topk
-from torshc.targets.gpu.cuda import CudaTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
 
 from ...support.kernels import Shape, sizes
 from ...support.run_grid import GridProgram, needs_emulator, templates

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import DType, as_int, call, const, from_onnx
 from ...graph import Builder, Value
 from ..core.axes import axis_at, constraints_of, pick, require

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import AxisNumber, both, constraints_of, pick, put, require

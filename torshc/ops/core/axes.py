@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, call, cast, const, select, walk
 from ...graph import Builder, Graph, Shape, Value
 from .base import Constraints, Index, axis_of

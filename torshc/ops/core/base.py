@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from ...budget import afford, budget
-from ...errors import ModelError
+from ...base.budget import afford, budget
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, const, is_nonnegative, is_runtime, select, walk
 from ...graph import Builder, Node, Shape, TensorType, Value
 from .source import SourceNode, Unsupported

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, I64, Expr, as_int, call, cast, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
 from .axes import both, constraints_of, either, pick, require

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BF16, F16, F32, F64
 from ...graph import Builder, Value
 from .base import Inputs, Op, operator

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from ...errors import did_you_mean
+from ...base.errors import did_you_mean
 from .base import REGISTRY
 from .tensor import Operand, Tensor, apply_named
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...graph import Partial, TensorType, Value
 from .base import Constraints, Inputs, Op
 from .source import SourceNode, Unsupported

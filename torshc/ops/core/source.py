@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ModelError, did_you_mean
+from ...base.errors import ModelError, did_you_mean
 from ...expr import I64, Expr, cast, without_wraps
 from ...graph import Builder, Value
 

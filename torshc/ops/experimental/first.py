@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, const, from_onnx
 from ...graph import Shape
 from ..core.axes import constraints_of, require

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, Expr, as_int, call, cast, const, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, either, require

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, I64, DType, Expr, as_int, call, cast, const, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require

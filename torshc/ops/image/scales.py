@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F64, I64, Expr, call, cast, const, select
 from ...graph import Shape, Value
 from ..core.axes import both, constraints_of, require, whole

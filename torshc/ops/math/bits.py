@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import (
     BF16,
     BOOL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, F64
 from ...graph import Partial, Shape, Value
 from ..core.axes import constraints_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import DTYPES, DType, Expr, as_int, call, const
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import (

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F8E8M0, F32, F64, I32, STRING, DType, Expr, acc, call, cast, const, from_onnx, select
 from ...graph import Node, TensorType, Value, ints_of
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator

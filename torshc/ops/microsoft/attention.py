@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F16, F32, I64, Expr, as_int, call, cast, const, select
 from ...graph import Node, TensorType
 from ..core.axes import integer

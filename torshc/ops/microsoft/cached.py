@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, const
 from ...graph import Node, TensorType
 from ..core.base import Constraints, Inputs, need, operator, same_dim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I64, Expr, call, cast, const
 from ..core.axes import both, constraints_of, integer, require
 from ..core.composite import composite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ..core.bounds import demand_in_range
 from ..core.composite import composite
 from ..core.functions import concat, gather, where

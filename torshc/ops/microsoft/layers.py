@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I32, I64, from_onnx
 from ...graph import Value
 from ..core.base import axis_of, operator

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I2, I4, I8, I64, U2, U4, U8, as_int
 from ...graph import Value
 from ..core.base import axis_of

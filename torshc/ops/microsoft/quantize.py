@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F16, F32, I32, U8, as_int
 from ...graph import Value
 from ..core.base import Op, axis_of, broadcast_into, operator, same_dim

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F64, I32, I64, DType, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator

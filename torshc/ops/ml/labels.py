@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, I64, MAP, SEQUENCE, STRING, Expr, call, const, select
 from ...graph import Builder, Node, Partial, TensorType, Value
 from ..core.axes import constraints_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, F64, Expr, call, const, select
 from ..core.base import REGISTRY, operator
 from ..core.bounds import demand_in_range

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, as_int, const
 from ...graph import Builder, Partial, Value
 from ..core.base import Op, operator

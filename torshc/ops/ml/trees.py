@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...budget import afford
-from ...errors import ModelError
+from ...base.budget import afford
+from ...base.errors import ModelError
 from ...expr import F32, F64, DType, call
 from ...graph import Value
 from ..core.axes import constraints_of, require

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, const
 from ...graph import Node, TensorType
 from ..core.base import Constraints, Inputs, broadcast, broadcast_into, need, operator, same_dim

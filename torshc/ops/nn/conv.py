@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, const, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim

@@ -10,7 +10,7 @@ from functools import reduce
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I32, Expr, as_int
 from ..core.functions import where
 from ..core.tensor import Tensor

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, Expr, as_int, call, const, from_onnx, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import constraints_of

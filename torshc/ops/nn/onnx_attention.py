@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BF16, BOOL, F16, F32, Expr, as_int, const
 from ...graph import Value
 from ..core.base import Op, operator, same_dim

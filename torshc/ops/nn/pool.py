@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I64, Expr, call, cast, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator

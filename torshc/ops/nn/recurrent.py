@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError, did_you_mean
+from ...base.errors import ModelError, did_you_mean
 from ...expr import I32, Expr, const
 from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Inputs, Op, need, operator, same_dim

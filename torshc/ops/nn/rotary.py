@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, const, select
 from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, I8, I32, U8, DType, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F16, F32, I8, I32, U8, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator

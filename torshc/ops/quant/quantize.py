@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import (
     BF16,
     F4E2M1,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, F32, F64, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
 from ...graph import Node, Shape, TensorType, Value, require_shape
 from ..core.axes import constraints_of, parts_of, require, whole

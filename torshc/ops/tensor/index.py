@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import axis_at, constraints_of, integer, pick, require

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...budget import afford
-from ...errors import ModelError
+from ...base.budget import afford
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, const, is_nonnegative, select, walk
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require

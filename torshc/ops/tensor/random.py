@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, call, cast, const, from_onnx
 from ...graph import Builder, Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies

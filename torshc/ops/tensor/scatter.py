@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import (

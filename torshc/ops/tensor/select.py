@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, F32, I64, as_int, const
 from ...graph import Partial, Value, ints_of
 from ..core.base import axis_of, operator, same_dim

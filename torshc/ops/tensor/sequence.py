@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, Expr, as_int, call, const
 from ...graph import Partial, Shape, Value, ints_of, learn
 from ..core.base import axis_of, operator

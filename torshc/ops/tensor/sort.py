@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, call, const, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import both, require

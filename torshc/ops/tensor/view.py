@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, const, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import (

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import F32, I64, STRING, Expr, as_int, call, cast, const, select
 from ...graph import Node, Partial, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator

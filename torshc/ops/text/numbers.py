@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BF16, BOOL, STRING, DType
 from ...graph import Partial, Value
 from ..core.host import HostOp, emit

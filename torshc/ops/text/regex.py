@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ..core.source import Unsupported
 
 Ranges = tuple[tuple[int, int], ...]

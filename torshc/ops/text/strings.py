@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import BOOL, I64, STRING, Expr, as_int, const
 from ...graph import Builder, Partial, Value
 from ..core.base import Op, operator

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from ...errors import ModelError
+from ...base.errors import ModelError
 from ...expr import Expr, as_int, call, cast, select
 from ..core.base import operator
 from ..core.composite import composite

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from ...base.features import Feature
 from ...expr import NARROW, DType, Expr, acc, as_int, call, const, substitute, walk
 from ...expr.affine import contains
-from ...features import Feature
 from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel

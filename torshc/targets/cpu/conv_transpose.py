@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...budget import budget
+from ...base.budget import budget
 from ...expr import F32, as_int
 from ...graph import Value
 from ...kernels.base import Kernel

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import InternalError
+from ...base.errors import InternalError
 from ...expr import F32, Expr, acc, as_int, axis, call, const, load, walk
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, product

@@ -17,10 +17,10 @@ from ...kernels.nest import Buffers
 from ...ops.core.base import Index
 from ...plan.group import Group
 from ...plan.storage import Storage
-from .attention_group import make_group_attention, suits_groups
-from .attention_mma import PACK, MmaAttention, choose_band, suits_tensor_cores, whole_packets
 from .attention_row import attention_by_rows
 from .base import GridTarget
+from .cuda.attention_group import make_group_attention, suits_groups
+from .cuda.attention_mma import PACK, MmaAttention, choose_band, suits_tensor_cores, whole_packets
 from .grid import SHARED
 
 FEW_ROWS = 4  # queries that leave a tile of them mostly empty

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...errors import UnsupportedError
+from ...base.errors import UnsupportedError
 from ...expr import BF16, F16, F32, Expr, acc, as_int, call
 from ...kernels.attention import AttentionBase
 from ...kernels.base import Kernel, Temporary
@@ -24,7 +24,7 @@ from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 from ...plan.group import Group
 from .arguments import Arguments
-from .attention_mma import PACK, suits_tensor_cores, whole_packets
+from .cuda.attention_mma import PACK, suits_tensor_cores, whole_packets
 from .grid import SHARED, WARP
 
 WORDS = 8  # halves that are read at once

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ...base.features import Feature
 from ...expr import F32, DType, Expr, as_int, walk
-from ...features import Feature
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Packed, Store, expressions_in
 from ...kernels.lower import idle_when_empty
@@ -17,9 +17,9 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
-from .beside import beside, is_still
+from .cuda.beside import beside, is_still
+from .cuda.halves import for_halves
 from .grid import Dealt
-from .halves import for_halves
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 

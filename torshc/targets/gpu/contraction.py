@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product as cartesian
 from typing import ClassVar
 
-from ...budget import budget
+from ...base.budget import budget
 from ...expr import BF16, F16, F32, F64, DType, Expr, acc, as_expr, as_int, axis, call, const, load, select, substitute
 from ...expr.affine import contains, split_axis
 from ...expr.index import poly_of
@@ -33,8 +33,8 @@ from .base import GridTarget
 from .contraction_choice import SEVERAL, UNKNOWN, Given, choose_mma_tile, choose_tile, joins
 from .contraction_factor import Term, add_operand, as_product, bring, make_factor, unguard
 from .contraction_kernels import ContractionKernel, GroupMmaKernel, MmaKernel, Tf32Kernel
-from .contraction_pairs import lower_pairs
 from .contraction_tiles import AnyTile, GroupTile, MmaTile, Tf32GroupTile, Tf32Tile
+from .cuda.contraction_pairs import lower_pairs
 from .grid import GridRow, to_grid, to_row
 from .nests import lower_grid_generic
 

@@ -9,8 +9,8 @@ from ...expr import DType, Expr, as_int
 from ...kernels.axes import ceil_div, product
 from ...kernels.heavy import HeavyKernel
 from .contraction_factor import Factor, Matrices, as_matrices
-from .contraction_images import Images, as_images
 from .contraction_tiles import AnyTile, GroupTile, Tf32GroupTile, Tf32Tile
+from .cuda.contraction_images import Images, as_images
 
 
 @dataclass(frozen=True)

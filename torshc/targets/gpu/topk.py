@@ -23,9 +23,9 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from .arguments import Arguments
 from .base import GridTarget
+from .cuda.sort import Sort, is_one_tile
 from .grid import WHOLE
 from .nests import lower_grid
-from .sort import Sort, is_one_tile
 
 PIECE, SHARE = 4096, 4  # elements of a piece at the least, and for each result of it
 FOUND = 1 << 16  # items of all pieces of a row at the most

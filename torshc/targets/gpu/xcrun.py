@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, OutputError, ToolchainError
-from ...options import CompileOptions
+from ...base.errors import ConfigError, OutputError, ToolchainError
+from ...base.options import CompileOptions
 from ..isa import Isa
 from ..processes import execute
 from ..toolchain import BASE_FLAGS, Compiler, Survey, Toolchain, Tools, found, profile_flags, soname

@@ -1,0 +1,93 @@
+"""Features of targets: what derives from a target has its features, and so the kernels that passes choose by them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from torshc.base.features import Feature
+from torshc.base.options import CompileOptions
+from torshc.pipeline.compiler import prepare
+from torshc.targets import TARGETS
+from torshc.targets.base import register
+from torshc.targets.cpu.c import CTarget
+
+PACKAGE = Path(__file__).resolve().parents[2] / "torshc"
+# Layers that get a target and must not ask which it is. What is above them (the command line's defaults, functions that
+# are compiled where they are called) says which target it means.
+NAMELESS = ("expr", "graph", "ops", "formats", "passes", "plan", "kernels", "bundle", "compilation", "compiler",
+            "contract", "pinned", "records", "eject")  # fmt: skip
+
+
+@pytest.fixture
+def derived() -> Iterator[str]:
+    @register
+    class Derived(CTarget):
+        """C for another compiler."""
+
+        name = "derived"
+
+    yield Derived.name
+    del TARGETS[Derived.name]
+
+
+def quantised_product() -> ModelProto:
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.integers(-127, 128, (64, 48)).astype(np.int8), "ws": np.float32(0.02), "xs": np.float32(0.1),
+                 "xz": np.uint8(128)}  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "xs", "xz"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws"], ["wd"]),
+        helper.make_node("MatMul", ["d", "wd"], ["y"]),
+    ]
+    return _model(
+        nodes, TensorProto.FLOAT, {n: numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()}
+    )
+
+
+def product_of_halves() -> ModelProto:
+    w = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float16)
+    return _model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], TensorProto.FLOAT16, {"w": numpy_helper.from_array(w, "w")}
+    )
+
+
+def _model(nodes: list[object], dtype: int, constants: dict[str, TensorProto]) -> ModelProto:
+    x, y = (helper.make_tensor_value_info(n, dtype, (16, k)) for n, k in (("x", 64), ("y", 48)))
+    graph = helper.make_graph(nodes, "g", [x], [y], list(constants.values()))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+@pytest.mark.parametrize("make", [quantised_product, product_of_halves])
+def test_a_derived_target_has_the_kernels_of_its_parent(make: object, derived: str) -> None:
+    model = make().SerializeToString()  # type: ignore[operator]
+    own, parents = (prepare(model, CompileOptions(target=t)) for t in (derived, "c"))
+    assert [g.kernels[0].template for g in own.units] == [g.kernels[0].template for g in parents.units]
+    assert own.sources == parents.sources and any("gemm" in u.kernels[0].template for u in own.units)
+
+
+def test_each_feature_is_asked_for_and_had() -> None:
+    asked = {f for f in Feature if any(f"Feature.{f.name}" in p.read_text() for p in (PACKAGE / "passes").glob("*.py"))}
+    assert asked == set(Feature) == set().union(*(t.features for t in TARGETS.values()))
+
+
+def test_no_layer_below_the_ways_in_names_a_target() -> None:
+    names = TARGETS.keys() - {"c"}  # "c" is also a folder of templates
+    files = [f for part in NAMELESS for f in (PACKAGE / part).rglob("*.py")] + [
+        f for part in NAMELESS if (f := PACKAGE / f"{part}.py").exists()
+    ]
+    assert len(files) > 200
+    found = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno}: {node.value}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names)
+        or (isinstance(node, ast.Attribute) and ast.unparse(node) == "options.target" and file.parent.name == "passes")
+    ]
+    assert found == []

@@ -1,0 +1,264 @@
+"""Runs in which a symbolic size is 1 and broadcasts: they take the loose form, whatever else a model goes through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import torshc
+from tests.bundle.test_build_script import build
+from tests.bundle.test_versions import loaded, runnable
+from tests.support import compilers
+from tests.support.contrib import expected, model_of, numbers, some_bytes
+from torshc.base.errors import RunError
+from torshc.base.options import CompileOptions
+from torshc.bundle.manifest import SCHEMA
+from torshc.explain import explain, to_text
+from torshc.pipeline.compiler import prepare
+from torshc.workbench.eject import eject
+from torshc.workbench.reweigh import set_weights
+
+Array = npt.NDArray[Any]
+NODE = helper.make_node
+
+
+def model(
+    nodes: list[onnx.NodeProto], inputs: Mapping[str, list[Any]], weights: Mapping[str, Array] | None = None
+) -> onnx.ModelProto:
+    """A model with the output y."""
+    given = [helper.make_tensor_value_info(n, 1, d) for n, d in inputs.items()]
+    known = [numpy_helper.from_array(w, n) for n, w in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "m", given, [onnx.ValueInfoProto(name="y")], known)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+ADD = model([NODE("Add", ["x", "z"], ["y"])], {"x": ["a", 4], "z": ["b", 4]})
+W = np.arange(6, dtype=np.float32).reshape(3, 2)
+DENSE = model(
+    [NODE("MatMul", ["x", "w"], ["p"]), NODE("Add", ["p", "c"], ["q"]), NODE("Add", ["q", "z"], ["y"])],
+    {"x": ["n", 3], "z": ["m", 2]},
+    {"w": W, "c": np.array([5, 7], np.float32)},
+)  # fmt: skip
+EXAMPLES: dict[str, tuple[onnx.ModelProto, list[tuple[tuple[int, ...], ...]]]] = {
+    "sum": (ADD, [((1, 4), (3, 4)), ((3, 4), (1, 4)), ((3, 4), (3, 4)), ((1, 4), (0, 4)), ((1, 4), (1, 4))]),
+    "weight": (
+        model([NODE("Mul", ["x", "w"], ["y"])], {"x": ["a", "b"]}, {"w": W}),
+        [((1, 1),), ((3, 1),), ((1, 2),), ((3, 2),)],
+    ),
+    "expand": (
+        model([NODE("Expand", ["x", "s"], ["y"])], {"x": [1, 1, "n"]}, {"s": np.array([2, 3, 4])}),
+        [((1, 1, 1),), ((1, 1, 4),)],
+    ),
+    "product": (
+        model([NODE("MatMul", ["x", "z"], ["y"])], {"x": ["a", "h", 5, 7], "z": ["b", "g", 7, 9]}),
+        [((1, 3, 5, 7), (2, 3, 7, 9)), ((2, 1, 5, 7), (1, 3, 7, 9)), ((2, 3, 5, 7), (2, 3, 7, 9))],
+    ),
+    "mask": (
+        model(
+            [
+                NODE("MatMul", ["x", "z"], ["s"]), NODE("Add", ["s", "mask"], ["t"]),
+                NODE("Softmax", ["t"], ["p"], axis=-1), NODE("MatMul", ["p", "v"], ["y"]),
+            ],
+            {"x": ["b", "h", "t", 8], "z": ["b", "h", 8, "t"], "mask": ["b", "mh", "t", "t"], "v": ["b", "h", "t", 8]},
+        ),
+        [
+            ((2, 3, 5, 8), (2, 3, 8, 5), (2, 1, 5, 5), (2, 3, 5, 8)),
+            ((2, 3, 5, 8), (2, 3, 8, 5), (2, 3, 5, 5), (2, 3, 5, 8)),
+            ((2, 1, 5, 8), (2, 1, 8, 5), (2, 3, 5, 5), (2, 1, 5, 8)),
+        ],
+    ),
+    "gemm": (
+        model([NODE("Gemm", ["x", "w", "c"], ["y"])], {"x": ["a", 3], "c": ["p", "q"]}, {"w": W}),
+        [((4, 3), (1, 2)), ((4, 3), (4, 1)), ((4, 3), (1, 1)), ((4, 3), (4, 2)), ((1, 3), (1, 1))],
+    ),
+    "normalisation": (
+        model([NODE("LayerNormalization", ["x", "g"], ["y"])], {"x": ["a", "d"], "g": ["e"]}),
+        [((2, 5), (1,)), ((2, 5), (5,))],
+    ),
+}  # fmt: skip
+
+
+def feeds_of(made: onnx.ModelProto, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Array]:
+    names = [v.name for v in made.graph.input]
+    return {n: numbers(*s, seed=k) for k, (n, s) in enumerate(zip(names, shapes, strict=True))}
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_size_of_1_is_broadcast(name: str, level: int, tmp_path: Path) -> None:
+    made, runs = EXAMPLES[name]
+    torshc.compile(made, tmp_path / "m.tsc", opt_level=level)
+    with torshc.load(tmp_path / "m.tsc") as found:
+        for shapes in runs:
+            feeds = feeds_of(made, shapes)
+            (want,) = expected(made, feeds)
+            for _ in range(2):  # the second by what the first one prepared
+                np.testing.assert_allclose(found.run(feeds)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+def test_attention_is_one_kernel_in_both_forms() -> None:
+    """Queries are read as often as a mask has heads."""
+    made = prepare(EXAMPLES["mask"][0].SerializeToString(), CompileOptions())
+    assert len(made.forms) == 2
+    for form in made.forms:
+        assert [n.op.name for n in form.graph.nodes].count("Attention") == 1
+
+
+def test_a_scale_of_each_column_or_one_for_all(tmp_path: Path) -> None:
+    x, w, bias = some_bytes(2, 4, 6), some_bytes(6, 24, dtype=np.int8), numbers(24)
+    operands = (
+        x,
+        w,
+        bias,
+        np.asarray(0.01, np.float32),
+        np.full(24, 0.02, np.float32),
+        None,
+        np.asarray(120, np.uint8),
+    )
+    dims: dict[int, list[Any]] = {4: ["C"], 7: ["D"]}
+    made = model_of("QAttention", (*operands, np.zeros(24, np.int8)), (1, 2, 3, 6), dims=dims, num_heads=2)
+    torshc.compile(made, tmp_path / "m.tsc")
+    with torshc.load(tmp_path / "m.tsc") as found:
+        for size in (1, 24):
+            feeds = {"x0": x, "x4": np.full(size, 0.02, np.float32), "x7": np.full(size, 3, np.int8)}
+            one = {4: feeds["x4"], 7: feeds["x7"]}
+            fixed = tuple(one.get(k, v) for k, v in enumerate((*operands, None)))
+            (want,) = expected(model_of("QAttention", fixed, (1, 2, 3, 6), num_heads=2), feeds)
+            np.testing.assert_allclose(found.run(feeds)["out0"], want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_fits_neither_form_is_refused(tmp_path: Path) -> None:
+    """A message names the fast form's condition, or the loose form's where a 1 is right and something else is wrong."""
+    made, _ = EXAMPLES["weight"]
+    torshc.compile(made, tmp_path / "w.tsc")
+    torshc.compile(ADD, tmp_path / "m.tsc")
+    with torshc.load(tmp_path / "m.tsc") as found, pytest.raises(RunError, match="a == b does not hold, 2 is not 3"):
+        found.run(feeds_of(ADD, ((2, 4), (3, 4))))
+    with (
+        torshc.load(tmp_path / "w.tsc") as found,
+        pytest.raises(RunError, match=r"select\(b == 1, 2, b\) does not") as e,
+    ):
+        found.run(feeds_of(made, ((1, 3),)))
+    assert "b is dimension 1 of input 'x'" in str(e.value) and "--shapes" not in e.value.remedy
+
+
+def test_one_name_is_one_size(tmp_path: Path) -> None:
+    """A model that declares two dimensions by one name has them equal, of 1 or not."""
+    made = model([NODE("Add", ["x", "z"], ["s"]), NODE("Add", ["s", "v"], ["y"])], {"x": ["a"], "z": ["a"], "v": ["b"]})
+    torshc.compile(made, tmp_path / "m.tsc")
+    with torshc.load(tmp_path / "m.tsc") as found:
+        assert found.run(feeds_of(made, ((1,), (1,), (3,))))["y"].shape == (3,)
+        with pytest.raises(RunError, match=r"input 'z' has shape \[3\]; expected \['a'\] = \[1\] here"):
+            found.run(feeds_of(made, ((1,), (3,), (3,))))
+
+
+def test_the_manifest_and_explain_say_so(tmp_path: Path) -> None:
+    onnx.save(ADD, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    body = json.loads((tmp_path / "m.tsc" / "manifest.json").read_bytes())
+    jsonschema.validate(body, json.loads(SCHEMA.read_bytes()))
+    assert body["loose"]["sizes"] == ["a", "b"] and len(body["loose"]["form"]["steps"]) == 1
+    assert body["outputs"][0]["dims"] == ["select(a == 1, b, a)", 4]
+    text = to_text(explain(prepare(tmp_path / "m.onnx", CompileOptions())))
+    assert "where a, b broadcast, runs take a second, loose form: 1 launch, 1" in text
+    for options, why in (
+        ({"loose": "none"}, "it was left out (--loose none)"),
+        ({"target": "llvm"}, "target llvm has one form of a model"),
+    ):
+        done = prepare(tmp_path / "m.onnx", CompileOptions(**options))  # type: ignore[arg-type]
+        assert done.loose is not None and done.loose.why == why and len(done.forms) == 1
+        assert "runs in which a, b would broadcast are refused" in to_text(explain(done))
+    same = model([NODE("Add", ["x", "z"], ["y"])], {"x": ["a", 4], "z": ["a", 4]})
+    assert prepare(same.SerializeToString(), CompileOptions()).loose is None
+
+
+def test_a_model_with_a_script_says_that_it_has_one_form(tmp_path: Path) -> None:
+    """A size of 1 that meets one of a run is refused there; it was read as if it were as large."""
+    nodes = [
+        NODE("NonZero", ["x"], ["p"]), NODE("Transpose", ["p"], ["q"]), NODE("Cast", ["q"], ["f"], to=1),
+        NODE("Add", ["f", "z"], ["y"]),
+    ]  # fmt: skip
+    made = model(nodes, {"x": ["m"], "z": ["n", 1]})
+    done = torshc.compile(made, tmp_path / "m.tsc")
+    assert done.loose is not None and done.loose.why == "sizes or steps are known only at run time"
+    with torshc.load(tmp_path / "m.tsc") as found:
+        feeds = {"x": np.ones(5, np.float32), "z": np.full((5, 1), 100, np.float32)}
+        assert found.run(feeds)["y"].tolist() == [[100], [101], [102], [103], [104]]
+        with pytest.raises(RunError, match="does not hold, 1 is not 5"):
+            found.run({**feeds, "z": feeds["z"][:1]})
+
+
+def test_a_profile_counts_the_steps_of_both_forms(tmp_path: Path) -> None:
+    torshc.compile(ADD, tmp_path / "m.tsc", profile=True)
+    with torshc.load(tmp_path / "m.tsc") as found:
+        for a in (3, 1, 1):
+            found.run(feeds_of(ADD, ((a, 4), (3, 4))))
+        assert [(s.loose, s.calls) for s in found.stats().steps] == [(False, 1), (True, 2)]
+
+
+@pytest.mark.parametrize("weights", ["new", "named"])
+def test_other_weights_are_those_of_both_forms(weights: str, tmp_path: Path) -> None:
+    onnx.save(DENSE, tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", named_weights=weights == "named")
+    made = onnx.ModelProto.FromString(DENSE.SerializeToString())
+    made.graph.initializer[0].CopyFrom(numpy_helper.from_array(W[::-1] - 9, "w"))
+    onnx.save(made, tmp_path / "new.onnx")
+    with torshc.load(tmp_path / "m.tsc") as found:
+        if weights == "new":
+            set_weights(
+                tmp_path / "m.tsc", tmp_path / "new.onnx", CompileOptions(prefix="my_m"), out=tmp_path / "new.tsc"
+            )
+            found.set_weights(tmp_path / "new.tsc" / "weights.bin")
+        else:
+            found.set_weights({"w": W[::-1] - 9})
+        for shapes in (((4, 3), (4, 2)), ((4, 3), (1, 2)), ((1, 3), (4, 2))):
+            feeds = feeds_of(DENSE, shapes)
+            np.testing.assert_allclose(found.run(feeds)["y"], expected(made, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_versions_have_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(DENSE, tmp_path / "m.onnx")
+    levels = [v for v in runnable() if v in ("x86-64-v2", "x86-64-v3")]
+    if len(levels) < 2:
+        pytest.skip("this processor has no two of the levels")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", isa=tuple(levels), profile=True)
+    for level in levels:
+        monkeypatch.setenv("TORSHC_ISA", level)
+        with loaded(tmp_path / "m.tsc", tmp_path / level) as found:
+            feeds = feeds_of(DENSE, ((1, 3), (4, 2)))
+            np.testing.assert_allclose(found.run(feeds)["y"], expected(DENSE, feeds)[0], rtol=1e-5, atol=1e-5)
+            assert found.stats().isa == level and {s.calls for s in found.stats().steps if s.loose} == {1}
+
+
+def test_sources_of_both_forms_are_built_to_the_same_library(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        torshc.compile(ADD, tmp_path / f"{name}.tsc", emit="source", prefix="same")
+        build(tmp_path / f"{name}.tsc", tmp_path / "bin", compilers.needed().cc)
+    first, second = ((tmp_path / f"{name}.tsc" / "libmodel.so").read_bytes() for name in ("one", "two"))
+    assert first == second
+    with torshc.load(tmp_path / "one.tsc") as found:
+        assert found.run(feeds_of(ADD, ((1, 4), (3, 4))))["y"].shape == (3, 4)
+
+
+def test_an_edited_kernel_is_for_both_forms_where_it_is_in_both(tmp_path: Path) -> None:
+    made = model([NODE("Relu", ["x"], ["s"]), NODE("Add", ["s", "z"], ["y"])], {"x": [2, 4], "z": ["b", 4]})
+    onnx.save(made, tmp_path / "m.onnx")
+    options = CompileOptions(fusion="none")
+    (folder, *_) = eject(prepare(tmp_path / "m.onnx", options), 0, tmp_path / "kernels")
+    text = (folder / "kernel.c").read_text()
+    end = text.rindex("}")
+    (folder / "kernel.c").write_text(f"{text[:end]}    ((float *)buf[1])[0] = 7;\n{text[end:]}")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", kernels=tmp_path / "kernels", fusion="none")
+    with torshc.load(tmp_path / "m.tsc") as found:
+        for b in (2, 1):
+            y = found.run({"x": np.zeros((2, 4), np.float32), "z": np.zeros((b, 4), np.float32)})["y"]
+            assert y.tolist() == [[7, 0, 0, 0], [0, 0, 0, 0]]

@@ -1,0 +1,377 @@
+"""What is known of a compilation once its sources are rendered, and what its bundle says of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .._version import __version__
+from ..base.options import HALVES, CompileOptions
+from ..bundle.host import CPU, Condition, NamedWeight
+from ..bundle.manifest import (
+    ConditionInfo,
+    FormInfo,
+    IsaInfo,
+    KernelInfo,
+    LooseInfo,
+    Manifest,
+    OperatorInfo,
+    StepInfo,
+    SymbolInfo,
+    TensorInfo,
+    ToleranceInfo,
+    UseInfo,
+    VersionInfo,
+)
+from ..bundle.program import Program
+from ..bundle.stored import is_narrow, stored_bytes
+from ..expr import Expr, as_int, dims_of, to_text
+from ..graph import Graph, Partial, Value
+from ..kernels.base import Kernel
+from ..passes import PassRecord
+from ..plan.group import Group
+from ..plan.place import Plan
+from ..plan.script import Script
+from ..plan.uses import InputNeeds, Use
+from ..targets import Target
+from ..targets.isa import Isa
+from .tolerance import Tolerance
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A fusion group with its kernels, in launch order, and their names.
+
+    Attributes:
+        suffix: ending of their sources.
+        refused: why the target has no kernel, so that those of the processor are used; empty when it has.
+        device: where the kernels run, by DLPack's code.
+        tuned: the choices of a tuning record that they were made with, as text; empty for the usual ones.
+    """
+
+    group: Group
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[str, ...]
+    suffix: str = ".c"
+    refused: str = ""
+    device: int = CPU
+    tuned: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the kernels' sources."""
+        return tuple(symbol + self.suffix for symbol in self.symbols)
+
+    @property
+    def fallback(self) -> str:
+        """What took a slower path and why, or empty: the processor, or a plain loop nest for a heavy node."""
+        anchor = self.group.anchor
+        if self.refused:
+            names = ", ".join(n.describe() for n in self.group.nodes)
+            return f"{names} runs on the processor: {self.refused}"
+        if anchor is None or any(k.kind not in ("nest", "row") for k in self.kernels):
+            return ""
+        return f"{anchor.describe()} of {anchor.operands[0].type!r} runs as a plain loop nest"
+
+
+@dataclass(frozen=True)
+class Loose:
+    """What a compilation has for sizes of 1 that its own form, the fast one, cannot broadcast.
+
+    Attributes:
+        sizes: names of the dimensions of inputs that may be 1 and are broadcast, in order.
+        form: the model compiled once more, with these sizes as sizes known only in a run; or None.
+        why: why there is no such form; empty where there is.
+    """
+
+    sizes: tuple[str, ...]
+    form: Compilation | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Everything about a compilation up to the rendered sources.
+
+    Attributes:
+        name: the model's name.
+        graph: the optimised graph.
+        imported_nodes: nodes that the model had when it came in.
+        records: what each pass did.
+        plan, units: fusion groups, and their kernels.
+        program: the host program as data.
+        isa: instruction set of the processor.
+        target: what was compiled for.
+        sources: kernel sources by file name.
+        seconds: time of each stage.
+        compiled: sources that a compiler had to compile; the others came from the cache.
+        script: what the host does between segments, when sizes or steps are known only at run time.
+        spans: the groups of each segment of a script.
+        dims_of_kernels: the sizes that each kernel wants, in order, by its name.
+        pinned: kernel sources that a person wrote, by file name, and where they came from.
+        warnings: what the import passed over in the model, and why the kernel cache was not used.
+        named: the model's weights, where the library takes others by name.
+        origins: operators of the imported model's nodes, by the names of these that are alone in having them.
+        constants_bytes: of the constants that the imported model's nodes read.
+        needs: what inputs have to be like, so that a run computes something.
+        tolerances: how far each output may be from a reference's.
+        loose: the form for sizes of 1 that broadcast, or why there is none; None where no size may be such a 1.
+    """
+
+    name: str
+    options: CompileOptions
+    graph: Graph
+    imported_nodes: int
+    records: tuple[PassRecord, ...]
+    plan: Plan
+    units: tuple[Unit, ...]
+    program: Program
+    isa: Isa
+    target: Target
+    sources: dict[str, str]
+    seconds: dict[str, float] = field(default_factory=dict)
+    compiled: int = 0
+    script: Script | None = None
+    spans: tuple[range, ...] = ()
+    warnings: tuple[str, ...] = ()
+    dims_of_kernels: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    named: tuple[NamedWeight, ...] = ()
+    constants_bytes: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
+    needs: InputNeeds = field(default_factory=InputNeeds)
+    tolerances: tuple[Tolerance, ...] = ()
+    loose: Loose | None = None
+
+    @property
+    def forms(self) -> tuple[Compilation, ...]:
+        """This one, and the loose form where there is one."""
+        form = self.loose.form if self.loose is not None else None
+        return (self,) if form is None else (self, form)
+
+    @property
+    def interface(self) -> Graph:
+        """The graph whose inputs and outputs have the sizes of all forms."""
+        return self.forms[-1].graph
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """What took a slower path, and why."""
+        return tuple(u.fallback for u in self.units if u.fallback)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """What runs on the processor because the target has no kernel for it, and why."""
+        return tuple(u.fallback for u in self.units if u.refused)
+
+    @property
+    def held_nodes(self) -> dict[str, str]:
+        """The nodes of each kernel source, by file name; of many the first few."""
+        found: dict[str, str] = {}
+        for unit in self.units:
+            nodes = [node.describe() for node in unit.group.nodes]
+            rest = f" and {len(nodes) - 3} others" if len(nodes) > 3 else ""
+            found |= {file: ", ".join(nodes[:3]) + rest for file in unit.files if file not in found}
+        return found
+
+    @property
+    def approximations(self) -> tuple[str, ...]:
+        """What trades accuracy for speed, by method, with the number of launches."""
+        methods = Counter(getattr(k, "approximation", "") for u in self.units for k in u.kernels)
+        found = [f"{name} in {_count(n, 'launch', 'es')}" for name, n in sorted(methods.items()) if name]
+        if self.options.precision in HALVES:
+            halves = Counter(n.operands[0].dtype.name for n in self.graph.nodes if getattr(n.op, "out", ""))
+            found += [f"{name} operands in {_count(n, 'node', 's')}" for name, n in sorted(halves.items())]
+        narrow = sum(is_narrow(w, self.options.weights_dtype) for w in self.program.weights)
+        found += [f"{_count(narrow, 'weight', 's')} stored as {self.options.weights_dtype}"] if narrow else []
+        return tuple(found)
+
+    @property
+    def thresholds(self) -> tuple[str, ...]:
+        """Where the bits of a row depend on how many rows there are."""
+        return tuple(sorted({text for u in self.units for k in u.kernels if (text := getattr(k, "threshold", ""))}))
+
+    @property
+    def arena_bytes(self) -> Expr:
+        return self.program.arena_bytes
+
+    @property
+    def weights_bytes(self) -> int:
+        """Of the weights in the bundle."""
+        return stored_bytes(self.program.weights, self.options.weights_dtype)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of what the bundle stores beyond the model's constants: a weight that two kernels read in two layouts."""
+        more = self.weights_bytes - self.constants_bytes
+        return more if more > max(self.constants_bytes // 10, 1 << 20) else 0  # less is what panels are padded with
+
+
+def _count(n: int, what: str, plural: str) -> str:
+    return f"{n} {what}{plural if n != 1 else ''}"
+
+
+def origins_of(graph: Graph) -> dict[str, str]:
+    """The operators of the model's nodes by their names; of names that several nodes have, none."""
+    counts = Counter(n.name for n in graph.nodes)
+    return {n.name: n.op.name for n in graph.nodes if n.name and counts[n.name] == 1}
+
+
+def constant_bytes(graph: Graph) -> int:
+    """Bytes of the constants that a graph's nodes read."""
+    read = {v: v.const for n in graph.nodes for v in n.operands}
+    return sum(array.nbytes for array in read.values() if array is not None)
+
+
+def kernel_headers(compilation: Compilation) -> dict[str, str]:
+    """What the kernels include, by file name: the target's, and those of C when some of it runs on the processor."""
+    texts = compilation.target.header_texts()
+    if any(unit.device != compilation.target.device for unit in compilation.units):
+        texts |= compilation.target.on_processor().header_texts()
+    return texts
+
+
+def commented_sources(compilation: Compilation) -> dict[str, str]:
+    """Kernel sources as people read them: each opens with what it computes; the cache key leaves that comment out.
+
+    No name of a model may reach a source, and a kernel numbers its own sizes, so that n0, n1, ... are the symbols.
+    """
+    names = {name: f"n{k}" for k, name in enumerate(compilation.program.names)}
+    notes: dict[str, list[str]] = {}
+    symbols: set[str] = set()
+    for unit in compilation.units:
+        for kernel, file in zip(unit.kernels, unit.files, strict=True):
+            lines = notes.setdefault(file, [])
+            numbers = ", ".join(map(str, unit.group.numbers))
+            flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
+            lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
+            if dims_of(kernel.flops, kernel.nbytes):
+                symbols.add(file)
+    where = " * n0, n1, ... are s0, s1, ... of the host program.\n"
+    return {
+        file: "/*\n"
+        + "\n".join(lines)
+        + f"\n{where if file in symbols else ''} */\n"
+        + compilation.sources[file].lstrip()
+        for file, lines in notes.items()
+    }
+
+
+def _size(e: Expr) -> int | str:
+    known = as_int(e)
+    return to_text(e) if known is None else known
+
+
+def _condition(c: Condition) -> ConditionInfo:
+    """A condition in words; its right side is empty where it is no equation."""
+    names = tuple(dims_of(c.left, c.right))
+    if c.stated is not None:
+        return ConditionInfo(to_text(c.stated), "", names)
+    return ConditionInfo(to_text(c.left), to_text(c.right), names)
+
+
+def _use(use: Use) -> UseInfo:
+    return UseInfo(use.input, use.kind, use.least, None if use.most is None else _size(use.most))
+
+
+def _tensor(name: str, v: Value) -> TensorInfo:
+    return TensorInfo(name, v.dtype.name, tuple(_size(d) for d in v.shape), _inner(v.type.inner))
+
+
+def _inner(p: Partial | None) -> TensorInfo | None:
+    """What a sequence or an optional holds; "?" for a dimension that differs from element to element."""
+    if p is None:
+        return None
+    dims = ("...",) if p.dims is None else tuple("?" if d is None else _size(d) for d in p.dims)
+    return TensorInfo("", p.dtype.name, dims, _inner(p.inner))
+
+
+def _kernels_of(c: Compilation) -> tuple[tuple[KernelInfo, ...], tuple[StepInfo, ...]]:
+    """The distinct kernels, and the steps that launch them."""
+    kernels: dict[str, KernelInfo] = {}
+    steps = []
+    for unit in c.units:
+        nodes = [*unit.group.nodes]
+        names, ops = tuple(n.name for n in nodes), tuple(n.op.name for n in nodes)
+        for kernel, symbol, file in zip(unit.kernels, unit.symbols, unit.files, strict=True):
+            known = kernels.get(symbol)
+            source = hashlib.sha256(c.sources[file].encode()).hexdigest()
+            kernels[symbol] = KernelInfo(
+                known.id if known else len(kernels),
+                symbol,
+                kernel.template,
+                (*(known.nodes if known else ()), *names),
+                (*(known.ops if known else ()), *ops),
+                _size(kernel.flops),
+                _size(kernel.nbytes),
+                source,
+                file in c.pinned,
+                unit.tuned,
+            )
+            steps.append(StepInfo(kernels[symbol].id, names, unit.device))
+    return tuple(kernels.values()), tuple(steps)
+
+
+def _version(c: Compilation) -> VersionInfo:
+    loose = _form(c.loose.form) if c.loose is not None else None
+    return VersionInfo(_isa(c), *_kernels_of(c), _size(c.arena_bytes), loose)
+
+
+def _isa(c: Compilation) -> IsaInfo:
+    return IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes)
+
+
+def _loose(c: Compilation) -> LooseInfo | None:
+    return None if c.loose is None else LooseInfo(c.loose.sizes, c.loose.why, _form(c.loose.form))
+
+
+def _form(c: Compilation | None) -> FormInfo | None:
+    if c is None:
+        return None
+    return FormInfo(tuple(map(_condition, c.program.conditions)), *_kernels_of(c), _size(c.arena_bytes))
+
+
+def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
+    """The manifest, without what is known only once the library is built: its hash, weights and tools.
+
+    Args:
+        others: of the same model for lesser processors.
+    """
+    kernels, steps = _kernels_of(c)
+    p = c.program
+    symbols = tuple(
+        SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.names, p.symbols, strict=False)
+    )
+    return Manifest(
+        torshc=__version__,
+        model=c.name,
+        prefix=c.options.prefix,
+        inputs=tuple(_tensor(v.name, v) for v in c.interface.inputs),
+        outputs=tuple(_tensor(n, v) for n, v in zip(c.interface.output_names, c.interface.results, strict=False)),
+        symbols=symbols,
+        conditions=tuple(map(_condition, p.conditions)),
+        preferences=tuple(ConditionInfo(to_text(e), "", tuple(dims_of(e))) for e in c.needs.preferences),
+        uses=tuple(map(_use, c.needs.uses)),
+        target=c.options.target,
+        device=c.target.device,
+        isa=_isa(c),
+        opt_level=c.options.opt_level,
+        profile=c.options.profile,
+        threads=c.options.threads,
+        passes=tuple(r.name for r in c.records),
+        kernels=kernels,
+        steps=steps,
+        operators=tuple(OperatorInfo(n.id, n.op.name, n.name) for n in c.script.operators()) if c.script else (),
+        fallbacks=c.fallbacks,
+        approximations=c.approximations,
+        tolerances=tuple(ToleranceInfo(t.relative, t.quantum, dict(t.roundings)) for t in c.tolerances),
+        dynamic=c.script is not None,
+        arena_bytes=_size(c.arena_bytes),
+        weights=None,
+        library_sha256="",
+        tools=(),
+        other_versions=tuple(_version(o) for o in others),
+        loose=_loose(c),
+    )

@@ -1,0 +1,430 @@
+"""The pipeline: a model file in, a bundle out. Each stage hands its result to the next and none reaches back."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ..base.budget import Budget, spending
+from ..base.clock import Clock, Observer
+from ..base.errors import ConfigError, InternalError, UnsupportedError
+from ..base.options import CompileOptions
+from ..base.resources import cache_folder
+from ..bundle.browser import browser_files, require_device_only
+from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
+from ..bundle.build_script import build_script
+from ..bundle.cache import Cache
+from ..bundle.host import CPU, HostProgram
+from ..bundle.host_source import host_sources, own_header
+from ..bundle.layout import weights_layout
+from ..bundle.linking import link_files
+from ..bundle.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
+from ..bundle.named import Array
+from ..bundle.names import prefix_of
+from ..bundle.package import HEADER, SBOM, BundleWriter, file_sha256
+from ..bundle.program import assemble
+from ..bundle.sbom import sbom_text
+from ..bundle.script import assemble_script
+from ..bundle.stored import memory_bytes, stored_parts, stored_table
+from ..bundle.weights import WeightsInfo
+from ..formats import load_graph
+from ..formats.files import model_files
+from ..graph import Graph
+from ..kernels.machine import Machine
+from ..passes import pipeline_of, run_pipeline
+from ..passes.policy import Policy, policy_of
+from ..plan.partition import drop_unneeded, is_plain, partition
+from ..plan.place import Plan, make_plan
+from ..plan.residence import segments_for_host
+from ..plan.uses import input_needs
+from ..targets import Target, target_of
+from ..targets.isa import resolve, version_mark, versions_of
+from ..targets.toolchain import Archiver, Compiler, Tools, soname
+from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
+from .loose import with_loose
+from .lowering import lower_groups, render_groups
+from .named import named_in, with_shared_weights
+from .pinned import with_pinned
+from .records import tuning_of
+from .tolerance import tolerances_of
+
+
+def prepare(
+    source: str | Path | bytes | Graph,
+    options: CompileOptions,
+    observer: Observer | None = None,
+    weights: Mapping[str, Array] | None = None,
+) -> Compilation:
+    """Import, optimise, fuse and render a model; runs no compiler.
+
+    Args:
+        source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
+        weights: arrays in place of the model's weights of these names.
+
+    Raises:
+        TorshcError: a member of the family, by cause.
+    """
+    if options.isa and options.mcpu == "native":
+        options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
+    clock = Clock(observer)
+    with spending(options.budget):
+        graph = _imported(source, options, clock, weights or {})
+        sizes = graph.meetings
+        fast = _compiled(graph, options, clock)
+    if not sizes:
+        return fast
+    again = None if isinstance(source, Graph) else partial(_loose_form, source, options, sizes, clock, weights or {})
+    return with_loose(fast, sizes, again)
+
+
+def prepare_versions(
+    source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None = None
+) -> list[Compilation]:
+    """As :func:`prepare`, for each instruction set of ``options.isa``, the best first, with one weights file for all.
+
+    Raises:
+        ConfigError: several versions of a graph, which the first would change.
+    """
+    names = versions_of(options.isa, options.mcpu, options.triple)
+    if len(names) > 1 and isinstance(source, Graph):
+        raise ConfigError("a Graph is compiled once, and changed by that", "give isa one version, or a model's file")
+    done = [_version(source, dataclasses.replace(options, mcpu=name), observer) for name in names]
+    if len({manifest_of(c).interface_id for c in done}) > 1:
+        raise InternalError("versions of a model have other inputs, outputs or conditions")
+    return with_shared_weights(done)
+
+
+def _version(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
+    """As :func:`prepare`, with the weights by name if the library is to know them."""
+    done = prepare(source, options, observer)
+    if not options.named_weights:
+        return done
+    clock = Clock(observer)
+    clock.seconds = done.seconds
+    with clock.stage("names"):
+        if isinstance(source, Graph):
+            return named_in(done, None)
+        fast = dataclasses.replace(options, loose="none")
+        done = named_in(done, partial(prepare, source, fast, None))
+        if done.loose is None or done.loose.form is None:
+            return done
+        sizes = frozenset(done.loose.sizes)
+        form = named_in(done.loose.form, partial(_loose_form, source, options, sizes, Clock(None)))
+        return dataclasses.replace(done, loose=dataclasses.replace(done.loose, form=form))
+
+
+def _imported(
+    source: str | Path | bytes | Graph,
+    options: CompileOptions,
+    clock: Clock,
+    weights: Mapping[str, Array],
+    loose: frozenset[str] = frozenset(),
+) -> Graph:
+    with clock.stage("import"):
+        if isinstance(source, Graph):
+            return source
+        return load_graph(source, options.shapes or None, weights if options.named_weights else None, loose)
+
+
+def _loose_form(
+    source: str | Path | bytes,
+    options: CompileOptions,
+    sizes: frozenset[str],
+    clock: Clock,
+    weights: Mapping[str, Array],
+) -> Compilation:
+    """A model with some dimensions of inputs as sizes known only in a run; edited kernels are for the fast form."""
+    dump = options.dump / "loose" if options.dump is not None else None
+    options = dataclasses.replace(options, kernels=None, dump=dump)
+    with spending(options.budget):
+        return _compiled(_imported(source, options, clock, weights, sizes), options, clock)
+
+
+def _compiled(graph: Graph, options: CompileOptions, clock: Clock) -> Compilation:
+    """One form of a model as a compilation, up to its sources."""
+    kind = target_of(options)
+    pipeline = pipeline_of(options)
+    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers, beside=kind.beside)
+    options = dataclasses.replace(options, fusion=policy.strategy)
+    imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
+    needs, tolerances = input_needs(graph), tolerances_of(graph, options)
+    if kind.device != CPU:
+        graph.drop_demands()
+    drop_unneeded(graph)
+    script = None if is_plain(graph) else partition(graph)
+    if script is not None and kind.device != CPU:
+        script.for_host = segments_for_host(script)
+    parts = script.segments if script is not None else [graph]
+    archs = kind.toolchain.archs(options)
+    with clock.stage("optimise"):
+        features = kind.features_on(archs)
+        records = [r for part in parts for r in run_pipeline(part, pipeline, options, features)]
+    with clock.stage("plan"):
+        plans = [make_plan(part, policy) for part in parts]
+    isa = resolve(options.mcpu, options.triple)
+    machine = Machine(
+        isa.lanes,
+        compiler=kind.toolchain.c_compiler(options),
+        winograd=options.winograd,
+        exact_batches=options.exact_batches,
+        tf32=options.precision == "tf32",
+        archs=archs,
+        version=version_mark(options.isa, isa.mcpu),
+    )
+    target = kind(machine)
+    with clock.stage("lower"):
+        targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
+        tuning = tuning_of(options.tuning_records, target, isa)
+        lowered = [lower_groups(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
+    with clock.stage("render"):
+        rendered = [render_groups(groups, t) for groups, t in zip(lowered, targets, strict=True)]
+        sources = {name: text for _, _, found in rendered for name, text in found.items()}
+        placed = [p for _, p, _ in rendered]
+        program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
+    units = tuple(u for found, _, _ in rendered for u in found)
+    whole, spans = _joined(graph, plans, policy) if script is not None else (plans[0], ())
+    done = Compilation(
+        graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
+        clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings), needs=needs,
+        dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment}, constants_bytes=constants,
+        origins=origins, tolerances=tolerances,
+    )  # fmt: skip
+    return with_pinned(done, options.kernels) if options.kernels is not None else done
+
+
+def _joined(graph: Graph, plans: list[Plan], policy: Policy) -> tuple[Plan, tuple[range, ...]]:
+    """The plans of a script's segments as one, for those who look at a compilation, and the groups of each segment."""
+    nodes = [n for plan in plans for n in plan.graph.nodes]
+    whole = Graph(graph.name, graph.inputs, graph.results, graph.output_names[: len(graph.results)], nodes)
+    out, spans = Plan(whole, policy), []
+    for plan in plans:
+        spans.append(range(len(out.groups), len(out.groups) + len(plan.groups)))
+        for group in plan.groups:
+            group.id = len(out.groups)
+            out.groups.append(group)
+        out.storage |= plan.storage
+        out.boundaries += plan.boundaries
+        out.apart += plan.apart
+        out.stored |= plan.stored
+    return out, tuple(spans)
+
+
+def compile_model(
+    source: str | Path | bytes | Graph,
+    out: str | os.PathLike[str],
+    options: CompileOptions,
+    observer: Observer | None = None,
+    test: Callable[[Compilation], Mapping[str, bytes]] | None = None,
+) -> Compilation:
+    """Compile a model and write its bundle.
+
+    Args:
+        source: path or bytes of an ONNX or JSON model, or a graph (which is changed).
+        out: the bundle folder; replaced as a whole when it is a bundle already.
+        test: gives the files of the bundle's ``test/``.
+
+    Raises:
+        TorshcError: a member of the family, by cause; nothing is left half-written then.
+    """
+    target = target_of(options)
+    options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
+    isas = [resolve(name, options.triple) for name in versions_of(options.isa, options.mcpu, options.triple)]
+    built = options.emit not in ("source", "page")
+    tools = [target.toolchain.find(options, isa) for isa in isas] if built else []
+    archiver = target.toolchain.archiver(options) if options.emit == "archive" else None
+    versions = prepare_versions(source, options, observer)
+    compilation = versions[0]
+    clock = Clock(observer)
+    clock.seconds = compilation.seconds
+    with BundleWriter(Path(out)) as bundle:
+        with clock.stage("weights"):
+            # Those of all versions.
+            arrays = (stored_parts(w, options.weights_dtype) for w in compilation.program.weights)
+            weights = bundle.write_weights(arrays, embed=options.embed_weights)
+        embedded = options.embed_weights and weights.bytes > 0
+        manifest = manifest_of(*versions)
+        hosts = [_host(c, manifest, weights, embedded) for c in versions]
+        library = ""
+        if options.emit == "page":
+            _add_page(bundle, hosts[0], manifest, weights, compilation)
+        else:
+            bundle.add_test(test(compilation) if test is not None else {})
+            library, compilation = _add_library(bundle, hosts, manifest, tools, archiver, versions, clock)
+        file = _weights_file(versions, weights, embedded)
+        used = tuple(ToolInfo(t.compiler.name, t.compiler.version, t.flags) for t in tools)
+        glibc = bundle.glibc
+        manifest = dataclasses.replace(manifest, weights=file, library_sha256=library, tools=used, glibc=glibc)
+        if options.sbom:
+            bundle.add_text(SBOM, sbom_text(manifest, _hashes(source), bundle.folder))
+        bundle.commit(manifest)
+    return compilation
+
+
+def _hashes(source: str | Path | bytes | Graph) -> dict[str, str]:
+    """SHA-256 of the files that a model was read from."""
+    if isinstance(source, Graph):
+        return {}
+    if isinstance(source, bytes):
+        return {"model": hashlib.sha256(source).hexdigest()}
+    return {path.name: file_sha256(path) for path in model_files(Path(source))}
+
+
+def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bool) -> HostProgram:
+    held, at = c.program.weights, c.program.offsets
+    stored = stored_table(held, at, weights.offsets, c.options.weights_dtype)
+    loose = None if c.loose is None or c.loose.form is None else _host(c.loose.form, manifest, weights, embedded)
+    return c.program.host(
+        loose=loose,
+        interface_id=manifest.interface_id,
+        weights_bytes=memory_bytes(held, at) if stored else weights.bytes,
+        file_bytes=weights.bytes,
+        stored=stored,
+        named=c.named,
+        weights_id=weights.id,
+        embed_weights=embedded,
+        cpu_features=c.isa.cpu_features,
+        isa=c.isa.name,
+        version=c.target.machine.version,
+        device=c.target.device,
+    )
+
+
+def _add_library(
+    bundle: BundleWriter,
+    hosts: Sequence[HostProgram],
+    manifest: Manifest,
+    tools: Sequence[Tools],
+    archiver: Archiver | None,
+    versions: Sequence[Compilation],
+    clock: Clock,
+) -> tuple[str, Compilation]:
+    """The library with its headers, or their sources alone; the hash of its file, and the first compilation.
+
+    Args:
+        tools: of each version; none where only sources are written.
+    """
+    compilation = versions[0]
+    options, target = compilation.options, type(compilation.target)
+    forms = [form for c in versions for form in reversed(c.forms)]
+    own, headers = host_sources(hosts[0], target.host, manifest, hosts[1:])
+    _describe(bundle, hosts[0], manifest, target, archiver is not None)
+    for form in forms:
+        headers = {**kernel_headers(form), **headers}
+    if options.keep_intermediates or options.emit in ("source", "objects"):
+        script = build_script(target, compilation.isa, options)
+        kernels = {name: text for c in forms for name, text in commented_sources(c).items()}
+        bundle.add_sources({**kernels, **own, **headers, **script})
+    if not tools:
+        return "", compilation
+    with clock.stage("compile"):
+        sources = {name: text for c in forms for name, text in c.sources.items()}
+        flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for f in c.forms for name in f.sources}
+        flags |= dict.fromkeys(own, tools[0].host or tools[0].flags)
+        cache = Cache(cache_folder() if options.cache else None)
+        holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
+        made = Made({**sources, **own}, headers, tools[0].compiler, flags, holds)
+        library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
+    warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
+    return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
+
+
+def _add_page(
+    bundle: BundleWriter, host: HostProgram, manifest: Manifest, weights: WeightsInfo, compilation: Compilation
+) -> None:
+    """What a browser runs.
+
+    Raises:
+        UnsupportedError: naming all that it cannot.
+    """
+    operators = compilation.script.operators() if compilation.script is not None else ()
+    require_device_only(host, [node.describe() for node in operators])
+    kernels = {
+        symbol: compilation.sources[file]
+        for u in compilation.units
+        for symbol, file in zip(u.symbols, u.files, strict=True)
+    }
+    bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))
+
+
+def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedded: bool) -> WeightsFile | None:
+    if not weights.bytes:
+        return None
+    layout = weights_layout(*(form.program for c in versions for form in c.forms))
+    known = tuple(WeightInfo(w.name, w.dtype, w.dims, w.why) for w in versions[0].named)
+    return WeightsFile(weights.bytes, weights.sha256, embedded, layout, versions[0].options.weights_dtype, known)
+
+
+def _describe(
+    bundle: BundleWriter, host: HostProgram, manifest: Manifest, target: type[Target], archived: bool
+) -> None:
+    """What programs and their builds read of the bundle: headers, and where its libraries are."""
+    apart = host.weights_bytes > 0 and not host.embed_weights
+    prefix, files = manifest.prefix, target.host
+    bundle.add_texts({HEADER: files.text(HEADER), f"{prefix}.h": own_header(host, files, manifest)})
+    bundle.add_texts(link_files(prefix, files.search, archived, apart))
+
+
+@dataclass(frozen=True)
+class Made:
+    """All sources of a library with what compiles them: headers by file name, flags and nodes by the source's."""
+
+    sources: Mapping[str, str]
+    headers: Mapping[str, str]
+    compiler: Compiler
+    flags: Mapping[str, Sequence[str]]
+    holds: Mapping[str, str]
+
+
+def _build(
+    bundle: BundleWriter,
+    made: Made,
+    options: CompileOptions,
+    cache: Cache,
+    archiver: Archiver | None,
+    observer: Observer | None,
+) -> tuple[str, int]:
+    """Compile and link the library into the bundle: the hash of its file, and how many sources a compiler compiled."""
+
+    def tell(done: int, total: int, _: Object) -> None:
+        if observer:
+            observer(f"compile {done}/{total}", 0.0)
+
+    with work_folder(options.workdir, options.keep_intermediates) as folder:
+        build = partial(build_objects, made.sources, made.headers, made.compiler, made.flags.__getitem__, cache)
+        objects = build(options.workers, folder, tell, seconds=Budget(**options.budget).compiling, holds=made.holds)
+        if options.emit == "objects":
+            bundle.add_objects([folder / o.path for o in objects])
+        name = soname(options.prefix)
+        inside = bundle.weights if options.embed_weights and bundle.weights.exists() else None
+        if archiver is not None:
+            bundle.add_archive(make_archive(archiver, made.compiler, objects, folder, inside, options.prefix))
+        built = link_library(made.compiler, objects, folder, inside, name=name)
+        return bundle.add_library(built, inside is not None, name), sum(not o.cached for o in objects)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What checking a model finds, a line each: what torshc cannot do, and what it ignores."""
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def check(source: str | Path, options: CompileOptions) -> Findings:
+    """Everything in a model that torshc cannot do; no problems when it can be compiled."""
+    try:
+        with spending(options.budget):
+            graph = load_graph(source, shapes=options.shapes or None)
+    except UnsupportedError as error:
+        return Findings(error.problems, error.warnings)
+    warnings = tuple(graph.warnings)
+    try:
+        prepare(graph, options)
+    except UnsupportedError as error:
+        return Findings(error.problems, warnings)
+    return Findings(warnings=warnings)

@@ -1,0 +1,53 @@
+"""The loose form of a model: for runs in which a size is 1 and broadcasts, where the fast form takes it for another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from ..base.errors import ModelError, UnsupportedError
+from ..bundle.forms import join_forms
+from .compilation import Compilation, Loose
+
+OFF = "it was left out (--loose none)"
+_SCRIPTED = "sizes or steps are known only at run time"
+
+
+def why_strict(fast: Compilation, compiled_once: bool) -> str:
+    """Why a model gets no loose form; empty where it may have one.
+
+    Args:
+        compiled_once: whether it cannot be imported again.
+    """
+    if fast.options.loose == "none":
+        return OFF
+    if not fast.target.loose:
+        return f"target {fast.target.name} has one form of a model"
+    if compiled_once:
+        return "a Graph is compiled once, and changed by that"
+    return _SCRIPTED if fast.script is not None else ""
+
+
+def with_loose(fast: Compilation, sizes: frozenset[str], compiled: Callable[[], Compilation] | None) -> Compilation:
+    """A compilation with the loose form of its model, or why there is none.
+
+    Args:
+        sizes: names of the dimensions that may be 1 there.
+        compiled: compiles the model with these as sizes known only in a run; None where it cannot be imported again.
+    """
+    wanted = tuple(sorted(sizes))
+    why = why_strict(fast, compiled is None)
+    if why or compiled is None:
+        return dataclasses.replace(fast, loose=Loose(wanted, why=why))
+    try:
+        form = compiled()
+        if form.script is not None:
+            raise UnsupportedError([_SCRIPTED])
+        programs = join_forms(fast.program, form.program)
+    except (ModelError, UnsupportedError) as error:
+        return dataclasses.replace(fast, loose=Loose(wanted, why="; ".join(str(error).splitlines())))
+    fast, form = (dataclasses.replace(c, program=p) for c, p in zip((fast, form), programs, strict=True))
+    shared = {name: text for name, text in fast.pinned.items() if name in form.sources}
+    texts = {name: fast.sources[name] for name in shared}  # an edited kernel stands for all that had its text
+    form = dataclasses.replace(form, sources=form.sources | texts, pinned=shared)
+    return dataclasses.replace(fast, loose=Loose(wanted, form))

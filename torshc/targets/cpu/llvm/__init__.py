@@ -1,0 +1,1 @@
+"""LLVM for this processor: kernels as LLVM IR."""

@@ -1,0 +1,1 @@
+"""CUDA, and the kernels that only its cards have: tensor cores, clusters, packed halves."""

@@ -1,0 +1,160 @@
+"""Attention on tensor cores: each warp has some queries, and reads keys and values from shared memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ....expr import BF16, F16, as_int
+from ....expr.index import poly_of
+from ....kernels.attention import AttentionBase
+from ....kernels.heavy import Strided
+from ....kernels.machine import Choice, Machine
+from ..grid import WARP
+
+PACK = 4  # neighbours that are read at once
+MMA_PACK = 8  # halves that go to shared memory at once
+
+
+@dataclass(frozen=True)
+class MmaBand:
+    """A block's queries and the keys that it sees at a time, on tensor cores.
+
+    Attributes:
+        warps: warps of a block.
+        groups: sixteens of queries a warp.
+        keys: keys of a tile, a multiple of 16.
+    """
+
+    warps: int
+    groups: int
+    keys: int = 64
+
+    @property
+    def sizes(self) -> Choice:
+        """What names it in tuning records."""
+        return self.warps, self.groups
+
+    @property
+    def rows(self) -> int:
+        return 16 * self.groups * self.warps
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps
+
+
+# From the most products for each read of shared memory to the least work a block.
+MMA_BANDS = (MmaBand(4, 2), MmaBand(4, 1), MmaBand(2, 1), MmaBand(1, 1))
+MORE_BANDS = (MmaBand(8, 1),)  # that tuning tries too
+MMA_MEMORY = 99 * 1024  # bytes of shared memory that all cards with these products give a block
+WASTE = 1.5  # rows that a band computes, for each that is there in whole sixteens, at most
+MMA_HELD = 64  # columns that registers hold of queries beside scores of 64 keys
+MMA_WIDEST = 128  # columns of sums, beside scores of 32 keys
+
+
+@dataclass(frozen=True)
+class MmaAttention(AttentionBase):
+    """Online softmax on tensor cores, of operands that are all f16 or all bf16 in memory.
+
+    Scores and sums are f32; the weights of the values are rounded to the operands' type, as operands of a product.
+    """
+
+    template: ClassVar[str] = "attention_mma.j2"
+
+    tile: MmaBand
+
+    @property
+    def threads(self) -> int:
+        return self.tile.threads
+
+    @property
+    def operand(self) -> str:
+        """Element type of the operands."""
+        return self.buffers[self.q.buffer].dtype.name
+
+    @property
+    def deep(self) -> int:
+        """Columns of a query or key in shared memory."""
+        return _padded(self.depth)
+
+    @property
+    def wide(self) -> int:
+        """Columns of a value in shared memory."""
+        return _padded(self.width)
+
+    @property
+    def shared(self) -> int:
+        return _bytes(self, self.tile)
+
+    @property
+    def held(self) -> bool:
+        """Whether a thread has registers for its part of the queries, or reads them again for each tile of keys."""
+        return _is_held(self)
+
+    @property
+    def unit_scale(self) -> bool:
+        """Whether scores are left as they are until the exponential."""
+        return self.mask is None and 0 < self._factor < math.inf
+
+    @property
+    def unit(self) -> float:
+        """Factor on scores, with which 2 is raised."""
+        return math.log2(math.e) * (self._factor if self.unit_scale else 1.0)
+
+    @property
+    def _factor(self) -> float:
+        assert isinstance(self.scale.data, float)  # a constant of f32
+        return self.scale.data
+
+
+def whole_packets(operand: Strided, columns: int, pack: int = PACK) -> bool:
+    """Whether an operand can be read `pack` neighbouring columns at a time, all at multiples of it."""
+    places = (operand.start, operand.steps[0])
+    aligned = all(c % pack == 0 for e in places for c in poly_of(e).values())
+    return columns % pack == 0 and as_int(operand.steps[1]) == 1 and aligned
+
+
+def suits_tensor_cores(base: AttentionBase) -> bool:
+    """Whether operands are halves whose rows are whole packets, and a thread has registers for them."""
+    kinds = {base.buffers[x.buffer].dtype for x in (base.q, base.k, base.v)}
+    columns = ((base.q, base.depth), (base.k, base.depth), (base.v, base.width))
+    fits = 0 < base.depth <= MMA_WIDEST and base.width <= MMA_WIDEST and as_int(base.key.args[0]) != 0
+    return fits and (kinds == {F16} or kinds == {BF16}) and all(whole_packets(x, n, MMA_PACK) for x, n in columns)
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // 16) * 16
+
+
+def _is_held(base: AttentionBase) -> bool:
+    return _padded(base.depth) <= MMA_HELD
+
+
+def _bytes(base: AttentionBase, tile: MmaBand) -> int:
+    """Shared memory of a band."""
+    deep, wide = _padded(base.depth), _padded(base.width)
+    queries, tiles = tile.rows * (deep + 8), 2 * tile.keys * (deep + 8 + wide + 8)
+    return 2 * (max(queries, tiles) if _is_held(base) else queries + tiles)
+
+
+def choose_band(base: AttentionBase, machine: Machine) -> MmaBand:
+    """The band and the keys of a tuning record where they fit, else the usual ones."""
+    usual = _usual_band(base, machine.device.units)
+    sizes, keys = machine.choice("tile"), machine.number("keys", usual.keys)
+    named = next((b for b in (*MMA_BANDS, *MORE_BANDS) if b.sizes == sizes), usual)
+    given = replace(named, keys=keys)
+    return given if _bytes(base, given) <= MMA_MEMORY else usual
+
+
+def _usual_band(base: AttentionBase, units: int) -> MmaBand:
+    """The first that gives every multiprocessor a block, else the last."""
+    keys = 64 if max(base.depth, base.width) <= MMA_HELD else 32
+    bands = [replace(b, keys=keys) for b in MMA_BANDS]
+    rows, points = as_int(base.row.args[0]), as_int(base.points)
+    if rows is None or points is None:
+        return next(b for b in bands if b.rows == 64)
+    full = -(-rows // 16) * 16
+    bands = [b for b in bands if -(-rows // b.rows) * b.rows <= WASTE * full]
+    return next((b for b in bands if points * -(-rows // b.rows) >= units), bands[-1])

@@ -1,0 +1,104 @@
+"""The CUDA target: what differs from other devices of blocks of threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ....base.features import Feature, Features
+from ....base.options import PRECISIONS
+from ....kernels.machine import Device
+from ...base import register
+from ..base import HOST, GridTarget, Words
+from .nvcc import CudaToolchain
+
+# Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
+# have that many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
+TOGETHER, TOGETHER_LARGE = 16, 32
+LARGE = frozenset({"sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f"})
+# Tensor cores that multiply tf32 at 8 times the rate of f32's plain units. Those of other cards, on which PTX may run
+# too, do so at that rate or twice it.
+FAST_TF32 = frozenset({"sm_80", "sm_90", "sm_90a"})
+# Their smallest have fewer: 14 (GeForce GTX 1650), and 8 (Jetson Orin Nano).
+SMALL = frozenset({"75", "87"})
+
+
+def blocks_together(archs: Sequence[str]) -> int:
+    """Blocks of 512 threads that surely run at the same time on the cards of some architectures; 0 when too few do.
+
+    >>> blocks_together(["sm_80", "compute_80"]), blocks_together(["sm_90a"]), blocks_together(["sm_90a", "sm_87"])
+    (16, 32, 0)
+    """
+    if any(arch.partition("_")[2].rstrip("af") in SMALL for arch in archs):
+        return 0
+    return TOGETHER_LARGE if archs and LARGE.issuperset(archs) else TOGETHER
+
+
+def has_tensor_cores(archs: Sequence[str]) -> bool:
+    """Whether all have asynchronous copies and products of 16-bit floats for a warp: sm_80 and newer.
+
+    >>> has_tensor_cores(["sm_80", "compute_90"]), has_tensor_cores(["sm_75", "sm_90a"]), has_tensor_cores([])
+    (True, False, True)
+    """
+    return not any(re.fullmatch(r"(sm|compute)_[1-7]\d[af]?", arch) for arch in archs)
+
+
+def has_group_products(archs: Sequence[str]) -> bool:
+    """Whether all are Hopper's, whose groups of four warps multiply from shared memory; no other family has that.
+
+    >>> has_group_products(["sm_90a"]), has_group_products(["sm_80", "sm_90a"]), has_group_products([])
+    (True, False, False)
+    """
+    return bool(archs) and set(archs) <= {"sm_90a", "compute_90a"}
+
+
+def has_clusters(archs: Sequence[str]) -> bool:
+    """Whether blocks of all of CUDA's architectures may form clusters, which read each other's shared memory.
+
+    >>> has_clusters(["sm_90", "compute_100"]), has_clusters(["sm_80", "sm_90a"]), has_clusters([])
+    (True, False, False)
+    """
+    return bool(archs) and all(re.fullmatch(r"(sm|compute)_(9|1\d)\d[af]?", arch) for arch in archs)
+
+
+@register
+class CudaTarget(GridTarget):
+    """CUDA C++ for NVIDIA's GPUs."""
+
+    name = "cuda"
+    title = "CUDA for NVIDIA GPUs"
+    suffix = ".cu"
+    device = 2
+    toolchain = CudaToolchain()
+    options = frozenset({"arch", "mcpu", "tuning_records"})
+    tunable = True
+    beside = True
+    precisions = frozenset(PRECISIONS)
+    features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.PAIRED_WEIGHTS}
+    search = ("cuda", "gpu", "c")
+    preludes = ("cuda", "gpu")
+    host = replace(
+        HOST,
+        search=search,
+        sources=(*HOST.sources, "t_device.cu", "t_copies.cu", "t_graphs.cu"),
+        headers=(*HOST.headers, "t_card.h"),
+    )
+    words = Words(shared="__shared__", barrier="__syncthreads();", near=True)
+
+    @classmethod
+    def features_on(cls, archs: Sequence[str]) -> Features:
+        return cls.features if has_clusters(archs) else cls.features - {Feature.CACHED_ATTENTION}
+
+    @classmethod
+    def capabilities(cls, archs: Sequence[str]) -> Device:
+        return Device(
+            units=132,
+            shared=48 * 1024,
+            tensor=has_tensor_cores(archs),
+            tensor_f32=bool(archs) and FAST_TF32.issuperset(archs),
+            groups=has_group_products(archs),
+            clusters=has_clusters(archs),
+            counters=True,
+            together=blocks_together(archs),
+        )

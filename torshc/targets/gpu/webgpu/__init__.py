@@ -1,0 +1,1 @@
+"""WebGPU: kernels as WGSL, for a native library and for a browser."""
