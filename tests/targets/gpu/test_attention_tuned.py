@@ -16,11 +16,11 @@ from torshc.targets.gpu.cuda.attention_mma import MMA_BANDS, MMA_MEMORY, MORE_BA
 from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.parameters import parameters_of
 
-from ....support.kernels import Maker, Shape, random, sizes
-from ....support.run_grid import GridProgram, needs_emulator
-from ....support.run_kernel import close
-from ....support.tuned import tuned, variants_of
-from ...cpu.test_attention import DIMS, attention, expected
+from ...support.kernels import Maker, Shape, random, sizes
+from ...support.run_grid import GridProgram, needs_emulator
+from ...support.run_kernel import close
+from ...support.tuned import tuned, variants_of
+from ..cpu.test_attention import DIMS, attention, expected
 
 pytestmark = needs_emulator
 RNG = np.random.default_rng(22)
