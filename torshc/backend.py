@@ -83,11 +83,11 @@ class TorshcBackend(Backend):
         target, ordinal = _target(device)
         fields = {name: value for name, value in kwargs.items() if name not in _TOLERANCES}
         options = CompileOptions.create(**{"target": target, **fields})
-        graph = load_graph(_serialised(model), options.shapes or None)
+        source = _serialised(model)
         if TARGETS[target].in_process:
-            return TorshcRep(load_model(graph, **fields))
+            return TorshcRep(load_model(source, **fields))
         with scratch_folder() as folder:
-            compile_model(graph, folder / "model.tsc", options)
+            compile_model(source, folder / "model.tsc", options)
             return TorshcRep(load(folder / "model.tsc", options.threads or None, device=ordinal))
 
     @classmethod

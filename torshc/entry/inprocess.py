@@ -25,10 +25,11 @@ from ..base.resources import cache_folder
 from ..bundle.cache import Cache, content_key
 from ..bundle.host import Buffer, HostProgram, Launch, Port
 from ..bundle.host_source import equation, spell
-from ..expr import DTYPES, Expr, as_expr, as_int, const, dim, element, substitute
+from ..expr import DTYPES, Expr, as_expr, as_int, const, dim, element, runtime_dim, substitute
 from ..graph import Graph
 from ..pipeline.compilation import Compilation
 from ..pipeline.compiler import prepare
+from ..pipeline.named import with_shared_weights
 from ..plan.script import Branch, Operate, Repeat, Script, flat
 from ..runtime.locks import opened_in_children
 from ..runtime.manifest import TensorSpec
@@ -68,7 +69,7 @@ class Stats:
         seconds: seconds in kernels and between them, of all runs.
         launches: kernels that were run.
         bytes: bytes that kernels read and wrote at the least.
-        kernels: distinct kernels of the model.
+        kernels: distinct kernels that were loaded: those of the fast form, and of the loose one once a run took it.
         cached: of these, the ones that were in memory or in the cache.
         compile_seconds: seconds from the graph to what can be run.
     """
@@ -113,6 +114,18 @@ class _Kernels:
 _KERNELS = _Kernels()
 
 
+class _Unfit(RunError):
+    """Sizes do not fit a form of a model.
+
+    Attributes:
+        is_one: whether one of the sizes that have to be equal is 1, so that the loose form says better what is wrong.
+    """
+
+    def __init__(self, message: str, is_one: bool = False) -> None:
+        super().__init__(message)
+        self.is_one = is_one
+
+
 @lru_cache(maxsize=2)
 def _runner(machine: Machine) -> Loaded:
     cache = Cache(cache_folder())
@@ -130,7 +143,7 @@ class _Bound:
 
     Attributes:
         steps: as ``run.ll`` reads them.
-        count: how many there are.
+        demands: what each of them demands of elements.
         dims: what kernels get as sizes, which `steps` has the addresses of.
         call: arguments of the runner.
         outputs: shapes and types of the results.
@@ -139,7 +152,7 @@ class _Bound:
     """
 
     steps: Array
-    count: int
+    demands: list[str]
     dims: list[Array]
     memory: list[Array]
     call: tuple[Any, ...]
@@ -162,19 +175,21 @@ class InProcess:
 
     def __init__(self, compilation: Compilation, threads: int, seconds: float = 0.0) -> None:
         began = time.perf_counter()
-        program = compilation.program
         if compilation.script is not None:
             raise UnsupportedError(_decided(compilation.script), "compile a bundle for the target c, and load that")
         self.name, self.compilation = compilation.name, compilation
-        self.program: HostProgram = program.host(weights_bytes=sum(w.nbytes for w in program.weights) + (1 << 40))
-        graph = compilation.graph
+        weights = sum(w.nbytes for w in compilation.program.weights) + (1 << 40)
+        self._forms = [(form.program.host(weights_bytes=weights), form) for form in compilation.forms]
+        self.program: HostProgram = self._forms[0][0]
+        graph = compilation.interface
         results = zip(graph.output_names, self.program.outputs, strict=False)
         self.inputs = tuple(_spec(v.name, p) for v, p in zip(graph.inputs, self.program.inputs, strict=True))
         self.outputs = tuple(_spec(name, p) for name, p in results)
-        machine = machine_of(compilation.isa)
-        sources = {name.removesuffix(".ll"): text for name, text in compilation.sources.items()}
-        cache = Cache(cache_folder() if compilation.options.cache else None)
-        self._kernels, self._cached = _KERNELS.load(sources, machine, cache)
+        self._machine = machine = machine_of(compilation.isa)
+        self._cache = Cache(cache_folder() if compilation.options.cache else None)
+        self._kernels: dict[str, Loaded] = {}
+        self._cached = 0
+        self._load(compilation)
         self._runner = _runner(machine)
         self._threads = threads or os.cpu_count() or 1
         if self._threads not in TEAMS:
@@ -254,9 +269,9 @@ class InProcess:
                 return None
             self._seconds += _NOW() - began
             if status:
-                raise self._flagged(status - 1)
+                raise self._flagged(bound, status - 1)
             self._runs += 1
-            self._launches += bound.count
+            self._launches += len(bound.demands)
             self._bytes += bound.bytes
         return results
 
@@ -290,9 +305,9 @@ class InProcess:
             status = self._run(*bound.call)
             self._seconds += time.perf_counter() - began
             if status:
-                raise self._flagged(int(status) - 1)
+                raise self._flagged(bound, int(status) - 1)
             self._runs += 1
-            self._launches += bound.count
+            self._launches += len(bound.demands)
             self._bytes += bound.bytes
             if not self._read:
                 self._last = self._quickened(bound, arrays)
@@ -333,20 +348,42 @@ class InProcess:
             raise RunError(f"input {self.inputs[k].name!r} is of {array.dtype}; expected {self._dtypes[k]}")
         return np.ascontiguousarray(array).reshape(array.shape)
 
-    def _flagged(self, step: int) -> RunError:
-        what = ", ".join(name for _, name in self.program.steps[step].demands)
-        return RunError(f"model {self.name!r}: an index or a length is out of range ({what})")
+    def _flagged(self, bound: _Bound, step: int) -> RunError:
+        return RunError(f"model {self.name!r}: an index or a length is out of range ({bound.demands[step]})")
+
+    def _load(self, form: Compilation) -> None:
+        """Load the kernels of a form that are not there yet; the loose one's when a run first takes it."""
+        sources = {name.removesuffix(".ll"): text for name, text in form.sources.items()}
+        missing = {name: text for name, text in sources.items() if name not in self._kernels}
+        found, cached = _KERNELS.load(missing, self._machine, self._cache)
+        self._kernels |= found
+        self._cached += cached
 
     # ---- sizes -----------------------------------------------------------------------------------------------------
 
     def _bind(self, shapes: tuple[tuple[int, ...], ...], elements: tuple[int, ...]) -> _Bound:
-        """The steps for inputs of some shapes.
+        """The steps for inputs of some shapes: those of the loose form where only that fits.
 
         Raises:
             RunError: the shapes do not fit.
         """
-        p = self.program
         values = self._symbols(shapes, elements)
+        unfit: list[_Unfit] = []
+        for program, form in self._forms:
+            try:
+                return self._steps(program, form, shapes, values)
+            except _Unfit as error:
+                unfit.append(error)
+        raise unfit[-1] if unfit[0].is_one else unfit[0]
+
+    def _steps(
+        self, p: HostProgram, form: Compilation, shapes: tuple[tuple[int, ...], ...], values: dict[Expr, Expr]
+    ) -> _Bound:
+        """The steps of a form for inputs of some shapes, by the values of its symbols.
+
+        Raises:
+            RunError: the shapes do not fit it.
+        """
 
         def size(e: Expr | int) -> int:
             found = as_int(substitute(as_expr(e), values))
@@ -356,23 +393,27 @@ class InProcess:
         for k, port in enumerate(p.inputs):
             self._check_shape(k, port, shapes[k], size)
         for c in p.conditions:
-            if size(c.left) != size(c.right):
-                sides = "" if c.stated is not None else f", {size(c.left)} is not {size(c.right)}"
-                raise RunError(f"the shapes do not fit together: {equation(c, spell(p))} does not hold{sides}")
+            left, right = size(c.left), size(c.right)
+            if left != right:
+                sides = "" if c.stated is not None else f", {left} is not {right}"
+                what = f"the shapes do not fit together: {equation(c, spell(p))} does not hold{sides}"
+                raise _Unfit(what, 1 in (left, right))
         for e in p.extents:
             if size(e) < 0:
-                raise RunError(f"model {self.name!r}: a dimension that depends on the inputs' elements is negative")
+                raise _Unfit(f"model {self.name!r}: a dimension that depends on the inputs' elements is negative")
+        self._load(form)
         scratch = max((size(s.scratch) for s in p.steps), default=0)
         scratch = -(-scratch // ALIGN) * ALIGN
-        kernels = [k for u in self.compilation.units for k in u.kernels]
+        kernels = [k for u in form.units for k in u.kernels]
         numbers: list[int] = []
+        demands: list[str] = []
         dims: list[Array] = []
-        count = total = 0
+        total = 0
         for step, kernel in zip(p.steps, kernels, strict=True):
             tasks = size(step.tasks)
             if tasks <= 0:
                 continue
-            count += 1
+            demands.append(", ".join(what for _, what in step.demands))
             moved = size(kernel.nbytes)
             total += moved
             helped = self._threads > 1 and tasks > 1 and max(moved, size(kernel.flops)) >= WORTH
@@ -381,12 +422,12 @@ class InProcess:
             numbers += self._step(step, tasks, each, dims[-1], size)
         outputs = [(tuple(size(d) for d in x.dims if d is not None), DTYPES[x.dtype].numpy) for x in p.outputs]
         most = max((len(s.buffers) + len(s.demands) for s in p.steps), default=0)
-        return self._prepared(numbers, count, dims, size(p.arena_bytes), scratch, most, outputs, total)
+        return self._prepared(numbers, demands, dims, size(p.arena_bytes), scratch, most, outputs, total)
 
     def _prepared(
         self,
         numbers: list[int],
-        count: int,
+        demands: list[str],
         dims: list[Array],
         arena_bytes: int,
         scratch: int,
@@ -399,13 +440,13 @@ class InProcess:
         steps = np.array(numbers or [0], np.int64)
         memory, buffers = aligned(scratch * threads), np.zeros(most + 1, np.int64)
         arguments = (
-            ctypes.addressof(self._bases), steps.ctypes.data, count, buffers.ctypes.data, memory.ctypes.data, scratch,
-            team.memory.ctypes.data if team is not None and team.helpers else None,
+            ctypes.addressof(self._bases), steps.ctypes.data, len(demands), buffers.ctypes.data, memory.ctypes.data,
+            scratch, team.memory.ctypes.data if team is not None and team.helpers else None,
         )  # fmt: skip
         if self._arena.nbytes < arena_bytes:  # runs use the largest that any sizes needed, one at a time
             self._arena = aligned(arena_bytes)
             self._bases[1] = self._arena.ctypes.data
-        return _Bound(steps, count, dims, [memory, buffers], arguments, outputs, total)
+        return _Bound(steps, demands, dims, [memory, buffers], arguments, outputs, total)
 
     def _step(self, step: Launch, tasks: int, each: int, dims: Array, size: Any) -> list[int]:
         places = [*step.buffers, *(b for b, _ in step.demands)]
@@ -434,7 +475,7 @@ class InProcess:
                     raise RunError(
                         f"input {self.inputs[s.input].name!r} has {len(shape)} dimensions; expected {len(port.dims)}"
                     )
-                values[dim(name)] = values[element(name)] = const(shape[s.dim])
+                values |= dict.fromkeys((dim(name), runtime_dim(name), element(name)), const(shape[s.dim]))
                 continue
             value = next(read)
             if s.kind == "clamped":
@@ -447,7 +488,7 @@ class InProcess:
     def _check_shape(self, k: int, port: Port, shape: tuple[int, ...], size: Any) -> None:
         expected = tuple(None if d is None else size(d) for d in port.dims)
         if len(expected) != len(shape) or any(e is not None and e != s for e, s in zip(expected, shape, strict=True)):
-            raise RunError(f"input {self.inputs[k].name!r} has the shape {list(shape)}; expected {list(expected)}")
+            raise _Unfit(f"input {self.inputs[k].name!r} has the shape {list(shape)}; expected {list(expected)}")
 
 
 def _spec(name: str, port: Port) -> TensorSpec:
@@ -476,11 +517,11 @@ def _weights(compilation: Compilation) -> Array:
     return memory
 
 
-def load_model(source: str | os.PathLike[str] | Graph, threads: int | None = None, **options: Any) -> InProcess:
+def load_model(source: str | os.PathLike[str] | bytes | Graph, threads: int | None = None, **options: Any) -> InProcess:
     """Compile a model into this process; no C compiler is needed, and no file is left.
 
     Args:
-        source: path of an ONNX or JSON model, or a graph, which is changed.
+        source: path or bytes of an ONNX or JSON model, or a graph, which is changed.
         threads: that large kernels run on; the processor's when 0, one when None.
         options: fields of :class:`torshc.base.options.CompileOptions`.
 
@@ -490,8 +531,8 @@ def load_model(source: str | os.PathLike[str] | Graph, threads: int | None = Non
     began = time.perf_counter()
     asked = CompileOptions.create(**{**options, "target": TARGET, "fallback": False})
     require_this_machine(asked.mcpu, asked.triple)
-    model = source if isinstance(source, Graph) else Path(source)
-    compilation = prepare(model, asked)
+    model = Path(source) if isinstance(source, str | os.PathLike) else source
+    (compilation,) = with_shared_weights([prepare(model, asked)])
     return InProcess(compilation, 1 if threads is None else threads, time.perf_counter() - began)
 
 
