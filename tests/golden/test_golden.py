@@ -14,6 +14,7 @@ from torshc.formats import import_model
 from torshc.kernels.machine import Machine
 from torshc.passes import pipeline_of, run_pipeline
 from torshc.passes.policy import policy_of
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.base import find_target
 
@@ -35,7 +36,7 @@ def generated(case: Case, target: str) -> tuple[str, str]:
     pipeline = pipeline_of(options)
     graph = import_model(case.model().SerializeToString())
     run_pipeline(graph, pipeline, options, find_target(target).features_on(case.archs))
-    plan = make_plan(graph, policy_of(options, pipeline))
+    plan = make_plan(finalise(graph, policy_of(options, pipeline)))
     made = find_target(target)(Machine(lanes=16, winograd=case.winograd, archs=case.archs))
     kernels = [k for group in plan.groups for k in made.lower(graph, group, plan.storage)]
     return " ".join(k.template.split(".")[0] for k in kernels), "\n".join(made.render(k).source for k in kernels)

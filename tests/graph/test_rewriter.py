@@ -13,6 +13,7 @@ from torshc.expr import const
 from torshc.graph import Graph, Mark, Rewriter, RuleName, copy_part, learn, relayout, rewire
 from torshc.passes import PASSES
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 
 from ..support.pass_graphs import OPTIONS, Model, names, run_one
@@ -75,7 +76,7 @@ def test_what_takes_a_nodes_place_bears_its_marks() -> None:
 
 def test_a_planned_graph_does_not_change() -> None:
     graph = model()
-    make_plan(graph, Policy.of())
+    make_plan(finalise(graph, Policy.of()))
     with pytest.raises(InternalError, match="already planned"):
         PASSES["dead_code"](graph, OPTIONS)
     with pytest.raises(InternalError, match="already planned"):

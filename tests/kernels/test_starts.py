@@ -19,6 +19,7 @@ from torshc.kernels.machine import Machine
 from torshc.kernels.nest import MapKernel
 from torshc.kernels.starts import with_starts
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.cpu.c import CTarget
 
@@ -119,7 +120,7 @@ def test_parts_share_kernels_of_their_alignment_on_a_device(size: int, most: int
 
 def test_what_runs_on_the_processor_instead_is_copied_from_its_start_on() -> None:
     graph = import_model(split(2, 5).SerializeToString())
-    plan = make_plan(graph, Policy.of())
+    plan = make_plan(finalise(graph, Policy.of()))
     kernels = [k for g in plan.groups for k in CTarget(Machine(4)).lower(graph, g, plan.storage)]
     steps = assemble(plan, [Placed(k, "k1", (), "", fallback=True) for k in kernels]).steps
     for k, step in zip(kernels, steps, strict=True):

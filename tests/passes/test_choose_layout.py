@@ -6,6 +6,7 @@ import numpy as np
 
 from torshc.passes import PASSES
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 
 from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, run_pass
@@ -54,6 +55,6 @@ def test_a_transposed_image_is_its_memory() -> None:
     graph = m.done(m("Transpose", m("Conv", image, w, **shape), perm=(0, 2, 3, 1)))
     made = run_pass("choose_layout", graph)
     assert "Identity" not in made and made.count("in (0, 2, 3, 1)") == 2
-    plan = make_plan(graph, Policy.of())
+    plan = make_plan(finalise(graph, Policy.of()))
     assert [n.op.name for g in plan.groups for n in g.nodes] == ["Conv"]
     assert {place.root for place in plan.storage.values()} == {graph.inputs[0], graph.nodes[1].output}

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torshc.graph import Graph
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 
 from ..support.pass_graphs import Model
@@ -13,7 +14,7 @@ from .test_place import check_order, shown
 
 
 def groups(graph: Graph, strategy: str = "default") -> list[str]:
-    plan = make_plan(graph, replace(Policy.of(strategy), beside=True))
+    plan = make_plan(finalise(graph, replace(Policy.of(strategy), beside=True)))
     check_order(plan)
     assert [g.id for g in plan.groups] == list(range(len(plan.groups)))
     return shown(plan)

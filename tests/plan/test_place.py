@@ -7,6 +7,7 @@ import pytest
 from torshc.expr import as_int, const
 from torshc.graph import Graph, Value
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import Plan, make_plan
 from torshc.plan.views import bases
 
@@ -14,7 +15,7 @@ from ..support.pass_graphs import Model, dims
 
 
 def plan_of(graph: Graph, **limits: object) -> Plan:
-    made = make_plan(graph, Policy.of(**limits))  # type: ignore[arg-type]  # fields of a policy
+    made = make_plan(finalise(graph, Policy.of(**limits)))  # type: ignore[arg-type]  # fields of a policy
     check_order(made)
     return made
 

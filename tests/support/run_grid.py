@@ -29,6 +29,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.base import Target, find_target
 
@@ -147,7 +148,7 @@ class GridProgram:
     ) -> None:
         self.graph, self.dims_of = graph, dict(dims or {})
         self.target = target or find_target("cuda")(Machine())
-        self.plan = plan or make_plan(graph, limits or Policy.of())
+        self.plan = plan or make_plan(finalise(graph, limits or Policy.of()))
         self.memory: dict[object, Memory] = {}
         self.launches: list[Launch] = []
         for group in self.plan.groups:

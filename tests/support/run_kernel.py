@@ -27,6 +27,7 @@ from torshc.graph import Graph, Value
 from torshc.kernels.base import Kernel, Packed, Temporary
 from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.cpu.c import CTarget
 
@@ -168,7 +169,7 @@ class Program:
         self.compiler = compiler or compilers()[0]
         self.machine = machine or Machine(lanes=native_lanes(), compiler=kind_of(self.compiler))
         self.target = CTarget(self.machine)
-        self.plan = plan or make_plan(graph, limits or Policy.of())
+        self.plan = plan or make_plan(finalise(graph, limits or Policy.of()))
         self.memory: dict[object, Memory] = {}
         self.launches: list[Launch] = []
         for group in self.plan.groups:

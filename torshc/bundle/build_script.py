@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..base.options import CompileOptions
 from ..targets import Target
 from ..targets.base import environment
-from ..targets.isa import Isa, resolve
+from ..targets.isa import Isa
 from ..targets.toolchain import soname
 from .build import weights_source
 from .manifest import COMPACT
 
 
-def build_script(target: type[Target], isa: Isa | None = None, options: CompileOptions | None = None) -> dict[str, str]:
+def build_script(target: type[Target], versions: Mapping[str, Isa], options: CompileOptions) -> dict[str, str]:
     """What goes with the sources of a bundle so that they can be built elsewhere, by file name.
 
     The script runs the commands that the tools of the target's toolchain would run, and completes the manifest.
 
     Args:
         target: what is compiled for.
-        isa: the processor to compile for; this one when None.
+        versions: the processors to compile for by the marks of their versions, the best first; see `version_mark`.
         options: those of the compilation.
     """
-    options = options or CompileOptions()
-    words = target.toolchain.script(options, isa or resolve(options.mcpu, options.triple))
+    words = target.toolchain.script(options, versions)
     suffixes = sorted({".c", target.suffix, *(Path(name).suffix for name in target.host.sources)})
     texts = {
         "build.sh": environment(target.search)

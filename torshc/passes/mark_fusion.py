@@ -18,7 +18,7 @@ def mark_fusion(graph: Graph, options: CompileOptions) -> bool:
     """Nodes of a place remember the rule, and values to be kept apart get a Separator, which no pass looks through.
 
     The passes that follow take operators apart and put others in their place, which bear the marks of those before.
-    Planning looks for the patterns once more, in what the passes have left, and takes the separators out.
+    `finalise` looks for the patterns once more, in what the passes have left, and takes the separators out.
 
     Before::
 

@@ -35,22 +35,21 @@ from ..bundle.weights import WeightsInfo
 from ..formats import load_graph
 from ..formats.files import model_files
 from ..graph import Graph
-from ..kernels.machine import Machine
-from ..passes import pipeline_of, run_pipeline
-from ..passes.policy import Policy, policy_of
+from ..passes import run_pipeline
+from ..passes.policy import Policy
+from ..plan.finalise import finalise
 from ..plan.partition import drop_unneeded, is_plain, partition
 from ..plan.place import Plan, make_plan
 from ..plan.residence import segments_for_host
 from ..plan.uses import input_needs
-from ..targets import Target, target_of
-from ..targets.isa import resolve, version_mark, versions_of
+from ..targets import Target
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
 from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
+from .job import Job, jobs_of
 from .loose import with_loose
 from .lowering import lower_groups, render_groups
 from .named import named_in, with_shared_weights
 from .pinned import with_pinned
-from .records import tuning_of
 from .tolerance import tolerances_of
 
 
@@ -69,52 +68,56 @@ def prepare(
     Raises:
         TorshcError: a member of the family, by cause.
     """
-    if options.isa and options.mcpu == "native":
-        options = dataclasses.replace(options, mcpu=versions_of(options.isa, options.mcpu, options.triple)[0])
+    return _prepare(source, jobs_of(options)[0], observer, weights or {})
+
+
+def _prepare(
+    source: str | Path | bytes | Graph, job: Job, observer: Observer | None, weights: Mapping[str, Array]
+) -> Compilation:
+    """A model with both its forms, if it has a loose one."""
     clock = Clock(observer)
-    with spending(options.budget):
-        graph = _imported(source, options, clock, weights or {})
+    with spending(job.options.budget):
+        graph = _imported(source, job.options, clock, weights)
         sizes = graph.meetings
-        fast = _compiled(graph, options, clock)
+        fast = _compiled(graph, job, clock)
     if not sizes:
         return fast
-    again = None if isinstance(source, Graph) else partial(_loose_form, source, options, sizes, clock, weights or {})
+    again = None if isinstance(source, Graph) else partial(_loose_form, source, job, sizes, clock, weights)
     return with_loose(fast, sizes, again)
 
 
 def prepare_versions(
-    source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None = None
+    source: str | Path | bytes | Graph, jobs: Sequence[Job], observer: Observer | None = None
 ) -> list[Compilation]:
-    """As :func:`prepare`, for each instruction set of ``options.isa``, the best first, with one weights file for all.
+    """As :func:`prepare`, for each version of a library, with one weights file for all.
 
     Raises:
         ConfigError: several versions of a graph, which the first would change.
     """
-    names = versions_of(options.isa, options.mcpu, options.triple)
-    if len(names) > 1 and isinstance(source, Graph):
+    if len(jobs) > 1 and isinstance(source, Graph):
         raise ConfigError("a Graph is compiled once, and changed by that", "give isa one version, or a model's file")
-    done = [_version(source, dataclasses.replace(options, mcpu=name), observer) for name in names]
+    done = [_version(source, job, observer) for job in jobs]
     if len({manifest_of(c).interface_id for c in done}) > 1:
         raise InternalError("versions of a model have other inputs, outputs or conditions")
     return with_shared_weights(done)
 
 
-def _version(source: str | Path | bytes | Graph, options: CompileOptions, observer: Observer | None) -> Compilation:
+def _version(source: str | Path | bytes | Graph, job: Job, observer: Observer | None) -> Compilation:
     """As :func:`prepare`, with the weights by name if the library is to know them."""
-    done = prepare(source, options, observer)
-    if not options.named_weights:
+    done = _prepare(source, job, observer, {})
+    if not job.options.named_weights:
         return done
     clock = Clock(observer)
     clock.seconds = done.seconds
     with clock.stage("names"):
         if isinstance(source, Graph):
             return named_in(done, None)
-        fast = dataclasses.replace(options, loose="none")
-        done = named_in(done, partial(prepare, source, fast, None))
+        fast = dataclasses.replace(job, options=dataclasses.replace(job.options, loose="none"))
+        done = named_in(done, partial(_prepare, source, fast, None))
         if done.loose is None or done.loose.form is None:
             return done
         sizes = frozenset(done.loose.sizes)
-        form = named_in(done.loose.form, partial(_loose_form, source, options, sizes, Clock(None)))
+        form = named_in(done.loose.form, partial(_loose_form, source, job, sizes, Clock(None)))
         return dataclasses.replace(done, loose=dataclasses.replace(done.loose, form=form))
 
 
@@ -132,68 +135,62 @@ def _imported(
 
 
 def _loose_form(
-    source: str | Path | bytes,
-    options: CompileOptions,
-    sizes: frozenset[str],
-    clock: Clock,
-    weights: Mapping[str, Array],
+    source: str | Path | bytes, job: Job, sizes: frozenset[str], clock: Clock, weights: Mapping[str, Array]
 ) -> Compilation:
-    """A model with some dimensions of inputs as sizes known only in a run; edited kernels are for the fast form."""
-    dump = options.dump / "loose" if options.dump is not None else None
-    options = dataclasses.replace(options, kernels=None, dump=dump)
-    with spending(options.budget):
-        return _compiled(_imported(source, options, clock, weights, sizes), options, clock)
+    """A model with some dimensions of inputs as sizes known only in a run."""
+    with spending(job.options.budget):
+        return _compiled(_imported(source, job.options, clock, weights, sizes), job.loose, clock)
 
 
-def _compiled(graph: Graph, options: CompileOptions, clock: Clock) -> Compilation:
+def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
     """One form of a model as a compilation, up to its sources."""
-    kind = target_of(options)
-    pipeline = pipeline_of(options)
-    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers, beside=kind.beside)
-    options = dataclasses.replace(options, fusion=policy.strategy)
+    options, target = job.options, job.target
     imported, constants, origins = len(graph.nodes), constant_bytes(graph), origins_of(graph)
     needs, tolerances = input_needs(graph), tolerances_of(graph, options)
-    if kind.device != CPU:
+    if target.device != CPU:
         graph.drop_demands()
     drop_unneeded(graph)
     script = None if is_plain(graph) else partition(graph)
-    if script is not None and kind.device != CPU:
+    if script is not None and target.device != CPU:
         script.for_host = segments_for_host(script)
     parts = script.segments if script is not None else [graph]
-    archs = kind.toolchain.archs(options)
     with clock.stage("optimise"):
-        features = kind.features_on(archs)
-        records = [r for part in parts for r in run_pipeline(part, pipeline, options, features)]
+        records = [r for part in parts for r in run_pipeline(part, job.pipeline, options, job.features)]
+        final = [finalise(part, job.policy) for part in parts]
     with clock.stage("plan"):
-        plans = [make_plan(part, policy) for part in parts]
-    isa = resolve(options.mcpu, options.triple)
-    machine = Machine(
-        isa.lanes,
-        compiler=kind.toolchain.c_compiler(options),
-        winograd=options.winograd,
-        exact_batches=options.exact_batches,
-        tf32=options.precision == "tf32",
-        archs=archs,
-        version=version_mark(options.isa, isa.mcpu),
-    )
-    target = kind(machine)
+        plans = [make_plan(part) for part in final]
     with clock.stage("lower"):
         targets = [target.on_processor() if script and k in script.for_host else target for k in range(len(plans))]
-        tuning = tuning_of(options.tuning_records, target, isa)
-        lowered = [lower_groups(p.graph, p, t, options, tuning) for p, t in zip(plans, targets, strict=True)]
+        lowered = [lower_groups(p.graph, p, t, options, job.tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
         rendered = [render_groups(groups, t) for groups, t in zip(lowered, targets, strict=True)]
         sources = {name: text for _, _, found in rendered for name, text in found.items()}
         placed = [p for _, p, _ in rendered]
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
-    whole, spans = _joined(graph, plans, policy) if script is not None else (plans[0], ())
+    whole, spans = _joined(graph, plans, job.policy) if script is not None else (plans[0], ())
     done = Compilation(
-        graph.name, options, whole.graph, imported, tuple(records), whole, units, program, isa, target, sources,
-        clock.seconds, script=script, spans=spans, warnings=(*graph.warnings, *tuning.warnings), needs=needs,
-        dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment}, constants_bytes=constants,
-        origins=origins, tolerances=tolerances,
-    )  # fmt: skip
+        name=graph.name,
+        options=options,
+        graph=whole.graph,
+        imported_nodes=imported,
+        records=tuple(records),
+        plan=whole,
+        units=units,
+        program=program,
+        isa=job.isa,
+        target=target,
+        sources=sources,
+        seconds=clock.seconds,
+        script=script,
+        spans=spans,
+        warnings=(*graph.warnings, *job.tuning.warnings),
+        needs=needs,
+        dims_of_kernels={p.symbol: p.dims for segment in placed for p in segment},
+        constants_bytes=constants,
+        origins=origins,
+        tolerances=tolerances,
+    )
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 
 
@@ -231,13 +228,13 @@ def compile_model(
     Raises:
         TorshcError: a member of the family, by cause; nothing is left half-written then.
     """
-    target = target_of(options)
     options = dataclasses.replace(options, prefix=options.prefix or prefix_of(Path(out)))
-    isas = [resolve(name, options.triple) for name in versions_of(options.isa, options.mcpu, options.triple)]
+    jobs = jobs_of(options)
+    toolchain = jobs[0].target.toolchain
     built = options.emit not in ("source", "page")
-    tools = [target.toolchain.find(options, isa) for isa in isas] if built else []
-    archiver = target.toolchain.archiver(options) if options.emit == "archive" else None
-    versions = prepare_versions(source, options, observer)
+    tools = [toolchain.find(job.options, job.isa) for job in jobs] if built else []
+    archiver = toolchain.archiver(options) if options.emit == "archive" else None
+    versions = prepare_versions(source, jobs, observer)
     compilation = versions[0]
     clock = Clock(observer)
     clock.seconds = compilation.seconds
@@ -316,7 +313,7 @@ def _add_library(
     for form in forms:
         headers = {**kernel_headers(form), **headers}
     if options.keep_intermediates or options.emit in ("source", "objects"):
-        script = build_script(target, compilation.isa, options)
+        script = build_script(target, {c.target.machine.version: c.isa for c in versions}, options)
         kernels = {name: text for c in forms for name, text in commented_sources(c).items()}
         bundle.add_sources({**kernels, **own, **headers, **script})
     if not tools:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..expr import const
-from ..graph import Builder, Graph, Node, Rewriter, RuleName, Value
-from ..passes.decompose import like
+from ..graph import Builder, Graph, Node, RuleName, Value
 
 
 @dataclass(frozen=True)
@@ -110,45 +108,3 @@ def _rewired(graph: Graph, node: Node, inputs: tuple[Value | None, ...], alias: 
     made = graph.new_node(node.op, inputs, outputs, node.name)
     made.inherit(node)
     return made
-
-
-def split_composites(graph: Graph, opened: Collection[Node] = ()) -> None:
-    """Replace composite nodes that no single kernel computes by the simpler nodes they stand for.
-
-    The others stay whole, so that without fusion each node of the model is a launch.
-
-    Args:
-        opened: nodes that are replaced all the same, as a rule wants them in one kernel with others.
-    """
-    rewriter = Rewriter(graph, "the plan")
-    for node in rewriter:
-        if node.op.family == "composite":
-            inner, alias = expand(graph, [node])
-            if node in opened or not _one_kernel(inner, [alias.get(v, v) for v in node.outputs]):
-                rewriter.keep(*inner)
-                for old in node.outputs:
-                    rewriter.replace(old, like(rewriter.builder(node.name), alias[old], old))
-                continue
-        rewriter.keep(node)
-    rewriter.finish()
-
-
-def _one_kernel(nodes: list[Node], outputs: list[Value]) -> bool:
-    """Whether nodes fit one kernel: one product and what follows it, or reductions over one space."""
-    families = [n.op.family for n in nodes]
-    others = [n for n in nodes if n.op.family not in ("pointwise", "view", "reduce")]
-    reduces = [n for n in nodes if n.op.family == "reduce"]
-    if others:
-        anchor = others[0]
-        follow = nodes[nodes.index(anchor) + 1 :]
-        plain = all(n.op.family == "pointwise" and n.output.shape == anchor.output.shape for n in follow)
-        return len(others) == 1 and not reduces and plain and anchor.op.family == "gemm"
-    if not reduces:
-        return "view" not in families
-    spaces = {(n.operands[0].shape, getattr(n.op, "axes", ())) for n in reduces}
-    if len(spaces) > 1 or "view" in families:
-        return False
-    ((full, axes),) = spaces
-    kept = tuple(const(1) if k in axes else d for k, d in enumerate(full))
-    allowed = {full, kept, tuple(d for k, d in enumerate(full) if k not in axes)}
-    return all(n.output.shape in allowed for n in nodes)

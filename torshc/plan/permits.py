@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..graph import Graph, Node, Rewriter, RuleName, Value
-from ..ops.math.pointwise import Separator
-from ..passes.fusion_rules import Fuse, FusionRule
-from ..passes.mark_fusion import mark, places
-from ..passes.policy import Policy
-from .views import bases, behind_views, readers
+from ..graph import Graph, Node, RuleName, Value
+from ..passes.fusion_rules import FusionRule
+from ..passes.mark_fusion import places
+from .finalise import FinalGraph
+from .views import bases, behind_views
 
 
 class Permits:
-    """Looks for the patterns of the rules in a graph, once.
+    """What may share a kernel, by the marks of the nodes and the patterns of the rules."""
 
-    Args:
-        graph: its separators are taken out, and its nodes get further marks.
-    """
-
-    def __init__(self, graph: Graph, policy: Policy) -> None:
-        self.policy = policy
-        allows = list(policy.fuses("allow"))
-        mark(graph, [r for r in policy.rules if r.action != Fuse("allow")], through=True)
-        self._apart = _lift(graph)
+    def __init__(self, final: FinalGraph) -> None:
+        self.policy = policy = final.policy
+        self._apart = final.apart
         self._forces = {r.name for r in policy.fuses("force")}
-        self._allowed = _pairs(graph, allows)
+        self._allowed = _pairs(final.graph, policy.fuses("allow"))
 
     @property
     def pairs(self) -> list[tuple[RuleName, Node, Node]]:
@@ -91,44 +84,3 @@ def _pairs(graph: Graph, rules: Iterable[FusionRule]) -> dict[tuple[Node, Node],
                     if maker in inside and maker is not None:
                         out.setdefault((maker, node), rule.name)
     return out
-
-
-def _lift(graph: Graph) -> dict[Node, dict[Node, RuleName]]:
-    """Take the separators out.
-
-    Returns:
-        For each node those that share no kernel with it.
-    """
-    found = [n for n in graph.nodes if isinstance(n.op, Separator)]
-    if not found:
-        return {}
-    users = graph.users()
-    source: dict[Value, Value] = {}
-    direct: list[tuple[RuleName, Value, list[Node]]] = []
-    for node in found:
-        assert isinstance(node.op, Separator)
-        (value,) = node.operands
-        source[node.output] = source.get(value, value)
-        direct.append((RuleName(node.op.rule, node.op.where), source[node.output], _beyond(node, users)))
-    rewriter = Rewriter(graph, "the plan")
-    for node in rewriter:
-        if isinstance(node.op, Separator):
-            rewriter.replace(node.output, source[node.output])
-        else:
-            rewriter.keep(node)
-    rewriter.finish()
-    users = graph.users()
-    apart: dict[Node, dict[Node, RuleName]] = {}
-    for rule, value, nodes in direct:
-        ends = [m for n in nodes for m in ([n] if n.op.family != "view" else readers(n.output, users))]
-        for maker in (b.producer for b in bases(value)):
-            for reader in ends if maker is not None else ():
-                assert maker is not None
-                apart.setdefault(maker, {})[reader] = rule
-                apart.setdefault(reader, {})[maker] = rule
-    return apart
-
-
-def _beyond(node: Node, users: dict[Value, list[Node]]) -> list[Node]:
-    """Who reads the result of a separator, others in between passed over."""
-    return [m for n in users.get(node.output, []) for m in (_beyond(n, users) if isinstance(n.op, Separator) else [n])]

@@ -11,10 +11,10 @@ from ..ops.core.base import REGISTRY
 from ..ops.tensor.view import too_wide
 from ..passes.fusion_rules import Recompute
 from ..passes.policy import Policy
-from ..passes.settle_outputs import settle
 from .beside import side_by_side
+from .finalise import FinalGraph
 from .fusion import Fuser, kind_of
-from .group import Boundary, Group, split_composites
+from .group import Boundary, Group
 from .inline import Inliner
 from .permits import Permits, tensors
 from .storage import Storage, contiguous, strided
@@ -43,14 +43,9 @@ class Plan:
     stored: dict[Node, str] = field(default_factory=dict)
 
 
-def make_plan(graph: Graph, policy: Policy) -> Plan:
+def make_plan(final: FinalGraph) -> Plan:
     """Fuse a graph and decide what is stored."""
-    forced = {r.name for r in policy.fuses("force")}
-    split_composites(graph, [n for n in graph.nodes if any(m.rule in forced for m in n.marks)])
-    settle(graph)
-    permits = Permits(graph, policy)
-    graph.freeze()
-    return _Placer(graph, permits).run()
+    return _Placer(final.graph, Permits(final)).run()
 
 
 class _Placer:

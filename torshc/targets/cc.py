@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -21,7 +21,7 @@ from ..base.errors import ConfigError, ToolchainError
 from ..base.folders import private_folder, scratch_folder
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
-from .isa import Isa, kernel_prefix, resolve, version_mark, versions_of
+from .isa import Isa, kernel_prefix, resolve
 from .processes import execute
 from .toolchain import (
     BASE_FLAGS,
@@ -294,12 +294,9 @@ class CToolchain(Toolchain):
         except ToolchainError:  # explaining a model needs none; a compilation has asked for it before
             return "clang"
 
-    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+    def script(self, options: CompileOptions, versions: Mapping[str, Isa]) -> dict[str, Any]:
         cc = CCompiler("cc", ("cc",), "")
-        names = versions_of(options.isa, options.mcpu, options.triple)
-        versions = (
-            {version_mark(options.isa, n): resolve(n, options.triple) for n in names} if options.isa else {"": isa}
-        )
+        isa = next(iter(versions.values()))
 
         def flags(of: Isa) -> str:
             return shlex.join([*cc.base_flags(), *of.flags("clang"), "-Wno-psabi", *profile_flags(options)])

@@ -10,7 +10,7 @@ import hashlib
 import shlex
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -248,8 +248,12 @@ class Toolchain(ABC):
         """
 
     @abstractmethod
-    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
-        """What the target's ``build.sh.j2`` asks for: the commands that :meth:`find`'s tools would run."""
+    def script(self, options: CompileOptions, versions: Mapping[str, Isa]) -> dict[str, Any]:
+        """What the target's ``build.sh.j2`` asks for: the commands that :meth:`find`'s tools would run.
+
+        Args:
+            versions: the processors to compile for by the marks of their versions, the best first.
+        """
 
     @abstractmethod
     def survey(self, cc: str = "") -> Survey:

@@ -89,5 +89,5 @@ def _commands(target: Target, compilation: Compilation) -> dict[str, str]:
         tools = target.toolchain.find(compilation.options, compilation.isa)
         return {"cc": shlex.join(tools.compiler.command), "flags": shlex.join(tools.flags)}
     except ToolchainError:
-        flags = target.toolchain.script(compilation.options, compilation.isa)["flags"]
+        flags = target.toolchain.script(compilation.options, {target.machine.version: compilation.isa})["flags"]
         return {"cc": target.toolchain.command, "flags": flags}

@@ -21,6 +21,7 @@ from ..formats.json_schema import require
 from ..formats.model import Misfit
 from ..pipeline.compilation import Compilation, manifest_of
 from ..pipeline.compiler import prepare_versions
+from ..pipeline.job import jobs_of
 from ..runtime.manifest import read_manifest
 from ..targets import find_target
 
@@ -54,7 +55,7 @@ def set_weights(
         where = "has no weights" if body["weights"] is None else "has its weights inside the library"
         raise BundleError(f"{bundle} {where}", REMEDY)
     options = _as_compiled(options, body)
-    done = prepare_versions(_changed(model, new) if new is not None else model, options)
+    done = prepare_versions(_changed(model, new) if new is not None else model, jobs_of(options))
     _check(done, body, bundle)
     with BundleWriter(out or bundle) as writer:
         writer.copy(bundle)

@@ -11,6 +11,7 @@ from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int, const
 from torshc.graph import Graph
 from torshc.kernels.machine import Device, Machine
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets.gpu import nests
 from torshc.targets.gpu.cuda.target import CudaTarget
@@ -241,7 +242,7 @@ def test_large_sums_keep_a_large_device_busy(shape: tuple[int, ...], axis: int) 
 
 
 def planned(graph: Graph, units: int) -> list[Any]:
-    plan = make_plan(graph, Policy.of())
+    plan = make_plan(finalise(graph, Policy.of()))
     return [k for g in plan.groups for k in target(units).lower(graph, g, plan.storage)]
 
 

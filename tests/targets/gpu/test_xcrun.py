@@ -180,7 +180,7 @@ def test_the_script_runs_the_same_commands(tmp_path: Path, monkeypatch: pytest.M
     ours = calls(tmp_path)
     folder = tmp_path / "m.tsc" / "src"
     folder.mkdir(parents=True)
-    for name, text in {**SOURCES, "t.h": "", **build_script(MetalTarget, here, options)}.items():
+    for name, text in {**SOURCES, "t.h": "", **build_script(MetalTarget, {"": here}, options)}.items():
         (folder / name).write_text(text)
     subprocess.run(["sh", str(folder / "build.sh")], check=True)
     assert sorted(calls(tmp_path)) == sorted(ours)
@@ -190,7 +190,8 @@ def test_the_script_runs_the_same_commands(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_script_for_another_machine_names_no_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    script = build_script(MetalTarget, isa.Isa("x86_64", "x86-64-v4", "", ("avx512vnni",), 16))["build.sh"]
+    there = isa.Isa("x86_64", "x86-64-v4", "", ("avx512vnni",), 16)
+    script = build_script(MetalTarget, {"": there}, CompileOptions())["build.sh"]
     assert "-DTORSHC_LANES=16" in script and "avx512" not in script and " -m" not in script
 
 

@@ -113,7 +113,7 @@ pointwise("Identity", lambda x: x)
 class Separator(Pointwise):
     """x, which who computes it and who reads it here hand over in memory: no pass looks through it.
 
-    A rule puts it there and planning takes it out, so it is not an operator that a model may have.
+    A rule puts it there and `finalise` takes it out, so it is not an operator that a model may have.
 
     Attributes:
         rule, where: of :class:`torshc.graph.RuleName`.

@@ -11,7 +11,7 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -170,7 +170,8 @@ class MetalToolchain(Toolchain):
         xcrun = find_xcrun()
         return Tools(xcrun, (*xcrun.base_flags(isa), *profile_flags(options)))
 
-    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+    def script(self, options: CompileOptions, versions: Mapping[str, Isa]) -> dict[str, Any]:
+        isa = next(iter(versions.values()))
         flags = [*Xcrun("xcrun", ("xcrun",), "").base_flags(isa), *profile_flags(options)]
         if sys.platform != "darwin":  # the script will run on another processor
             flags = [f for f in flags if not f.startswith("-m")]

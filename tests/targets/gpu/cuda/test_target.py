@@ -10,6 +10,7 @@ import pytest
 from torshc.base.resources import templates
 from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
+from torshc.plan.finalise import finalise
 from torshc.plan.place import make_plan
 from torshc.targets import find_target
 
@@ -32,6 +33,6 @@ def test_kernels_of_many_blocks_start_when_the_one_before_has_ended(rows: int, w
     m = Maker()
     x = m.input(rows, 1024)
     graph = m.output(m.add("ReduceSum", x, axes=(1,)))
-    plan, cuda = make_plan(graph, Policy.of()), find_target("cuda")(Machine())
+    plan, cuda = make_plan(finalise(graph, Policy.of())), find_target("cuda")(Machine())
     text = cuda.render(cuda.lower(graph, plan.groups[0], plan.storage)[0]).source
     assert ("t_wait_for_earlier();" in text, "T_LAUNCH_AFTER(" in text) == (waits, not waits)

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -317,7 +317,8 @@ class CudaToolchain(Toolchain):
     def c_compiler(self, options: CompileOptions) -> str:
         return "gcc"  # what nvcc calls on Linux
 
-    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+    def script(self, options: CompileOptions, versions: Mapping[str, Isa]) -> dict[str, Any]:
+        isa = next(iter(versions.values()))
         nvcc = Nvcc("nvcc", ("nvcc",), "")
         archs = nvcc.gencode_flags(options.arch or ",".join(DEFAULT_ARCHS))
         flags = (*nvcc.base_flags(isa), *archs, *profile_flags(options))

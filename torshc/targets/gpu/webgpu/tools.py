@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ class WebGpuToolchain(Toolchain):
             compiler, (*compiler.base_flags(), *compiler.isa_flags(isa), "-Wno-psabi", *profile_flags(options))
         )
 
-    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+    def script(self, options: CompileOptions, versions: Mapping[str, Isa]) -> dict[str, Any]:
+        isa = next(iter(versions.values()))
         flags = ["-O3", *BASE_FLAGS, *isa.flags("clang"), "-Wno-psabi", *profile_flags(options)]
         name = soname(options.prefix)
         link = [*LINK_FLAGS, *([f"-Wl,-soname,{name}"] if name else [])]

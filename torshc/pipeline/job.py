@@ -1,0 +1,84 @@
+"""What one version of a library is compiled for: options, with all that they leave open resolved at the door."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from ..base.features import Features
+from ..base.options import CompileOptions
+from ..kernels.machine import Machine
+from ..passes import pipeline_of
+from ..passes.manager import Pipeline
+from ..passes.policy import Policy, policy_of
+from ..targets import Target, target_of
+from ..targets.isa import Isa, resolve, version_mark, versions_of
+from .records import Tuning, tuning_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that decides how a model becomes a version of a library; made once, and only read.
+
+    Attributes:
+        options: what was asked for; `mcpu` is this version's processor, and `fusion` the strategy that holds.
+        pipeline: the passes.
+        policy: the fusion rules, with the limits of the target's kernels.
+        isa: instruction set of the processor.
+        archs: architectures of the device; empty for a processor.
+        features: what the target has kernels for, on all of `archs`.
+        target: what kernels are rendered for.
+        tuning: choices of a tuning record.
+    """
+
+    options: CompileOptions
+    pipeline: Pipeline
+    policy: Policy
+    isa: Isa
+    archs: tuple[str, ...]
+    features: Features
+    target: Target
+    tuning: Tuning
+
+    @property
+    def loose(self) -> Job:
+        """The job of a model's loose form; edited kernels are for the fast form."""
+        dump = self.options.dump / "loose" if self.options.dump is not None else None
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, kernels=None, dump=dump))
+
+
+def jobs_of(options: CompileOptions) -> list[Job]:
+    """The jobs of a compilation: one for each version that its library has, the best first.
+
+    Raises:
+        ConfigError: an option or a file that it names is wrong.
+    """
+    names = versions_of(options.isa, options.mcpu, options.triple)
+    return [_job_of(dataclasses.replace(options, mcpu=name)) for name in names]
+
+
+def _job_of(options: CompileOptions) -> Job:
+    kind = target_of(options)
+    pipeline = pipeline_of(options)
+    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers, beside=kind.beside)
+    isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)
+    machine = Machine(
+        isa.lanes,
+        compiler=kind.toolchain.c_compiler(options),
+        winograd=options.winograd,
+        exact_batches=options.exact_batches,
+        tf32=options.precision == "tf32",
+        archs=archs,
+        version=version_mark(options.isa, isa.mcpu),
+    )
+    target = kind(machine)
+    return Job(
+        options=dataclasses.replace(options, fusion=policy.strategy),
+        pipeline=pipeline,
+        policy=policy,
+        isa=isa,
+        archs=archs,
+        features=kind.features_on(archs),
+        target=target,
+        tuning=tuning_of(options.tuning_records, target, isa),
+    )
