@@ -20,6 +20,7 @@ from .base.options import CompileOptions
 from .bundle.host import CPU
 from .entry.inprocess import InProcess, load_model
 from .formats import load_graph
+from .ops import CustomOperators
 from .pipeline.compiler import compile_model
 from .runtime import Model, load
 from .targets import TARGETS
@@ -62,7 +63,7 @@ class TorshcBackend(Backend):
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether every operator of a model is supported."""
         try:
-            load_graph(_serialised(model))
+            load_graph(_serialised(model), custom=CustomOperators(CompileOptions.create(**kwargs).ops))
         except UnsupportedError:
             return False
         except TorshcError:

@@ -49,6 +49,7 @@ class CompileOptions:
         max_fusion_size: largest number of nodes in one kernel; None for what the rules say.
         pipeline: a pipeline file in place of that of the optimisation level.
         rules: further files of rewrites and fusion rules.
+        ops: files of Python that declare operators (``from torshc import ops``), which are run.
         kernels: folder of edited kernels, as ``torshc eject`` writes them, to use in place of the generated ones.
         tuning_records: file of choices that ``torshc tune`` measured, for kernels of this target and machine.
         passes: pass name to True (on) or False (off), overriding the pipeline.
@@ -98,6 +99,7 @@ class CompileOptions:
     max_fusion_size: int | None = None
     pipeline: Path | None = None
     rules: tuple[Path, ...] = ()
+    ops: tuple[Path, ...] = ()
     kernels: Path | None = None
     tuning_records: Path | None = None
     passes: Mapping[str, bool] = field(default_factory=dict)
@@ -165,10 +167,10 @@ class CompileOptions:
         for name in ("pipeline", "kernels", "tuning_records", "workdir", "dump"):
             if fields.get(name) is not None:
                 fields[name] = _path(name, fields[name])
-        if "rules" in fields:
-            given = fields["rules"]
+        for name in {"rules", "ops"} & fields.keys():
+            given = fields[name]
             several = isinstance(given, Iterable) and not isinstance(given, str)
-            fields["rules"] = tuple(_path("rules", p) for p in (given if several else [given] if given else ()))
+            fields[name] = tuple(_path(name, p) for p in (given if several else [given] if given else ()))
         if "isa" in fields:
             given = fields["isa"] or ()
             if not isinstance(given, Iterable) or not all(isinstance(level, str) for level in given):

@@ -148,6 +148,17 @@ class OperatorInfo:
 
 
 @dataclass(frozen=True)
+class CustomInfo:
+    """An operator of the model that a user declared: what it is ("composite"), in which file, and the hash of that."""
+
+    op: str
+    domain: str
+    form: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class WeightInfo:
     """A weight of the model: name, dtype and dimensions; ``why`` it cannot be exchanged by name, "" where it can."""
 
@@ -227,7 +238,8 @@ class Manifest:
     ``approximations`` what trades accuracy for speed, on request; ``tolerances`` how far each output may be from a
     reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``loose`` what there is for sizes of 1 that
     ``conditions`` refuse, null where none can be such a 1; ``preferences`` conditions with which no value inside is
-    empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs."""
+    empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs; ``custom`` operators
+    that users declare."""
 
     torshc: str
     model: str
@@ -259,6 +271,7 @@ class Manifest:
     glibc: str = ""
     preferences: tuple[ConditionInfo, ...] = ()
     uses: tuple[UseInfo, ...] = ()
+    custom: tuple[CustomInfo, ...] = ()
 
     @property
     def interface_id(self) -> int:

@@ -147,4 +147,4 @@ def _verify(model: Path, out: str, done: Compilation) -> None:
     from ..workbench.verify import verify_bundle, with_cause
     from .verify import report
 
-    report(with_cause(verify_bundle(model, out), model, done), as_json=False)
+    report(with_cause(verify_bundle(model, out, ops=done.options.ops), model, done), as_json=False)

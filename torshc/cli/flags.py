@@ -109,6 +109,8 @@ PLAN: list[Option] = [
                  help="Pin the dimensions of an input; `?` leaves one as it is, a word names it. Repeatable."),
     click.option("--pipeline", type=FILE, help="Passes to run, in place of the level's own (YAML)."),
     click.option("--rules", type=FILE, multiple=True, help="More rewrites or fusion rules (YAML). Repeatable."),
+    click.option("--ops", type=FILE, multiple=True, metavar="FILE.py",
+                 help="Operators declared in Python, which is run. Repeatable."),
     click.option("--kernels", type=FILE, metavar="DIR",
                  help="Use edited kernels of this folder, as `torshc eject` writes them."),
     RECORDS,

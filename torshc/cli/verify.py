@@ -50,13 +50,13 @@ def verify(
     """
     from ..workbench.verify import verify_bundle, verify_model
 
-    if bundle is not None and (idle := flags.given_here(given)):
+    if bundle is not None and (idle := flags.given_here(given.keys() - {"ops"})):
         raise click.UsageError(f"--bundle is compiled already; leave out {', '.join(idle)}")
     options = flags.compile_options(given)
     how: dict[str, Any] = {"dims": dims, "inputs": inputs, "seed": seed, "rtol": rtol, "threads": threads}
     with Progress(quiet=as_json) as progress:
         if bundle is not None:
-            verdict = verify_bundle(model, bundle, against, **how)
+            verdict = verify_bundle(model, bundle, against, **how, ops=options.ops)
         else:
             verdict = verify_model(model, options, against, progress, **how)
     report(verdict, as_json)

@@ -61,6 +61,16 @@ class NodeInfo:
 
 
 @dataclass(frozen=True)
+class CustomInfo:
+    """An operator of the model that a user declares: its name, domain and form, and the file and line."""
+
+    op: str
+    domain: str
+    form: str
+    place: str
+
+
+@dataclass(frozen=True)
 class KernelInfo:
     """A kernel of a group.
 
@@ -178,7 +188,8 @@ class Explanation:
 
     ``unfit`` says why the model cannot take these, where no others were found; it is empty where it can.
     ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
-    are in use while each group runs; ``loose`` what there is for sizes of 1, None where none could broadcast.
+    are in use while each group runs; ``custom`` operators that users declare; ``loose`` what there
+    is for sizes of 1, None where none could broadcast.
     """
 
     model: str
@@ -203,6 +214,7 @@ class Explanation:
     fallbacks: tuple[str, ...]
     approximations: tuple[str, ...]
     thresholds: tuple[str, ...]
+    custom: tuple[CustomInfo, ...]
     seconds: Mapping[str, float]
     course: tuple[Course, ...] = ()
     rules: tuple[RuleInfo, ...] = ()
@@ -269,6 +281,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         fallbacks=compilation.fallbacks,
         approximations=compilation.approximations,
         thresholds=compilation.thresholds,
+        custom=tuple(CustomInfo(o.name, o.domain, o.declared.form, o.declared.place) for o in compilation.custom),
         seconds=compilation.seconds,
         course=course(compilation.script, compilation.spans) if compilation.script is not None else (),
         rules=rule_infos(compilation.plan, {r.name for r in compilation.records}),

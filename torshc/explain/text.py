@@ -205,6 +205,9 @@ def _totals(e: Explanation) -> Iterator[str]:
     yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}{copied}")
     if e.approximations:
         yield from paragraph("inexact", "; ".join(map(printable, e.approximations)))
+    for k, c in enumerate(e.custom):
+        what = f"{c.op}{f' of {c.domain}' if c.domain else ''}: {c.form}, {c.place}"
+        yield from paragraph("custom" if k == 0 else "", printable(what))
     for line in e.thresholds:
         yield from paragraph("rows", f"{line}, unless --exact-batches is given")
     pinned = dict.fromkeys(f"group {g.id}: {k.pinned}" for g in e.groups for k in g.kernels if k.pinned)

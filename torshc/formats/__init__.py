@@ -9,6 +9,8 @@ from typing import Any
 import numpy.typing as npt
 
 from ..graph import Graph
+from ..ops import NONE, CustomOperators
+from . import schemas
 from .contents import read_file
 from .foreign import refuse_folder, refuse_foreign
 from .json_format import import_json, parse
@@ -23,6 +25,7 @@ def load_graph(
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     weights: Mapping[str, npt.NDArray[Any]] | None = None,
     loose: frozenset[str] = frozenset(),
+    custom: CustomOperators = NONE,
 ) -> Graph:
     """Import a model of any form, told by its content: a JSON graph, or ONNX (binary, text, protobuf-JSON).
 
@@ -33,18 +36,20 @@ def load_graph(
             if empty, the graph keeps the model's weights by name.
         loose: names of dimensions of inputs that may be 1 in a run where they are broadcast; :attr:`Graph.meetings` of
             the graph without it tells them.
+        custom: operators that users declare.
 
     Raises:
         ModelError: when the file is damaged or contradicts itself; names file and node.
         UnsupportedError: with all that torshc cannot do in this model.
-        ConfigError: when `shapes` does not fit the model.
+        ConfigError: when `shapes` does not fit the model, or a declared operator is one that torshc has.
     """
+    schemas.require_new(custom)
     if not isinstance(path, bytes):
         refuse_folder(Path(path))
     data = memoryview(path) if isinstance(path, bytes) else read_file(Path(path))
     refuse_foreign(data, None if isinstance(path, bytes) else Path(path))
     read = import_json if _is_json_graph(data) else import_model
-    graph = read(path, shapes, weights, loose)
+    graph = read(path, shapes, weights, loose, custom)
     if not isinstance(path, bytes):
         graph.name = Path(path).stem  # exporters call every graph main_graph
     return graph

@@ -12,11 +12,12 @@ from ..base.budget import OverBudget, afford
 from ..base.errors import InternalError, ModelError, UnsupportedError
 from ..expr import MAP, OPTIONAL, STRING, call
 from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shape
-from ..ops import REGISTRY, SourceNode, Unsupported
+from ..ops import NONE, REGISTRY, CustomOperators, Op, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.core.base import Meeting
+from ..ops.core.custom import Custom
 from ..ops.text import strings
-from . import control, flex, legacy, schemas, unroll
+from . import called, control, flex, legacy, schemas, unroll
 from .attribute_values import check_values
 from .model import (
     Array,
@@ -45,13 +46,14 @@ def build(
     lenient: bool = False,
     weights: Mapping[str, Array] | None = None,
     loose: frozenset[str] = frozenset(),
+    custom: CustomOperators = NONE,
 ) -> Graph:
     """The graph of a source model.
 
     Args:
         pins: dimensions that inputs are fixed to.
         lenient: attributes come from JSON, which cannot distinguish an int from a float.
-        weights, loose: see :func:`torshc.formats.load_graph`.
+        weights, loose, custom: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError, UnsupportedError, ConfigError: see :func:`torshc.formats.import_model`.
@@ -61,11 +63,11 @@ def build(
         model = replace(model, graph=replace(model.graph, constants=constants), keeps_weights=True)
 
     def attempt(pins: Pins, chosen: Mapping[str, bool]) -> Graph:
-        return _Importer(model, lenient, chosen, loose).run(pins)
+        return _Importer(model, lenient, chosen, loose, custom).run(pins)
 
     graph = _settled(attempt, pins, {}, iter(range(_ATTEMPTS)))
     if loose and not graph.meetings <= loose:
-        return build(model, pins, lenient, weights, loose | graph.meetings)
+        return build(model, pins, lenient, weights, loose | graph.meetings, custom)
     return graph
 
 
@@ -136,9 +138,16 @@ class _Scope:
 
 class _Importer:
     def __init__(
-        self, model: SourceModel, lenient: bool, chosen: Mapping[str, bool], loose: frozenset[str] = frozenset()
+        self,
+        model: SourceModel,
+        lenient: bool,
+        chosen: Mapping[str, bool],
+        loose: frozenset[str] = frozenset(),
+        custom: CustomOperators = NONE,
     ) -> None:
         self.model = model
+        self.custom = custom
+        self.used: dict[type[Custom], None] = {}
         self.chosen = chosen
         self.loose = loose
         self.lenient = lenient
@@ -169,6 +178,7 @@ class _Importer:
         if self.problems:
             raise UnsupportedError(list(self.problems), warnings=[*self.warnings.values()])
         self.graph.warnings = [*self.warnings.values()]
+        self.graph.custom = (*self.used,)
         met = (pair.symbols for pair in self.graph.constraints if isinstance(pair, Meeting))
         self.graph.meetings = frozenset(name for names in met for name in names)
         if self.model.keeps_weights:
@@ -276,8 +286,11 @@ class _Importer:
                 value.name = value.name or name
             scope.values[name] = value
 
-    def call(self, op: SourceOp, operands: list[Value | None], scope: _Scope, known: bool) -> Sequence[Value | None]:
+    def call(
+        self, op: SourceOp, operands: list[Value | None], scope: _Scope, known: bool, lenient: bool | None = None
+    ) -> Sequence[Value | None]:
         """The outputs of a node; none when an operand could not be imported."""
+        lenient = self.lenient if lenient is None else lenient
         function = self.model.functions.get((op.domain, op.op_type))
         if function is not None:
             return self.expand(op, function, operands, scope, op.attributes)
@@ -286,14 +299,14 @@ class _Importer:
             raise Misfit(f"the model does not say which version of domain {op.domain or 'ai.onnx'!r} it uses")
         version = schemas.meant(op, version)
         schema = schemas.schema_of(op.op_type, op.domain, version)
-        cls = REGISTRY.get((op.domain, op.op_type))
+        cls = self.operator(op)
         attributes = op.attributes
         if schema is not None:
-            attributes, unknown = schemas.check(op, schema, self.lenient)
+            attributes, unknown = schemas.check(op, schema, lenient)
             for text in unknown:
                 self.warn(op, scope, text)
         elif cls is not None:
-            attributes = schemas.check_fields(op, cls, self.lenient)
+            attributes = schemas.check_fields(op, cls, lenient)
         check_values(op, attributes, schema.since_version if schema is not None else version)
         if schema is not None:
             schemas.check_types(op, schema, operands)
@@ -309,7 +322,7 @@ class _Importer:
             if body is None and schemas.is_function(schema):
                 return ()
             if body is None:
-                raise Unsupported(schemas.unknown(op))
+                raise Unsupported(schemas.unknown(op, self.custom))
             defaults = schemas.defaults(op.op_type, op.domain, version)
             return self.expand(op, body, operands, scope, {**defaults, **attributes})
         for value in attributes.values():
@@ -329,7 +342,34 @@ class _Importer:
             attributes = legacy.translate(op.op_type, schema.since_version, attributes, operands, builder)
         t = self.stated(op.outputs[0]) if op.outputs and not scope.depth else None
         rank = len(t.dims) if t is not None and t.dims is not None else None
-        return read(SourceNode(op.op_type, version, attributes, operands, count, builder, stated_rank=rank))
+        node = SourceNode(op.op_type, version, attributes, operands, count, builder, stated_rank=rank)
+        node.apply = partial(self.apply, node, scope.depth)
+        return read(node)
+
+    def operator(self, op: SourceOp) -> type[Op] | None:
+        """The class of a node's operator: torshc's own, or else one that a user declares."""
+        own = REGISTRY.get((op.domain, op.op_type))
+        if own is not None or schemas.exists(op.domain, op.op_type):
+            return own
+        found = self.custom.find(op.domain, op.op_type)
+        if found is not None:
+            self.used[found] = None
+        return found
+
+    def apply(
+        self,
+        node: SourceNode,
+        depth: int,
+        domain: str,
+        name: str,
+        operands: Sequence[Any],
+        attributes: Mapping[str, Any],
+        outputs: int,
+    ) -> Sequence[Value]:
+        """The results of an operator that a user's function calls, checked as a node of a model is."""
+        op, values = called.node_of(node.builder, domain, name, operands, attributes, outputs)
+        made = self.call(op, values, _Scope({}, called.OPSETS, depth=depth + 1), known=True, lenient=True)
+        return [v for v in made if v is not None]
 
     def stated(self, name: str) -> TypeDecl | None:
         """The type that the model states of a value of the main graph."""

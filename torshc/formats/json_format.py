@@ -15,6 +15,7 @@ from ..base.arrays import SLACK, load_array
 from ..base.errors import ModelError
 from ..expr import BOOL, DTYPES, from_numpy, parse_size
 from ..graph import Graph
+from ..ops import NONE, CustomOperators
 from . import json_schema
 from .build import build
 from .contents import read_file
@@ -33,13 +34,14 @@ def import_json(
     shapes: Pins | None = None,
     weights: Mapping[str, Array] | None = None,
     loose: frozenset[str] = frozenset(),
+    custom: CustomOperators = NONE,
 ) -> Graph:
     """Import a JSON graph.
 
     Args:
         path: a file, or the bytes of one; weights in files are looked for below its folder.
         shapes: dimensions that inputs are fixed to.
-        weights, loose: see :func:`torshc.formats.load_graph`.
+        weights, loose, custom: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError: names the file and the place in it, such as ``nodes[3].inputs``, or the line of a syntax error.
@@ -50,7 +52,7 @@ def import_json(
     folder = None if isinstance(path, bytes) else Path(path).parent
     try:
         text = path if isinstance(path, bytes) else bytes(read_file(Path(path)))
-        return build(read_json(parse(text), file, folder), shapes or {}, True, weights, loose)
+        return build(read_json(parse(text), file, folder), shapes or {}, True, weights, loose, custom)
     except Misfit as e:
         raise ModelError(f"{file}: {e.message}", e.remedy) from e
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from ..graph import Graph
+from ..ops import NONE, CustomOperators
 from .build import build
 from .onnx_reader import read_model
 
@@ -20,17 +21,18 @@ def import_model(
     shapes: Pins | None = None,
     weights: Mapping[str, npt.NDArray[Any]] | None = None,
     loose: frozenset[str] = frozenset(),
+    custom: CustomOperators = NONE,
 ) -> Graph:
     """Import an ONNX model.
 
     Args:
         path: a file, or the bytes of one; binary, ONNX's text form or protobuf-JSON, told apart by content.
         shapes: dimensions that inputs are fixed to, e.g. ``{"x": (1, 3, 224, 224)}``.
-        weights, loose: see :func:`torshc.formats.load_graph`.
+        weights, loose, custom: see :func:`torshc.formats.load_graph`.
 
     Raises:
         ModelError: when the file is damaged or contradicts itself; names file and node.
         UnsupportedError: with all that torshc cannot do in this model.
         ConfigError: when `shapes` does not fit the model.
     """
-    return build(read_model(path), shapes or {}, weights=weights, loose=loose)
+    return build(read_model(path), shapes or {}, weights=weights, loose=loose, custom=custom)

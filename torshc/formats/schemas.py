@@ -12,10 +12,11 @@ import onnx
 from onnx import FunctionProto, helper, numpy_helper
 from onnx.defs import OpSchema, get_schema, onnx_opset_version
 
-from ..base.errors import did_you_mean
+from ..base.errors import ConfigError, did_you_mean
 from ..expr import MAP, OPTIONAL, SEQUENCE, as_int
 from ..graph import Partial, Value
-from ..ops import REGISTRY, Op, Unsupported
+from ..ops import REGISTRY, CustomOperators, Op, Unsupported
+from ..ops.core.custom import label_of
 from ..ops.microsoft.base import DOMAIN as MICROSOFT
 from . import legacy, quantized_lstm
 from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Unusable, fits
@@ -52,7 +53,35 @@ def meant(op: SourceOp, version: int) -> int:
     they mean the first definition. An operator with an experimental form has that before.
     """
     key = (op.domain, op.op_type)
-    return version if key in REGISTRY and REGISTRY[key].experimental else max(version, _first().get(key, 0))
+    return version if key in REGISTRY and REGISTRY[key].experimental else max(version, first_version(*key))
+
+
+def first_version(domain: str, op_type: str) -> int:
+    """The version of its domain in which an operator was defined first; 0 where ONNX does not define it."""
+    return _first().get((domain, op_type), 0)
+
+
+_CONTROL = frozenset({"If", "Loop", "Scan"})  # the importer's own
+
+
+def exists(domain: str, op_type: str) -> bool:
+    """Whether torshc itself has an operator."""
+    key = (domain, op_type)
+    return key in REGISTRY or (not domain and op_type in _CONTROL) or is_function(schema_of(op_type, domain, 1 << 30))
+
+
+def require_new(custom: CustomOperators) -> None:
+    """Refuse files that declare what torshc has.
+
+    Raises:
+        ConfigError: naming the first such operator.
+    """
+    for (domain, name), cls in custom.of_files.items():
+        if exists(domain, name):
+            raise ConfigError(
+                f"{cls.declared.place}: torshc has an operator {label_of(cls)} of its own",
+                "declare yours under another name or domain, and use that in the model",
+            )
 
 
 def check(op: SourceOp, schema: OpSchema, lenient: bool) -> tuple[dict[str, Any], list[str]]:
@@ -189,24 +218,28 @@ def _coerce(value: Any, kind: str) -> Any:
     return value
 
 
-def unknown(op: SourceOp) -> str:
+def unknown(op: SourceOp, custom: CustomOperators) -> str:
     """Why there is no such operator."""
     if schema_of(op.op_type, op.domain, NEWEST if not op.domain else 1 << 30) is not None:
-        return f"{op.op_type} is not supported yet"
+        return f"{op.op_type} is not supported yet; declare it in Python and name that file with --ops"
     if (op.domain, op.op_type) in _CALLS_OUT:
         called = op.attributes.get("operator", "")
         return f"ATen calls PyTorch's own operator {called!r}; export the model with operators of ONNX only"
     if op.op_type == "GRUUnit" and not op.domain:
         return "GRUUnit was experimental, and ONNX does not say what it computes; export the model with GRU"
-    names = [n for d, n in REGISTRY if d == op.domain]
+    names = [*(n for d, n in REGISTRY if d == op.domain), *custom.names(op.domain)]
     domain = f"domain {op.domain}" if op.domain else "ONNX's own domain"
     found = f"no operator {op.op_type} in {domain}{did_you_mean(op.op_type, names)}"
     if op.domain.startswith("com.microsoft"):
         return (
             f"{found}; write the model with operators of ONNX, as ONNX Runtime's optimizer leaves them at level 'basic'"
+            ", or declare it in Python and name that file with --ops"
         )
     if op.domain:
-        return f"{found}; add it to the model as a function of ONNX's operators (onnx.helper.make_function)"
+        return (
+            f"{found}; declare it in Python and name that file with --ops, or add it to the model as a function of "
+            "ONNX's operators (onnx.helper.make_function)"
+        )
     return found
 
 

@@ -308,6 +308,7 @@ class Graph:
         loose: those of them that may be 1 in this graph, which is the loose form of its model.
         weights: the model's own weights by name, where the import was asked to keep them.
         place: name of the node that is being imported, after which symbols of nameless values are called.
+        custom: operators of the model that users declare.
     """
 
     name: str = ""
@@ -324,6 +325,7 @@ class Graph:
     loose: frozenset[str] = frozenset()
     weights: dict[str, Value] = field(default_factory=dict)
     place: str = ""
+    custom: tuple[type[Any], ...] = ()
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked

@@ -6,12 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .._version import __version__
 from ..base.options import HALVES, CompileOptions
 from ..bundle.host import CPU, Condition, NamedWeight
 from ..bundle.manifest import (
     ConditionInfo,
+    CustomInfo,
     FormInfo,
     IsaInfo,
     KernelInfo,
@@ -30,6 +32,7 @@ from ..bundle.stored import is_narrow, stored_bytes
 from ..expr import Expr, as_int, dims_of, to_text
 from ..graph import Graph, Partial, Value
 from ..kernels.base import Kernel
+from ..ops.core.custom import Custom
 from ..passes import PassRecord
 from ..plan.group import Group
 from ..plan.place import Plan
@@ -118,6 +121,7 @@ class Compilation:
         needs: what inputs have to be like, so that a run computes something.
         tolerances: how far each output may be from a reference's.
         loose: the form for sizes of 1 that broadcast, or why there is none; None where no size may be such a 1.
+        custom: operators of the model that users declare.
     """
 
     name: str
@@ -144,6 +148,7 @@ class Compilation:
     needs: InputNeeds = field(default_factory=InputNeeds)
     tolerances: tuple[Tolerance, ...] = ()
     loose: Loose | None = None
+    custom: tuple[type[Custom], ...] = ()
 
     @property
     def forms(self) -> tuple[Compilation, ...]:
@@ -374,4 +379,8 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         tools=(),
         other_versions=tuple(_version(o) for o in others),
         loose=_loose(c),
+        custom=tuple(
+            CustomInfo(o.name, o.domain, o.declared.form, Path(o.declared.file).name, o.declared.sha256)
+            for o in c.custom
+        ),
     )

@@ -35,6 +35,7 @@ from ..bundle.weights import WeightsInfo
 from ..formats import load_graph
 from ..formats.files import model_files
 from ..graph import Graph
+from ..ops import CustomOperators
 from ..passes import run_pipeline
 from ..passes.policy import Policy
 from ..plan.finalise import finalise
@@ -131,7 +132,8 @@ def _imported(
     with clock.stage("import"):
         if isinstance(source, Graph):
             return source
-        return load_graph(source, options.shapes or None, weights if options.named_weights else None, loose)
+        custom = CustomOperators(options.ops)
+        return load_graph(source, options.shapes or None, weights if options.named_weights else None, loose, custom)
 
 
 def _loose_form(
@@ -190,6 +192,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
         constants_bytes=constants,
         origins=origins,
         tolerances=tolerances,
+        custom=graph.custom,
     )
     return with_pinned(done, options.kernels) if options.kernels is not None else done
 
@@ -416,7 +419,7 @@ def check(source: str | Path, options: CompileOptions) -> Findings:
     """Everything in a model that torshc cannot do; no problems when it can be compiled."""
     try:
         with spending(options.budget):
-            graph = load_graph(source, shapes=options.shapes or None)
+            graph = load_graph(source, shapes=options.shapes or None, custom=CustomOperators(options.ops))
     except UnsupportedError as error:
         return Findings(error.problems, error.warnings)
     warnings = tuple(graph.warnings)

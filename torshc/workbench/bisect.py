@@ -171,7 +171,7 @@ class _Search:
             plain = replace(self.options, opt_level=0, fusion="", passes={}, pipeline=None, rules=(), kernels=None)
             self.wanted |= self._run(part, plain, feeds).found
         else:
-            self.wanted |= reference_outputs(part, against, names, feeds)
+            self.wanted |= reference_outputs(part, against, names, feeds, self.options.ops)
 
     def place(self, wrong: Sequence[str], out: Path) -> Place:
         """Where the outputs go wrong; writes the smallest model."""

@@ -23,7 +23,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions, targets: Seque
         ConfigError: a name cannot be written in a makefile.
         OutputError: the file cannot be written.
     """
-    extra = [*options.rules, *filter(None, (options.pipeline, options.tuning_records))]
+    extra = [*options.rules, *options.ops, *filter(None, (options.pipeline, options.tuning_records))]
     extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out
     path = Path(f"{target}.d")

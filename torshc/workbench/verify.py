@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import ConfigError, RunError, UnsupportedError
+from ..base.errors import ConfigError, RunError, TorshcError, UnsupportedError
 from ..base.folders import scratch_folder
 from ..base.options import CompileOptions
 from ..pipeline.tolerance import LEAST, UNIT, Tolerance
@@ -84,7 +84,7 @@ def verify_model(
     with scratch_folder() as folder:
         bundle = folder / "model.tsc"
         done = compile_model(path, bundle, options, observer)
-        verdict = verify_bundle(path, bundle, against, **how)
+        verdict = verify_bundle(path, bundle, against, **how, ops=options.ops)
     return with_cause(verdict, path, done, observer, **how)
 
 
@@ -98,6 +98,7 @@ def verify_bundle(
     seed: int = 0,
     rtol: float | None = None,
     threads: int = 1,
+    ops: Sequence[Path] = (),
 ) -> Verdict:
     """Compares a bundle with a reference on random inputs.
 
@@ -108,6 +109,7 @@ def verify_bundle(
         dims: sizes of symbolic dimensions; small different ones where left out.
         inputs: files of inputs, as :func:`torshc.workbench.feeds.make_inputs` takes them; the rest is random.
         rtol: largest error; what the bundle's manifest says where left out.
+        ops: files that declare operators of the model.
 
     Raises:
         TorshcError: a member of the family, by cause.
@@ -119,7 +121,7 @@ def verify_bundle(
         got = model.run(feeds)
         allowed = tolerances_by_name(model, rtol)
         if against in REFERENCES:
-            wanted = reference_outputs(Path(path), against, [spec.name for spec in model.outputs], feeds)
+            wanted = reference_outputs(Path(path), against, [spec.name for spec in model.outputs], feeds, ops)
         else:
             wanted = dict(read_inputs([against], model.outputs, "output"))
     checks = [compare(name, array, wanted.get(name), allowed[name]) for name, array in got.items()]
@@ -161,7 +163,7 @@ def with_cause(
         bundle = folder / "f32.tsc"
         wide = replace(options, precision="f32", weights_dtype="f32", kernels=None, dump=None)
         compile_model(path, bundle, wide, observer)
-        plain = verify_bundle(path, bundle, verdict.against, **how)
+        plain = verify_bundle(path, bundle, verdict.against, **how, ops=options.ops)
         error = max((o.error for o in plain.outputs), default=0.0)
         if plain.differing:
             return replace(verdict, why=f"in f32 it differs too, by {error:.0e}, so {narrow} is not all of the cause")
@@ -317,35 +319,46 @@ def _largest(b: Array) -> float:
     return float(np.max(np.abs(b), initial=0.0)) or 1.0
 
 
-def reference_outputs(path: Path, against: str, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
+def reference_outputs(
+    path: Path, against: str, names: Sequence[str], feeds: Arrays, ops: Sequence[Path] = ()
+) -> dict[str, Any]:
     """What "reference" (onnx's evaluator) or "ort" (ONNX Runtime) computes: outputs by name.
+
+    Args:
+        ops: files that declare operators of the model, for onnx's evaluator.
 
     Raises:
         RunError: it fails.
         ConfigError, UnsupportedError: ONNX Runtime is not there, or cannot open the model.
     """
-    return _ort(path, names, feeds) if against == "ort" else _reference(path, names, feeds)
+    return _ort(path, names, feeds) if against == "ort" else _reference(path, names, feeds, ops)
 
 
-def _reference(path: Path, names: Sequence[str], feeds: Arrays) -> dict[str, Any]:
+def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Path]) -> dict[str, Any]:
     """onnx's reference evaluator; a JSON graph is evaluated operator by operator, from their definitions."""
     # start-up: other references need no front end
     from ..formats import load_graph
     from ..formats.files import onnx_proto
+    from ..ops import CustomOperators  # start-up: as above
 
-    proto = onnx_proto(path)
+    proto, custom = onnx_proto(path), CustomOperators(ops)
     if proto is None:
         from ..passes.interpret import run_graph  # start-up: only a JSON graph needs it
 
-        graph = load_graph(path, {name: array.shape for name, array in feeds.items()})
+        graph = load_graph(path, {name: array.shape for name, array in feeds.items()}, custom=custom)
         found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs})
         return dict(zip(graph.output_names, found, strict=True))
     from onnx.reference import ReferenceEvaluator  # start-up: as above
 
+    from .evaluated import evaluator_operators  # start-up: as above
+
+    declared = evaluator_operators(proto, custom)
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(proto, new_ops=[_gather_elements()])
+            evaluator = ReferenceEvaluator(proto, new_ops=[_gather_elements(), *declared])
             return dict(zip(names, map(_plain, evaluator.run(names, feeds)), strict=True))
+    except TorshcError:  # of a user's operator
+        raise
     except NotImplementedError as error:
         missing = str(error).partition("\n")[0].removesuffix(" in")  # a list of all that it has follows
         raise RunError(

@@ -15,7 +15,8 @@ from tests.support.contrib import Array, model_of
 from tests.support.evaluate import run
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
-from torshc.ops import REGISTRY, SourceNode, composite
+from torshc.ops import REGISTRY, SourceNode
+from torshc.ops.core.composite import composite
 from torshc.ops.core.functions import sigmoid
 from torshc.ops.core.tensor import Tensor
 

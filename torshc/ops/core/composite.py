@@ -33,6 +33,7 @@ from .tensor import Tensor
 FLOATS = (F16, BF16, F32, F64)
 Result = Tensor | Sequence[Tensor]
 F = TypeVar("F", bound=Callable[..., Result])
+C = TypeVar("C", bound=Op)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,10 @@ class Formula(Op):
 
 
 def _values(made: Result) -> list[Value]:
-    return [made.value] if isinstance(made, Tensor) else [t.value for t in made]
+    results = [made] if isinstance(made, Tensor) else made
+    if not isinstance(results, list | tuple) or not all(isinstance(t, Tensor) for t in results):
+        raise TypeError(f"the result is {made!r}, where a tensor or a list of tensors has to be")
+    return [t.value for t in results]
 
 
 def composite(name: str, domain: str = "", *, floats: bool = True, mixed: bool = False) -> Callable[[F], F]:
@@ -123,18 +127,25 @@ def composite(name: str, domain: str = "", *, floats: bool = True, mixed: bool =
     """
 
     def register(function: F) -> F:
-        operands, attributes = _signature(function)
-        space = {
-            "__doc__": function.__doc__, "__module__": function.__module__, "function": staticmethod(function),
-            "operands": operands, "floats": floats, "mixed": mixed,
-        }  # fmt: skip
-        cls = dataclasses.make_dataclass(
-            name, attributes, bases=(Composite,), namespace=space, frozen=True, kw_only=True
-        )
-        operator(name, domain)(cls)
+        operator(name, domain)(class_of(function, name, Composite, floats=floats, mixed=mixed))
         return function
 
     return register
+
+
+def class_of(function: Callable[..., Any], name: str, base: type[C], **members: Any) -> type[C]:
+    """The class of an operator that a function's signature declares.
+
+    Args:
+        base: what it derives from; has `function` and `operands`.
+        members: further members of the class.
+    """
+    operands, attributes = _signature(function)
+    space = {
+        "__doc__": function.__doc__, "__module__": function.__module__, "function": staticmethod(function),
+        "operands": operands, **members,
+    }  # fmt: skip
+    return dataclasses.make_dataclass(name, attributes, bases=(base,), namespace=space, frozen=True, kw_only=True)
 
 
 def _signature(function: Callable[..., Result]) -> tuple[Operands, list[tuple[str, Any, Any]]]:

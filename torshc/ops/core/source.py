@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ class SourceNode:
         outputs: number of outputs that the model names (an unused optional one in the middle counts).
         builder: where operators are added.
         stated_rank: of the first output, where the model states it.
+        apply: for functions of users: adds a node of an operator, by domain and name in snake case, from operands
+            (values, numbers, lists, arrays), attributes and the number of its results, 0 for those that it always has.
     """
 
     op_type: str
@@ -57,6 +59,7 @@ class SourceNode:
     builder: Builder
     used: set[str] = field(default_factory=set)
     stated_rank: int | None = None
+    apply: Callable[[str, str, Sequence[Any], Mapping[str, Any], int], Sequence[Value]] | None = None
 
     def emit(self, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
         """Add an operator and return its outputs."""
