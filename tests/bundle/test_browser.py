@@ -43,6 +43,11 @@ ROWS = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1, 1030] x) => (float[1] y) <int64[1] one = {1}> { y = ReduceSum <keepdims = 0> (x, one) }"""
 PLANES = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1, 3, 2, 4] x, float[1, 2, 4, 3] z) => (float[1, 3, 2, 4] y, float[1, 2, 4, 3] w) { y = Neg(x) w = Neg(z) }"""
+DENSE = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 3] x, float[m, 2] z) => (float[k, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+    p = MatMul(x, w)
+    y = Add(p, z)
+}"""
 needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
 
 
@@ -61,13 +66,13 @@ def page(model: Any, folder: Path, **options: Any) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of five models, and one of which the weights are cut off."""
+    """Pages of six models, and one of which the weights are cut off."""
     folder = tmp_path_factory.mktemp("site")
     page(SAMPLES / "digits.onnx", folder / "digits")
     page(SAMPLES / "digits.onnx", folder / "short")
     page(onnx.parser.parse_model(TWO).SerializeToString(), folder / "two")
     page(hostile().SerializeToString(), folder / "hostile")
-    for name, text in (("rows", ROWS), ("planes", PLANES)):
+    for name, text in (("rows", ROWS), ("planes", PLANES), ("dense", DENSE)):
         page(onnx.parser.parse_model(text).SerializeToString(), folder / name)
     weights = folder / "short" / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1000])
@@ -150,6 +155,28 @@ def test_other_types_and_buffers_of_the_device(browser: Browser) -> None:
     assert more == [["-6", str(2**40 + 1)], [2], "i64"] and odd == [["1", "0"], [2], "bool"]
     assert found[1][0] == ["4", "32", "48", "16", "80", "96"] and found[2]
     assert found[3] and all(found[3])
+
+
+@needs_browser
+def test_a_size_of_1_is_broadcast(browser: Browser) -> None:
+    """Runs take the loose form where only that fits, whose steps follow those of the fast one."""
+    found = script(browser, """
+        const model = await m.load("/dense/");
+        const numbers = (rows, columns) => Float32Array.from({ length: rows * columns }, (_, k) => k);
+        const inputs = (n, m) => ({ x: numbers(n, 3), z: numbers(m, 2) });
+        const all = [];
+        for (const [n, m] of [[4, 4], [4, 1], [1, 4], [4, 1], [1, 1]]) {
+            const { y } = await model.run(inputs(n, m));
+            all.push([n, m, Array.from(y.data), y.dims]);
+        }
+        const steps = async (n, m) => (await model.profile(inputs(n, m), 1)).map((x) => x.step);
+        return [all, await steps(4, 4), await steps(4, 1), await fault(() => model.run(inputs(4, 3)))];
+        """, "dense")  # fmt: skip
+    for n, m, data, dims in found[0]:
+        x, z = (np.arange(rows * columns).reshape(rows, columns) for rows, columns in ((n, 3), (m, 2)))
+        np.testing.assert_array_equal(np.reshape(data, dims), x @ [[1, 2], [3, 4], [5, 6]] + z)
+    assert found[2][0] == found[1][-1] + 1
+    assert found[3] == "ModelError input: sizes do not fit: x.dims[0] == z.dims[0], but these are 4 and 3"
 
 
 @needs_browser

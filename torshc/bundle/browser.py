@@ -7,9 +7,10 @@ What all models share is plain JavaScript beside it. Names of a model stand in i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from ..base.errors import UnsupportedError
@@ -63,20 +64,18 @@ class KernelView:
 
 
 @dataclass(frozen=True)
-class BrowserView:
-    """A host program as the templates render it.
+class FormView:
+    """A form of a host program as the templates render it.
 
     Attributes:
-        p: the program.
-        manifest: what the model calls inputs and outputs.
-        texts_of_kernels: WGSL by the kernels' names.
-        weights: the weights file.
+        p: the program of the form.
+        first: number of its first step.
+        inputs: what the model calls its inputs.
     """
 
     p: HostProgram
-    manifest: Manifest
-    texts_of_kernels: Mapping[str, str]
-    weights: WeightsInfo
+    first: int
+    inputs: Sequence[TensorInfo]
 
     @cached_property
     def _writer(self) -> Sizes:
@@ -93,6 +92,55 @@ class BrowserView:
     def bound(self) -> str:
         """The parameters for the symbols."""
         return ", ".join(f"s{k}" for k in range(len(self.p.symbols)))
+
+    def text(self, size: Size | None) -> str:
+        """A size as JavaScript; null for none."""
+        return "null" if size is None else self._writer.text(size)
+
+    def texts(self, sizes: Iterable[Size | None]) -> str:
+        """Sizes as JavaScript, with commas between."""
+        return ", ".join(map(self.text, sizes))
+
+    @property
+    def conditions(self) -> str:
+        """What has to be equal, as JavaScript: of each how a message says it, and both sides."""
+        return ", ".join(f"[{self._equation(c)}, {self.texts((c.left, c.right))}]" for c in self.p.conditions)
+
+    def bindings(self, step: Launch) -> str:
+        """What a launch binds, as JavaScript: of each its space, number, offset and bytes."""
+        given = zip(step.buffers, step.spans, strict=True)
+        return ", ".join(f'["{b.space}", {b.index}, {self.texts((b.offset, span))}]' for b, span in given)
+
+    def _equation(self, c: Condition) -> str:
+        """A condition for a message, in terms of the inputs."""
+        spelled = {n: n for n in self.p.names}
+        for name, s in zip(self.p.names, self.p.symbols, strict=False):
+            of = self.inputs[s.input].name
+            spelled[name] = f"{of}.dims[{s.dim}]" if s.kind == "dim" else f"{of}[{s.dim}]"
+        return literal(" == ".join(to_text(e, EQUATION, spelled) for e in (c.left, c.right)))
+
+
+@dataclass(frozen=True)
+class BrowserView:
+    """A host program as the templates render it.
+
+    Attributes:
+        p: the program.
+        manifest: what the model calls inputs and outputs.
+        texts_of_kernels: WGSL by the kernels' names.
+        weights: the weights file.
+    """
+
+    p: HostProgram
+    manifest: Manifest
+    texts_of_kernels: Mapping[str, str]
+    weights: WeightsInfo
+
+    @property
+    def forms(self) -> list[FormView]:
+        """The fast form, and the loose one where there is one."""
+        firsts = accumulate((len(form.steps) for form in self.p.forms), initial=0)
+        return [FormView(p, first, self.manifest.inputs) for p, first in zip(self.p.forms, firsts, strict=False)]
 
     @property
     def name(self) -> str:
@@ -126,37 +174,11 @@ class BrowserView:
     def kernels(self) -> list[KernelView]:
         """The distinct kernels, in the order of their first launches."""
         first: dict[str, Launch] = {}
-        for step in self.p.steps:
+        for step in (step for form in self.p.forms for step in form.steps):
             first.setdefault(step.symbol, step)
         return [
             KernelView(s, self.texts_of_kernels[s].translate(_NO_TEMPLATE), literal(x.sized)) for s, x in first.items()
         ]
-
-    def text(self, size: Size | None) -> str:
-        """A size as JavaScript; null for none."""
-        return "null" if size is None else self._writer.text(size)
-
-    def texts(self, sizes: Iterable[Size | None]) -> str:
-        """Sizes as JavaScript, with commas between."""
-        return ", ".join(map(self.text, sizes))
-
-    @property
-    def conditions(self) -> str:
-        """What has to be equal, as JavaScript: of each how a message says it, and both sides."""
-        return ", ".join(f"[{self._equation(c)}, {self.texts((c.left, c.right))}]" for c in self.p.conditions)
-
-    def bindings(self, step: Launch) -> str:
-        """What a launch binds, as JavaScript: of each its space, number, offset and bytes."""
-        given = zip(step.buffers, step.spans, strict=True)
-        return ", ".join(f'["{b.space}", {b.index}, {self.texts((b.offset, span))}]' for b, span in given)
-
-    def _equation(self, c: Condition) -> str:
-        """A condition for a message, in terms of the inputs."""
-        spelled = {n: n for n in self.p.names}
-        for name, s in zip(self.p.names, self.p.symbols, strict=False):
-            of = self.manifest.inputs[s.input].name
-            spelled[name] = f"{of}.dims[{s.dim}]" if s.kind == "dim" else f"{of}[{s.dim}]"
-        return literal(" == ".join(to_text(e, EQUATION, spelled) for e in (c.left, c.right)))
 
 
 def _port(t: TensorInfo) -> PortView:
@@ -184,7 +206,7 @@ def require_device_only(program: HostProgram, nodes: Iterable[str]) -> None:
         for kind, port in ports
         if port.dtype not in ARRAYS
     ]
-    for k, step in enumerate(program.steps):
+    for k, step in enumerate(step for form in program.forms for step in form.steps):
         blocks = as_int(as_expr(step.tasks)) or 0  # those that depend on a run are sizes of it, too
         problems += [f"step {k} is given {len(step.dims)} sizes"] if len(step.dims) >= SIZES else []
         problems += [f"step {k} has {blocks} blocks"] if blocks >= 2**31 else []
@@ -209,7 +231,8 @@ def browser_files(
     Raises:
         InternalError: the program contradicts itself.
     """
-    check_program(program)
+    for form in program.forms:
+        check_program(form)
     view, find = BrowserView(program, manifest, kernels, weights), environment(files.search).get_template
     made = {name: find(f"{name}.j2").render(v=view) for name in MADE}
     return {**made, **{name: files.text(name) for name in PLAIN}}

@@ -311,6 +311,11 @@ class HostProgram:
         return self.script.segments if self.script is not None else ()
 
     @property
+    def forms(self) -> tuple[HostProgram, ...]:
+        """This one, and the loose form where there is one."""
+        return (self,) if self.loose is None else (self, self.loose)
+
+    @property
     def fallback_steps(self) -> int:
         """How many steps are fallbacks, those of segments and of the loose form too."""
         return sum(step.fallback for step in self.steps) + sum(p.fallback_steps for p in self.parts)

@@ -163,13 +163,13 @@ class Compilation:
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """What took a slower path, and why."""
-        return tuple(u.fallback for u in self.units if u.fallback)
+        """What took a slower path in some form, and why."""
+        return tuple(dict.fromkeys(u.fallback for form in self.forms for u in form.units if u.fallback))
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """What runs on the processor because the target has no kernel for it, and why."""
-        return tuple(u.fallback for u in self.units if u.refused)
+        """What runs on the processor in some form because the target has no kernel for it, and why."""
+        return tuple(dict.fromkeys(u.fallback for form in self.forms for u in form.units if u.refused))
 
     @property
     def held_nodes(self) -> dict[str, str]:

@@ -344,8 +344,9 @@ def _add_page(
     operators = compilation.script.operators() if compilation.script is not None else ()
     require_device_only(host, [node.describe() for node in operators])
     kernels = {
-        symbol: compilation.sources[file]
-        for u in compilation.units
+        symbol: form.sources[file]
+        for form in compilation.forms
+        for u in form.units
         for symbol, file in zip(u.symbols, u.files, strict=True)
     }
     bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))

@@ -21,8 +21,6 @@ def why_strict(fast: Compilation, compiled_once: bool) -> str:
     """
     if fast.options.loose == "none":
         return OFF
-    if not fast.target.loose:
-        return f"target {fast.target.name} has one form of a model"
     if compiled_once:
         return "a Graph is compiled once, and changed by that"
     return _SCRIPTED if fast.script is not None else ""

@@ -97,7 +97,6 @@ class Target(ABC):
         precisions: values of CompileOptions.precision that it has.
         tunable: whether its kernels can be tuned, as its templates state parameters.
         features: what it has kernels for that not all targets have, see :class:`torshc.base.features.Feature`.
-        loose: whether its libraries may hold a model's loose form too.
 
     Args:
         machine: the processor that is compiled for.
@@ -122,7 +121,6 @@ class Target(ABC):
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}
     tunable: ClassVar[bool] = False
     features: ClassVar[Features] = frozenset()
-    loose: ClassVar[bool] = False
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -42,6 +42,16 @@ function bindSymbols(given) {
   });
 }
 
+/** What a run is, in the first form of the model that its sizes fit. */
+function atForm(symbols) {
+  const [fast, loose] = program.forms.map((form) => form(symbols));
+  const unfit = ([, left, right]) => BigInt(left) !== BigInt(right);
+  const first = fast.conditions.find(unfit);
+  if (!loose || !first) return fast;
+  const isOne = first.slice(1).some((size) => BigInt(size) === 1n); // the loose form says better what is wrong then
+  return isOne || !loose.conditions.some(unfit) ? loose : fast;
+}
+
 function checkShapes(at, given) {
   for (const [text, left, right] of at.conditions)
     if (BigInt(left) !== BigInt(right)) fail("input", `sizes do not fit: ${text}, but these are ${left} and ${right}`);
@@ -114,14 +124,15 @@ class Plan {
     return buffer;
   }
 
-  #launch([kernel, tasks, buffers, dims], number) {
+  #launch([kernel, tasks, buffers, dims], k) {
     const { device, pipelines } = this.#model;
+    const number = this.at.first + k;
     const who = `step ${number} (${kernel})`;
     const blocks = sizeOf(tasks);
     const places = buffers.map((place, binding) => ({ binding, resource: this.#range(place, binding, who) }));
     const entries = places.filter(({ resource }) => resource);
     if (program.kernels[kernel].sized)
-      entries.push({ binding: buffers.length, resource: this.#giveSizes([tasks, ...dims], number, who) });
+      entries.push({ binding: buffers.length, resource: this.#giveSizes([tasks, ...dims], k, who) });
     const pipeline = pipelines.get(kernel);
     const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
     const x = Math.min(blocks, GROUPS_MAX);
@@ -140,11 +151,11 @@ class Plan {
   }
 
   /** The number of blocks and the sizes that a kernel is given. */
-  #giveSizes(sizes, number, who) {
+  #giveSizes(sizes, k, who) {
     const wide = sizes.find((size) => BigInt.asIntN(32, BigInt(size)) !== BigInt(size));
     if (wide !== undefined) fail("limit", `size ${wide} of ${who} does not fit 32 bits`);
-    this.#model.device.queue.writeBuffer(this.params, ALIGN * number, Int32Array.from(sizes, Number));
-    return { buffer: this.params, offset: ALIGN * number, size: roundUp(4 * sizes.length, 16) };
+    this.#model.device.queue.writeBuffer(this.params, ALIGN * k, Int32Array.from(sizes, Number));
+    return { buffer: this.params, offset: ALIGN * k, size: roundUp(4 * sizes.length, 16) };
   }
 
   destroy() {
@@ -241,7 +252,7 @@ export class Model {
     const symbols = bindSymbols(given);
     const key = symbols.join();
     const known = this.#plans.get(key);
-    const at = known?.at ?? program.at(symbols);
+    const at = known?.at ?? atForm(symbols);
     checkShapes(at, given);
     const plan = known ?? new Plan(this, at);
     this.#plans.delete(key);

@@ -215,7 +215,6 @@ class CTarget(CpuTarget):
     features = frozenset({Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.NARROW_WEIGHTS})
     options = CpuTarget.options | {"isa", "named_weights", "weights_dtype", "tuning_records"}
     tunable = True
-    loose = True
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes

@@ -39,10 +39,10 @@ def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int], ops
     return built.SerializeToString()
 
 
-def opened(source: bytes, folder: Path, fallback: bool = False) -> Any:
+def opened(source: bytes, folder: Path, fallback: bool = False, **options: Any) -> Any:
     if not find_library():
         pytest.skip("no library of webgpu.h is here")
-    torshc.compile(source, folder / "m.tsc", target="webgpu", fallback=fallback)
+    torshc.compile(source, folder / "m.tsc", target="webgpu", fallback=fallback, **options)
     try:
         return torshc.load(folder / "m.tsc")
     except BundleError as error:

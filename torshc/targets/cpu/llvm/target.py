@@ -41,7 +41,6 @@ class LlvmTarget(CpuTarget):
     suffix = ".ll"
     toolchain = LlvmToolchain()
     in_process = True
-    loose = True
 
     def lower(self, graph: Any, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels = super().lower(graph, group, storage)
