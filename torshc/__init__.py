@@ -83,7 +83,7 @@ def compile(
     """
     # start-up: loading a bundle does not load the compiler
     from .base.options import CompileOptions  # start-up: as above
-    from .entry.loaded import compile_loaded, source_of
+    from .entry.compile_and_load import compile_loaded, source_of
     from .pipeline.compiler import compile_model
 
     asked = CompileOptions.create(target=target, opt_level=opt_level, shapes=shapes, **options)

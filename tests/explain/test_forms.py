@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torshc.explain.columns import Column, broken, table
-from torshc.explain.safe import printable, shortened
+from torshc.explain.escaping import printable, shortened
 from torshc.explain.sizes import bytes_text, short
 
 

@@ -16,7 +16,7 @@ from torshc.expr import const
 from torshc.pipeline import records
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
-from torshc.pipeline.records import Place, Record, place_of, read_records, tunable, write_records
+from torshc.pipeline.records import Record, TuningKey, read_records, tunable, tuning_key, write_records
 from torshc.targets import find_target
 from torshc.targets.gpu.cuda import nvcc
 from torshc.targets.gpu.grid import GridMap
@@ -35,7 +35,7 @@ def written(path: Path, compilation: Compilation, choices: str, where: str = "")
     found = tunable(compilation.target, unit.kernels)
     assert found is not None
     symbol = unit.symbols[unit.kernels.index(found)]
-    place = where or str(place_of(compilation.target, compilation.isa))
+    place = where or str(tuning_key(compilation.target, compilation.isa))
     path.write_text(f"{records.HEAD}\n\n# mine\n[{place}]\n{symbol} {found.template} 33x50x70 {choices}  # 1.0 us\n")
     return path
 
@@ -59,8 +59,8 @@ def test_a_record_is_honoured_and_named(usual: Compilation, tmp_path: Path) -> N
 
 
 def test_records_for_other_machines_and_versions_are_ignored_in_a_line(usual: Compilation, tmp_path: Path) -> None:
-    place = place_of(usual.target, usual.isa)
-    for other in (Place("c", "x86-64-v9,gcc"), Place("cuda", "sm_99"), Place("c", place.machine, "0.0.1")):
+    place = tuning_key(usual.target, usual.isa)
+    for other in (TuningKey("c", "x86-64-v9,gcc"), TuningKey("cuda", "sm_99"), TuningKey("c", place.machine, "0.0.1")):
         file = written(tmp_path / "r", usual, "tile=4x3", where=str(other))
         found = prepare(product().SerializeToString(), CompileOptions(tuning_records=file))
         (line,) = found.warnings
@@ -88,7 +88,7 @@ LINE = "kaaaaaaaaaaaa gemm.c.j2 1x2x3 {}"
 def test_a_malformed_file_names_line_and_cause(
     usual: Compilation, tmp_path: Path, lines: list[str], wrong: str
 ) -> None:
-    place = str(place_of(usual.target, usual.isa))
+    place = str(tuning_key(usual.target, usual.isa))
     (tmp_path / "r").write_text("\n".join(line.replace("PLACE", place) for line in lines))
     with pytest.raises(ConfigError, match=wrong):
         prepare(product().SerializeToString(), CompileOptions(tuning_records=tmp_path / "r"))
@@ -108,10 +108,10 @@ def test_a_target_without_parameters_says_so(tmp_path: Path) -> None:
 
 
 def test_files_are_sorted_and_read_back(usual: Compilation, tmp_path: Path) -> None:
-    place = place_of(usual.target, usual.isa)
+    place = tuning_key(usual.target, usual.isa)
     tuned = Record("kbbbbbbbbbbbb", "gemm.c.j2", "1x2x3", (("block", (96,)), ("tile", (4, 3))), "1.0 us, 2.0 before")
     kept = Record("kaaaaaaaaaaaa", "conv.c.j2", "3x4", (), "1.0 us")
-    found = {place: {r.kernel: r for r in (tuned, kept)}, Place("c", "another"): {}}
+    found = {place: {r.kernel: r for r in (tuned, kept)}, TuningKey("c", "another"): {}}
     write_records(tmp_path / "r", found)
     text = (tmp_path / "r").read_text()
     assert text.index("[c another") < text.index(f"[{place}]") < text.index("kaaaa") < text.index("kbbbb")
@@ -135,7 +135,7 @@ def test_records_are_of_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """That of this machine, by its name and architecture; another with the same architecture is another card."""
     on_card(monkeypatch, "NVIDIA H200")
     usual, tile = cuda(), "tile=32x32x32x16x16"
-    assert place_of(usual.target, usual.isa).machine == CARD
+    assert tuning_key(usual.target, usual.isa).machine == CARD
     file = written(tmp_path / "r", usual, tile)
     found = cuda(file)
     assert found.units[0].tuned == tile and not found.warnings

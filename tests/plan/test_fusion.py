@@ -55,7 +55,7 @@ def test_a_group_has_no_more_buffers_than_the_target_allows() -> None:
     for x in xs[1:]:
         y = b.one(op("Add"), b.one(op("Neg"), y), x)
     graph.outputs, graph.output_names = [y], ["y"]
-    plan = make_plan(finalise(graph, replace(Policy.of(), buffers=4)))
+    plan = make_plan(finalise(graph, replace(Policy.of(), max_buffers=4)))
     assert shown(plan) == ["Neg+Add+Neg+Add+Neg", "Add+Neg+Add+Neg", "Add"]
     assert [s.reason for g in plan.groups for s in g.boundaries] == ["buffers", "buffers"]
 
@@ -65,7 +65,7 @@ def test_with_few_buffers_a_group_reads_what_it_could_compute_again() -> None:
     graph, b, xs = graph_of(*[(4, 7)] * 6)
     left, right = (b.one(op("Concat", axis=0), *xs[k : k + 3]) for k in (0, 3))
     graph.outputs, graph.output_names = [b.one(op("Mul"), left, right)], ["y"]
-    plan = make_plan(finalise(graph, replace(Policy.of(), buffers=6)))
+    plan = make_plan(finalise(graph, replace(Policy.of(), max_buffers=6)))
     assert shown(plan) == ["Identity"] * 6 + ["Mul"]
     assert max(len(g.reads) for g in plan.groups) == 2
 

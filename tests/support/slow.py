@@ -16,7 +16,7 @@ THINNED = {
     "tests/bundle/test_abi.py::test_status_codes": 2,
     "tests/bundle/test_abi.py::test_sanitizers": 2,
     "tests/bundle/test_device.py": 3,
-    "tests/bundle/test_named.py::test_new_weights_from_c": 2,
+    "tests/bundle/test_weight_names.py::test_new_weights_from_c": 2,
     "tests/card/test_card.py::test_cases_are_what": 2,
     "tests/pipeline/test_compiler_nests.py::test_agrees_with_reference": 2,
     "tests/conformance/test_conformance.py::test_sample_on_devices": 5,

@@ -13,7 +13,8 @@ from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.cli import cli
 from torshc.runtime.stats import StepStats
-from torshc.workbench import bench, roofs
+from torshc.workbench import bench
+from torshc.workbench import roofline as roofs
 from torshc.workbench.bench import bench_model, paired
 
 from ..emulation.emulated import emulated_tools, missing

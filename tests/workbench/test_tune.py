@@ -30,7 +30,7 @@ from torshc.targets.gpu.grid import GridRow
 from torshc.targets.parameters import Parameter, parameters_of
 from torshc.targets.toolchain import Tools
 from torshc.workbench import measure, tune
-from torshc.workbench.measure import Stand, Variant
+from torshc.workbench.measure import KernelBench, Variant
 from torshc.workbench.tune import tune_model
 
 from ..emulation.emulated import emulated_tools, missing
@@ -70,16 +70,16 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Variant], float]) -> None:
     """Variants run as they are, and take as long as it is said."""
-    add = Stand.add
+    add = KernelBench.add
 
-    def said(self: Stand, variants: Sequence[Variant]) -> dict[Variant, Callable[[], float]]:
+    def said(self: KernelBench, variants: Sequence[Variant]) -> dict[Variant, Callable[[], float]]:
         def run(variant: Variant, real: Callable[[], float]) -> float:
             assert real() > 0
             return seconds(variant)
 
         return {v: lambda v=v, real=real: run(v, real) for v, real in add(self, variants).items()}  # type: ignore[misc]
 
-    monkeypatch.setattr(Stand, "add", said)
+    monkeypatch.setattr(KernelBench, "add", said)
 
 
 def test_what_is_faster_is_kept_and_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,12 +102,12 @@ def test_what_is_hardly_faster_is_not(path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_computes_something_else_does_not_count(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, lambda v: 0.5 if v.choices else 1.0)
-    real = Stand.results
+    real = KernelBench.results
 
-    def wrong(self: Stand, run: Callable[[], float], variant: Variant) -> dict[measure.Value, measure.Array]:
+    def wrong(self: KernelBench, run: Callable[[], float], variant: Variant) -> dict[measure.Value, measure.Array]:
         return {v: a + np.float32(0.01 * bool(variant.choices)) for v, a in real(self, run, variant).items()}
 
-    monkeypatch.setattr(Stand, "results", wrong)
+    monkeypatch.setattr(KernelBench, "results", wrong)
     (kernel,) = tune_model(path, CompileOptions(), Path("r"), 60).tuned
     assert kernel.record.choices == () and kernel.refused == 2
 
@@ -116,7 +116,7 @@ def test_variants_agree_with_numpy(path: Path) -> None:
     """What tuning compares is right, and is not left from the variant before."""
     found = prepare(path, CompileOptions())
     tools = found.target.toolchain.find(found.options, found.isa)
-    with Stand(found, tune.Evaluator({}), tools) as stand:
+    with KernelBench(found, tune.Evaluator({}), tools) as stand:
         runs = stand.add([measure.variant_of(found, found.units[0], (("tile", value),)) for value in VALUES])
         for variant, run in runs.items():
             (y,) = stand.results(run, variant).values()

@@ -34,7 +34,7 @@ class Placed:
         comment: a line for the reader of the host program.
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
-        bound: whether its arguments are ranges of known sizes that must not overlap.
+        explicit_bindings: whether its arguments are ranges of known sizes that must not overlap.
     """
 
     kernel: Kernel
@@ -43,7 +43,7 @@ class Placed:
     comment: str
     threads: int = 0
     fallback: bool = False
-    bound: bool = False
+    explicit_bindings: bool = False
 
 
 @dataclass
@@ -240,7 +240,7 @@ class Assembler:
             tuple(_whole(b) - _start(b) for b in known),
             tuple(b.written for b in known),
             demands,
-            _spans(p.kernel.buffers) if p.bound and not p.fallback else (),
+            _spans(p.kernel.buffers) if p.explicit_bindings and not p.fallback else (),
         )
 
     def _items(self) -> list[Item]:
@@ -251,7 +251,7 @@ class Assembler:
                 if self._in_arena(b.operand):
                     life.setdefault(b.operand, []).append(k)
         for k, p in enumerate(self.placed):
-            for out, source in _elementwise_pairs(p.kernel) if not p.bound else ():
+            for out, source in _elementwise_pairs(p.kernel) if not p.explicit_bindings else ():
                 source = self.home.get(source, source)
                 if {out, source} <= life.keys() and min(life[out]) == k == max(life[source]):
                     self.home[out] = source

@@ -12,7 +12,7 @@ from .console import Progress, echo_json, show_warnings
 
 if TYPE_CHECKING:
     from ..workbench.bench import Result, Step
-    from ..workbench.roofs import Roof
+    from ..workbench.roofline import Roof
 
 
 def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:
@@ -125,7 +125,7 @@ def _roof(roof: Roof) -> list[str]:
 
 def _profile(steps: tuple[Step, ...]) -> list[str]:
     from ..explain.columns import Column, table
-    from ..explain.safe import shortened
+    from ..explain.escaping import shortened
     from ..explain.sizes import bytes_text, flops_text
 
     total = sum(s.seconds for s in steps) or 1.0

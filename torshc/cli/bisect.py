@@ -77,7 +77,7 @@ def bisect(
 def _show(place: Place, as_json: bool) -> None:
     """Where it goes wrong, a line or more each."""
     from ..explain.columns import paragraph
-    from ..explain.safe import printable
+    from ..explain.escaping import printable
 
     if as_json:
         return

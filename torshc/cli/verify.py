@@ -81,7 +81,7 @@ def report(verdict: Verdict, as_json: bool) -> None:
 def show_outputs(verdict: Verdict | Bisection) -> None:
     """Each output with its error, and whether all agree."""
     from ..explain.columns import Column, table
-    from ..explain.safe import shortened
+    from ..explain.escaping import shortened
 
     def status(o: OutputCheck) -> str:
         return "ok" if o.ok else "DIFFERS" if o.checked else "unchecked"

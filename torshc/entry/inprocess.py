@@ -29,12 +29,12 @@ from ..expr import DTYPES, Expr, as_expr, as_int, const, dim, element, runtime_d
 from ..graph import Graph
 from ..pipeline.compilation import Compilation
 from ..pipeline.compiler import prepare
-from ..pipeline.named import with_shared_weights
+from ..pipeline.weight_names import with_shared_weights
 from ..plan.script import Branch, Operate, Repeat, Script, flat
+from ..runtime.call_frame import address_of
 from ..runtime.locks import opened_in_children
 from ..runtime.manifest import TensorSpec
 from ..runtime.model import check_names
-from ..runtime.sides import address_of
 from ..runtime.values import unlike
 from ..targets.native import (
     ALIGN,

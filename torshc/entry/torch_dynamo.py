@@ -16,7 +16,7 @@ from ..base.errors import ConfigError, RunError, TorshcError
 from ..base.options import CompileOptions
 from ..formats.torch_program import to_onnx
 from ..runtime import Model
-from .loaded import compile_loaded
+from .compile_and_load import compile_loaded
 
 Call = Callable[..., Any]
 _LOG = logging.getLogger("torshc")

@@ -3,9 +3,9 @@
 from .data import Explanation, explain
 from .detail import group_text
 from .dot import to_dot
+from .escaping import printable
 from .html_form import Shown, read_measured, read_roof, to_html
 from .json_form import to_json
-from .safe import printable
 from .sizes import Evaluator
 from .text import to_text
 

@@ -11,7 +11,7 @@ from ..graph import Node, Value
 from ..pipeline.fitting import NoSizes
 from ..plan.group import REASONS, Boundary, Group
 from ..plan.views import behind_views
-from .course import Course, course
+from .host_steps import Course, course
 from .memory import live_bytes
 from .rules import RuleInfo, made_by, rule_infos, standing
 from .sizes import Evaluator, bind, choose_sizes, plain, type_text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..base.errors import ConfigError
 from .columns import Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, KernelInfo, NodeInfo, Tensor
-from .safe import printable, shortened
+from .escaping import printable, shortened
 from .sizes import bytes_text, flops_text
 from .text import intensity, reason_text, stop_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .data import Explanation, GroupInfo, Tensor
-from .safe import printable, shortened
+from .escaping import printable, shortened
 from .sizes import short
 
 _COLOURS = {"nest": "#e8f0fe", "row": "#e6f4ea"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from .columns import WIDTH, Column, broken, paragraph, table
 from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop
+from .escaping import printable, shortened
 from .rules import RuleInfo
-from .safe import printable, shortened
 from .sizes import bytes_text, flops_text, short
 
 _GROUPS = (

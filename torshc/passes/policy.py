@@ -29,14 +29,14 @@ class Policy:
     Attributes:
         strategy: the value of ``--fusion``: "none", "conservative", "default" or "aggressive".
         rules: those that hold for it.
-        buffers: most buffers of a kernel, where the target has a limit; else 0.
-        beside: whether small kernels that do not need each other are one launch.
+        max_buffers: most buffers of a kernel, where the target has a limit; else 0.
+        horizontal_fusion: whether small kernels that do not need each other are one launch.
     """
 
     strategy: str
     rules: tuple[FusionRule, ...]
-    buffers: int = 0
-    beside: bool = False
+    max_buffers: int = 0
+    horizontal_fusion: bool = False
 
     @classmethod
     def of(cls, strategy: str = "default", size: int | None = None, files: Iterable[Path] = ()) -> Policy:

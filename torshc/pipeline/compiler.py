@@ -24,13 +24,13 @@ from ..bundle.host_source import host_sources, own_header
 from ..bundle.layout import weights_layout
 from ..bundle.linking import link_files
 from ..bundle.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
-from ..bundle.named import Array
 from ..bundle.names import prefix_of
 from ..bundle.package import HEADER, SBOM, BundleWriter, file_sha256
 from ..bundle.program import assemble
 from ..bundle.sbom import sbom_text
 from ..bundle.script import assemble_script
 from ..bundle.stored import memory_bytes, stored_parts, stored_table
+from ..bundle.weight_names import Array
 from ..bundle.weights import WeightsInfo
 from ..formats import load_graph
 from ..formats.files import model_files
@@ -49,9 +49,9 @@ from .compilation import Compilation, commented_sources, constant_bytes, kernel_
 from .job import Job, jobs_of
 from .loose import with_loose
 from .lowering import lower_groups, render_groups
-from .named import named_in, with_shared_weights
 from .pinned import with_pinned
 from .tolerance import tolerances_of
+from .weight_names import named_in, with_shared_weights
 
 
 def prepare(
@@ -327,7 +327,7 @@ def _add_library(
         flags |= dict.fromkeys(own, tools[0].host or tools[0].flags)
         cache = Cache(cache_folder() if options.cache else None)
         holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
-        made = Made({**sources, **own}, headers, tools[0].compiler, flags, holds)
+        made = BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds)
         library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
     warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
     return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
@@ -371,7 +371,7 @@ def _describe(
 
 
 @dataclass(frozen=True)
-class Made:
+class BuildInputs:
     """All sources of a library with what compiles them: headers by file name, flags and nodes by the source's."""
 
     sources: Mapping[str, str]
@@ -383,7 +383,7 @@ class Made:
 
 def _build(
     bundle: BundleWriter,
-    made: Made,
+    made: BuildInputs,
     options: CompileOptions,
     cache: Cache,
     archiver: Archiver | None,

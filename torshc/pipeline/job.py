@@ -60,7 +60,9 @@ def jobs_of(options: CompileOptions) -> list[Job]:
 def _job_of(options: CompileOptions) -> Job:
     kind = target_of(options)
     pipeline = pipeline_of(options)
-    policy = dataclasses.replace(policy_of(options, pipeline), buffers=kind.buffers, beside=kind.beside)
+    policy = dataclasses.replace(
+        policy_of(options, pipeline), max_buffers=kind.max_buffers, horizontal_fusion=kind.horizontal_fusion
+    )
     isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)
     machine = Machine(
         isa.lanes,

@@ -42,7 +42,7 @@ Choices = tuple[tuple[str, Choice], ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class TuningKey:
     """What records hold for: a target, the processor with its compiler or the card, and a version of torshc."""
 
     target: str
@@ -76,7 +76,7 @@ class Record:
         return f"{self.kernel} {self.template} {self.shape} {choices}" + (f"  # {self.note}" if self.note else "")
 
 
-Records = Mapping[Place, Mapping[str, Record]]
+Records = Mapping[TuningKey, Mapping[str, Record]]
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,14 @@ def choices_text(choices: Choices) -> str:
     return " ".join(f"{name}={choice_text(value)}" for name, value in choices)
 
 
-def place_of(target: Target, isa: Isa) -> Place:
+def tuning_key(target: Target, isa: Isa) -> TuningKey:
     """What measurements of a target's kernels hold for: the card, else the processor and the kind of compiler."""
     machine = target.machine
     if machine.archs:
         parts = (target.toolchain.card(machine.archs), *machine.archs)
     else:
         parts = (isa.name, *isa.extras, isa.tune, machine.compiler)
-    return Place(target.name, ",".join(filter(None, parts)))
+    return TuningKey(target.name, ",".join(filter(None, parts)))
 
 
 def tunable(target: Target, kernels: Sequence[Kernel]) -> Kernel | None:
@@ -128,7 +128,7 @@ def tuning_of(path: Path | None, target: Target, isa: Isa) -> Tuning:
     """
     if path is None:
         return Tuning()
-    found, here = read_records(path, target), place_of(target, isa)
+    found, here = read_records(path, target), tuning_key(target, isa)
     used = _used(found, here)
     others = [str(place) for place in found if place != used]
     warnings = [f"{path}: records for {', '.join(others)} are ignored: this is {here}"] if others else []
@@ -136,7 +136,7 @@ def tuning_of(path: Path | None, target: Target, isa: Isa) -> Tuning:
     return Tuning({name: r.choices for name, r in known.items() if r.choices}, tuple(warnings))
 
 
-def _used(found: Records, here: Place) -> Place:
+def _used(found: Records, here: TuningKey) -> TuningKey:
     """The place whose records hold here: this one, or without a card the only card of these architectures."""
     if here in found:
         return here
@@ -157,7 +157,7 @@ def read_records(path: Path, target: Target) -> Records:
         raise ConfigError(f"cannot read the tuning records {path}: {why}", "torshc tune writes such a file") from error
     if not lines or lines[0].strip() != HEAD:
         raise ConfigError(f"{path}, line 1: it does not begin with {HEAD!r}", "name a file that torshc tune wrote")
-    records: dict[Place, dict[str, Record]] = {}
+    records: dict[TuningKey, dict[str, Record]] = {}
     place = None
     for number, line in enumerate(lines[1:], 2):
         text, _, note = (part.strip() for part in line.partition("#"))
@@ -181,11 +181,11 @@ def read_records(path: Path, target: Target) -> Records:
     return records
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> TuningKey:
     found = _SECTION.match(text)
     if found is None:
         raise ValueError(f"{text[:80]!r} is not a section such as [c x86-64-v3,clang torshc {__version__}]")
-    return Place(*found.groups())
+    return TuningKey(*found.groups())
 
 
 def _record(text: str, note: str) -> Record:

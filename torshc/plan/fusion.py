@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ..expr import as_int, const
 from ..graph import Graph, Node, RuleName, Shape, Value
+from .fusion_permissions import Permits, tensors
 from .group import Boundary, Group
-from .permits import Permits, tensors
 from .views import bases, behind_views, is_view
 
 Space = tuple[Shape, tuple[int, ...]]  # the shape that reductions run over, and their axes
@@ -87,7 +87,7 @@ class Fuser:
             return "apart", apart
         if (reason := self._illegal(node, value, base, chain, source, own)) is not None:
             return reason, None
-        if (most := self.permits.policy.buffers) and self._buffers({*source.nodes, *own.nodes}) > most:
+        if (most := self.permits.policy.max_buffers) and self._buffers({*source.nodes, *own.nodes}) > most:
             return "buffers", None
         if rule is None:
             return "rule", None

@@ -11,12 +11,12 @@ from ..ops.core.base import REGISTRY
 from ..ops.tensor.view import too_wide
 from ..passes.fusion_rules import Recompute
 from ..passes.policy import Policy
-from .beside import side_by_side
 from .finalise import FinalGraph
 from .fusion import Fuser, kind_of
+from .fusion_permissions import Permits, tensors
 from .group import Boundary, Group
+from .horizontal_fusion import side_by_side
 from .inline import Inliner
-from .permits import Permits, tensors
 from .storage import Storage, contiguous, strided
 from .views import behind_views, is_view, readers
 
@@ -70,7 +70,7 @@ class _Placer:
 
     def run(self) -> Plan:
         if self.off:
-            most = self.permits.policy.buffers
+            most = self.permits.policy.max_buffers
             for node in self.graph.nodes:
                 if is_view(node) and (not most or len(node.operands) < most):
                     self.group_of[node] = Group(0, "nest", [node])
@@ -111,7 +111,7 @@ class _Placer:
             return []
         self.done.add(id(group))
         self.groups.append(group)
-        members, rules, most = set(group.nodes), list(group.rules), self.permits.policy.buffers
+        members, rules, most = set(group.nodes), list(group.rules), self.permits.policy.max_buffers
         group.reads = self._pulled(group)
         if most and tensors(group.reads) + self.fuser.stores(members) > most:
             group.folded, group.rules = [], rules
@@ -355,7 +355,7 @@ class _Placer:
                     state[id(g)] = 1
                     stack.append((g, True))
                     stack.extend((w, False) for v in reversed(g.reads) for w in self._writers(v) if id(w) not in state)
-        if self.permits.policy.beside and not self.off:
+        if self.permits.policy.horizontal_fusion and not self.off:
             ordered = side_by_side(ordered, self._writers, position.__getitem__)
         for k, g in enumerate(ordered):
             g.id = k

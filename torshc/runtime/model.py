@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from torshc.base.errors import RunError, did_you_mean
 
+from .call_frame import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
 from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
@@ -23,7 +24,6 @@ from .locks import opened_in_children
 from .manifest import Manifest, TensorSpec
 from .native import CPU, Tensor
 from .pool import Pool
-from .sides import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .stats import Stats, StepStats
 from .values import Given, put_into, taken, unlike
 from .weights import set_weights

@@ -89,9 +89,9 @@ class Target(ABC):
         host: what its libraries have beside their kernels.
         in_process: whether models need no bundle, as they are compiled where they run.
         alignment: bytes at whose multiples, and at those of an element, begins what kernels get.
-        bound: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
-        buffers: most buffers that a kernel may have; 0 for any number.
-        beside: whether small kernels that do not need each other are one launch.
+        explicit_bindings: whether a kernel's arguments are ranges of memory, of known sizes, that must not overlap.
+        max_buffers: most buffers that a kernel may have; 0 for any number.
+        horizontal_fusion: whether small kernels that do not need each other are one launch.
         browser: whether browsers run its kernels.
         options: fields of CompileOptions that it uses, of those that not all targets use.
         precisions: values of CompileOptions.precision that it has.
@@ -113,9 +113,9 @@ class Target(ABC):
     host: ClassVar[HostFiles]
     in_process: ClassVar[bool] = False
     alignment: ClassVar[int] = 1
-    bound: ClassVar[bool] = False
-    buffers: ClassVar[int] = 0
-    beside: ClassVar[bool] = False
+    explicit_bindings: ClassVar[bool] = False
+    max_buffers: ClassVar[int] = 0
+    horizontal_fusion: ClassVar[bool] = False
     browser: ClassVar[bool] = False
     options: ClassVar[frozenset[str]] = frozenset({"mcpu"})
     precisions: ClassVar[frozenset[str]] = frozenset(PRECISIONS) - {"tf32"}

@@ -83,7 +83,7 @@ class _Step(ctypes.Structure):
     )
 
 
-class Stand:
+class KernelBench:
     """Runs variants of the kernels of one group over the same random contents.
 
     Args:
@@ -102,7 +102,7 @@ class Stand:
         self.random = np.random.default_rng(0)
         self.library: ctypes.CDLL | None = None
 
-    def __enter__(self) -> Stand:
+    def __enter__(self) -> KernelBench:
         return self
 
     def __exit__(self, *_: object) -> None:

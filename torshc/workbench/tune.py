@@ -26,12 +26,22 @@ from ..graph import Value
 from ..kernels.base import Kernel
 from ..pipeline.compilation import Compilation, Unit
 from ..pipeline.compiler import prepare
-from ..pipeline.records import Choices, Place, Record, Records, name_of, place_of, read_records, tunable, write_records
+from ..pipeline.records import (
+    Choices,
+    Record,
+    Records,
+    TuningKey,
+    name_of,
+    read_records,
+    tunable,
+    tuning_key,
+    write_records,
+)
 from ..targets import TARGETS, Target, target_of
 from ..targets.isa import resolve
 from ..targets.parameters import Parameter
 from ..targets.toolchain import Tools
-from .measure import Array, Stand, Unmeasured, Variant, agree, compile_sources, sources_of, variant_of
+from .measure import Array, KernelBench, Unmeasured, Variant, agree, compile_sources, sources_of, variant_of
 
 GAIN = 0.98  # of the usual time; what is nearer may be another machine's noise
 LOOKS, ROUNDS = 3, 9  # of a first look at all values, and of a comparison
@@ -77,7 +87,7 @@ class Outcome:
     """
 
     path: str
-    place: Place
+    place: TuningKey
     tuned: tuple[Tuned, ...]
     known: int
     left: int
@@ -129,7 +139,7 @@ def tune_model(
     if not subjects:
         raise ConfigError(f"{path} has nothing to tune: no template of its kernels states parameters",
                           "products, convolutions and attention have some")  # fmt: skip
-    place = place_of(compilation.target, compilation.isa)
+    place = tuning_key(compilation.target, compilation.isa)
     found = _kept(records, compilation.target, place)
     write_records(records, found)  # so that a place that cannot be written is known at once
     wanted = [s for s in subjects if s.symbol not in found[place]]
@@ -184,7 +194,7 @@ def _target(options: CompileOptions, budget: float) -> tuple[type[Target], Compi
     return target, options
 
 
-def _kept(path: Path, target: Target, place: Place) -> dict[Place, dict[str, Record]]:
+def _kept(path: Path, target: Target, place: TuningKey) -> dict[TuningKey, dict[str, Record]]:
     """The records of a file that is there; those of other versions for this machine make way."""
     found: Records = read_records(path, target) if path.exists() else {}
     kept = {
@@ -259,16 +269,16 @@ class _Work:
             Unmeasured: it cannot be run alone.
         """
         self.look(title)
-        with Stand(self.compilation, self.sizes, self.tools) as stand:
+        with KernelBench(self.compilation, self.sizes, self.tools) as bench:
             usual = variant_of(self.compilation, subject.unit, ())
-            runs = stand.add([usual])
-            expected = stand.results(runs[usual], usual)
+            runs = bench.add([usual])
+            expected = bench.results(runs[usual], usual)
             seen, best, refused = {usual.symbols}, usual, 0
             for parameter in self.compilation.target.parameters(subject.kernel):
                 self.look(f"{title}: {parameter.name}")
                 fresh = self._fresh(subject, parameter, best, seen)
-                added = stand.add(fresh) if fresh else {}
-                right = {v: run for v, run in added.items() if _agrees(stand, v, run, expected)}
+                added = bench.add(fresh) if fresh else {}
+                right = {v: run for v, run in added.items() if _agrees(bench, v, run, expected)}
                 refused += len(added) - len(right)
                 runs |= right
                 best = self._best(best, list(right), runs)
@@ -323,9 +333,9 @@ class _Work:
         return times
 
 
-def _agrees(stand: Stand, variant: Variant, run: Run, expected: Mapping[Value, Array]) -> bool:
+def _agrees(bench: KernelBench, variant: Variant, run: Run, expected: Mapping[Value, Array]) -> bool:
     """Whether a variant computes what the usual one does."""
-    found = stand.results(run, variant)
+    found = bench.results(run, variant)
     return found.keys() == expected.keys() and all(agree(a, expected[v], v.dtype.name) for v, a in found.items())
 
 

@@ -21,7 +21,7 @@ from ...graph import Graph
 from ...pipeline.compiler import prepare
 from ...targets import find_target
 from .. import inprocess
-from ..loaded import compile_loaded
+from ..compile_and_load import compile_loaded
 from . import functions as functions  # fills the tables of what can be traced
 from .array import Trace, Traced
 

@@ -17,9 +17,9 @@ from ...plan.group import Group
 from ...plan.storage import Storage
 from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
-from .cuda.beside import beside, is_still
 from .cuda.halves import for_halves
-from .grid import Dealt
+from .cuda.horizontal_fusion import fuse_horizontally, is_still
+from .grid import ThreadMapping
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
 
@@ -344,9 +344,9 @@ class GridTarget(Target):
 
     def lower(self, graph: Graph, group: Group, storage: Mapping[Value, Storage]) -> list[Kernel]:
         kernels, count = super().lower(graph, group, storage), len(group.outputs)
-        if self.beside and group.kind == "nest" and len(kernels) > 1 and all(is_still(k) for k in kernels):
-            return [beside(kernels)]
-        many = self.buffers and any(len(k.buffers) > self.buffers for k in kernels)
+        if self.horizontal_fusion and group.kind == "nest" and len(kernels) > 1 and all(is_still(k) for k in kernels):
+            return [fuse_horizontally(kernels)]
+        many = self.max_buffers and any(len(k.buffers) > self.max_buffers for k in kernels)
         if not many or group.kind != "nest" or count < 2:
             return kernels
         halves = group.outputs[: count // 2], group.outputs[count // 2 :]
@@ -373,4 +373,4 @@ class GridTarget(Target):
 @GridTarget.lowers("nest")
 def lower_loops(group: Group, storage: Mapping[Value, Storage], machine: Machine) -> list[Kernel]:
     """The kernels of a group without a heavy node."""
-    return [idle_when_empty(k) for k in lower_grid(group, storage, machine.device, Dealt.of(machine))]
+    return [idle_when_empty(k) for k in lower_grid(group, storage, machine.device, ThreadMapping.of(machine))]

@@ -1,4 +1,4 @@
-"""Kernels of the generic nest for devices of blocks of threads: the same loops, dealt out to threads."""
+"""Kernels of the generic nest for devices of blocks of threads: the same loops, distributed over threads."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ DEVICE = Device()  # what any device has
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """What a tuning record says of how work is dealt out; 0 for what is not given. What cannot be had counts as that.
+class ThreadMapping:
+    """What a tuning record says of how work is mapped to threads; 0 leaves it to the kernel; so does what cannot be had.
 
     Attributes:
         threads: threads of a block.
@@ -62,7 +62,7 @@ class Dealt:
     side: int = 0
 
     @classmethod
-    def of(cls, machine: Machine) -> Dealt:
+    def of(cls, machine: Machine) -> ThreadMapping:
         """The choices that a machine comes with."""
         return cls(**{f.name: machine.number(f.name, 0) for f in dataclasses.fields(cls)})
 
@@ -73,7 +73,7 @@ class Dealt:
         return next((n for n in sizes if size and size % n == 0), 1)
 
 
-USUAL = Dealt()
+USUAL = ThreadMapping()
 
 
 @dataclass(frozen=True)
@@ -231,21 +231,21 @@ class GridTiles(MapKernel):
         return ceil_div(a.args[0], self.side)
 
 
-def to_grid(kernel: Kernel, device: Device = DEVICE, dealt: Dealt = USUAL) -> Kernel:
-    """A map or row kernel with its work dealt out to blocks of threads.
+def to_grid(kernel: Kernel, device: Device = DEVICE, mapping: ThreadMapping = USUAL) -> Kernel:
+    """A map or row kernel with its work distributed over blocks of threads.
 
     A kernel without axes (one element, such as what a uniform operand holds everywhere) gets one of extent 1.
     """
     kernel = with_axis(kernel)
     if isinstance(kernel, MapKernel):
-        if (tiles := _tiles(kernel, dealt)) is not None:
+        if (tiles := _tiles(kernel, mapping)) is not None:
             return tiles
-        packet, threads = dealt.packet_of(kernel.axes[-1]), dealt.threads or THREADS
+        packet, threads = mapping.packet_of(kernel.axes[-1]), mapping.threads or THREADS
         points = product([a.args[0] for a in kernel.axes])
         tasks = _blocks(call("floordiv", points, packet), threads)
         return GridMap.of(kernel, tasks=tasks, threads=threads, packet=packet)
     if isinstance(kernel, RowKernel):
-        return _columns(kernel, device, dealt) or to_row(kernel, dealt)
+        return _columns(kernel, device, mapping) or to_row(kernel, mapping)
     return kernel
 
 
@@ -256,7 +256,7 @@ def with_axis(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _tiles(kernel: MapKernel, dealt: Dealt) -> GridTiles | None:
+def _tiles(kernel: MapKernel, mapping: ThreadMapping) -> GridTiles | None:
     """A large map kernel that reads along another axis than it writes; None for any other."""
     sizes = [as_int(a.args[0]) for a in kernel.axes]
     if math.prod(GUESS if s is None else s for s in sizes) < TILED:
@@ -267,20 +267,20 @@ def _tiles(kernel: MapKernel, dealt: Dealt) -> GridTiles | None:
         if any((as_int(a.args[0]) or side) < TILE // 2 for a in (crossing.lane, crossing.inner)):
             continue
         found = {f.name: getattr(crossing, f.name) for f in dataclasses.fields(crossing)}
-        made = GridTiles.of(kernel, **found, side=side, threads=dealt.threads or THREADS)
-        given = dataclasses.replace(made, side=dealt.side or side)
+        made = GridTiles.of(kernel, **found, side=side, threads=mapping.threads or THREADS)
+        given = dataclasses.replace(made, side=mapping.side or side)
         made = given if given.shared <= SHARED else made
         tasks = product([a.args[0] for a in made.outer]) * made.count(made.lane) * made.count(made.inner)
         return dataclasses.replace(made, tasks=tasks) if made.shared <= SHARED else None
     return None
 
 
-def to_row(kernel: RowKernel, dealt: Dealt = USUAL) -> GridRow:
+def to_row(kernel: RowKernel, mapping: ThreadMapping = USUAL) -> GridRow:
     """A row kernel whose rows have threads of their own, one or several."""
-    share = (dealt.share or _share(kernel)) if kernel.across else 1
-    threads = (dealt.threads or THREADS) if share <= WARP else share
+    share = (mapping.share or _share(kernel)) if kernel.across else 1
+    threads = (mapping.threads or THREADS) if share <= WARP else share
     points = product([a.args[0] for a in kernel.axes])
-    packet = dealt.packet_of(kernel.reduce[-1]) if share > 1 else 1
+    packet = mapping.packet_of(kernel.reduce[-1]) if share > 1 else 1
     return GridRow.of(
         kernel,
         tasks=_blocks(points, threads // share),
@@ -291,16 +291,16 @@ def to_row(kernel: RowKernel, dealt: Dealt = USUAL) -> GridRow:
     )
 
 
-def _columns(kernel: RowKernel, device: Device, dealt: Dealt) -> GridColumns | None:
+def _columns(kernel: RowKernel, device: Device, mapping: ThreadMapping) -> GridColumns | None:
     """A row kernel whose neighbouring threads have neighbouring points; None for short rows, or rows along memory."""
     size = as_int(product([r.args[0] for r in kernel.reduce]))
     if kernel.across or (size is not None and size < FEW):
         return None
-    held = None if size is None else _kept_columns(kernel, size, dealt)
+    held = None if size is None else _kept_columns(kernel, size, mapping)
     if held is not None:
         return held
     size = GUESS if size is None else size
-    packet = dealt.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
+    packet = mapping.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
     each = THREADS * register_bytes(kernel)
     if packet * each > SHARED // 2:
         packet = 1
@@ -308,28 +308,28 @@ def _columns(kernel: RowKernel, device: Device, dealt: Dealt) -> GridColumns | N
         return None
     points = as_int(product([a.args[0] for a in kernel.axes]))
     packets = GUESS if points is None else max(points // packet, 1)
-    turns, most = dealt.turns or 1, TURNS if packet == 1 else PACKET_TURNS
-    while not dealt.turns and turns < most and packets * turns < device.units * UNIT_THREADS and turns * 16 <= size:
+    turns, most = mapping.turns or 1, TURNS if packet == 1 else PACKET_TURNS
+    while not mapping.turns and turns < most and packets * turns < device.units * UNIT_THREADS and turns * 16 <= size:
         turns *= 2
     side = -(-packets * turns // THREADS)
     lanes = -(-packets // side)  # blocks side by side have about as many
-    turns = min(THREADS // lanes, dealt.turns or max(1, size // 8))
+    turns = min(THREADS // lanes, mapping.turns or max(1, size // 8))
     return _dealt_columns(kernel, lanes, turns, packet)
 
 
-def _kept_columns(kernel: RowKernel, size: int, dealt: Dealt) -> GridColumns | None:
+def _kept_columns(kernel: RowKernel, size: int, mapping: ThreadMapping) -> GridColumns | None:
     """Columns that stay in registers between their stages, so that memory is read once; None where they do not fit."""
-    if not kernel.kept or dealt.turns or dealt.pieces:
+    if not kernel.kept or mapping.turns or mapping.pieces:
         return None
-    packet = dealt.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
+    packet = mapping.packet_of(kernel.axes[-1]) if _steps_along(kernel, kernel.axes[-1]) else 1
     points = as_int(product([a.args[0] for a in kernel.axes]))
     packets = GUESS if points is None else max(points // packet, 1)
     most = KEPT // (packet * _live(kernel))
     element = min(kernel.buffers[x.data].dtype.size for x in _loads(kernel) if isinstance(x.data, int))
     for width in WIDTHS[1:] if kernel.element else WIDTHS:
-        lanes = dealt.lanes or max(1, width // (element * packet))
-        turns = -(-size // max(1, min(most, dealt.steps or most)))
-        while not dealt.lanes and lanes * 2 * turns <= THREADS and lanes < packets:
+        lanes = mapping.lanes or max(1, width // (element * packet))
+        turns = -(-size // max(1, min(most, mapping.steps or most)))
+        while not mapping.lanes and lanes * 2 * turns <= THREADS and lanes < packets:
             lanes *= 2
         joined = max(1, WARP // lanes)
         turns = -(-turns // joined) * joined

@@ -35,7 +35,7 @@ class MetalTarget(GridTarget):
         barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
         pointer="device ",
     )
-    buffers = 30  # Metal has 31; one is for the sizes
+    max_buffers = 30  # Metal has 31; one is for the sizes
 
     @classmethod
     def capabilities(cls, archs: Sequence[str]) -> Device:
@@ -55,5 +55,5 @@ def _check(kernel: Kernel) -> None:
     dtypes = {b.dtype for b in kernel.buffers} | {e.dtype for e in walk(*kernel.expressions())}
     if F64 in dtypes:
         raise NoKernel("Metal has no f64")
-    if len(kernel.buffers) > MetalTarget.buffers:
-        raise NoKernel(f"a kernel of {len(kernel.buffers)} buffers; Metal allows {MetalTarget.buffers}")
+    if len(kernel.buffers) > MetalTarget.max_buffers:
+        raise NoKernel(f"a kernel of {len(kernel.buffers)} buffers; Metal allows {MetalTarget.max_buffers}")

@@ -21,7 +21,7 @@ from ...kernels.nest import KEEP_ALL, Accumulator, MapKernel, RowKernel, Stage, 
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .arguments import Arguments
-from .grid import USUAL, Dealt, GridColumns, GridRow, to_grid
+from .grid import USUAL, GridColumns, GridRow, ThreadMapping, to_grid
 
 BLOCKS = 16  # pieces a multiprocessor, so that all are busy to the end
 SCARCE = 8  # blocks a multiprocessor below which pieces are worth a launch
@@ -30,12 +30,14 @@ STEPS = 16  # elements of a piece a thread, at the least
 LARGE = 2**18  # elements that are read again for a second reduction, above which that is
 
 
-def lower_grid(group: Group, storage: Mapping[Value, Storage], device: Device, dealt: Dealt = USUAL) -> list[Kernel]:
+def lower_grid(
+    group: Group, storage: Mapping[Value, Storage], device: Device, mapping: ThreadMapping = USUAL
+) -> list[Kernel]:
     """The kernels of a group of nests on a device; what a row needs again stays in registers where it fits."""
-    kernels = [to_grid(k, device, dealt) for k in lower_nest(group, storage, keep=KEEP_ALL)]
+    kernels = [to_grid(k, device, mapping) for k in lower_nest(group, storage, keep=KEEP_ALL)]
     if any(isinstance(k, GridRow | GridColumns) and k.kept and not k.steps for k in kernels):
-        kernels = [to_grid(k, device, dealt) for k in lower_nest(group, storage, keep=None)]
-    return [part for k in kernels for part in in_pieces(k, group.id, device, dealt)]
+        kernels = [to_grid(k, device, mapping) for k in lower_nest(group, storage, keep=None)]
+    return [part for k in kernels for part in in_pieces(k, group.id, device, mapping)]
 
 
 def lower_grid_generic(group: Group, storage: Mapping[Value, Storage], device: Device) -> list[Kernel]:
@@ -44,17 +46,17 @@ def lower_grid_generic(group: Group, storage: Mapping[Value, Storage], device: D
     return [part for k in kernels for part in in_pieces(k, group.id, device)]
 
 
-def in_pieces(kernel: Kernel, owner: int, device: Device, dealt: Dealt = USUAL) -> list[Kernel]:
+def in_pieces(kernel: Kernel, owner: int, device: Device, mapping: ThreadMapping = USUAL) -> list[Kernel]:
     """A kernel, or the kernels that do its work piece by piece where it has few long rows.
 
     Args:
         owner: number of its group, which memory between kernels belongs to.
-        dealt: what a tuning record says.
+        mapping: what a tuning record says.
     """
     if not isinstance(kernel, GridRow | GridColumns) or kernel.kept:
         return [kernel]
-    count, length = _pieces(kernel, device, dealt.pieces)
-    return [kernel] if count == 1 else _Pieces(kernel, owner, device, dealt, count, length).run()
+    count, length = _pieces(kernel, device, mapping.pieces)
+    return [kernel] if count == 1 else _Pieces(kernel, owner, device, mapping, count, length).run()
 
 
 def _pieces(kernel: GridRow | GridColumns, device: Device, given: int) -> tuple[int, int]:
@@ -81,9 +83,9 @@ class _Pieces:
     """The kernels of reductions in pieces: for each stage its pieces and their sum, in the end what needs the sums."""
 
     def __init__(
-        self, kernel: GridRow | GridColumns, owner: int, device: Device, dealt: Dealt, count: int, length: int
+        self, kernel: GridRow | GridColumns, owner: int, device: Device, mapping: ThreadMapping, count: int, length: int
     ) -> None:
-        self.kernel, self.owner, self.device, self.dealt = kernel, owner, device, dealt
+        self.kernel, self.owner, self.device, self.mapping = kernel, owner, device, mapping
         self.piece, self.length = axis("piece", count), length
         self.points = product([a.args[0] for a in kernel.axes])
         self.known: dict[Expr, tuple[Temporary, Expr]] = {}  # what follows from a stage, by its name in later ones
@@ -164,7 +166,7 @@ class _Pieces:
                 chunk=1,
             ),
             self.device,
-            self.dealt,
+            self.mapping,
         )
 
     def _temporary(self, name: str, what: Expr, count: Expr) -> Temporary:

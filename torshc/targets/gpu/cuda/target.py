@@ -73,7 +73,7 @@ class CudaTarget(GridTarget):
     toolchain = CudaToolchain()
     options = frozenset({"arch", "mcpu", "tuning_records"})
     tunable = True
-    beside = True
+    horizontal_fusion = True
     precisions = frozenset(PRECISIONS)
     features = GridTarget.features | {Feature.CACHED_ATTENTION, Feature.PAIRED_WEIGHTS}
     search = ("cuda", "gpu", "c")

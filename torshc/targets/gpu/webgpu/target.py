@@ -73,9 +73,9 @@ class WebGpuTarget(GridTarget):
         unroll="",
     )
     alignment = 1 << 48  # bindings begin where operands do
-    buffers = 8  # as every adapter allows
+    max_buffers = 8  # as every adapter allows
     browser = True
-    bound = True  # no two bindings of a dispatch may overlap
+    explicit_bindings = True  # no two bindings of a dispatch may overlap
 
     @classmethod
     def capabilities(cls, archs: object) -> Device:
@@ -124,8 +124,8 @@ def _check(kernel: Kernel) -> None:
     for dtype in {b.dtype: None for b in kernel.buffers} | {e.dtype: None for e in walk(*kernel.expressions())}:
         register_type(dtype)
     operands = {(b.operand, b.start) for b in kernel.buffers}
-    if len(operands) > WebGpuTarget.buffers:
-        raise NoKernel(f"a kernel of {len(operands)} buffers; WebGPU allows {WebGpuTarget.buffers}")
+    if len(operands) > WebGpuTarget.max_buffers:
+        raise NoKernel(f"a kernel of {len(operands)} buffers; WebGPU allows {WebGpuTarget.max_buffers}")
     if len({(b.operand, b.start, b.dtype) for b in kernel.buffers}) > len(operands):
         raise NoKernel("an operand that is read as two types")
     if kernel.shared > SHARED:
@@ -248,7 +248,7 @@ def lower_recurrent(group: Group, storage: Mapping[Value, Storage], machine: Mac
         biases=biases,
         threads=min(256, -(-op.hidden_size // 32) * 32),
     )
-    if len({b.operand for b in kernel.buffers}) > WebGpuTarget.buffers and len(kernel.starts) > 1:
+    if len({b.operand for b in kernel.buffers}) > WebGpuTarget.max_buffers and len(kernel.starts) > 1:
         copy, kernel = _starts_together(lowering, kernel)
         inputs.append(copy)
     if kernel.shared <= SHARED:
@@ -267,7 +267,7 @@ def _starts_together(lowering: StepsLowering, kernel: WgslRecurrent) -> tuple[Ke
     """
     old = {e.data: name for name, e in kernel.starts}
     if any(e.op == "load" and e.data in old for e in walk(*replace(kernel, starts=()).expressions())):
-        raise NoKernel(f"a network of {len(kernel.buffers)} buffers; WebGPU allows {WebGpuTarget.buffers}")
+        raise NoKernel(f"a network of {len(kernel.buffers)} buffers; WebGPU allows {WebGpuTarget.max_buffers}")
     axes = lowering.direction, lowering.row, lowering.unit
     size = product([a.args[0] for a in axes])
     place = (axes[0] * axes[1].args[0] + axes[1]) * kernel.hidden + axes[2]

@@ -9,7 +9,7 @@ import pytest
 
 from torshc.expr import BF16, F16, F32, I8, DType, const
 from torshc.kernels.base import Buffer, Kernel, Temporary
-from torshc.workbench.roofs import Roof, unit_of
+from torshc.workbench.roofline import Roof, unit_of
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from .test_place import check_order, shown
 
 
 def groups(graph: Graph, strategy: str = "default") -> list[str]:
-    plan = make_plan(finalise(graph, replace(Policy.of(strategy), beside=True)))
+    plan = make_plan(finalise(graph, replace(Policy.of(strategy), horizontal_fusion=True)))
     check_order(plan)
     assert [g.id for g in plan.groups] == list(range(len(plan.groups)))
     return shown(plan)

@@ -20,7 +20,7 @@ from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
 from torshc.pipeline.compilation import Compilation
 from torshc.pipeline.compiler import prepare
-from torshc.pipeline.named import named_in
+from torshc.pipeline.weight_names import named_in
 from torshc.targets.cc import find_compiler
 
 HERE = Path(__file__).parent

@@ -38,7 +38,7 @@ class BesideKernel(Kernel):
     """
 
     kind: ClassVar[str] = "nest"
-    template: ClassVar[str] = "beside.j2"
+    template: ClassVar[str] = "horizontal.j2"
 
     parts: tuple[Part, ...]
     threads: int = THREADS
@@ -53,7 +53,7 @@ def is_still(kernel: Kernel) -> bool:
     return type(kernel) is GridMap and as_int(kernel.tasks) is not None and kernel.threads == THREADS
 
 
-def beside(kernels: Sequence[Kernel]) -> BesideKernel:
+def fuse_horizontally(kernels: Sequence[Kernel]) -> BesideKernel:
     """One kernel for several maps that do not need each other."""
     numbers: dict[Buffer, int] = {}
     parts: list[Part] = []

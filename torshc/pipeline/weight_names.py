@@ -12,9 +12,9 @@ from ..base.errors import ConfigError, TorshcError
 from ..bundle.copies import Copy
 from ..bundle.host import NamedWeight
 from ..bundle.layout import weights_layout
-from ..bundle.named import named_weights, proven
 from ..bundle.program import Program
 from ..bundle.shared_weights import move_named, share_weights
+from ..bundle.weight_names import named_weights, proven
 from .compilation import Compilation
 
 _FOLDS = "fold_batch_norm"

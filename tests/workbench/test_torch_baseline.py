@@ -13,7 +13,7 @@ import pytest
 from torshc.base.errors import ConfigError, RunError
 from torshc.base.options import CompileOptions
 from torshc.workbench.bench import bench_model
-from torshc.workbench.peers import _mode
+from torshc.workbench.torch_baseline import _mode
 
 from ..support.cli_models import STATIC, save
 
