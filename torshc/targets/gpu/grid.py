@@ -39,7 +39,7 @@ DEVICE = Device()  # what any device has
 
 @dataclass(frozen=True)
 class ThreadMapping:
-    """What a tuning record says of how work is mapped to threads; 0 leaves it to the kernel; so does what cannot be had.
+    """How a tuning record maps work to threads; 0 leaves it to the kernel, and so does what cannot be had.
 
     Attributes:
         threads: threads of a block.
