@@ -22,7 +22,7 @@ from torshc.bundle.browser_sizes import javascript
 from torshc.bundle.host import HostProgram, Launch
 from torshc.bundle.package import BROWSER, is_bundle
 from torshc.expr import F32, F64, I32, I64, Expr, as_int, call, cast, const, dim, select, substitute
-from torshc.targets.gpu.webgpu.text import prelude
+from torshc.targets.gpu.webgpu.functions import functions
 
 from ..support.browser import WEBGPU, Browser, find
 from ..support.serve import serving
@@ -260,8 +260,9 @@ def test_what_the_browser_lacks_is_said(browser: Browser) -> None:
 def test_the_browser_accepts_all_functions_of_kernels(browser: Browser) -> None:
     """Its compiler is another than that of the native library, and the stricter one."""
     main = "@compute @workgroup_size(64) fn main() {}"
-    without = "\n".join([*prelude().values(), main]).replace("THREADS", "64")
-    shared = "\n".join(["enable subgroups;", *prelude(True).values(), main]).replace("THREADS", "64")
+    table = functions(64).values()
+    without = "\n".join([*(f.text for f in table), main])
+    shared = "\n".join(["enable subgroups;", *(f.subgroups or f.text for f in table), main])
     assert browser.run(f"""(async () => {{
         const adapter = await navigator.gpu.requestAdapter();
         const said = [];

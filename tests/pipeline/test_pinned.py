@@ -122,6 +122,19 @@ def test_symbolic_sizes_and_devices(tmp_path: Path) -> None:
     assert [*done.pinned] == [f"{other.name}.ll"]
 
 
+def test_an_edited_text_is_for_all_devices(tmp_path: Path) -> None:
+    """A kernel of WGSL may have another text for devices with subgroups; an edited one has not."""
+    text = STATIC.replace("[2,8]", "[3,1030]").replace("Relu", "Softmax")
+    source = model(text).SerializeToString()
+    made = prepare(source, CompileOptions(target="webgpu"))
+    (name,) = (Path(file).stem for file in made.sources if "." not in Path(file).stem)
+    assert set(made.sources) == {f"{name}.wgsl", f"{name}.subgroups.wgsl"}
+    (folder,) = eject(made, 0, tmp_path / "kernels")
+    (folder / "kernel.wgsl").write_text((folder / "kernel.wgsl").read_text() + "// edited\n")
+    pinned = prepare(source, CompileOptions(target="webgpu", kernels=folder.parent))
+    assert set(pinned.sources) == {f"{name}.wgsl"} and pinned.sources[f"{name}.wgsl"].endswith("// edited\n")
+
+
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_the_program_of_a_device(tmp_path: Path) -> None:
     with emulated_tools():

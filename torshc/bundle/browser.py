@@ -15,7 +15,7 @@ from typing import Any
 
 from ..base.errors import UnsupportedError
 from ..expr import as_expr, as_int, to_text
-from ..targets.base import HostFiles, environment
+from ..targets.base import SUBGROUPS, HostFiles, environment
 from .browser_sizes import javascript
 from .host import Condition, HostProgram, Launch, Size, check_program, sizes_of
 from .host_source import EQUATION
@@ -56,10 +56,11 @@ class PortView:
 
 @dataclass(frozen=True)
 class KernelView:
-    """A kernel: its text inside a template literal, and as JavaScript whether it is given sizes."""
+    """A kernel: its text inside a template literal, that for devices with subgroups, and whether it is given sizes."""
 
     symbol: str
     text: str
+    subgroups: str
     sized: str
 
 
@@ -127,7 +128,7 @@ class BrowserView:
     Attributes:
         p: the program.
         manifest: what the model calls inputs and outputs.
-        texts_of_kernels: WGSL by the kernels' names.
+        texts_of_kernels: WGSL by the kernels' names, of other forms with ``.subgroups`` behind these.
         weights: the weights file.
     """
 
@@ -176,9 +177,8 @@ class BrowserView:
         first: dict[str, Launch] = {}
         for step in (step for form in self.p.forms for step in form.steps):
             first.setdefault(step.symbol, step)
-        return [
-            KernelView(s, self.texts_of_kernels[s].translate(_NO_TEMPLATE), literal(x.sized)) for s, x in first.items()
-        ]
+        texts = {name: text.translate(_NO_TEMPLATE) for name, text in self.texts_of_kernels.items()}
+        return [KernelView(s, texts[s], texts.get(f"{s}.{SUBGROUPS}", ""), literal(x.sized)) for s, x in first.items()]
 
 
 def _port(t: TensorInfo) -> PortView:
@@ -226,7 +226,7 @@ def browser_files(
 
     Args:
         files: of the target.
-        kernels: WGSL by the kernels' names.
+        kernels: as :class:`BrowserView` has them.
 
     Raises:
         InternalError: the program contradicts itself.

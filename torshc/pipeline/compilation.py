@@ -247,21 +247,28 @@ def commented_sources(compilation: Compilation) -> dict[str, str]:
     notes: dict[str, list[str]] = {}
     symbols: set[str] = set()
     for unit in compilation.units:
-        for kernel, file in zip(unit.kernels, unit.files, strict=True):
-            lines = notes.setdefault(file, [])
+        for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True):
+            lines = notes.setdefault(symbol, [])
             numbers = ", ".join(map(str, unit.group.numbers))
             flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
             lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
             if dims_of(kernel.flops, kernel.nbytes):
-                symbols.add(file)
+                symbols.add(symbol)
     where = " * n0, n1, ... are s0, s1, ... of the host program.\n"
+    of_file = {file: file.partition(".")[0] for file in compilation.sources}
     return {
         file: "/*\n"
-        + "\n".join(lines)
-        + f"\n{where if file in symbols else ''} */\n"
-        + compilation.sources[file].lstrip()
-        for file, lines in notes.items()
+        + "\n".join(notes[of_file[file]])
+        + f"\n{where if of_file[file] in symbols else ''} */\n"
+        + text.lstrip()
+        for file, text in compilation.sources.items()
     }
+
+
+def with_edited(sources: Mapping[str, str], file: str, text: str) -> dict[str, str]:
+    """Sources with an edited text of a kernel, which is for all devices, in place of all its forms."""
+    symbol = file.partition(".")[0]
+    return {name: old for name, old in sources.items() if name.partition(".")[0] != symbol} | {file: text}
 
 
 def _size(e: Expr) -> int | str:

@@ -343,12 +343,7 @@ def _add_page(
     """
     operators = compilation.script.operators() if compilation.script is not None else ()
     require_device_only(host, [node.describe() for node in operators])
-    kernels = {
-        symbol: form.sources[file]
-        for form in compilation.forms
-        for u in form.units
-        for symbol, file in zip(u.symbols, u.files, strict=True)
-    }
+    kernels = {Path(file).stem: text for form in compilation.forms for file, text in form.sources.items()}
     bundle.add_texts(browser_files(host, compilation.target.host, manifest, kernels, weights))
 
 

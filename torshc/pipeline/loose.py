@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..base.errors import ModelError, UnsupportedError
 from ..bundle.forms import join_forms
-from .compilation import Compilation, Loose
+from .compilation import Compilation, Loose, with_edited
 
 OFF = "it was left out (--loose none)"
 _SCRIPTED = "sizes or steps are known only at run time"
@@ -46,6 +46,8 @@ def with_loose(fast: Compilation, sizes: frozenset[str], compiled: Callable[[], 
         return dataclasses.replace(fast, loose=Loose(wanted, why="; ".join(str(error).splitlines())))
     fast, form = (dataclasses.replace(c, program=p) for c, p in zip((fast, form), programs, strict=True))
     shared = {name: text for name, text in fast.pinned.items() if name in form.sources}
-    texts = {name: fast.sources[name] for name in shared}  # an edited kernel stands for all that had its text
-    form = dataclasses.replace(form, sources=form.sources | texts, pinned=shared)
+    sources = form.sources
+    for name in shared:  # an edited kernel stands for all that had its text
+        sources = with_edited(sources, name, fast.sources[name])
+    form = dataclasses.replace(form, sources=sources, pinned=shared)
     return dataclasses.replace(fast, loose=Loose(wanted, form))

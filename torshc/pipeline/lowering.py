@@ -82,7 +82,7 @@ def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], l
         away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
         for kernel in made_of.kernels:
             made = target.render(kernel)
-            sources[made.symbol + target.suffix] = made.source
+            sources |= made.files(target.suffix)
             symbols.append(made.symbol)
             comment, threads = _comment(group, kernel), target.threads(kernel)
             placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, target.explicit_bindings))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..base.errors import ConfigError
 from ..targets.base import environment
-from .compilation import Compilation
+from .compilation import Compilation, with_edited
 from .contract import EDITED, FILE, Contract, contracts_of
 
 _C_LIKE = (".c", ".cu")  # endings of sources that may begin with a declaration of C
@@ -24,7 +24,7 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
     places = places_of(folder)
     problems: list[str] = []
     pinned: dict[str, str] = {}
-    sources = dict(compilation.sources)
+    sources = compilation.sources
     for place in places:
         try:
             contract = _contract_in(place)
@@ -36,7 +36,7 @@ def with_pinned(compilation: Compilation, folder: Path) -> Compilation:
             problems.append(f"{place} is stale: {_why(contract, list(here.values()))}")
             continue
         file = contract.symbol + contract.suffix
-        sources[file] = _declared(compilation, contract) + text
+        sources = with_edited(sources, file, _declared(compilation, contract) + text)
         pinned[file] = str(place / f"{EDITED}{contract.suffix}")
     if not places:
         problems.append(f"{folder} holds no ejected kernel")

@@ -33,6 +33,7 @@ from .tidy import tidy
 from .toolchain import Toolchain
 
 PLACEHOLDER = "KERNEL_NAME"
+SUBGROUPS = "subgroups"  # names the form of a kernel for devices of WebGPU that have them
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,18 @@ class Rendered:
         symbol: its external name, made from its text, so that equal kernels are one.
         source: its source.
         dims: the sizes that it wants in ``dim``, in order: symbolic dimensions, and long sizes.
+        forms: other texts of it, of which the host takes one where the device has more, by what that is.
     """
 
     symbol: str
     source: str
     dims: tuple[Expr, ...]
+    forms: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def files(self, suffix: str) -> dict[str, str]:
+        """Its texts by the names of their files, which end in `suffix`."""
+        forms = {f"{self.symbol}.{form}{suffix}": text for form, text in self.forms.items()}
+        return {self.symbol + suffix: self.source, **forms}
 
 
 Lowering = Callable[[Group, Mapping[Value, Storage], Machine], list[Kernel]]
@@ -273,8 +281,12 @@ def render_kernel(
     search: tuple[str, ...], template: str, printer: IndexPrinter, key: str, version: str = "", **more: Any
 ) -> Rendered:
     """Render a kernel's template; `key` and `version` as in :func:`named`."""
-    text = tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
-    return named(text, printer, key, version)
+    return named(kernel_text(search, template, printer, **more), printer, key, version)
+
+
+def kernel_text(search: tuple[str, ...], template: str, printer: IndexPrinter, **more: Any) -> str:
+    """The text of a kernel without a name."""
+    return tidy(environment(search).get_template(template).render(k=printer.kernel, p=printer, **more))
 
 
 def named(text: str, printer: IndexPrinter, key: str, version: str = "") -> Rendered:
@@ -307,7 +319,6 @@ class DimNames(Mapping[Any, str]):
         self.spelled = "s{}".format
         self._sizes = dict.fromkeys(sizes)
         self._numbers: dict[str | Expr, int] = {}
-        self._asked: set[str | Expr] = set()
 
     def __contains__(self, size: object) -> bool:
         return size in self._sizes
@@ -315,7 +326,6 @@ class DimNames(Mapping[Any, str]):
     def __getitem__(self, size: str | Expr) -> str:
         if size not in self._sizes:
             raise KeyError(size)
-        self._asked.add(size)
         return self.spelled(self._numbers.setdefault(size, len(self._numbers)))
 
     def __iter__(self) -> Iterator[str | Expr]:
@@ -327,12 +337,7 @@ class DimNames(Mapping[Any, str]):
     @property
     def used(self) -> list[str | Expr]:
         """What was asked for, by number."""
-        return [size for size in self._numbers if size in self._asked]
-
-    def number_all(self) -> list[str]:
-        """Give all sizes their numbers, in order, for a text that names them before it is known which it uses."""
-        self._numbers = {size: k for k, size in enumerate(self._sizes)}
-        return [self.spelled(k) for k in self._numbers.values()]
+        return [*self._numbers]
 
 
 class IndexPrinter:
@@ -348,6 +353,11 @@ class IndexPrinter:
         sizes = kernel.expressions()
         self.dim_names = DimNames([*dims_of(*sizes), *given_sizes(sizes)])
         self._axes: dict[Expr, str] = {}
+
+    @property
+    def sizes(self) -> list[str]:
+        """Names of the sizes that were printed by now, in the order of ``dim``; a body is printed before its head."""
+        return [self.dim_names[d] for d in self.dim_names.used]
 
     def axis(self, axis: Expr, name: str = "") -> str:
         """The name of a loop axis (its own unless another is given, which then stays)."""

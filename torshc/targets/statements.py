@@ -87,7 +87,7 @@ class StatementPrinter(ABC):
         """Whether index arithmetic can spell an operator, not counting its operands."""
         return True
 
-    def spell_index(self, e: Expr, inner: Sequence[str]) -> str:
+    def spell_index(self, e: Expr, inner: Sequence[str], variant: str) -> str:
         """An operator of index arithmetic over the texts of its operands."""
         return spell(e, inner)
 
@@ -228,7 +228,7 @@ class StatementPrinter(ABC):
             inner = []
             for a in e.args:
                 inner.append((yield a, variant))
-            text = self.spell_index(e, inner)
+            text = self.spell_index(e, inner, variant)
         if self.uses.get(e, 0) > 1 and length(e) > SHORT and not text.isidentifier():
             return self.declare(self.index_type(e.dtype), bare(e, text))
         return text

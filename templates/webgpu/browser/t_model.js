@@ -65,10 +65,9 @@ function checkShapes(at, given) {
 
 // ---- runs ----
 
-/** A kernel's text in the form that a device runs: some functions have one with subgroups, and one without. */
-function formOf(text, device) {
-  const [rest, , shared] = text.split(/^.*With(?:out)? subgroups:$/m);
-  return shared && device.features.has("subgroups") ? `enable subgroups;${rest}${shared.replace("*/", "")}` : text;
+/** The text of a kernel that a device runs: some kernels have one for devices with subgroups. */
+function textFor(device, { text, subgroups }) {
+  return subgroups && device.features.has("subgroups") ? `enable subgroups;\n${subgroups}` : text;
 }
 
 /** The pipelines of the kernels, by name. */
@@ -76,7 +75,7 @@ async function compileKernels(device, progress) {
   const names = Object.keys(program.kernels);
   let done = 0;
   const made = names.map(async (label) => {
-    const module = device.createShaderModule({ label, code: formOf(program.kernels[label].text, device) });
+    const module = device.createShaderModule({ label, code: textFor(device, program.kernels[label]) });
     const pipeline = await device
       .createComputePipelineAsync({ label, layout: "auto", compute: { module } })
       .catch((error) => fail("gpu", `kernel ${label} is not accepted: ${error.message}`));

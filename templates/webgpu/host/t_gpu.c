@@ -145,63 +145,75 @@ static int open_device(void)
 /* ---- kernels ---- */
 
 /* The linker names both ends of the section that kernels stand in; NULL where there are none. */
-extern const t_source __start_t_kernels[] __attribute__((weak, visibility("hidden")));
-extern const t_source __stop_t_kernels[] __attribute__((weak, visibility("hidden")));
+extern const t_source *const __start_t_kernels[] __attribute__((weak, visibility("hidden")));
+extern const t_source *const __stop_t_kernels[] __attribute__((weak, visibility("hidden")));
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const t_made *)a)->name, ((const t_made *)b)->name);
+    return strcmp(((const t_made *)a)->source->name, ((const t_made *)b)->source->name);
 }
 
 const t_made *t_gpu_made(const char *name)
 {
-    return bsearch(&(t_made){.name = name}, g.made, g.kernels, sizeof *g.made, by_name);
+    return bsearch(&(t_made){.source = &(t_source){.name = name}}, g.made, g.kernels, sizeof *g.made, by_name);
 }
 
-/* The text of a kernel with subgroups, which its functions for these give it, in memory of ours; NULL: as it stands. */
-static char *with_subgroups(const t_source *kernel)
+/* Whether the device runs this text of a kernel: not where it lacks subgroups, or has them and another text is for these. */
+static int is_for_device(const t_source *kernel)
 {
-    const char *const without = g.feature ? strstr(kernel->text, "// Without subgroups:\n") : NULL;
-    char *made = without ? malloc(strlen(kernel->text) + 20) : NULL;
-    if (!made)
-        return NULL;
-    const char *const with = strstr(without, "/* With subgroups:") + sizeof "/* With subgroups:";
-    const char *const enable = g.feature == W_SUBGROUPS ? "enable subgroups;\n" : "";
-    const int head = (int)(without - kernel->text), tail = (int)(strrchr(with, '*') - with);
-    sprintf(made, "%s%.*s%.*s", enable, head, kernel->text, tail, with);
+    if (kernel->subgroups || !g.feature)
+        return !kernel->subgroups || g.feature;
+    for (const t_source *const *other = __start_t_kernels; other < __stop_t_kernels; other++)
+        if ((*other)->subgroups && !strcmp((*other)->name, kernel->name))
+            return 0;
+    return 1;
+}
+
+/* A kernel's text with what the standard has in front of one that uses subgroups, in memory of ours; NULL for no memory. */
+static char *module_of(const t_source *kernel)
+{
+    const char *const enable = kernel->subgroups && g.feature == W_SUBGROUPS ? "enable subgroups;\n" : "";
+    char *const made = malloc(strlen(enable) + strlen(kernel->text) + 1);
+    if (made)
+        sprintf(made, "%s%s", enable, kernel->text);
     return made;
 }
 
-static t_made make(const t_source *kernel)
+static void make(t_made *kernel)
 {
-    char *const own = with_subgroups(kernel);
-    const char *const text = own ? own : kernel->text;
-    const w_text name = {kernel->name, strlen(kernel->name)};
+    char *const text = module_of(kernel->source);
+    if (!text) {
+        t_gpu_note((w_text){"no memory for its text", SIZE_MAX}, 0);
+        return;
+    }
+    const w_text name = {kernel->source->name, strlen(kernel->source->name)};
     const w_code code = {{NULL, W_WGSL}, {text, strlen(text)}};
     w_object module = w.DeviceCreateShaderModule(g.device, &(w_labelled){.next = &code.chain, .label = name});
     const w_pipeline_options options = {.head.label = name, .compute = {.module = module, .entry = {"main", 4}}};
-    free(own);
-    t_made made = {kernel->name, is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL, NULL};
+    free(text);
+    kernel->pipeline = is_well() ? w.DeviceCreateComputePipeline(g.device, &options) : NULL;
     if (module)
         w.ShaderModuleRelease(module);
-    if (made.pipeline && is_well())
-        made.layout = w.ComputePipelineGetBindGroupLayout(made.pipeline, 0);
-    return made;
+    if (kernel->pipeline && is_well())
+        kernel->layout = w.ComputePipelineGetBindGroupLayout(kernel->pipeline, 0);
 }
 
 static void make_some(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end)
 {
     (void)buf, (void)dim, (void)scratch;
     for (int64_t i = begin; i < end; i++)
-        g.made[i] = make(&__start_t_kernels[i]);
+        make(&g.made[i]);
 }
 
 /* Adapters compile kernels for long, each by itself: as many at a time as there are processors. */
 static int make_kernels(void)
 {
-    g.kernels = (size_t)(__stop_t_kernels - __start_t_kernels);
-    if (!(g.made = calloc(g.kernels + 1, sizeof *g.made)))
-        return t_fail(TORSHC_E_MEMORY, "no memory for %zu kernels", g.kernels);
+    const size_t texts = (size_t)(__stop_t_kernels - __start_t_kernels);
+    if (!(g.made = calloc(texts + 1, sizeof *g.made)))
+        return t_fail(TORSHC_E_MEMORY, "no memory for %zu kernels", texts);
+    for (const t_source *const *kernel = __start_t_kernels; kernel < __stop_t_kernels; kernel++)
+        if (is_for_device(*kernel))
+            g.made[g.kernels++].source = *kernel;
     t_pool *pool = t_pool_create(g.kernels > 1 ? t_usable_processors() : 1);
     t_pool_run(pool, make_some, NULL, NULL, NULL, 0, (int64_t)g.kernels);
     t_pool_destroy(pool);

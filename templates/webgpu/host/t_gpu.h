@@ -23,7 +23,7 @@ typedef struct {
 } t_block;
 
 typedef struct {
-    const char *name;
+    const t_source *source;
     w_object pipeline, layout;
 } t_made;
 

@@ -153,9 +153,10 @@ enum { W_MAP_READ = 1, W_COPY_FROM = 4, W_COPY_TO = 8, W_UNIFORM = 0x40, W_STORA
     X(void, InstanceProcessEvents, (w_object))                                                                         \
     X(uint32_t, DevicePoll, (w_object, uint32_t, const void *))
 
-/* A kernel's name and the text of its module. */
+/* A kernel's name and the text of its module, which may be for devices with subgroups alone. */
 typedef struct {
     const char *name, *text;
+    int subgroups;
 } t_source;
 
 #endif

@@ -29,6 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 @group(0) @binding(1) var<storage, read_write> b1: array<f32>;
 @group(0) @binding(2) var<uniform> params: array<vec4i, 1>;
 
+var<private> t_inf_bits = 0x7f800000u;
 fn t_inf() -> f32 { return bitcast<f32>(t_inf_bits); }
 
 fn t_max_f32(x: f32, y: f32) -> f32 {
@@ -62,12 +63,10 @@ fn t_div_f32(a: f32, b: f32) -> f32 {
     return q;
 }
 
-var<private> t_inf_bits = 0x7f800000u;
-
 fn t_isnan_f32(x: f32) -> bool {
     return ((bitcast<u32>(x) & 2147483647u) > 2139095040u);
 }
 
-fn t_exponent(x: f32) -> i32 { return (bitcast<i32>(x) >> 23u) & 255; }
-
 fn t_significand(x: f32) -> i32 { return (bitcast<i32>(x) & 0x7fffff) | 0x800000; }
+
+fn t_exponent(x: f32) -> i32 { return (bitcast<i32>(x) >> 23u) & 255; }

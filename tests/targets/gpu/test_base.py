@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import jinja2
 import pytest
 
-from torshc.expr import F32, Expr, acc, axis, const, dim, load
+from torshc.expr import F32, Expr, acc, axis, call, cast, const, dim, load
 from torshc.kernels.base import Buffer, Store, Temporary
 from torshc.kernels.machine import Machine
 from torshc.targets.base import environment, find_target
@@ -59,3 +61,30 @@ def test_a_kernel_gets_the_sizes_that_its_text_uses() -> None:
     assert made.dims == (dim("n"), dim("k"))  # "m" is a number of blocks alone
     assert "float *b0, const int64_t s0, const int64_t s1)" in made.source and "dim[1])" in made.source
     assert "s2" not in made.source and "(void)" not in made.source
+
+
+@pytest.mark.parametrize("target", ["cuda", "metal", "webgpu"])
+def test_a_kernel_is_rendered_once(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one with a size that its text does not use, and a number of an element computed by a function of indices."""
+    number = cast(call("max", AXES[0] - AXES[1], const(0)), F32)
+    offset = AXES[0] * 35 + AXES[1] * 7 + AXES[2]
+    made = replace(kernel(offset), stores=(Store(0, offset, number),))
+    rendered: list[str | None] = []
+    render = jinja2.Template.render
+
+    def counted(template: jinja2.Template, *args: Any, **words: Any) -> str:
+        rendered.append(template.name)
+        return render(template, *args, **words)
+
+    monkeypatch.setattr(jinja2.Template, "render", counted)
+    find_target(target)(Machine()).render(made)
+    assert rendered == ["map.j2"]
+
+
+def test_a_number_of_an_element_is_wide_though_indices_are_not() -> None:
+    number = cast(call("max", AXES[1] - AXES[2], const(0)) * const(2**33), F32)
+    made = replace(kernel(AXES[1] * 7 + AXES[2]), tasks=const(1), axes=AXES[1:])
+    made = replace(made, stores=(Store(0, AXES[1] * 7 + AXES[2], number),))
+    source = find_target("cuda")(Machine()).render(made).source
+    assert "#define T_INDEX int\n" in source
+    assert "8589934592 * t_max_i64(((int64_t)i1 + (-1) * (int64_t)i2), 0)" in source

@@ -36,11 +36,6 @@ class Printer(IndexPrinter):
         self.lanes = lanes
 
     @property
-    def sizes(self) -> list[str]:
-        """Names of the sizes that were printed by now, in the order of ``dim``."""
-        return [self.dim_names[d] for d in self.dim_names.used]
-
-    @property
     def headers(self) -> list[str]:
         """Headers that the source includes; those of narrow types only where needed, to save compile time."""
         return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]

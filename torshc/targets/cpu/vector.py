@@ -118,13 +118,13 @@ class Block(StatementPrinter):
     def type_of(self, dtype: DType) -> str:
         return vector_type(dtype)
 
-    def spell_index(self, e: Expr, inner: Sequence[str]) -> str:
+    def spell_index(self, e: Expr, inner: Sequence[str], variant: str) -> str:
         # A number that is read may be any, and a shared part is computed though a select guards it: sums of it wrap,
         # unless what bounds it (such as an index that is moved into a dimension) shows that they cannot.
         if e.op in ("add", "mul") and e.dtype is I64 and self.reads(e) and not exact(e):
             operands = f" {OPERATORS[e.op]} ".join(f"(uint64_t){x}" for x in inner)
             return f"((int64_t)({operands}))"  # callers may take the outer brackets
-        return super().spell_index(e, inner)
+        return super().spell_index(e, inner, variant)
 
     def weight(self, e: Expr) -> int:
         return 2 if e.op == "select" and not self.is_index(e) else 1

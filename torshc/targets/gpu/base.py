@@ -15,7 +15,7 @@ from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
 from ...plan.group import Group
 from ...plan.storage import Storage
-from ..base import DimNames, HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
+from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_kernel
 from ..index import CTYPES, scalar
 from .cuda.halves import for_halves
 from .cuda.horizontal_fusion import fuse_horizontally, is_still
@@ -58,23 +58,15 @@ class GridPrinter(IndexPrinter):
     Args:
         kernel: the kernel that is rendered.
         words: the language's words.
-        wide: whether indices are 64 bits wide in any case.
-        sizes: those that the kernel gets, if it is known which its text uses; else all that occur in it.
     """
 
-    def __init__(
-        self, kernel: Kernel, words: Words, wide: bool = False, sizes: Sequence[str | Expr] | None = None
-    ) -> None:
+    def __init__(self, kernel: Kernel, words: Words) -> None:
         super().__init__(kernel)
-        if sizes is not None:
-            self.dim_names = DimNames(sizes)
         self.words = words
         for e in walk(*kernel.expressions()):
             if e.op == "axis":
                 self.axis(e)
-        self.dims = self.dim_names.number_all()
-        self.wide = wide or self._large()
-        self.wants_wide = False
+        self.wide = self._large()
 
     def _large(self) -> bool:
         sizes = (_elements(b) for b in self.kernel.buffers)
@@ -198,7 +190,6 @@ class GridPrinter(IndexPrinter):
         for x, name in out.items():
             place = s.index(x.offset)
             s.lines.append(f"t_write{size}(b{x.buffer} + {place}, {name});")
-        self._note(s)
         return indented(s.lines, indent)
 
     def accumulate(
@@ -227,7 +218,6 @@ class GridPrinter(IndexPrinter):
                 term, total = s.emit(a.term), f"a{a.name}{each}"
                 lines.append(f"{total} = {self.join(a, total, term)};")
         s.lines.extend(self._over(whole, lines))
-        self._note(s)
         return indented(s.lines, indent)
 
     def condition(self, e: Expr) -> str:
@@ -248,7 +238,6 @@ class GridPrinter(IndexPrinter):
         s = self._statements(accs, f"{name}_", None)
         s.expect(e)
         text = s.emit(e)
-        self._note(s)
         return indented([*s.lines, f"const {register_type(e.dtype)} {name} = {text};"], indent)
 
     def values(self, e: Expr, accs: Mapping[str, str], name: str, packet: Expr, size: int, whole: bool = False) -> str:
@@ -264,7 +253,6 @@ class GridPrinter(IndexPrinter):
         with s.apart() as each:
             each.append(f"{name}[j] = {s.emit(e)};")
         s.lines.extend(self._over(s.packet, each))
-        self._note(s)
         return indented([f"{kind} {name}[{size}];", *s.lines], 4)
 
     def identity(self, a: Accumulator) -> str:
@@ -287,10 +275,6 @@ class GridPrinter(IndexPrinter):
         if whole is None or not lines:
             return lines
         return ["#pragma unroll", f"for (int j = 0; j < {whole.size}; j++) {{", *lines, "}"]
-
-    def _note(self, s: Statements) -> None:
-        """Remember whether an index is used as a value in a way that int may not hold."""
-        self.wants_wide |= s.calls_wide
 
     def _statements(self, accs: Mapping[str, str] | None, prefix: str, whole: Packet | None) -> Statements:
         cast = "" if self.wide else "(int64_t)"
@@ -354,16 +338,7 @@ class GridTarget(Target):
 
     def render(self, kernel: Kernel) -> Rendered:
         printer = GridPrinter(kernel, self.words)
-        made = self._render(kernel, printer)
-        wide, sizes = printer.wide or printer.wants_wide, printer.dim_names.used
-        if wide == printer.wide and len(sizes) == len(printer.dims):
-            return made
-        return self._render(kernel, GridPrinter(kernel, self.words, wide, sizes))  # its head depends on its body
-
-    def _render(self, kernel: Kernel, printer: GridPrinter) -> Rendered:
-        return render_kernel(
-            self.search, kernel.template, printer, self.name, w=self.words, T=getattr(kernel, "threads", 0)
-        )
+        return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=self.threads(kernel))
 
     def threads(self, kernel: Kernel) -> int:
         threads: int = getattr(kernel, "threads", 0)

@@ -88,7 +88,6 @@ class Statements(StatementPrinter):
         self.names, self.packet = names, packet
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
         self._spelt = plain_index(names.dims, lambda load: True)
-        self.calls_wide = False  # whether a number of 64 bits is computed by a function of indices
 
     def load_packets(self, *roots: Expr) -> None:
         """Read every operand that a packet reads as a whole, before the loop over its elements."""
@@ -152,6 +151,11 @@ class Statements(StatementPrinter):
             return e.args[0].dtype.kind in "iub" or e.args[0].dtype is BOOL
         return e.op not in COMPARE or e.args[0].dtype is I64
 
+    def spell_index(self, e: Expr, inner: Sequence[str], variant: str) -> str:
+        if variant == WIDE and is_call(e):  # functions of indices are of the type that these have
+            return f"t_{e.op}_i64({', '.join(inner)})"
+        return super().spell_index(e, inner, variant)
+
     def spell_load(self, e: Expr, variant: str) -> Text:
         return (yield e, VALUE)
 
@@ -164,7 +168,6 @@ class Statements(StatementPrinter):
             return (yield from self._load(e))
         if e.dtype is I64 and self.is_index(e):
             # An index used as a value: its axes are widened, as it may be any number, not only a place in memory.
-            self.calls_wide |= any(is_call(x) for x in walk(e))
             return bare(e, (yield e, WIDE))
         if e.op == "select":
             return (yield from self._select(e))

@@ -21,7 +21,7 @@ from torshc.base.webgpu import find_library
 from torshc.kernels.base import Kernel
 from torshc.targets.base import Rendered
 from torshc.targets.gpu.webgpu import target as webgpu
-from torshc.targets.gpu.webgpu.text import prelude
+from torshc.targets.gpu.webgpu.functions import functions
 
 Array = npt.NDArray[Any]
 F32, I64, I8, U8, F16, BOOL, F64 = (
@@ -56,13 +56,6 @@ def check(source: bytes, feeds: dict[str, Array], folder: Path, atol: float = 0)
     wanted = ort.InferenceSession(source).run(None, feeds)
     for name, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(found[name], want, rtol=1e-5 if atol else 0, atol=atol)
-
-
-def test_the_prelude_has_what_it_names() -> None:
-    found = prelude()
-    assert len(found) > 100
-    for name, text in found.items():
-        assert set(re.findall(r"\bt_\w+", text)) <= set(found), name
 
 
 def test_narrow_elements_share_words(tmp_path: Path) -> None:
@@ -284,8 +277,8 @@ def test_a_kernel_that_the_adapter_refuses(tmp_path: Path, monkeypatch: pytest.M
 
 def test_no_remainder_of_negative_numbers() -> None:
     """Vulkan leaves `%` undefined for these, and cards show it; what bounds prove to have none is printed so."""
-    for name, text in prelude().items():
-        for line in text.splitlines():
+    for name, function in functions(64).items():
+        for line in function.text.splitlines():
             assert "%" not in re.sub(r"% (\d+u|b\.x)", "", line), name
 
 

@@ -24,7 +24,7 @@ from ....ops.core.base import Index
 from ....ops.nn.recurrent import GRU
 from ....plan.group import Group
 from ....plan.storage import Storage
-from ...base import NoKernel, Rendered, register, render_kernel
+from ...base import SUBGROUPS, NoKernel, Rendered, kernel_text, named, register
 from ..base import HOST, GridTarget, Words
 from ..contraction import contract
 from ..contraction_kernels import ContractionKernel
@@ -33,6 +33,7 @@ from ..recurrent import GridRecurrent, StepsLowering
 from ..scan import grid_scan
 from ..topk import by_counting
 from .blocks import in_blocks
+from .functions import needed
 from .text import WgslPrinter
 from .tools import WebGpuToolchain
 from .words import register_type
@@ -88,16 +89,13 @@ class WebGpuTarget(GridTarget):
         return kernels
 
     def render(self, kernel: Kernel) -> Rendered:
-        printer = WgslPrinter(kernel, self.words)
-        made = self._wgsl(kernel, printer)
-        sizes = printer.dim_names.used
-        if len(sizes) == len(printer.dims):
+        printer, threads = WgslPrinter(kernel, self.words), self.threads(kernel)
+        text = kernel_text(self.search, kernel.template, printer, w=self.words, T=threads)
+        called = [*needed(printer.needs, threads)]
+        made = named("\n".join([text, *(f.text for f in called)]), printer, self.name)
+        if all(f.subgroups is None for f in called):
             return made
-        return self._wgsl(kernel, WgslPrinter(kernel, self.words, sizes))  # its head depends on its body
-
-    def _wgsl(self, kernel: Kernel, printer: WgslPrinter) -> Rendered:
-        threads = getattr(kernel, "threads", 0)
-        return render_kernel(self.search, kernel.template, printer, self.name, w=self.words, T=threads)
+        return replace(made, forms={SUBGROUPS: "\n".join([text, *(f.subgroups or f.text for f in called)])})
 
 
 def _in_parts(kernel: Kernel) -> Kernel:

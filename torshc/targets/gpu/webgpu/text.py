@@ -7,58 +7,21 @@ arithmetic is i32; what bounds do not keep within it is computed in two words.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ....expr import BOOL, DTYPES, F32, I32, I64, SYMBOLS, U32, DType, Expr, as_int, const, walk
+from ....expr import BOOL, F32, I32, I64, SYMBOLS, U32, DType, Expr, as_int
 from ....expr.bounds import fits
 from ....expr.derived import Derived
-from ....expr.formulas import formulas
-from ....expr.formulas_wide import high_of, words_of
 from ....kernels.base import Kernel, Store
 from ....kernels.heavy import Strided
 from ....kernels.nest import Accumulator
-from ...base import environment, indented
+from ...base import indented
 from ...index import FORMS, leaf
 from ...statements import INDEX, VALUE, Frame, Text
 from ..base import GridPrinter, Words
 from ..simt import Names, Statements
 from .words import RING, WORDS, Needs, apply, constant, operator, register_type, spell_index, wrap
-
-_PLAIN = {"div": "/", "shl": "<<", "shr": ">>"}
-_NAME = re.compile(r"\bt_\w+")
-
-
-@lru_cache
-def prelude(subgroups: bool = False) -> dict[str, str]:
-    """The functions and variables of the prelude by name, as they are for devices with subgroups or without."""
-    given = {"formulas": map(_formula, formulas().items()), "join": _join, "identity": _identity}
-    found = environment(("webgpu",)).get_template("prelude.j2").render(given, subgroups=subgroups)
-    parts = re.split(r"^(?=fn |var)", found, flags=re.MULTILINE)[1:]
-    return {name[0]: part.strip() for part in parts if (name := _NAME.search(part))}
-
-
-def _join(how: str, dtype: str, *args: str) -> str:
-    return apply(how, DTYPES[dtype], args, Needs())
-
-
-def _identity(how: str, dtype: str) -> str:
-    start = Accumulator("", how, const(0, DTYPES[dtype]), const(0, I64)).start
-    return constant(start, DTYPES[dtype], Needs())
-
-
-def _formula(named: tuple[str, Expr]) -> dict[str, str]:
-    """What the prelude says of a function that is a formula."""
-    name, e = named
-    given = {str(x.data): register_type(x.dtype) for x in walk(e) if x.op == "acc"}
-    s = FormulaStatements(Names({}, {}, {x: x for x in given}, (), {}), Needs(), (), "v")
-    s.expect(e)
-    s.uses[e] = 1
-    s.lines.append(f"return {s.emit(e)};")
-    parameters = ", ".join(f"{x}: {kind}" for x, kind in sorted(given.items()))
-    return {"name": f"t_{name}", "parameters": parameters, "kind": register_type(e.dtype), "body": indented(s.lines, 4)}
 
 
 def _array(sizes: Sequence[int], element: str) -> str:
@@ -113,7 +76,7 @@ class WgslStatements(Statements):
 
     # ---- indices ------------------------------------------------------------------------------------------------
 
-    def spell_index(self, e: Expr, inner: Sequence[str]) -> str:
+    def spell_index(self, e: Expr, inner: Sequence[str], variant: str) -> str:
         return spell_index(e, inner, self.needs)
 
     def in_index(self, e: Expr) -> bool:
@@ -237,33 +200,13 @@ class WgslStatements(Statements):
         self.lines.append(f"atomicOr(&{name}[{place} / {4 // dtype.size}], {bits} << {shift});")
 
 
-class FormulaStatements(WgslStatements):
-    """Statements of a formula, which uses WGSL's operators where they are right, or near enough for a quotient."""
-
-    def spell_value(self, e: Expr) -> Text:
-        if (whole := high_of(e)) is not None:
-            word = f"{(yield whole, VALUE)}.y"
-            return word if e.dtype is U32 else f"bitcast<i32>({word})"
-        if (words := words_of(e)) is not None:
-            low = yield words[0], VALUE
-            return f"vec2u({low}, {(yield words[1], VALUE)})"
-        wide = register_type(e.dtype) == "vec2u"  # of which functions compute
-        if e.op in _PLAIN and (e.op == "div" or e.dtype.is_int) and e.args[1].op != "const" and not wide:
-            a = yield e.args[0], VALUE
-            b = yield e.args[1], VALUE
-            return f"{a} {_PLAIN[e.op]} {f'u32({b})' if e.op in ('shl', 'shr') else b}"
-        if e.op == "cast" and e.args[0].dtype is F32 and not wide:
-            return f"{register_type(e.dtype)}({(yield e.args[0], VALUE)})"
-        return (yield from super().spell_value(e))
-
-
 class WgslPrinter(GridPrinter):
     """What templates ask for the text of a kernel in WGSL."""
 
     let, var = "let", "var"
 
-    def __init__(self, kernel: Kernel, words: Words, sizes: Sequence[str | Expr] | None = None) -> None:
-        super().__init__(kernel, words, False, sizes)
+    def __init__(self, kernel: Kernel, words: Words) -> None:
+        super().__init__(kernel, words)
         self.needs = Needs()
         self.arrays: dict[str, str] = {}  # those that the block shares, and their types
         first: dict[tuple[object, int], int] = {}
@@ -295,26 +238,10 @@ class WgslPrinter(GridPrinter):
             and (parts := [n for n, x in enumerate(buffers) if x.operand is b.operand and x.start])
         ]
 
-    def functions(self) -> Iterator[str]:
-        """The texts of the functions that the kernel calls, and of what these name, but for those of two forms."""
-        done = 0
-        while done < len(self.needs):
-            name = [*self.needs][done]
-            text, other = prelude()[name], prelude(True)[name]
-            called = _NAME.findall(text + other)
-            self.needs.update(dict.fromkeys(n for n in called if n in prelude()))
-            if text == other:
-                yield text
-            done += 1
-
-    def forms(self, subgroups: bool = False) -> list[str]:
-        """The texts of those that have a form with subgroups and one without."""
-        return [prelude(subgroups)[name] for name in self.needs if prelude()[name] != prelude(True)[name]]
-
     @property
     def has_parameters(self) -> bool:
         """Whether the kernel is given its number of blocks, and sizes."""
-        return bool(self.dims) or as_int(self.kernel.tasks) is None
+        return bool(self.sizes) or as_int(self.kernel.tasks) is None
 
     @property
     def blocks(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from ....base.errors import ToolchainError
 from ....base.options import CompileOptions
 from ....base.webgpu import NAMED, find_library
+from ...base import SUBGROUPS
 from ...cc import CCompiler, find_compiler
 from ...isa import Isa
 from ...toolchain import BASE_FLAGS, LINK_FLAGS, Survey, Toolchain, Tools, found, profile_flags, soname
@@ -27,8 +28,9 @@ class TextCompiler(CCompiler):
 
 
 def kernel_flags(source: str) -> tuple[str, ...]:
-    """What says which kernel an object is of."""
-    return f'-DT_KERNEL="{Path(source).stem}"', f'-DT_FILE="{source}"'
+    """What says which kernel an object is of, and for which devices."""
+    name, _, form = Path(source).stem.partition(".")
+    return f'-DT_KERNEL="{name}"', f'-DT_FILE="{source}"', f"-DT_SUBGROUPS={int(form == SUBGROUPS)}"
 
 
 class WebGpuToolchain(Toolchain):

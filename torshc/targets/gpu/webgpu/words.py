@@ -33,6 +33,11 @@ class Needs(dict[str, None]):
         self[name] = None
         return f"{name}({', '.join(args)})"
 
+    def array(self, name: str) -> str:
+        """The name of a variable."""
+        self[name] = None
+        return name
+
 
 def register_type(dtype: DType) -> str:
     """Type of a register.
