@@ -18,6 +18,7 @@ DECORATORS = [
     "@ufunc",
     "@operator",
     "@composite",
+    "@pointwise",
     "@register",
     "@graph_pass",
     "@*.lowers",

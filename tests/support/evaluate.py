@@ -15,7 +15,7 @@ from torshc.expr import BOOL, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis
 from torshc.graph import Builder, Graph, Node, Value
 from torshc.graph.graph import Numbers
 from torshc.ops import Nest
-from torshc.ops.math.pointwise import compute
+from torshc.ops.core.pointwise import compute
 
 Array = np.ndarray[Any, Any]
 _FAR = 2**31 - 1

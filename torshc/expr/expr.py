@@ -168,7 +168,11 @@ def as_expr(value: Scalar) -> Expr:
 
 def _like(e: Expr, value: Scalar) -> Expr:
     """An operand beside an expression: a Python number takes its type."""
-    return value if isinstance(value, Expr) else const(value, None if e.dtype is I64 else e.dtype)
+    if isinstance(value, Expr):
+        return value
+    if not isinstance(value, int | float):
+        raise TypeError(f"an operation on the size {e!r} and {value!r}, which is no size")
+    return const(value, None if e.dtype is I64 else e.dtype)
 
 
 def as_int(expr: Scalar) -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..base.errors import InternalError
 from ..expr import F32, Expr, acc, call, const, select, walk
 from ..ops.core.base import REGISTRY
-from ..ops.math.pointwise import Pointwise
+from ..ops.core.pointwise import Pointwise
 from ..ops.nn.recurrent import GRU, LSTM, RNN, Recurrent
 
 Vector = Callable[[int], Expr]  # part k of a vector of weights, at this unit
@@ -155,4 +155,4 @@ def activate(activation: Activation, x: Expr) -> Expr:
     plain = name in ("Relu", "Softsign", "Softplus")
     function = REGISTRY["", name](**({} if plain else fields))
     assert isinstance(function, Pointwise)
-    return function.body(x)
+    return function.expression(x)

@@ -11,8 +11,9 @@ from ..expr import F8E8M0, F16, as_int, const, is_nonnegative
 from ..graph import Graph, Node, Patch, TensorType, Value
 from ..ops import REGISTRY
 from ..ops.core.base import broadcast
+from ..ops.core.pointwise import Pointwise
 from ..ops.math.linalg import MatMul
-from ..ops.math.pointwise import Cast, Pointwise
+from ..ops.math.pointwise import Cast
 from ..ops.math.reduce import Reduce
 from ..ops.tensor.index import Gather
 from ..ops.tensor.parts import Pad, Slice, Split

@@ -8,7 +8,7 @@ from ..base.options import CompileOptions
 from ..expr import as_int
 from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
-from ..ops.math.pointwise import Pointwise
+from ..ops.core.pointwise import Pointwise
 from ..ops.math.reduce import Reduce
 from ..ops.nn.conv import FEW_CHANNELS
 from ..ops.nn.norm import LRN

@@ -15,8 +15,8 @@ from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import AxisNumber, both, constraints_of, pick, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
+from ..core.pointwise import compute
 from ..core.source import SourceNode
-from ..math.pointwise import compute
 from ..tensor.view import Reshape
 
 _NONE = const(0)

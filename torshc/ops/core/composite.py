@@ -17,53 +17,21 @@ The function stays what it is, so that others may call it.
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, TypeVar
 
 from ...base.errors import ModelError
 from ...expr import BF16, F16, F32, F64
 from ...graph import Builder, Value
 from .base import Inputs, Op, operator
+from .signature import Operands, attributes_of, class_of
 from .source import SourceNode
 from .tensor import Tensor
 
 FLOATS = (F16, BF16, F32, F64)
 Result = Tensor | Sequence[Tensor]
 F = TypeVar("F", bound=Callable[..., Result])
-C = TypeVar("C", bound=Op)
-
-
-@dataclass(frozen=True)
-class Operands:
-    """The positional parameters of a function.
-
-    Attributes:
-        optional: of each operand, whether it may be absent.
-        rest: whether those that follow may be absent; None where none may follow.
-        node: whether the node itself is the first parameter.
-    """
-
-    optional: tuple[bool, ...]
-    rest: bool | None
-    node: bool
-
-    def take(self, source: SourceNode) -> list[Any]:
-        """Arguments of the function.
-
-        Raises:
-            ModelError: for an operand that is missing or too many.
-        """
-        most = len(self.optional)
-        if len(source.inputs) > most and self.rest is None:
-            limit = f"at most {most} input{'s' if most != 1 else ''}"
-            raise ModelError(f"{source.op_type} takes {limit}, and {len(source.inputs)} are given")
-        optional = [*self.optional, *[bool(self.rest)] * (len(source.inputs) - most)]
-        values = [source.input(k) if may else source.required(k) for k, may in enumerate(optional)]
-        taken: list[Any] = [None if v is None else Tensor(source.builder, v) for v in values]
-        return [source, *taken] if self.node else taken
 
 
 @dataclass(frozen=True)
@@ -84,11 +52,11 @@ class Composite(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        attributes = source.fields(cls)
-        for f in dataclasses.fields(cls):
-            if f.default is dataclasses.MISSING and f.name not in attributes:
-                raise ModelError(f"{source.op_type} lacks its attribute {f.name!r}")
-        operands = cls.operands.take(source)
+        attributes = attributes_of(source, cls)
+        values = cls.operands.values(source)
+        operands: list[Any] = [None if v is None else Tensor(source.builder, v) for v in values]
+        if cls.operands.node:
+            operands.insert(0, source)
         kinds = {v.dtype.name for v in source.inputs if v is not None and v.dtype.is_float}
         if len(kinds) > 1 and not cls.mixed:
             raise ModelError(f"{source.op_type} of {' and '.join(sorted(kinds))}")
@@ -131,42 +99,3 @@ def composite(name: str, domain: str = "", *, floats: bool = True, mixed: bool =
         return function
 
     return register
-
-
-def class_of(function: Callable[..., Any], name: str, base: type[C], **members: Any) -> type[C]:
-    """The class of an operator that a function's signature declares.
-
-    Args:
-        base: what it derives from; has `function` and `operands`.
-        members: further members of the class.
-    """
-    operands, attributes = _signature(function)
-    space = {
-        "__doc__": function.__doc__, "__module__": function.__module__, "function": staticmethod(function),
-        "operands": operands, **members,
-    }  # fmt: skip
-    return dataclasses.make_dataclass(name, attributes, bases=(base,), namespace=space, frozen=True, kw_only=True)
-
-
-def _signature(function: Callable[..., Result]) -> tuple[Operands, list[tuple[str, Any, Any]]]:
-    """The operands and attributes that a function's parameters stand for."""
-    hints, optional, rest, node = get_type_hints(function), [], None, False
-    attributes: list[tuple[str, Any, Any]] = []
-    for name, p in inspect.signature(function).parameters.items():
-        kind = hints.get(name, type(p.default))
-        may_lack = p.default is None or type(None) in get_args(kind)
-        if p.kind is p.VAR_KEYWORD:
-            (window,) = get_args(hints[name])
-            attributes += [(key, each, dataclasses.field(default=None)) for key, each in get_type_hints(window).items()]
-        elif p.kind is p.KEYWORD_ONLY:
-            if p.default is p.empty and name not in hints:
-                raise TypeError(f"attribute {name!r} of {function.__name__}() has neither a type nor a default")
-            default = {} if p.default is p.empty else {"default": p.default}
-            attributes.append((name, kind, dataclasses.field(**default)))
-        elif p.kind is p.VAR_POSITIONAL:
-            rest = may_lack
-        elif kind is SourceNode:
-            node = True
-        else:
-            optional.append(may_lack)
-    return Operands(tuple(optional), rest, node), attributes

@@ -30,8 +30,9 @@ import numpy as np
 from ...base.errors import ConfigError, ModelError, TorshcError
 from ...graph import Value
 from .base import Op
-from .composite import Composite, class_of
+from .composite import Composite
 from .functions import snake_case
+from .signature import class_of
 from .source import SourceNode, Unsupported
 from .tensor import Tensor
 

@@ -1,4 +1,4 @@
-"""ONNX's operators as functions of tensors, by their names in snake case.
+"""ONNX's operators as functions of tensors, by their names in snake case; pointwise ones of elements, too.
 
     from ..core.functions import gelu, reduce_mean
     gelu(x, approximate="tanh")
@@ -10,17 +10,30 @@ another; a test finds names that no operator has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, overload
 
 from ...base.errors import did_you_mean
+from ...expr import Expr
+from . import scalar
 from .base import REGISTRY
+from .pointwise import Function, function_of
+from .scalar import Scalar
 from .tensor import Operand, Tensor, apply_named
 
 
-def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
+@overload
+def where(condition: Tensor, x: Operand, y: Operand) -> Tensor: ...
+
+
+@overload
+def where(condition: Scalar | Expr, x: Scalar | float, y: Scalar | float) -> Scalar: ...
+
+
+def where(condition: Tensor | Scalar | Expr, x: Any, y: Any) -> Tensor | Scalar:
     """x where the condition holds, else y; a number has the other one's type."""
+    if not isinstance(condition, Tensor):
+        return scalar.where(condition, x, y)
     like = x if isinstance(x, Tensor) else y
     if not isinstance(like, Tensor):
         raise TypeError("where() of two numbers: one of them has to be a tensor, as x.constant(0.0)")
@@ -28,17 +41,17 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
     return apply_named("Where", condition, x, y)
 
 
-def __getattr__(name: str) -> Callable[..., Tensor]:
+def __getattr__(name: str) -> Function:
     if name.startswith(("_", "pytest")):  # what Python, and pytest, ask any module for
         raise AttributeError(name)
     return partial(_call, name)
 
 
-def _call(name: str, *operands: Operand | None, **attributes: Any) -> Tensor:
+def _call(name: str, *operands: Any, **attributes: Any) -> Any:
     names = _names()
     if name not in names:
         raise AttributeError(f"no operator is called as {name}(){did_you_mean(name, sorted(names))}")
-    return apply_named(names[name], *operands, **attributes)
+    return function_of(REGISTRY["", names[name]])(*operands, **attributes)
 
 
 @cache

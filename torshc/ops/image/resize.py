@@ -13,8 +13,8 @@ from ...expr import F32, Expr, as_int, call, cast, const, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, either, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.pointwise import compute
 from ..core.source import SourceNode, Unsupported
-from ..math.pointwise import compute
 from ..nn.conv import inside
 from ..tensor.view import Reshape, Transpose
 from .antialias import ResizeKernel, blurred

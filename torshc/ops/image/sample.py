@@ -18,9 +18,9 @@ from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
 from ..core.bounds import demand_in_range
+from ..core.pointwise import compute
 from ..core.reach import guarded
 from ..core.source import SourceNode, Unsupported
-from ..math.pointwise import compute
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
 from ..tensor.index import wrap
 from ..tensor.scatter import product

@@ -21,16 +21,14 @@ from ...expr import (
     U32,
     U64,
     DType,
-    Expr,
-    call,
-    cast,
     from_onnx,
-    select,
 )  # fmt: skip
 from ...graph import Value
+from ..core import scalar
 from ..core.base import Inputs, operator
+from ..core.pointwise import Pointwise
+from ..core.scalar import Scalar, float32, float64, raw32, raw64, where
 from ..core.source import SourceNode, Unsupported
-from .pointwise import Pointwise
 
 _TYPES = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, *NARROW)
 
@@ -51,7 +49,7 @@ class BitCast(Pointwise):
     to: DType = F32
     of: DType = I32
 
-    def body(self, *xs: Expr) -> Expr:
+    def body(self, *xs: Scalar) -> Scalar:
         return _from_bits(_to_bits(xs[0], self.of), self.to)
 
     def result(self, inputs: Inputs) -> DType:
@@ -68,42 +66,41 @@ class BitCast(Pointwise):
         return [x] if dtype is x.dtype else source.emit(cls(dtype, x.dtype), [x])
 
 
-def _to_bits(x: Expr, dtype: DType) -> Expr:
+def _to_bits(x: Scalar, dtype: DType) -> Scalar:
     """A register's value as the bits that it has in memory, of a width that is enough; f16 and bf16 are in f32."""
     if dtype is F64:
-        return call("raw64", x)
+        return raw64(x)
     if dtype is F32:
-        return call("raw32", x)
+        return raw32(x)
     if dtype is BF16:
-        return call("shr", call("raw32", call("as_bf16", x)), 16)
+        return raw32(scalar.as_bf16(x)) >> 16
     if dtype.is_narrow:
-        return call(f"bits_{dtype.name}", x)
+        return scalar.function(f"bits_{dtype.name}")(x)
     if dtype is not F16:
         return x
-    word = call("raw32", call("as_f16", x))
-    size = call("bitand", word, 0x7FFFFFFF)
-    small = cast(call("mul", call("float32", size), 2.0**24), U32)  # below 2^-14, in units of 2^-24
-    bits = select(call("lt", size, 0x38800000), small, call("shr", call("sub", size, 0x38000000), 13))
-    endless = call("bitor", call("bitand", call("shr", size, 13), 0x3FF), 0x7C00)
-    bits = select(call("ge", size, 0x7F800000), endless, bits)
-    return call("bitor", call("bitand", call("shr", word, 16), 0x8000), bits)
+    word = raw32(scalar.as_f16(x))
+    size = word & 0x7FFFFFFF
+    small = (float32(size) * 2.0**24).cast(U32)  # below 2^-14, in units of 2^-24
+    bits = where(size < 0x38800000, small, (size - 0x38000000) >> 13)
+    endless = (size >> 13) & 0x3FF | 0x7C00
+    return (word >> 16) & 0x8000 | where(size >= 0x7F800000, endless, bits)
 
 
-def _from_bits(bits: Expr, dtype: DType) -> Expr:
+def _from_bits(bits: Scalar, dtype: DType) -> Scalar:
     """The inverse of `_to_bits`."""
     if dtype.is_narrow:
-        return call(f"from_bits_{dtype.name}", cast(bits, U8))
+        return scalar.function(f"from_bits_{dtype.name}")(bits.cast(U8))
     if not dtype.is_float:
-        return cast(bits, dtype)
+        return bits.cast(dtype)
     if dtype is F64:
-        return call("float64", cast(bits, U64))
+        return float64(bits.cast(U64))
     if dtype is F32:
-        return call("float32", cast(bits, U32))
-    word = call("bitand", cast(bits, U32), 0xFFFF)
+        return float32(bits.cast(U32))
+    word = bits.cast(U32) & 0xFFFF
     if dtype is BF16:
-        return call("float32", call("shl", word, 16))
-    size = call("bitand", word, 0x7FFF)
-    small = call("raw32", call("mul", cast(cast(size, I32), F32), 2.0**-24))
-    wide = select(call("lt", size, 0x400), small, call("add", call("shl", size, 13), 0x38000000))
-    wide = select(call("ge", size, 0x7C00), call("bitor", call("shl", size, 13), 0x7F800000), wide)
-    return call("float32", call("bitor", call("shl", call("bitand", word, 0x8000), 16), wide))
+        return float32(word << 16)
+    size = word & 0x7FFF
+    small = raw32(size.cast(I32).cast(F32) * 2.0**-24)
+    wide = where(size < 0x400, small, (size << 13) + 0x38000000)
+    wide = where(size >= 0x7C00, size << 13 | 0x7F800000, wide)
+    return float32((word & 0x8000) << 16 | wide)

@@ -23,10 +23,10 @@ from ..core.base import (
     same_dim,
 )
 from ..core.compose import apply
+from ..core.pointwise import compute
 from ..core.source import SourceNode
 from ..tensor.view import Transpose
 from .elimination import Determinant, eliminated
-from .pointwise import compute
 
 
 def product_type(operands: DType, out: str) -> DType:

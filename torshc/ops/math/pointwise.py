@@ -1,6 +1,7 @@
 """Pointwise operators: one output element from one element of each operand, with NumPy's broadcasting.
 
-Most are a line: a name and the scalar body. Those with attributes are classes whose fields are the attributes.
+Most are a function of elements, whose keywords are the attributes. Those whose number of operands or result type
+varies are classes.
 """
 
 from __future__ import annotations
@@ -8,105 +9,193 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F8E8M0, F32, F64, I32, STRING, DType, Expr, acc, call, cast, const, from_onnx, select
-from ...graph import Node, TensorType, Value, ints_of
-from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator
+from ...expr import BOOL, F8E8M0, F32, F64, I32, STRING, DType, from_onnx
+from ...graph import Value, ints_of
+from ..core import scalar
+from ..core.base import REGISTRY, Inputs, need, operator
+from ..core.pointwise import Pointwise, compute, pointwise
+from ..core.scalar import (
+    Scalar,
+    clip,
+    element,
+    erf,
+    exp,
+    expm1,
+    isinf,
+    log1p,
+    maximum,
+    minimum,
+    sigmoid,
+    tanh,
+    where,
+)
 from ..core.source import SourceNode, Unsupported
 from ..text.numbers import cast_text
 
 
-def compute(dtype: DType) -> DType:
-    """The type that arithmetic happens in: f16, bf16 and narrower floats are read as f32."""
-    return dtype.register
-
-
-@dataclass(frozen=True)
-class Pointwise(Op):
-    """Base: subclasses give ``body``, and ``result`` where the output's dtype is not the first operand's."""
-
-    family: ClassVar[str] = "pointwise"
-
-    def body(self, *xs: Expr) -> Expr:
-        raise NotImplementedError(self.name)
-
-    def result(self, inputs: Inputs) -> DType:
-        """Element type of the output: that of the first operand which is computed with in the body's type (so that f16
-        stays f16), else the body's own, such as bool for a comparison."""
-        present = [need(v, f"input {k} of {self.name}").dtype for k, v in enumerate(inputs)]
-        made = self.body(*(acc(f"x{k}", compute(d)) for k, d in enumerate(present))).dtype
-        return next((d for d in present if compute(d) is made), made)
-
-    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        present = [need(v, f"input {k} of {self.name}") for k, v in enumerate(inputs or (None,))]
-        try:
-            dtype = self.result(inputs)
-        except TypeError as e:
-            raise ModelError(f"{self.name} of different types, {' and '.join(repr(v.type) for v in present)}") from e
-        return [TensorType(dtype, broadcast([v.shape for v in present], constraints))]
-
-    def nest(self, node: Node, output: int) -> Nest:
-        shapes = [v.shape for v in node.operands]
-
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            return self.body(*(read(k, broadcast_index(at, s)) for k, s in enumerate(shapes)))
-
-        return Nest(body)
-
-
-def pointwise(name: str, body: Callable[..., Expr], domain: str = "") -> type[Op]:
-    """Declare a pointwise operator without attributes."""
-    cls = type(name, (Pointwise,), {"body": lambda self, *xs: body(*xs), "__doc__": f"ONNX {name}."})
-    return operator(name, domain)(dataclass(frozen=True)(cls))
-
-
-def through_float(function: str, x: Expr) -> Expr:
+def through_float(function: Callable[[Scalar], Scalar], x: Scalar) -> Scalar:
     """A function of floats; of an integer it is computed in f32, as ONNX's definitions do, and loses its fraction."""
-    return call(function, x) if x.dtype.is_float else cast(call(function, cast(x, F32)), x.dtype)
+    return function(x) if x.dtype.is_float else function(x.cast(F32)).cast(x.dtype)
 
 
-def _relu(x: Expr) -> Expr:
-    return call("max", x, const(0, x.dtype))
-
-
-def _reciprocal(x: Expr) -> Expr:
-    return call("div", const(1, x.dtype), x)
-
-
-def _softplus(x: Expr) -> Expr:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor cancels."""
-    return _relu(x) + call("log1p", call("exp", call("neg", call("abs", x))))
-
-
-def _mish(x: Expr) -> Expr:
-    return call("mul", x, call("tanh", _softplus(x)))
-
-
-_PLAIN = [
-    "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh",
-    "Sigmoid", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "And", "Or",
-    "Xor", "Not",
+_UNARY = [
+    "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh", "Sigmoid", "Sin", "Cos", "Tan",
+    "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Not", "IsNaN",
 ]  # fmt: skip
+_BINARY = ["Add", "Sub", "Mul", "Div", "And", "Or", "Xor"]
 _RENAMED = {
-    "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge", "Equal": "eq", "IsNaN": "isnan",
-    "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor", "BitwiseNot": "bitnot",
+    "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge", "Equal": "eq", "BitwiseAnd": "bitand",
+    "BitwiseOr": "bitor", "BitwiseXor": "bitxor",
 }  # fmt: skip
-for _name, _function in {**{n: n.lower() for n in _PLAIN}, **_RENAMED}.items():
-    pointwise(_name, partial(call, _function))
-pointwise("Erf", partial(through_float, "erf"))
-pointwise("Relu", _relu)
-pointwise("Reciprocal", _reciprocal)
-pointwise("Softplus", _softplus)
-pointwise("Softsign", lambda x: call("div", x, call("add", const(1, x.dtype), call("abs", x))))
-pointwise("HardSwish", lambda x: call("mul", x, _clip(call("add", call("mul", x, 1 / 6), 0.5), 0.0, 1.0)))
-pointwise("Mish", _mish)
-pointwise("Where", select)
-pointwise("Identity", lambda x: x)
+
+
+def _unary(function: Callable[..., Scalar]) -> Callable[[Scalar], Scalar]:
+    return lambda x: function(x)
+
+
+def _binary(function: Callable[..., Scalar]) -> Callable[[Scalar, Scalar], Scalar]:
+    return lambda x, y: function(x, y)
+
+
+for _name, _function in {**{n: n.lower() for n in _UNARY}, "BitwiseNot": "bitnot"}.items():
+    pointwise(_name)(_unary(scalar.function(_function)))
+for _name, _function in {**{n: n.lower() for n in _BINARY}, **_RENAMED}.items():
+    pointwise(_name)(_binary(scalar.function(_function)))
+pointwise("Where")(where)
+
+
+@pointwise("Identity")
+def identity(x: Scalar) -> Scalar:
+    return x
+
+
+@pointwise("Erf")
+def _erf(x: Scalar) -> Scalar:
+    return through_float(erf, x)
+
+
+@pointwise("Relu")
+def relu(x: Scalar) -> Scalar:
+    return maximum(x, 0)
+
+
+@pointwise("Reciprocal")
+def reciprocal(x: Scalar) -> Scalar:
+    return 1 / x
+
+
+@pointwise("Softplus")
+def softplus(x: Scalar) -> Scalar:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor cancels."""
+    return relu(x) + log1p(exp(-abs(x)))
+
+
+@pointwise("Softsign")
+def softsign(x: Scalar) -> Scalar:
+    return x / (1 + abs(x))
+
+
+@pointwise("HardSwish")
+def hard_swish(x: Scalar) -> Scalar:
+    return x * hard_sigmoid(x, alpha=1 / 6)
+
+
+@pointwise("Mish")
+def mish(x: Scalar) -> Scalar:
+    return x * tanh(softplus(x))
+
+
+@pointwise("Mod")
+def mod(x: Scalar, y: Scalar, *, fmod: int = 0) -> Scalar:
+    """Remainder with the divisor's sign, or the dividend's when fmod is 1."""
+    return scalar.fmod(x, y) if fmod else x % y
+
+
+@pointwise("LeakyRelu")
+def leaky_relu(x: Scalar, *, alpha: float = 0.01) -> Scalar:
+    return where(x < 0, x * alpha, x)
+
+
+@pointwise("ThresholdedRelu")
+def thresholded_relu(x: Scalar, *, alpha: float = 1.0) -> Scalar:
+    return where(x > alpha, x, 0)
+
+
+@pointwise("PRelu")
+def p_relu(x: Scalar, slope: Scalar) -> Scalar:
+    """x where x >= 0, else slope * x; the slope broadcasts to x."""
+    return where(x < 0, x * slope, x)
+
+
+@pointwise("Elu")
+def elu(x: Scalar, *, alpha: float = 1.0) -> Scalar:
+    return where(x < 0, expm1(x) * alpha, x)
+
+
+@pointwise("Celu")
+def celu(x: Scalar, *, alpha: float = 1.0) -> Scalar:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    return relu(x) + minimum(expm1(x / alpha) * alpha, 0)
+
+
+@pointwise("Selu")
+def selu(x: Scalar, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Scalar:
+    return where(x > 0, x, expm1(x) * alpha) * gamma
+
+
+@pointwise("HardSigmoid")
+def hard_sigmoid(x: Scalar, *, alpha: float = 0.2, beta: float = 0.5) -> Scalar:
+    return clip(x * alpha + beta, 0, 1)
+
+
+@pointwise("Shrink")
+def shrink(x: Scalar, *, bias: float = 0.0, lambd: float = 0.5) -> Scalar:
+    return where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))
+
+
+@pointwise("Swish")
+def swish(x: Scalar, *, alpha: float = 1.0) -> Scalar:
+    """x * sigmoid(alpha * x)."""
+    return x * sigmoid(x * alpha if alpha != 1.0 else x)
+
+
+@pointwise("Gelu")
+def gelu(x: Scalar, *, approximate: str = "none") -> Scalar:
+    """Gaussian error linear unit; approximate is "none" (erf) or "tanh"."""
+    if approximate == "tanh":
+        inner = tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi))
+    else:
+        inner = erf(x * math.sqrt(0.5))
+    return x * 0.5 * (inner + 1)
+
+
+@pointwise("IsInf")
+def is_inf(x: Scalar, *, detect_negative: int = 1, detect_positive: int = 1) -> Scalar:
+    if not (detect_negative or detect_positive):
+        return element(False, BOOL)
+    if detect_negative and detect_positive:
+        return isinf(x)
+    return isinf(x) & (x < 0 if detect_negative else x > 0)
+
+
+@pointwise("BitShift")
+def bit_shift(x: Scalar, y: Scalar, *, direction: str = "LEFT") -> Scalar:
+    return x << y if direction == "LEFT" else x >> y
+
+
+@pointwise("Pow")
+def power(x: Scalar, y: Scalar) -> Scalar:
+    """x ** y of x's type, whatever the exponent's."""
+    whole = isinstance(y.number, float) and y.number.is_integer()
+    if y.dtype.is_float and not x.dtype.is_float and not whole:
+        return (x.cast(F64) ** y.cast(F64)).cast(x.dtype)
+    return x ** y.cast(x.dtype)
 
 
 @dataclass(frozen=True)
@@ -125,33 +214,8 @@ class Separator(Pointwise):
     rule: str = ""
     where: str = ""
 
-    def body(self, *xs: Expr) -> Expr:
+    def body(self, *xs: Scalar) -> Scalar:
         return xs[0]
-
-
-def _clip(x: Expr, low: float, high: float) -> Expr:
-    return call("min", call("max", x, low), high)
-
-
-@operator()
-@dataclass(frozen=True)
-class Pow(Pointwise):
-    """x ** y of x's type, whatever the exponent's."""
-
-    def body(self, *xs: Expr) -> Expr:
-        x, y = xs
-        whole = y.op == "const" and isinstance(y.data, float) and y.data.is_integer()
-        if y.dtype.is_float and not x.dtype.is_float and not whole:
-            return cast(call("pow", cast(x, F64), cast(y, F64)), x.dtype)
-        y = cast(y, x.dtype)
-        if y.op == "const" and y.data in (2, 3):
-            return call("mul", x, x) if y.data == 2 else call("mul", call("mul", x, x), x)
-        if y.op == "const" and y.data == 0.5 and x.dtype.is_float:
-            return call("sqrt", x)
-        if y.op == "const" and y.data == 0.75 and x.dtype.is_float:  # local response normalisation
-            root = call("sqrt", x)
-            return call("mul", root, call("sqrt", root))
-        return call("pow", x, y)
 
 
 WIDE = 7  # operands of a node, as many as a kernel of every target has; more are combined by several, from the left
@@ -160,7 +224,7 @@ WIDE = 7  # operands of a node, as many as a kernel of every target has; more ar
 class Variadic(Pointwise):
     """Base of Sum, Max, Min, Mean: any number of operands."""
 
-    function: ClassVar[str] = "add"
+    function: ClassVar[Callable[[Scalar, Scalar], Scalar]] = Scalar.__add__
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -174,11 +238,8 @@ class Variadic(Pointwise):
             (total,) = source.emit(self, [total, *rest[k : k + WIDE - 1]])
         return [need(total, f"an input of {self.name}")]
 
-    def body(self, *xs: Expr) -> Expr:
-        total = xs[0]
-        for x in xs[1:]:
-            total = call(self.function, total, x)
-        return total
+    def body(self, *xs: Scalar) -> Scalar:
+        return reduce(type(self).function, xs)
 
 
 @operator()
@@ -192,7 +253,7 @@ class Sum(Variadic):
 class Max(Variadic):
     """Elementwise maximum; NaN in any operand gives NaN."""
 
-    function: ClassVar[str] = "max"
+    function: ClassVar[Callable[..., Scalar]] = maximum
 
 
 @operator()
@@ -200,7 +261,7 @@ class Max(Variadic):
 class Min(Variadic):
     """Elementwise minimum; NaN in any operand gives NaN."""
 
-    function: ClassVar[str] = "min"
+    function: ClassVar[Callable[..., Scalar]] = minimum
 
 
 @operator()
@@ -212,164 +273,8 @@ class Mean(Variadic):
         (total,) = Sum().joined(source, parts)
         return source.emit(REGISTRY["", "Mul"](), [total, source.builder.constant(1.0 / len(parts), total)])
 
-    def body(self, *xs: Expr) -> Expr:
-        return call("mul", super().body(*xs), 1.0 / len(xs)) if len(xs) > 1 else xs[0]
-
-
-@operator()
-@dataclass(frozen=True)
-class Mod(Pointwise):
-    """Remainder with the divisor's sign, or the dividend's when fmod is 1."""
-
-    fmod: int = 0
-
-    def body(self, *xs: Expr) -> Expr:
-        return call("fmod" if self.fmod else "mod", *xs)
-
-
-@operator()
-@dataclass(frozen=True)
-class LeakyRelu(Pointwise):
-    alpha: float = 0.01
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        return select(call("lt", x, 0.0), call("mul", x, self.alpha), x)
-
-
-@operator()
-@dataclass(frozen=True)
-class ThresholdedRelu(Pointwise):
-    alpha: float = 1.0
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        return select(call("gt", x, self.alpha), x, const(0.0, x.dtype))
-
-
-@operator()
-@dataclass(frozen=True)
-class PRelu(Pointwise):
-    """x where x >= 0, else slope * x; the slope broadcasts to x."""
-
-    def body(self, *xs: Expr) -> Expr:
-        x, slope = xs
-        return select(call("lt", x, const(0, x.dtype)), call("mul", x, slope), x)
-
-
-@operator()
-@dataclass(frozen=True)
-class Elu(Pointwise):
-    alpha: float = 1.0
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        return select(call("lt", x, 0.0), call("mul", call("expm1", x), self.alpha), x)
-
-
-@operator()
-@dataclass(frozen=True)
-class Celu(Pointwise):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-
-    alpha: float = 1.0
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        low = call("mul", call("expm1", call("div", x, self.alpha)), self.alpha)
-        return call("add", _relu(x), call("min", low, 0.0))
-
-
-@operator()
-@dataclass(frozen=True)
-class Selu(Pointwise):
-    alpha: float = 1.67326319217681884765625
-    gamma: float = 1.05070102214813232421875
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        low = call("mul", call("expm1", x), self.alpha)
-        return call("mul", select(call("gt", x, 0.0), x, low), self.gamma)
-
-
-@operator()
-@dataclass(frozen=True)
-class HardSigmoid(Pointwise):
-    alpha: float = 0.2
-    beta: float = 0.5
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        return _clip(call("add", call("mul", x, self.alpha), self.beta), 0.0, 1.0)
-
-
-@operator()
-@dataclass(frozen=True)
-class Shrink(Pointwise):
-    bias: float = 0.0
-    lambd: float = 0.5
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        below, above = call("add", x, const(self.bias, x.dtype)), call("sub", x, const(self.bias, x.dtype))
-        zero = const(0, x.dtype)
-        return select(
-            call("lt", x, const(-self.lambd, x.dtype)),
-            below,
-            select(call("gt", x, const(self.lambd, x.dtype)), above, zero),
-        )
-
-
-@operator()
-@dataclass(frozen=True)
-class Swish(Pointwise):
-    """x * sigmoid(alpha * x)."""
-
-    alpha: float = 1.0
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        return call("mul", x, call("sigmoid", call("mul", x, self.alpha) if self.alpha != 1.0 else x))
-
-
-@operator()
-@dataclass(frozen=True)
-class Gelu(Pointwise):
-    """Gaussian error linear unit; approximate is "none" (erf) or "tanh"."""
-
-    approximate: str = "none"
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        if self.approximate == "tanh":
-            cubed = call("mul", call("mul", call("mul", x, x), x), 0.044715)
-            inner = call("tanh", call("mul", call("add", x, cubed), math.sqrt(2 / math.pi)))
-        else:
-            inner = call("erf", call("mul", x, math.sqrt(0.5)))
-        return call("mul", call("mul", x, 0.5), call("add", inner, 1.0))
-
-
-@operator()
-@dataclass(frozen=True)
-class IsInf(Pointwise):
-    detect_negative: int = 1
-    detect_positive: int = 1
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        if self.detect_negative and self.detect_positive:
-            return call("isinf", x)
-        sign = call("lt", x, 0.0) if self.detect_negative else call("gt", x, 0.0)
-        return call("and", call("isinf", x), sign) if self.detect_negative or self.detect_positive else const(False)
-
-
-@operator()
-@dataclass(frozen=True)
-class BitShift(Pointwise):
-    direction: str = "LEFT"
-
-    def body(self, *xs: Expr) -> Expr:
-        return call("shl" if self.direction == "LEFT" else "shr", *xs)
+    def body(self, *xs: Scalar) -> Scalar:
+        return super().body(*xs) * (1.0 / len(xs)) if len(xs) > 1 else xs[0]
 
 
 @operator()
@@ -394,23 +299,21 @@ class Cast(Pointwise):
     saturate: int = 1
     round_mode: str = "up"
 
-    def body(self, *xs: Expr) -> Expr:
+    def body(self, *xs: Scalar) -> Scalar:
         (x,) = xs
         to = self.to
         if to.is_narrow and to.is_int:
-            return call(f"as_{to.name}", cast(cast(x, I32) if x.dtype.is_float else x, compute(to)))
-        value = cast(x, compute(to))
+            return _stored((x.cast(I32) if x.dtype.is_float else x).cast(compute(to)), to.name)
+        value = x.cast(compute(to))
         if to is F8E8M0:
-            return self._exponent(call("abs", value))
+            value = abs(value)
+            if self.saturate:
+                value = where(isinf(value), value, minimum(value, 2.0**127))
+            return _stored(value, to.name if self.round_mode == "down" else f"{to.name}_{self.round_mode}")
         if to.name in LARGEST and self.saturate:
-            value = _clip(value, -LARGEST[to.name], LARGEST[to.name])
+            value = clip(value, -LARGEST[to.name], LARGEST[to.name])
         # The model asks for it, so the rounding is done even where the result stays in a register.
-        return call(f"as_{to.name}", value) if to.is_storage else value
-
-    def _exponent(self, x: Expr) -> Expr:
-        if self.saturate:
-            x = select(call("isinf", x), x, call("min", x, 2.0**127))
-        return call({"down": "as_f8e8m0"}.get(self.round_mode, f"as_f8e8m0_{self.round_mode}"), x)
+        return _stored(value, to.name) if to.is_storage else value
 
     def result(self, inputs: Inputs) -> DType:
         return self.to
@@ -442,6 +345,11 @@ class Cast(Pointwise):
         return source.emit(cls(dtype, saturate, mode if dtype is F8E8M0 else "up"), [x])
 
 
+def _stored(x: Scalar, how: str) -> Scalar:
+    """What storing an element as a type and loading it again gives."""
+    return scalar.function(f"as_{how}")(x)
+
+
 REGISTRY[("", "CastLike")] = Cast
 # The largest numbers of floats of 8 bits.
 LARGEST = {"f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0, "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0}
@@ -456,15 +364,11 @@ class Clip(Pointwise):
     high: float | int | None = None
     operands: str = ""  # which bounds stay operands: "", "min", "max" or "min,max"
 
-    def body(self, *xs: Expr) -> Expr:
-        x, rest = xs[0], list(xs[1:])
-        low = rest.pop(0) if "min" in self.operands else self.low
-        high = rest.pop(0) if "max" in self.operands else self.high
-        if low is not None:
-            x = call("max", x, low if isinstance(low, Expr) else const(low, x.dtype))
-        if high is not None:
-            x = call("min", x, high if isinstance(high, Expr) else const(high, x.dtype))
-        return x
+    def body(self, *xs: Scalar) -> Scalar:
+        x, *bounds = xs
+        low = bounds.pop(0) if "min" in self.operands else self.low
+        high = bounds.pop(0) if "max" in self.operands else self.high
+        return clip(x, low, high)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

@@ -8,16 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...expr import F32, I64, Expr, call, cast, const, select
+from ...expr import F32, I64, Expr, call, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from ..core.compose import apply
+from ..core.pointwise import compute
+from ..core.scalar import Scalar, element, log, sqrt
 from ..core.source import SourceNode
 from ..tensor.view import Reshape, Stretch
-from .pointwise import compute, through_float
-
-Scalar = Callable[[Expr], Expr]
+from .pointwise import through_float
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Reduce(Op):
     axes: tuple[int, ...] = ()
     keepdims: bool = True
 
-    def term(self, x: Expr) -> Expr:
+    def term(self, x: Scalar) -> Scalar:
         """What is accumulated for an element."""
         return x
 
-    def last(self, total: Expr, count: Expr) -> Expr:
+    def last(self, total: Scalar, count: Expr) -> Scalar:
         """The result from the accumulated value and the number of elements."""
         return total
 
@@ -64,11 +64,11 @@ class Reduce(Op):
                         next(outer)
                 else:
                     index.append(next(outer))
-            return self.term(read(0, tuple(index)))
+            return self.term(Scalar(read(0, tuple(index)))).expr
 
         if not extents:  # each element is a sum of one
-            return Nest(lambda at, _, read: self.last(self.term(read(0, at)), count))
-        return Nest(body, extents, self.combine, lambda total, at, read: self.last(total, count))
+            return Nest(lambda at, _, read: self.last(self.term(Scalar(read(0, at))), count).expr)
+        return Nest(body, extents, self.combine, lambda total, at, read: self.last(Scalar(total), count).expr)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -152,13 +152,16 @@ class ReduceMarked(Op):
             count = count * e
 
         def body(at: Index, inner: Index, read: Read) -> Expr:
-            return kind.term(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))
+            return kind.term(Scalar(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))).expr
 
-        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(total, count))
+        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(Scalar(total), count).expr)
 
 
 def reduction(
-    name: str, combine: str, term: Scalar | None = None, last: Callable[[Expr, Expr], Expr] | None = None
+    name: str,
+    combine: str,
+    term: Callable[[Scalar], Scalar] | None = None,
+    last: Callable[[Scalar, Expr], Scalar] | None = None,
 ) -> None:
     """Declare a reduction."""
     members: dict[str, object] = {"combine": combine, "__doc__": f"ONNX {name}."}
@@ -169,8 +172,8 @@ def reduction(
     operator(name)(dataclass(frozen=True)(type(name, (Reduce,), members)))
 
 
-def _mean(total: Expr, count: Expr) -> Expr:
-    return call("div", total, cast(count, compute(total.dtype)))
+def _mean(total: Scalar, count: Expr) -> Scalar:
+    return total / element(count, compute(total.dtype))
 
 
 reduction("ReduceSum", "add")
@@ -178,10 +181,10 @@ reduction("ReduceMean", "add", last=_mean)
 reduction("ReduceMax", "max")
 reduction("ReduceMin", "min")
 reduction("ReduceProd", "mul")
-reduction("ReduceL1", "add", lambda x: call("abs", x))
-reduction("ReduceL2", "add", lambda x: call("mul", x, x), lambda t, _: through_float("sqrt", t))
-reduction("ReduceSumSquare", "add", lambda x: call("mul", x, x))
-reduction("ReduceLogSum", "add", last=lambda t, _: through_float("log", t))
+reduction("ReduceL1", "add", abs)
+reduction("ReduceL2", "add", lambda x: x * x, lambda t, _: through_float(sqrt, t))
+reduction("ReduceSumSquare", "add", lambda x: x * x)
+reduction("ReduceLogSum", "add", last=lambda t, _: through_float(log, t))
 
 
 @operator()

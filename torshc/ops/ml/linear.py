@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F32, F64, Expr, call, const, select
-from ..core.base import REGISTRY, operator
+from ...expr import F32, F64, const
+from ..core.base import REGISTRY
 from ..core.bounds import demand_in_range
 from ..core.composite import composite
 from ..core.functions import abs as magnitude
-from ..core.functions import arg_max, concat, equal, exp, gather, is_nan, pad, reduce_l1, reduce_l2, sigmoid, where
+from ..core.functions import (
+    arg_max,
+    concat,
+    equal,
+    exp,
+    gather,
+    is_nan,
+    pad,
+    reduce_l1,
+    reduce_l2,
+    sigmoid,
+    sqrt,
+    where,
+)
+from ..core.functions import log as logarithm
 from ..core.functions import max as larger
+from ..core.pointwise import pointwise
+from ..core.scalar import Scalar, element
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import Tensor, apply_op
-from ..math.pointwise import Pointwise
+from ..core.tensor import Tensor
 from .labels import named
 
 DOMAIN = "ai.onnx.ml"
@@ -44,28 +58,23 @@ def transformed(scores: Tensor, kind: str) -> Tensor:
         exponents = exp(scores - most)
         kept = where(absent, scores * exp(-most), exponents)
         return kept / kept.sum(1)
-    return apply_op(Probit(), scores)  # PROBIT
+    return probit(scores)  # PROBIT
 
 
-@operator("Probit", "torshc")
-@dataclass(frozen=True)
-class Probit(Pointwise):
+@pointwise("Probit", "torshc")
+def probit(p: Scalar) -> Scalar:
     """The number that a normal variable is below with a given probability, as ONNX's reference and runtimes have it.
 
     Its sqrt(2) erfinv(2 p - 1) takes S. Winitzki's approximation of erfinv, "A handy approximation for the error
     function and its inverse" (2008), with a = 0.147, good to 2e-3; 0 and 1 give 0.
     """
-
-    def body(self, *xs: Expr) -> Expr:
-        (p,) = xs
-        x = call("sub", call("mul", p, 2.0), 1.0)
-        inside = call("mul", call("sub", 1.0, x), call("add", x, 1.0))
-        log = call("log", inside)
-        half = call("add", call("mul", log, 0.5), 2 / (math.pi * 0.147))
-        inner = call("sub", call("sqrt", call("sub", call("mul", half, half), call("mul", log, 1 / 0.147))), half)
-        size = call("mul", call("sqrt", inner), math.sqrt(2))
-        size = select(call("eq", inside, 0.0), const(0.0, p.dtype), size)
-        return select(call("lt", x, 0.0), call("neg", size), size)
+    x = p * 2 - 1
+    inside = (1 - x) * (x + 1)
+    log = logarithm(inside)
+    half = log * 0.5 + 2 / (math.pi * 0.147)
+    size = sqrt(sqrt(half * half - log * (1 / 0.147)) - half) * math.sqrt(2)
+    size = where(equal(inside, 0), 0, size)
+    return where(x < 0, -size, size)
 
 
 def _vector(x: Tensor, numbers: Floats | Ints) -> Tensor | None:
@@ -83,18 +92,10 @@ def array_feature_extractor(source: SourceNode, x: Tensor, indices: Tensor) -> T
     return gather(matrix, flat, axis=matrix.rank - 1)
 
 
-@operator("Binarizer", DOMAIN)
-@dataclass(frozen=True)
-class Binarizer(Pointwise):
+@pointwise("Binarizer", DOMAIN)
+def binarizer(x: Scalar, *, threshold: float = 0.0) -> Scalar:
     """1 above the threshold, else 0; NaN gives 0."""
-
-    threshold: float = 0.0
-
-    def body(self, *xs: Expr) -> Expr:
-        (x,) = xs
-        if not x.dtype.is_float:  # n > t for an integer n just where n > floor(t)
-            return select(call("gt", x, math.floor(self.threshold)), const(1, x.dtype), const(0, x.dtype))
-        return select(call("gt", x, self.threshold), const(1.0, x.dtype), const(0.0, x.dtype))
+    return where(x > threshold, element(1, x.dtype), 0)
 
 
 @composite("Scaler", DOMAIN, floats=False)

@@ -11,8 +11,8 @@ from ...expr import I64, Expr, call, cast, const, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
+from ..core.pointwise import compute
 from ..core.source import SourceNode
-from ..math.pointwise import compute
 from ..math.reduce import GlobalAveragePool
 from ..tensor.scatter import product
 from ..tensor.view import delinear, linear

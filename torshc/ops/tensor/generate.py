@@ -15,8 +15,8 @@ from ...graph import Node, Shape, TensorType, Value, require_shape
 from ..core.axes import constraints_of, parts_of, require, whole
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
+from ..core.pointwise import compute
 from ..core.source import SourceNode, Unsupported, text_of
-from ..math.pointwise import compute
 from .view import Expand, Reshape
 
 

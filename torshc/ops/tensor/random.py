@@ -28,8 +28,8 @@ from ...graph import Builder, Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
+from ..core.pointwise import Pointwise, compute
 from ..core.source import SourceNode, Unsupported
-from ..math.pointwise import Pointwise, compute
 from .parts import Slice
 from .view import Reshape
 

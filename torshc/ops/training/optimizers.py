@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, cast, select
-from ..core.base import operator
+from ...expr import as_int
 from ..core.composite import composite
 from ..core.functions import sqrt, where
+from ..core.pointwise import pointwise
+from ..core.scalar import Scalar, expm1
 from ..core.source import SourceNode
-from ..core.tensor import Tensor, apply_op
-from ..math.pointwise import Pointwise
+from ..core.tensor import Tensor
 
 DOMAIN = "ai.onnx.preview.training"
 Update = Callable[..., Sequence[Tensor]]
@@ -80,27 +79,18 @@ def adagrad(
     return _each(source, rate, count, tensors, 3, step)
 
 
-@operator("AdamRate", "torshc")
-@dataclass(frozen=True)
-class AdamRate(Pointwise):
+@pointwise("AdamRate", "torshc")
+def adam_rate(rate: Scalar, count: Scalar, *, alpha: float = 0.9, beta: float = 0.999) -> Scalar:
     """The learning rate R sqrt(1 - beta^T) / (1 - alpha^T) after T updates, R where there were none.
 
     1 - a^T is taken as -expm1(T log a), which does not cancel for an a near 1.
     """
+    number = count.cast(rate.dtype)
 
-    alpha: float = 0.9
-    beta: float = 0.999
+    def rest(base: float) -> Scalar:
+        return -expm1(number * (math.log(base) if base else -math.inf))
 
-    def body(self, *xs: Expr) -> Expr:
-        rate, count = xs
-        number = cast(count, rate.dtype)
-
-        def rest(base: float) -> Expr:
-            power = call("mul", number, math.log(base) if base else -math.inf)
-            return call("neg", call("expm1", power))
-
-        corrected = call("div", call("mul", rate, call("sqrt", rest(self.beta))), rest(self.alpha))
-        return select(call("gt", count, 0), corrected, rate)
+    return where(count > 0, rate * sqrt(rest(beta)) / rest(alpha), rate)
 
 
 @composite("Adam", DOMAIN, mixed=True)
@@ -108,7 +98,7 @@ def adam(
     source: SourceNode, rate: Tensor, count: Tensor, *tensors: Tensor, alpha: float = 0.9, beta: float = 0.999,
     epsilon: float = 1e-6, norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0,
 ) -> list[Tensor]:  # fmt: skip
-    """(1 - post) (x - r v' / (sqrt(h') + epsilon)), with the rate r of `AdamRate`.
+    """(1 - post) (x - r v' / (sqrt(h') + epsilon)), with the rate r of `adam_rate`.
 
     g = G + norm x;  v' = alpha v + (1 - alpha) g;  h' = beta h + (1 - beta) g^2
     """
@@ -119,7 +109,7 @@ def adam(
         g = _weighted((1.0, gradient), (norm_coefficient, x))
         v = _weighted((alpha, v), (1 - alpha, g))
         h = _weighted((beta, h), (1 - beta, g * g))
-        move = apply_op(AdamRate(alpha, beta), rate, count) * v / _shifted(sqrt(h), epsilon)
+        move = adam_rate(rate, count, alpha=alpha, beta=beta) * v / _shifted(sqrt(h), epsilon)
         return [_weighted((1 - norm_coefficient_post, x - move)), v, h]
 
     return _each(source, rate, count, tensors, 4, step)

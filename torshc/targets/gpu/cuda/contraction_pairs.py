@@ -16,7 +16,7 @@ from ....kernels.heavy import HeavyKernel, epilogue_flops, finish, read_through,
 from ....kernels.machine import Device
 from ....kernels.nest import Buffers
 from ....ops.core.base import REGISTRY
-from ....ops.math.pointwise import Pointwise
+from ....ops.core.pointwise import Pointwise
 from ....ops.quant.narrow import PairLayer, PairMatMul
 from ....plan.group import Group
 from ....plan.storage import Storage
@@ -159,7 +159,7 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
     result = acc("acc", F32)
     if gate is not None:
         assert isinstance(gate, Pointwise)
-        result = call("mul", gate.body(result), acc("other", F32))
+        result = call("mul", gate.expression(result), acc("other", F32))
     stores = finish(group, node, result, index, buffers)
     warps = _warps(-(-depth // STEP), columns, device.units)
     flat = [offset, element, *(e for s in stores for e in (s.offset, s.value))]
