@@ -39,17 +39,24 @@ T_COLD_FN int t_windows(int64_t *table, int64_t *starts, int32_t *steps, int64_t
     return 1;
 }
 
+/* How many columns, in whole vectors from the first on, take the same of their windows as the first vector does. */
+T_COLD_FN int64_t t_alike(const int32_t *steps, int64_t size) {
+    int64_t count = 0;
+    while (count + TORSHC_LANES <= size && !__builtin_memcmp(steps, steps + count, 4 * TORSHC_LANES)) count += TORSHC_LANES;
+    return count;
+}
+
 /* How near to each other the elements lie that a vector picks: in a window of half as many lanes, of as many, or apart.
  * A load of half a vector crosses fewer lines of memory. */
 enum { T_FAR, T_NEAR, T_NEARER };
 #if TORSHC_LANES >= 8 && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 typedef float t_halff32v __attribute__((vector_size(2 * TORSHC_LANES)));
-#define T_FIRST_(i, s) ((i) < TORSHC_LANES / 2 ? (i) : 0)
+#define T_ASIS_(i, s) (i)
 T_FN f32v t_loadfirst_f32_(const void *p) {
     t_halff32v h;
     __builtin_memcpy(&h, p, sizeof h);
-    return __builtin_shufflevector(h, h, T_PICK_(T_FIRST_, 0));
+    return __builtin_shufflevector(h, (t_halff32v){0}, T_PICK_(T_ASIS_, 0));
 }
 #define T_LOAD_NEAR_(p, near) ((near) == T_NEARER ? t_loadfirst_f32_(p) : t_load_f32(p))
 #endif
@@ -63,19 +70,19 @@ T_FN f32v t_loadfirst_f32_(const void *p) {
 
 /* A window's elements in the order that a table says: of 4 bytes as they are, of fewer through these. */
 #define T_DEF_PICK4(S, T) \
-    T_FN S##v t_pick_##S(const T *p, const int32_t *steps, int near) { \
+    T_FN S##v t_pick_##S(const T *p, i32v steps, int near) { \
         (void)near; \
-        return (S##v)t_permute_f32(T_LOAD_NEAR_(p, near), t_load_i32(steps)); \
+        return (S##v)t_permute_f32(T_LOAD_NEAR_(p, near), steps); \
     }
 #define T_DEF_PICK(S, T) \
-    T_FN S##v t_pick_##S(const T *p, const int32_t *steps, int near) { \
+    T_FN S##v t_pick_##S(const T *p, i32v steps, int near) { \
         (void)near; \
-        return T_CONV((i32v)t_permute_f32((f32v)T_CONV(t_load_##S(p), i32), t_load_i32(steps)), S); \
+        return T_CONV((i32v)t_permute_f32((f32v)T_CONV(t_load_##S(p), i32), steps), S); \
     }
 #define T_DEF_PICK_FAR(S, T) \
-    T_FN S##v t_pick_##S(const T *p, const int32_t *steps, int near) { \
+    T_FN S##v t_pick_##S(const T *p, i32v steps, int near) { \
         (void)near; \
-        return t_gather_##S(p, T_CONV(t_load_i32(steps), i64)); \
+        return t_gather_##S(p, T_CONV(steps, i64)); \
     }
 T_DEF_PICK4(f32, float) T_DEF_PICK4(i32, int32_t) T_DEF_PICK4(u32, uint32_t)
 T_DEF_PICK(i8, int8_t) T_DEF_PICK(u8, uint8_t) T_DEF_PICK(i16, int16_t) T_DEF_PICK(u16, uint16_t)
@@ -83,9 +90,9 @@ T_DEF_PICK_FAR(f64, double) T_DEF_PICK_FAR(i64, int64_t) T_DEF_PICK_FAR(u64, uin
 #undef T_DEF_PICK4
 #undef T_DEF_PICK
 #undef T_DEF_PICK_FAR
-T_FN i32v t_pick_bool(const uint8_t *p, const int32_t *steps, int near) { return t_decode_bool(t_pick_u8(p, steps, near)); }
-T_FN f32v t_pick_f16(const uint16_t *p, const int32_t *steps, int near) { return t_decode_f16(t_pick_u16(p, steps, near)); }
-T_FN f32v t_pick_bf16(const uint16_t *p, const int32_t *steps, int near) { return t_decode_bf16(t_pick_u16(p, steps, near)); }
+T_FN i32v t_pick_bool(const uint8_t *p, i32v steps, int near) { return t_decode_bool(t_pick_u8(p, steps, near)); }
+T_FN f32v t_pick_f16(const uint16_t *p, i32v steps, int near) { return t_decode_f16(t_pick_u16(p, steps, near)); }
+T_FN f32v t_pick_bf16(const uint16_t *p, i32v steps, int near) { return t_decode_bf16(t_pick_u16(p, steps, near)); }
 
 /* Which of `count` places the row with the key wanted[n] is kept at: it is moved to place n, in exchange for what is there.
  * 1 if it has to be made.  Keys are `parts` numbers; places before n are taken, and those of later rows stay if they can. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,14 +38,20 @@ def resized(m: Maker, x: Value, scales: tuple[float, ...], **attributes: object)
     return m.add("Resize", x, axes=tuple(axes), layout=x.layout, **attributes)
 
 
-def check(graph: Graph, machine: Machine | None = None, compiler: str = "", tolerance: float = 3e-6) -> Program:
+def check(
+    graph: Graph,
+    machine: Machine | None = None,
+    compiler: str = "",
+    tolerance: float = 3e-6,
+    dims: Mapping[str, int] = DIMS,
+) -> Program:
     """A graph compiled, with its inputs at random."""
     feeds = {}
     for v in graph.inputs:
-        shape = [number(d, DIMS) for d in v.shape]
+        shape = [number(d, dims) for d in v.shape]
         feeds[v.name] = (RNG.random(shape) * 100).astype(v.dtype.numpy)
     wanted = run(graph, feeds)
-    program = Program(graph, DIMS, machine=machine, compiler=compiler or None)
+    program = Program(graph, dims, machine=machine, compiler=compiler or None)
     for got, right in zip(program.run(*feeds.values()), wanted, strict=True):
         if right.dtype.kind in "iub":
             np.testing.assert_allclose(got.astype(np.int64), right.astype(np.int64), atol=0 if tolerance == 0 else 1)
@@ -88,6 +94,17 @@ def test_sizes(shape: Shape) -> None:
     """One, none, and planes of which a vector holds several rows."""
     for mode in ("nearest", "linear"):
         check(one(shape, (1, 1, 2, 3), mode=mode))
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("width", [16, 21, 64, 83])
+def test_vectors_that_take_the_same_of_their_windows(width: int, lanes: int, compiler: str) -> None:
+    """By 2 all of them, by 4 all but the last, whose window must not reach behind the row, by 3 few or none."""
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    for scale in (2, 3, 4):
+        graph = one(("n", 3, 5, "w"), (1, 1, 2, scale), transform="asymmetric", rounding="floor")
+        (kernel,) = check(graph, machine, compiler, 0, {**DIMS, "w": width}).kernels
+        assert lanes == 4 or (isinstance(kernel, PickKernel) and kernel.only_picks)
 
 
 def test_rows_in_pieces() -> None:

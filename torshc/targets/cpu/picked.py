@@ -56,6 +56,11 @@ class PickKernel(MapKernel):
         picks = [*self.picks, *(g for k in self.kept for g in k.picks)]
         return all(self.buffers[int(g.row.data)].dtype.size == 4 for g in picks)  # type: ignore[call-overload]
 
+    @property
+    def only_picks(self) -> bool:
+        """Whether results are what is picked and nothing else: then loads of the tables count."""
+        return all(s.value.op == "acc" for s in self.stores) and not self.kept
+
     def lane_type(self, kept: Kept) -> DType:
         """The type of the lanes of a row that is kept."""
         return DTYPES["i32" if kept.value.dtype is BOOL else kept.value.dtype.compute]
