@@ -1,6 +1,6 @@
 #include "t_kernel.h"
 
-void kf4ca5992152d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k2b053d909078(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     const float *b1 = buf[1];
@@ -12,9 +12,7 @@ void kf4ca5992152d(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task % chunks * 16384, high = t_imin(low + 16384, size);
         const int64_t first = task / chunks * 1260, last = t_imin(first + 1260, rows);
-        for (int64_t row = first; row < last; row++) {
-            const int64_t i0 = row;
-            (void)i0;
+        for (int64_t i0 = first; i0 < last; i0++) {
             int64_t i1 = low;
             for (; i1 + 16 <= high; i1 += 16) {
                 const f32v v0 = t_sigmoid_f32(t_load_f32(b1 + 13 * i0 + i1)) * t_load_f32(b0 + i1);

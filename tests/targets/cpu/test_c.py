@@ -1,4 +1,4 @@
-"""Kernels of rows in C: the lines of memory that they ask for ahead, at every number of lanes."""
+"""Kernels of rows and of points in C: what they ask for ahead, and what they compute ahead of their loops."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, random
 from ...support.run_kernel import Program, compilers, kind_of
+from .test_picked import check, one
 from .test_vector import MACHINES
 
 RNG = np.random.default_rng(3)
@@ -62,3 +63,16 @@ def test_sums_of_columns_take_many_in_one_pass(lanes: int, compiler: str, dtype:
     most = (16 if lanes == 16 else 8) // (x.itemsize // 4)
     source = program.launches[0].source
     assert f" a0[{most}];" in source and f" a0[{2 * most}];" not in source and " a0[4];" in source
+
+
+@pytest.mark.parametrize(("lanes", "compiler"), MACHINES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_places_are_divided_ahead_of_the_loops(mode: str, lanes: int, compiler: str) -> None:
+    """By sizes of a run, as align_corners does; over several tasks, which begin within rows of pixels."""
+    graph = one(("n", "c", "h", "w"), (1, 2, 2, 1), mode=mode, transform="align_corners")
+    machine = Machine(lanes=lanes, compiler=kind_of(compiler))
+    program = check(graph, machine, compiler, dims={"n": 2, "c": 9, "h": 37, "w": 40})
+    (launch,) = program.launches
+    assert launch.tasks > 2 and "t_idiv(" in launch.source
+    innermost = launch.source[launch.source.index("for (; i3 ") :]
+    assert "t_idiv(" not in innermost and "t_imod(" not in innermost

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from ...base.features import Feature
-from ...expr import NARROW, DType, Expr, acc, as_int, call, const, substitute, walk
+from ...expr import I64, NARROW, DType, Expr, acc, as_int, call, const, locals_of, substitute, walk
 from ...expr.affine import contains
+from ...expr.derived import Derived
 from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
-from ..index import CTYPES, STORED, literal
+from ..index import CTYPES, STORED, bare, literal
+from ..statements import INDEX, VALUE
 from .base import CpuTarget
 from .vector import Block, Names, vector_type
 
@@ -34,6 +36,7 @@ class Printer(IndexPrinter):
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         super().__init__(kernel)
         self.lanes = lanes
+        self._named: dict[tuple[Expr, str], str] = {}  # what has names ahead of loops
 
     @property
     def headers(self) -> list[str]:
@@ -82,6 +85,32 @@ class Printer(IndexPrinter):
         for s, value in zip(stores, values, strict=True):
             block.store(s, value)
         return indented(block.lines, indent)
+
+    def ahead_of(self, stores: Sequence[Store], inner: Sequence[Expr]) -> str:
+        """Statements that divide places by sizes and do not move along some axes, to stand ahead of these loops.
+
+        Compilers leave divisions of integers in loops, as they would trap where a loop is not entered.
+        """
+        block = self._block(None, None, None, prefix=f"u{len(self._named)}_")
+        divides = Derived(_divides)
+        found: dict[Expr, str] = {}
+        pending, seen = [e for s in stores for e in (s.value, s.offset)], set[Expr]()
+        while pending:
+            x = pending.pop()
+            if x in seen or not divides(x):
+                continue
+            seen.add(x)
+            is_place = x.dtype is I64 and block.is_index(x)
+            if (is_place or x.dtype.is_float) and _is_still(x, inner):
+                found[x] = INDEX if is_place else VALUE
+            else:
+                pending.extend(x.args if x.op != "axis" else ())
+        block.expect(*found, *found)  # each is to have a name
+        for x, variant in found.items():
+            kind = "int64_t" if variant == INDEX else vector_type(x.dtype)
+            text = block.emit(x, variant)
+            self._named[x, variant] = text if text.isidentifier() else block.declare(kind, bare(x, text))
+        return "".join(f"{line}\n" for line in block.lines)
 
     def accumulate(
         self, stage: Any, lane: Expr | None, count: str | None, accs: Mapping[str, str], indent: int, suffix: str = ""
@@ -189,7 +218,20 @@ class Printer(IndexPrinter):
     ) -> Block:
         names = Names(self._axes, self.dim_names, self.kernel.buffers, accs or {}, self.low)
         aligned = lane is None or not self.overlaps(lane)
-        return Block(names, lane, lanes or self.lanes, count, prefix, aligned)
+        block = Block(names, lane, lanes or self.lanes, count, prefix, aligned)
+        block.frames[0].known |= self._named
+        return block
+
+
+def _divides(e: Expr, args: Sequence[bool]) -> bool:
+    """Whether an expression holds a division of places by a size that only a run knows."""
+    return any(args) or (e.op in ("floordiv", "mod") and e.dtype is I64 and as_int(e.args[1]) is None)
+
+
+def _is_still(e: Expr, inner: Sequence[Expr]) -> bool:
+    """Whether an expression is of axes alone, and of none of these."""
+    parts = locals_of(e)
+    return all(a.op == "axis" for a in parts) and parts.isdisjoint(inner)
 
 
 def _has_narrow(kernel: Kernel) -> bool:
