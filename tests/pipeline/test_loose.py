@@ -208,20 +208,42 @@ def test_the_manifest_and_explain_say_so(tmp_path: Path) -> None:
     assert prepare(same.SerializeToString(), CompileOptions()).loose is None
 
 
-def test_a_model_with_a_script_says_that_it_has_one_form(tmp_path: Path) -> None:
-    """A size of 1 that meets one of a run is refused there; it was read as if it were as large."""
-    nodes = [
-        NODE("NonZero", ["x"], ["p"]), NODE("Transpose", ["p"], ["q"]), NODE("Cast", ["q"], ["f"], to=1),
-        NODE("Add", ["f", "z"], ["y"]),
-    ]  # fmt: skip
-    made = model(nodes, {"x": ["m"], "z": ["n", 1]})
-    done = torshc.compile(made, tmp_path / "m.tsc")
-    assert done.loose is not None and done.loose.why == "sizes or steps are known only at run time"
-    with torshc.load(tmp_path / "m.tsc") as found:
-        feeds = {"x": np.ones(5, np.float32), "z": np.full((5, 1), 100, np.float32)}
-        assert found.run(feeds)["y"].tolist() == [[100], [101], [102], [103], [104]]
-        with pytest.raises(RunError, match="does not hold, 1 is not 5"):
-            found.run({**feeds, "z": feeds["z"][:1]})
+FOUND = [
+    NODE("NonZero", ["x"], ["p"]), NODE("Transpose", ["p"], ["q"]), NODE("Cast", ["q"], ["f"], to=1),
+    NODE("Add", ["f", "z"], ["g"]),
+]  # fmt: skip
+SCRIPTED = model(
+    [
+        *FOUND, NODE("Compress", ["x", "b"], ["c"]), NODE("Mul", ["u", "v"], ["h"]), NODE("ReduceSum", ["c"], ["r"]),
+        NODE("ReduceSum", ["g"], ["s"], keepdims=0), NODE("Add", ["h", "s"], ["t"]), NODE("Add", ["t", "r"], ["y"]),
+    ],
+    {"x": ["m"], "z": ["n", 1], "u": ["k", 4], "v": ["l", 4]},
+    {"b": np.array([True, False, True])},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["c", "llvm", "cuda", "metal", "webgpu"])
+def test_a_script_has_two_forms(target: str, tmp_path: Path) -> None:
+    """A run begins again in the loose form where it finds that sizes of its own do not fit the fast one."""
+    with opened(SCRIPTED, target, tmp_path, fallback=True) as found:
+        for n, k, m in ((5, 2, 2), (1, 2, 2), (5, 2, 2), (5, 1, 3), (1, 3, 1), (1, 1, 1), (5, 3, 3)):
+            feeds = feeds_of(SCRIPTED, ((5,), (n, 1), (k, 4), (m, 4)))
+            (want,) = expected(SCRIPTED, feeds)
+            np.testing.assert_allclose(found.run(feeds)["y"], want, rtol=1e-5, atol=1e-5)
+        with pytest.raises(RunError, match=r"k == l does not hold, 2 is not 3; k is dimension 0 of input 'u', l is"):
+            found.run(feeds_of(SCRIPTED, ((5,), (5, 1), (2, 4), (3, 4))))
+        with pytest.raises(RunError, match=r"does not hold, 3 is not 5; n is dimension 0 of input 'z'"):
+            found.run(feeds_of(SCRIPTED, ((5,), (3, 1), (2, 4), (2, 4))))
+
+
+def test_operators_of_the_host_are_named_in_both_forms(tmp_path: Path) -> None:
+    """Compress has a condition for each element, which an input of 2 elements is too short for."""
+    made = onnx.ModelProto.FromString(SCRIPTED.SerializeToString())
+    next(n for n in made.graph.node if n.op_type == "Compress").name = "of the model"
+    with opened(made, "c", tmp_path) as found:
+        for k, m in ((2, 2), (1, 2)):
+            with pytest.raises(RunError, match=r"\(node 'of the model'\)"):
+                found.run(feeds_of(made, ((2,), (2, 1), (k, 4), (m, 4))))
 
 
 @pytest.mark.parametrize("target", ["c", "llvm", "cuda", "metal", "webgpu"])
@@ -230,6 +252,11 @@ def test_a_profile_counts_the_steps_of_both_forms(target: str, tmp_path: Path) -
         for a in (3, 1, 1):
             found.run(feeds_of(ADD, ((a, 4), (3, 4))))
         assert [(s.loose, s.calls) for s in found.stats().steps] == [(False, 1), (True, 2)]
+    with opened(SCRIPTED, target, tmp_path, profile=True, fallback=True) as found:
+        for k in (2, 1, 1):
+            found.run(feeds_of(SCRIPTED, ((5,), (5, 1), (k, 4), (2, 4))))
+        last = {s.loose: s.calls for s in found.stats().steps}
+        assert last == {False: 1, True: 2}
 
 
 def test_what_a_device_has_no_kernel_for_in_the_loose_form_alone_runs_on_the_processor(tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ class HostScript:
         constants: slots that hold constants.
         stacked: results that loops join, with what they are when there was no round.
         checks: the conditions among the steps.
+        first_node: what is added to the numbers of its nodes, so that those of two forms differ.
     """
 
     script: Script
@@ -238,6 +239,7 @@ class HostScript:
     constants: tuple[Constant, ...] = ()
     stacked: tuple[tuple[Value, Port], ...] = ()
     checks: Mapping[Check, Condition] = field(default_factory=dict)
+    first_node: int = 0
 
 
 @dataclass(frozen=True)
@@ -305,10 +307,8 @@ class HostProgram:
 
     @property
     def parts(self) -> tuple[HostProgram, ...]:
-        """The programs inside this one: the segments of a script, or the loose form."""
-        if self.loose is not None:
-            return (self.loose,)
-        return self.script.segments if self.script is not None else ()
+        """The programs inside this one: the segments of a script, and the loose form."""
+        return (*(self.script.segments if self.script is not None else ()), *self.forms[1:])
 
     @property
     def forms(self) -> tuple[HostProgram, ...]:
@@ -323,13 +323,13 @@ class HostProgram:
     @property
     def for_processor(self) -> tuple[str, ...]:
         """Symbols of the kernels that run on the processor although the target is a device."""
-        found = [k for p in self.parts for k in (*p.fallbacks, *(p.kernels if p.device != self.device else ()))]
+        found = [k for p in self.parts for k in (*p.for_processor, *(p.kernels if p.device != self.device else ()))]
         return tuple(dict.fromkeys((*self.fallbacks, *found)))
 
     @property
     def for_device(self) -> tuple[str, ...]:
         """Symbols of the kernels that run on the target's device."""
-        found = [k for p in self.parts if p.device == self.device for k in p.kernels]
+        found = [k for p in self.parts if p.device == self.device for k in p.for_device]
         return tuple(dict.fromkeys((*self.kernels, *found)))
 
 

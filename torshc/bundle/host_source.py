@@ -15,7 +15,7 @@ from typing import TypeVar
 from ..expr import SYMBOLS, Expr, as_expr, as_int, condition_text, const, dims_of
 from ..graph import Value
 from ..ops.core.host import HostOp
-from ..plan.script import Check, Operate, Repeat, flat
+from ..plan.script import Branch, Call, Check, Operate, Repeat, flat
 from ..targets.base import HostFiles, environment
 from .copies import Copy, Loop
 from .host import Condition, Constant, HostProgram, HostScript, Launch, NamedWeight, Port, Size, check_program, sizes_of
@@ -126,8 +126,8 @@ class ProgramView:
 
     @property
     def _bound(self) -> int:
-        """How many symbols there are, with the one that says which form of two a run takes."""
-        return len(self.p.names) + (self.p.loose is not None)
+        """How many symbols there are, with those that steps bind and the one that says which form a run takes."""
+        return len(self.p.names)
 
     @cached_property
     def _places(self) -> dict[Expr, int]:
@@ -287,6 +287,8 @@ class ScriptView:
     Args:
         host: the script.
         spelled: what messages call the symbols.
+        segments: the programs of its segments.
+        x: ends its names in C.
 
     Attributes:
         parts: its steps, those of a C function at a time.
@@ -294,12 +296,15 @@ class ScriptView:
         integers: lists of the operators' integers.
     """
 
-    def __init__(self, host: HostScript, spelled: Mapping[str, str]) -> None:
+    def __init__(
+        self, host: HostScript, spelled: Mapping[str, str], segments: Sequence[ProgramView], x: str = ""
+    ) -> None:
         self.host, self.script, self._spelled = host, host.script, spelled
+        self.segments, self.x, self.name = segments, x, f"script{x}"
         self._numbers = {n: k for k, n in enumerate(self.script.symbols)}
         self._places = {v: k for k, (v, _) in enumerate(host.stacked)}
         self.parts = ProgramView.cut(self.script.steps)
-        self.slots, self.integers = Lists("slots"), Lists("integers")
+        self.slots, self.integers = Lists(f"slots{x}"), Lists(f"integers{x}")
 
     @property
     def functions(self) -> list[str]:
@@ -328,6 +333,14 @@ class ScriptView:
         """The most states that a loop has."""
         return max((len(s.states) for s in flat(self.script.steps) if isinstance(s, Repeat)), default=0)
 
+    def segment(self, step: Call) -> str:
+        """What ends the names of the segment of a step."""
+        return self.segments[step.number].x
+
+    def node(self, step: Operate | Branch | Repeat) -> int:
+        """The number of a step's node in the manifest."""
+        return self.host.first_node + step.node.id
+
     def number(self, symbol: str) -> int:
         """The number of a symbol."""
         return self._numbers[symbol]
@@ -347,7 +360,7 @@ class ScriptView:
 
     def port_name(self, v: Value) -> str:
         """The name in C of a stacked result's port."""
-        return f"stacked_{self._places[v]}"
+        return f"stacked_{self._places[v]}{self.x}"
 
     def dims(self, v: Value) -> list[Expr]:
         """A stacked result's dimensions when there was no round; one that only rounds tell is still 0 then."""
@@ -361,29 +374,34 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
     Raises:
         InternalError: the program contradicts itself.
     """
-    spelled, script = spell(program), program.script
-    views: list[ProgramView] = []
-    for k, segment in enumerate(script.segments if script is not None else ()):
-        check_program(segment)
-        first = sum(len(v.p.steps) for v in views)
-        views.append(ProgramView(segment, spelled, f"_{k}", first, len(segment.steps)))
-    check_program(program)
-    loose = program.loose
-    forms = [ProgramView(program, spelled, "_fast")] if loose is not None else []
-    if loose is not None:
-        check_program(loose)
-        forms.append(ProgramView(loose, spelled, "_loose", len(program.steps)))
-    steps = sum(len(v.p.steps) for v in views or forms) or len(program.steps)
+    spelled = spell(program)
+    forms: list[ProgramView] = []
+    segments: list[ProgramView] = []
+    scripts: list[ScriptView] = []
+    steps = 0
+    for form, x in zip(program.forms, ("_fast", "_loose"), strict=False):
+        check_program(form)
+        forms.append(ProgramView(form, spelled, x, steps, scripted=form.script is not None))
+        steps += len(form.steps)
+        if form.script is None:
+            continue
+        own: list[ProgramView] = []
+        for segment in form.script.segments:
+            check_program(segment)
+            own.append(ProgramView(segment, spelled, f"_{len(segments) + len(own)}", steps, len(segment.steps)))
+            steps += len(segment.steps)
+        segments += own
+        scripts.append(ScriptView(form.script, spelled, own, "_loose" if scripts else ""))
     named = {} if manifest is None else {"input": manifest.inputs, "output": manifest.outputs}
-    whole = ProgramView(program, spelled, steps=steps, scripted=script is not None, named=named)
+    whole = ProgramView(program, spelled, steps=steps, scripted=program.script is not None, named=named)
     return (
         environment(files.search)
         .get_template("host.c.j2")
         .render(
             p=program,
-            forms=forms,
-            parts=[*views, whole],
-            script=None if script is None else ScriptView(script, spelled),
+            forms=forms if len(forms) > 1 else [],
+            parts=[*segments, whole],
+            scripts=scripts,
             named=NamedView(program.named),
             text=c_text,
             launchers=files.launchers,
@@ -400,8 +418,9 @@ def host_sources(
     programs for lesser processors, the best first.
     """
     for version in (program, *others):
-        if version.script is not None:
-            files = script_files(files, version.script.script)
+        for form in version.forms:
+            if form.script is not None:
+                files = script_files(files, form.script.script)
     sources = {name: files.text(name) for name in files.sources}
     headers = {name: files.text(name) for name in files.headers}
     for version in (program, *others):

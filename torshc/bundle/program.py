@@ -117,8 +117,10 @@ class Program:
 
     def host(self, **more: Any) -> HostProgram:
         """The program for the template, with its loose form and what is known only once the weights are written."""
-        script = None
+        script, inside = None, set[int]()
         if self.script is not None:
+            inside = {c.number for part in self.segments for c in part.conditions}
+            inside |= {c.number for c in self.script.checks.values()}
             here = self.script.script.for_host
             places = (CPU if k in here else more["device"] for k in range(len(self.segments)))
             parts = zip(self.segments, places, strict=True)
@@ -129,7 +131,7 @@ class Program:
             outputs=self.outputs,
             symbols=self.symbols,
             names=self.names,
-            conditions=self.conditions if script is None else (),
+            conditions=tuple(c for c in self.conditions if c.number not in inside),
             extents=self.extents,
             arena_bytes=self.arena_bytes if script is None else 0,
             steps=self.steps,

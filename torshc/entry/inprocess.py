@@ -467,7 +467,7 @@ class InProcess:
         """The value of each symbol."""
         values: dict[Expr, Expr] = {}
         read = iter(elements)
-        for name, s in zip(self.program.names, self.program.symbols, strict=True):
+        for name, s in zip(self.program.names, self.program.symbols, strict=False):
             if s.kind == "dim":
                 shape = shapes[s.input]
                 if s.dim >= len(shape):

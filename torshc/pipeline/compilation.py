@@ -375,7 +375,12 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         passes=tuple(r.name for r in c.records),
         kernels=kernels,
         steps=steps,
-        operators=tuple(OperatorInfo(n.id, n.op.name, n.name) for n in c.script.operators()) if c.script else (),
+        operators=tuple(
+            OperatorInfo(script.first_node + n.id, n.op.name, n.name)
+            for form in c.forms
+            if (script := form.program.script) is not None
+            for n in script.script.operators()
+        ),
         fallbacks=c.fallbacks,
         approximations=c.approximations,
         tolerances=tuple(ToleranceInfo(t.relative, t.quantum, dict(t.roundings)) for t in c.tolerances),

@@ -9,22 +9,6 @@ from ..base.errors import ModelError, UnsupportedError
 from ..bundle.forms import join_forms
 from .compilation import Compilation, Loose, with_edited
 
-OFF = "it was left out (--loose none)"
-_SCRIPTED = "sizes or steps are known only at run time"
-
-
-def why_strict(fast: Compilation, compiled_once: bool) -> str:
-    """Why a model gets no loose form; empty where it may have one.
-
-    Args:
-        compiled_once: whether it cannot be imported again.
-    """
-    if fast.options.loose == "none":
-        return OFF
-    if compiled_once:
-        return "a Graph is compiled once, and changed by that"
-    return _SCRIPTED if fast.script is not None else ""
-
 
 def with_loose(fast: Compilation, sizes: frozenset[str], compiled: Callable[[], Compilation] | None) -> Compilation:
     """A compilation with the loose form of its model, or why there is none.
@@ -34,13 +18,12 @@ def with_loose(fast: Compilation, sizes: frozenset[str], compiled: Callable[[], 
         compiled: compiles the model with these as sizes known only in a run; None where it cannot be imported again.
     """
     wanted = tuple(sorted(sizes))
-    why = why_strict(fast, compiled is None)
-    if why or compiled is None:
-        return dataclasses.replace(fast, loose=Loose(wanted, why=why))
+    if fast.options.loose == "none":
+        return dataclasses.replace(fast, loose=Loose(wanted, why="it was left out (--loose none)"))
+    if compiled is None:
+        return dataclasses.replace(fast, loose=Loose(wanted, why="a Graph is compiled once, and changed by that"))
     try:
         form = compiled()
-        if form.script is not None:
-            raise UnsupportedError([_SCRIPTED])
         programs = join_forms(fast.program, form.program)
     except (ModelError, UnsupportedError) as error:
         return dataclasses.replace(fast, loose=Loose(wanted, why="; ".join(str(error).splitlines())))

@@ -247,6 +247,14 @@ static int check_sizes(const torshc_tensor *inputs, int32_t count, int64_t *s)
     return P->holds(s);
 }
 
+int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s)
+{
+    s[P->form] = form;
+    return check_sizes(inputs, count, s);
+}
+
+int t_is_one(void) { return t_fault.left == 1 || t_fault.right == 1; }
+
 /* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. Where sizes do not
  * fit the fast form of a model, but its loose one, they are for that. */
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
@@ -262,9 +270,7 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
     for (int32_t k = 0; k < P->symbols; k++) {
         const t_symbol *symbol = &P->symbol[k];
         const int is_dim = symbol->kind == T_DIM;
-        if (symbol->kind == T_FORM)
-            s[k] = 0;
-        else if (is_dim)
+        if (is_dim)
             s[k] = inputs[symbol->input].shape[symbol->dim];
         else if ((status = read_element(&inputs[symbol->input], symbol, &s[k])))
             return status;
@@ -273,14 +279,14 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
                           is_dim ? "dimension" : "element", (int)symbol->dim, (long long)s[k], (long long)symbol->min,
                           (long long)symbol->max);
     }
-    if (!(status = check_sizes(inputs, count, s)) || !P->form)
+    if (!P->form)
+        return check_sizes(inputs, count, s);
+    if (!(status = t_take_form(0, inputs, count, s)))
         return status;
-    const int is_one = t_fault.left == 1 || t_fault.right == 1; /* the loose form says better what is wrong then */
-    s[P->form] = 1;
-    if (!(status = check_sizes(inputs, count, s)) || is_one)
+    const int is_one = t_is_one();
+    if (!(status = t_take_form(1, inputs, count, s)) || is_one)
         return status;
-    s[P->form] = 0;
-    return check_sizes(inputs, count, s);
+    return t_take_form(0, inputs, count, s);
 }
 
 /* What a tensor without elements has for data: an element may be read there where no lane, or only a mask, discards it. */

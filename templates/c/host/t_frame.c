@@ -216,18 +216,35 @@ static int constant(t_frame *f, const t_constant *c)
 /* Zeros for `count` elements, and for one where there are none. */
 static void *zeros(int32_t count, size_t each) { return calloc((size_t)count + 1, each); }
 
+static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
+
+/* Arrays for the scripts of all forms. */
 static int allocate_arrays(t_frame *f)
 {
-    const t_script *script = P->script;
-    const int32_t operands = script->operands + T_OMITTED;
-    f->slot = zeros(script->slots, sizeof *f->slot);
+    const t_script *fast = P->script, *loose = P->form ? P->loose_script : fast;
+    const int32_t operands = larger(fast->operands, loose->operands) + T_OMITTED;
+    const int32_t held = larger(larger(fast->states, fast->constants), larger(loose->states, loose->constants));
+    f->slots = larger(fast->slots, loose->slots);
+    f->slot = zeros(f->slots, sizeof *f->slot);
     f->symbols = zeros(P->places, sizeof *f->symbols);
-    f->at = zeros(script->ports, sizeof *f->at);
+    f->at = zeros(larger(fast->ports, loose->ports), sizeof *f->at);
     f->given = zeros(operands, sizeof *f->given);
     f->made = zeros(operands, sizeof *f->made);
-    f->held = zeros(script->states > script->constants ? script->states : script->constants, sizeof *f->held);
+    f->held = zeros(held, sizeof *f->held);
     f->spans = zeros(P->inputs + P->outputs, sizeof *f->spans);
     return !f->slot || !f->symbols || !f->at || !f->given || !f->made || !f->held || !f->spans;
+}
+
+/* Has a run take a script: the slots hold its constants, and nothing else. */
+static int take_script(t_frame *f, const t_script *script)
+{
+    f->script = NULL;
+    for (int32_t k = 0; k < f->slots; k++)
+        t_drop(f, &f->slot[k]);
+    for (int32_t k = 0; k < script->constants; k++)
+        T_TRY(constant(f, &script->constant[k]));
+    f->script = script;
+    return TORSHC_OK;
 }
 
 t_frame *t_frame_open(const t_run *with, unsigned char *weights)
@@ -237,12 +254,10 @@ t_frame *t_frame_open(const t_run *with, unsigned char *weights)
         return NULL;
     f->with = with;
     f->weights = weights;
-    int status = allocate_arrays(f);
-    for (int32_t k = 0; f->slot && k < P->script->slots; k++)
+    const int lacks = allocate_arrays(f);
+    for (int32_t k = 0; f->slot && k < f->slots; k++)
         f->slot[k].ndim = -1;
-    for (int32_t k = 0; !status && k < P->script->constants; k++)
-        status = constant(f, &P->script->constant[k]);
-    if (!status)
+    if (!lacks && !take_script(f, P->script))
         return f;
     t_frame_close(f);
     return NULL;
@@ -252,7 +267,7 @@ void t_frame_close(t_frame *f)
 {
     if (!f)
         return;
-    for (int32_t k = 0; f->slot && k < P->script->slots; k++)
+    for (int32_t k = 0; f->slot && k < f->slots; k++)
         t_drop(f, &f->slot[k]);
     t_free_values(f);
     free(f->slot);
@@ -287,9 +302,10 @@ static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char 
     return x->dtype.code == TORSHC_STRING ? TORSHC_OK : t_borrow(f, v, x, at);
 }
 
+/* Empties the slots of the run before, but for constants. */
 static void reset(t_frame *f)
 {
-    const t_script *script = P->script;
+    const t_script *script = f->script;
     t_value *held = f->held;
     for (int32_t k = 0; k < script->constants; k++) {
         held[k] = f->slot[script->constant[k].slot];
@@ -328,8 +344,8 @@ static int show_results(t_frame *f, torshc_tensor *outputs)
 {
     size_t count = 1;
     for (int32_t k = 0; k < P->outputs; k++) {
-        T_TRY(t_fetch(f, &f->slot[P->script->output[k]]));
-        count += tensors_in(&f->slot[P->script->output[k]]);
+        T_TRY(t_fetch(f, &f->slot[f->script->output[k]]));
+        count += tensors_in(&f->slot[f->script->output[k]]);
     }
     if (count > f->results_count) {
         free(f->results);
@@ -341,14 +357,14 @@ static int show_results(t_frame *f, torshc_tensor *outputs)
     }
     torshc_tensor *room = f->results;
     for (int32_t k = 0; k < P->outputs; k++)
-        show(&f->slot[P->script->output[k]], &outputs[k], &room);
+        show(&f->slot[f->script->output[k]], &outputs[k], &room);
     return TORSHC_OK;
 }
 
 static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *spans)
 {
     for (int32_t k = 0; k < P->outputs; k++) {
-        const t_value *v = &f->slot[P->script->output[k]];
+        const t_value *v = &f->slot[f->script->output[k]];
         const torshc_tensor *x = &outputs[k];
         if (v->dtype.code >= TORSHC_STRING)
             return t_fail(TORSHC_E_DTYPE, "output %d has strings or tensors as elements: use torshc_run_sized", (int)k);
@@ -358,7 +374,7 @@ static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *
     }
     for (int32_t k = 0; k < P->outputs; k++)
         if (spans[k].bytes)
-            T_TRY(t_deliver(f, &f->slot[P->script->output[k]], &outputs[k], spans[k].at));
+            T_TRY(t_deliver(f, &f->slot[f->script->output[k]], &outputs[k], spans[k].at));
     return TORSHC_OK;
 }
 
@@ -384,16 +400,39 @@ static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *s
     return outputs ? t_check_aliases(spans, &nothing) : TORSHC_OK;
 }
 
+/* The steps of the form that the run has taken. */
+static int run_steps(t_frame *f, const torshc_tensor *inputs)
+{
+    const t_script *script = P->form && f->symbols[P->form] ? P->loose_script : P->script;
+    if (script == f->script)
+        reset(f);
+    else
+        T_TRY(take_script(f, script));
+    for (int32_t k = 0; k < P->inputs; k++)
+        T_TRY(borrow(f, &f->slot[script->input[k]], &inputs[k], f->spans[k].at));
+    return script->steps(f, f->symbols);
+}
+
+/* The same of a form in which the run begins again, as it gave no result yet. */
+static int run_again(t_frame *f, int form, const torshc_tensor *inputs)
+{
+    T_TRY(t_take_form(form, inputs, P->inputs, f->symbols));
+    return run_steps(f, inputs);
+}
+
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
                 const torshc_tensor *outputs, int32_t output_count)
 {
     t_span *spans = f->spans;
+    memset(f->symbols, 0, sizeof *f->symbols * (size_t)P->places);
     T_TRY(t_bind(inputs, input_count, f->symbols));
     T_TRY(check(f, inputs, shown, outputs, output_count, spans));
-    reset(f);
-    memset(f->symbols + P->symbols, 0, sizeof *f->symbols * (size_t)(P->places - P->symbols));
-    for (int32_t k = 0; k < P->inputs; k++)
-        T_TRY(borrow(f, &f->slot[P->script->input[k]], &inputs[k], spans[k].at));
-    T_TRY(P->script->steps(f, f->symbols));
+    int status = run_steps(f, inputs);
+    if (status == TORSHC_E_SHAPE && P->form && !f->symbols[P->form]) { /* sizes of the run itself do not fit */
+        const int is_one = t_is_one();
+        if ((status = run_again(f, 1, inputs)) && !is_one)
+            status = run_again(f, 0, inputs);
+    }
+    T_TRY(status);
     return shown ? show_results(f, shown) : copy_results(f, outputs, spans + P->inputs);
 }

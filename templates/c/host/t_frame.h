@@ -30,6 +30,8 @@ struct t_frame {
     const t_run *with;      /* the host's: what its segments run with */
     unsigned char *weights; /* on the processor */
     int64_t *symbols;
+    const t_script *script; /* of the form that a run takes; its constants are in their slots */
+    int32_t slots;
     t_value *slot;
     /* Arrays of a step, which grow with the model, so that no stack holds them. */
     unsigned char **at;    /* of a segment: inputs, then outputs */

@@ -93,9 +93,8 @@ static inline int64_t t_dim(const t_port *port, int32_t d, const int64_t *s)
 /* Whether elements are tensors of their own. */
 static inline int t_is_nested(torshc_dtype dtype) { return dtype.code >= TORSHC_SEQUENCE; }
 
-/* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range; or
- * it says which form of the model a run takes: 1 for the loose one, in which sizes of 1 broadcast. */
-enum { T_DIM, T_ELEMENT, T_CLAMPED, T_FORM };
+/* Symbol k is dimension `dim` of input `input`, or its element there, which is refused or moved when out of range. */
+enum { T_DIM, T_ELEMENT, T_CLAMPED };
 
 typedef struct {
     int32_t input, dim;
@@ -167,7 +166,8 @@ typedef struct {
     int32_t inputs, outputs, symbols, steps, device;
     int32_t places;    /* symbols, and sizes behind them, of the program or of its segment that has the most */
     int32_t fallbacks; /* steps that run on the processor in a library for another device */
-    int32_t form;      /* the symbol that says which form a run takes, the last one; 0 where there is one form */
+    int32_t form;      /* where a run says which form it takes, behind the symbols: 1 for the loose one, in which
+                        * sizes of 1 broadcast; 0 where there is one form */
     const t_port *input, *output;
     const t_symbol *symbol;
     uint64_t interface_id;           /* of the manifest's names, types and dimensions */
@@ -186,7 +186,7 @@ typedef struct {
     int64_t (*arena)(const int64_t *s);           /* bytes */
     int64_t (*scratch)(const int64_t *s);         /* bytes a thread */
     int (*run)(const t_run *r, const int64_t *s); /* status: does what kernels found allow to go on? */
-    const t_script *script;                       /* or NULL, when `run` is all */
+    const t_script *script, *loose_script;        /* or NULL, when `run` is all, and where there is one form */
 } t_program;
 
 /* The model as it was compiled for processors with some instructions. Versions have the same inputs and outputs, and
@@ -223,6 +223,10 @@ int t_size(t_wide size);
 int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype);
 int t_options(const torshc_options *given, torshc_options *options);
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s);
+/* Whether sizes that are bound fit a form, which the run then takes. */
+int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s);
+/* Whether a size of 1 is not what it was last found to have to be: the loose form says better what is wrong then. */
+int t_is_one(void);
 int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s);
 extern const uint64_t t_nothing[8];
 int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span);

@@ -57,7 +57,7 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     m->ordinal = options->device;
     m->streamed = options->stream != NULL;
     m->marked = calloc((size_t)P->steps + 1, sizeof *m->marked);
-    m->key = calloc((size_t)P->symbols + (size_t)P->inputs + (size_t)P->outputs + 1, sizeof *m->key);
+    m->key = calloc((size_t)P->symbols + (size_t)P->inputs + (size_t)P->outputs + 2, sizeof *m->key);
     if (!m->marked || !m->key)
         return t_fail(TORSHC_E_MEMORY, "no memory for the marks of %d steps", (int)P->steps);
     int status;
@@ -168,6 +168,8 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
     int32_t k = 0;
     for (int32_t i = 0; i < P->symbols; i++)
         key[k++] = s[i];
+    if (P->form)
+        key[k++] = s[P->form];
     for (int32_t i = 0; i < call->count; i++)
         key[k++] = (int64_t)(uintptr_t)call->at[i];
     key[k++] = (int64_t)(uintptr_t)call->arena;
