@@ -350,12 +350,13 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
         return dict(zip(graph.output_names, found, strict=True))
     from onnx.reference import ReferenceEvaluator  # start-up: as above
 
-    from .evaluated import evaluator_operators  # start-up: as above
+    from .corrected import CORRECTED  # start-up: as above
+    from .evaluated import evaluator_operators
 
     declared = evaluator_operators(proto, custom)
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(proto, new_ops=[_gather_elements(), *declared])
+            evaluator = ReferenceEvaluator(proto, new_ops=[*CORRECTED, *declared])
             return dict(zip(names, map(_plain, evaluator.run(names, feeds)), strict=True))
     except TorshcError:  # of a user's operator
         raise
@@ -369,18 +370,6 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
             f"onnx's reference evaluator failed: {type(error).__name__}: {error}",
             "compare with --against ort, or give other sizes with --dims",
         ) from error
-
-
-def _gather_elements() -> Any:
-    """GatherElements for onnx's evaluator, whose own fails where the axis is longer than NumPy's choose takes."""
-    from onnx.reference.op_run import OpRun  # start-up: other references need no onnx
-
-    class GatherElements(OpRun):  # evaluators know operators by the names of their classes
-        def _run(self, data: Any, indices: Any, axis: int) -> tuple[Any]:
-            part = tuple(slice(None if d == axis % data.ndim else n) for d, n in enumerate(indices.shape))
-            return (np.take_along_axis(data[part], indices.astype(np.int64), axis),)
-
-    return GatherElements
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,63 @@
+"""Operators of onnx's reference evaluator that fail, or compute something else than ONNX says, put right.
+
+So that a verdict is on the compiled model. What an operator does otherwise stays onnx's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as _SVMClassifier
+
+Array = np.ndarray[Any, Any]
+
+
+class GatherElements(OpRun):
+    """Its own fails where the axis is longer than NumPy's choose takes."""
+
+    def _run(self, data: Array, indices: Array, axis: int) -> tuple[Array]:
+        part = tuple(slice(None if d == axis % data.ndim else n) for d, n in enumerate(indices.shape))
+        return (np.take_along_axis(data[part], indices.astype(np.int64), axis),)
+
+
+class SVMClassifier(_SVMClassifier):
+    """Its own couples the probabilities of three classes and more by another matrix, and fails for two names."""
+
+    def _run(self, *arrays: Any, **given: Any) -> Any:
+        run: Any = super()._run
+        if not given.get("classlabels_strings"):
+            return run(*arrays, **given)
+        names = np.array(given["classlabels_strings"])
+        numbers = {"classlabels_ints": list(range(len(names))), "classlabels_strings": None}
+        places, scores = run(*arrays, **(given | numbers))
+        return names[places], scores
+
+    def _probabilities(self, scores: Any, class_count_: int) -> Any:
+        """The probabilities of classes from those of pairs: T.-F. Wu, C.-J. Lin and R. C. Weng, Probability estimates
+        for multi-class classification by pairwise coupling, JMLR 5 (2004), algorithm 2; iterations as LIBSVM has them.
+        """
+        pairs = np.zeros((class_count_, class_count_), scores.dtype)
+        given: Any = self._svm.atts
+        chances = np.clip(1 / (1 + np.exp(scores * given.prob_a + given.prob_b)), 1e-7, 1 - 1e-7)
+        pairs[np.triu_indices(class_count_, 1)] = chances
+        pairs.T[np.triu_indices(class_count_, 1)] = 1 - chances
+        matrix = -pairs.T * pairs
+        np.fill_diagonal(matrix, (pairs**2).sum(axis=0))
+        found = np.full(class_count_, 1 / class_count_, scores.dtype)
+        for _ in range(max(100, class_count_)):
+            products = matrix @ found
+            whole = found @ products
+            if np.abs(products - whole).max() < 0.005 / class_count_:
+                break
+            for t in range(class_count_):
+                step = (whole - products[t]) / matrix[t, t]
+                found[t] += step
+                whole = (whole + step * (step * matrix[t, t] + 2 * products[t])) / (1 + step) ** 2
+                products = (products + step * matrix[t]) / (1 + step)
+                found /= 1 + step
+        return found
+
+
+CORRECTED: tuple[type[OpRun], ...] = (GatherElements, SVMClassifier)
