@@ -125,11 +125,9 @@ T_FN void finish(const struct call *c, int64_t row, int64_t col, f32v acc, int64
     uint16_t *b3 = c->buf[3];
     (void)c, (void)count;
     if (count >= 16) {
-        const f32v v0 = t_as_f16(acc);
-        t_store_f16(b3 + col + 72 * c->i0 + 8 * row, v0);
+        t_store_f16(b3 + col + 72 * c->i0 + 8 * row, acc);
     } else {
-        const f32v v0 = t_as_f16(acc);
-        t_storen_f16(b3 + col + 72 * c->i0 + 8 * row, v0, count);
+        t_storen_f16(b3 + col + 72 * c->i0 + 8 * row, acc, count);
     }
 }
 
@@ -398,7 +396,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
 }
 
-void k0c37bc0f3f38(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb9ae61c7e4eb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;
