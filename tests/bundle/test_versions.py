@@ -6,6 +6,7 @@ import json
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import jsonschema
@@ -27,6 +28,7 @@ from .test_build_script import build
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="versions are levels of x86-64")
 
+HALVES = ("x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v3")
 VERSIONS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 W = np.arange(-24, 24, dtype=np.float32).reshape(4, 12)
 TABLE = np.arange(12, dtype=np.float32) + 0.5
@@ -75,9 +77,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def runnable() -> list[str]:
+def runnable(versions: Sequence[str] = VERSIONS) -> list[str]:
     here = {*resolve().cpu_features}
-    return [v for v in VERSIONS if here.issuperset(resolve(v).cpu_features)]
+    return [v for v in versions if here.issuperset(resolve(v).cpu_features)]
 
 
 def loaded(bundle: Path, place: Path) -> torshc.runtime.Model:
@@ -203,3 +205,25 @@ def test_weights_by_name_in_all_versions(tmp_path: Path, monkeypatch: pytest.Mon
             opened.set_weights({"w": 2 * W, "u": 3 * TABLE})
             assert opened.stats().isa == version
             np.testing.assert_array_equal(opened(X)[0], np.maximum(X @ (2 * W) + TABLE, 0) + 3 * TABLE)
+
+
+def test_versions_for_instructions_that_multiply_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor takes the first that it and its system can run; weights of halves lie there once for all."""
+    rng = np.random.default_rng(3)
+    w, x = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((40, 64), (5, 40)))
+    text = """<ir_version: 8, opset_import: ["" : 18]> halves (float[n,40] x) => (float[n,64] y) { y = MatMul(x, w) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    torshc.compile(model, tmp_path / "halves.tsc", isa=HALVES, precision="bf16")
+    assert json.loads((tmp_path / "halves.tsc" / "manifest.json").read_bytes())["weights"]["bytes"] == 4 * 64 * 16 * 2
+    with torshc.load(tmp_path / "halves.tsc") as best:
+        assert best.stats().isa == runnable(HALVES)[0]
+    for version in HALVES:
+        monkeypatch.setenv("TORSHC_ISA", version)
+        if version in runnable(HALVES):
+            with loaded(tmp_path / "halves.tsc", tmp_path / version) as one:
+                np.testing.assert_array_equal(one.run({"x": x})["y"], x @ w)
+                assert one.stats().isa == version
+        else:
+            with pytest.raises(BundleError, match=f"TORSHC_ISA is {version}, but this processor.* lacks a[mv]x"):
+                loaded(tmp_path / "halves.tsc", tmp_path / version)

@@ -24,6 +24,8 @@ class Case:
         c, device: the templates of its kernels, in order.
         winograd: whether that is allowed.
         archs: of the devices that are compiled for.
+        precision: of products.
+        extras: instruction sets of the processor.
     """
 
     nodes: Sequence[NodeProto]
@@ -33,6 +35,8 @@ class Case:
     weights: dict[str, Sequence[int]]
     winograd: bool = False
     archs: tuple[str, ...] = ()
+    precision: str = "f32"
+    extras: tuple[str, ...] = ()
 
     def model(self) -> onnx.ModelProto:
         rng = np.random.default_rng(0)
@@ -56,8 +60,8 @@ INTEGERS = {
 
 
 def case(nodes: Sequence[NodeProto], inputs: dict[str, Shape], c: str, device: str, **more: Any) -> Case:
-    winograd, archs = more.pop("winograd", False), more.pop("archs", ())
-    return Case(nodes, inputs, c, device, more, winograd, archs)
+    fields = {name: more.pop(name) for name in ("winograd", "archs", "precision", "extras") if name in more}
+    return Case(nodes, inputs, c, device, more, **fields)
 
 
 node = helper.make_node
@@ -131,6 +135,11 @@ CASES = {
         [node("Cast", ["x"], ["a"], to=TensorProto.FLOAT16), node("Cast", ["z"], ["b"], to=TensorProto.FLOAT16),
          node("MatMul", ["a", "b"], ["y"])], {"x": (40, 48), "z": (48, 32)}, "map map pack gemm",
         "map map contraction_mma",
+    ),
+    "tiles": case(
+        [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["s"]), node("Relu", ["s"], ["y"])],
+        {"x": ("n", 48)}, "map gemm_tiles", "map contraction_mma",
+        precision="bf16", extras=("amx-tile", "amx-bf16"), w=(48, 40), b=(40,),
     ),
     "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),
     "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "topk"),

@@ -32,12 +32,12 @@ FILES += [f"llvm/{name}.ll" for name in LLVM]
 
 def generated(case: Case, target: str) -> tuple[str, str]:
     """The templates and the sources of a case's kernels, in the order of their launches."""
-    options = CompileOptions(target=target)
+    options = CompileOptions(target=target, precision=case.precision)
     pipeline = pipeline_of(options)
     graph = import_model(case.model().SerializeToString())
     run_pipeline(graph, pipeline, options, find_target(target).features_on(case.archs))
     plan = make_plan(finalise(graph, policy_of(options, pipeline)))
-    made = find_target(target)(Machine(lanes=16, winograd=case.winograd, archs=case.archs))
+    made = find_target(target)(Machine(lanes=16, winograd=case.winograd, archs=case.archs, extras=case.extras))
     kernels = [k for group in plan.groups for k in made.lower(graph, group, plan.storage)]
     return " ".join(k.template.split(".")[0] for k in kernels), "\n".join(made.render(k).source for k in kernels)
 

@@ -44,8 +44,30 @@ def test_operands_are_cast_once_and_constants_here() -> None:
 
 def test_a_result_of_f32_is_not_rounded() -> None:
     m = Model()
-    product = m("MatMul", m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16"), out="f32")
+    product = m("MatMul", m.input(4, 16, dtype="f16"), m.const(np.ones((16, 9)), "f16"), out="f32")
     assert names(widened(m, product)) == ["Cast", "MatMul"]
+
+
+def test_weights_of_bf16_stay_halves_where_there_are_kernels_for_them() -> None:
+    m = Model()
+    x, w = m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16")
+    assert text(widened(m, m("MatMul", x, w))) == lines("""
+        in   %0 bf16[4, 16]
+        %2 = MatMul[out='f32'](%0, @1:bf16[16, 9]) : f32[4, 9]
+        %3 = Cast[to=bf16](%2) : bf16[4, 9]
+        out  %3
+    """)
+    m = Model()
+    kept = m("MatMul", m.input(4, 16, dtype="bf16"), m.const(np.ones((16, 9)), "bf16"), out="f32")
+    assert names(widened(m, kept)) == ["MatMul"]
+    assert names(widened(m, kept, target="llvm")) == ["Cast", "MatMul"]
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(4, 9), (16, 1)])
+def test_products_too_small_for_matrix_units_are_widened(depth: int, columns: int) -> None:
+    m = Model()
+    x, w = m.input(4, depth, dtype="bf16"), m.const(np.ones((depth, columns)), "bf16")
+    assert names(widened(m, m("MatMul", x, w, out="f32"))) == ["Cast", "MatMul"]
 
 
 def test_the_bias_is_widened_too() -> None:

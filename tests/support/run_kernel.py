@@ -30,6 +30,7 @@ from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
 from torshc.plan.place import Plan, make_plan
 from torshc.targets.cpu.c import CTarget
+from torshc.targets.isa import resolve
 
 from .compilers import hosts, library, needed
 
@@ -54,6 +55,16 @@ def native_lanes() -> int:
     info = Path("/proc/cpuinfo")
     flags = info.read_text().split() if info.exists() else []
     return 8 if "avx2" in flags and "fma" in flags else 4 if "sse4_2" in flags else 1
+
+
+@lru_cache
+def native_extras() -> tuple[str, ...]:
+    """Instruction sets beyond x86-64-v4 that this process may use; Linux is asked for tiles."""
+    extras = resolve().extras
+    request, tile_data = 0x1023, 18  # of arch_prctl, which is system call 158
+    if "amx-tile" in extras and _LIBC.syscall(158, request, tile_data):
+        extras = tuple(e for e in extras if not e.startswith("amx"))
+    return extras
 
 
 def kind_of(compiler: str) -> str:
@@ -182,7 +193,9 @@ class Program:
 
     def _prepare(self, kernel: Kernel) -> Launch:
         made = self.target.render(kernel)
-        library = compile_source(made.source, self.machine.lanes, self.compiler)
+        here = native_extras() if self.machine.lanes == 16 else ()
+        flags = tuple(f"-m{e}" for e in self.machine.extras if e in here)
+        library = compile_source(made.source, self.machine.lanes, self.compiler, flags)
         function = library[made.symbol]
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
         function.restype = None

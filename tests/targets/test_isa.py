@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torshc.base.errors import ConfigError
-from torshc.targets.isa import resolve
+from torshc.targets.isa import VERSIONS, kernel_prefix, resolve, version_mark, versions_of
 
 
 def test_another_machine_has_what_all_of_its_kind_have() -> None:
@@ -32,3 +32,27 @@ def test_a_machine_that_there_is_no_code_for(triple: str) -> None:
     with pytest.raises(ConfigError, match=f"--triple {triple}: torshc has no such machine") as refused:
         resolve(None, triple)
     assert refused.value.remedy == "x86_64 or aarch64 with Linux and glibc or musl, as in x86_64-linux-gnu"
+
+
+def test_levels_with_instructions_for_halves() -> None:
+    tiles = resolve("x86-64-v4-amx")
+    assert (tiles.name, tiles.mcpu, tiles.lanes, tiles.has_tiles) == ("x86-64-v4-amx", "x86-64-v4", 16, True)
+    assert {"amx-tile", "amx-bf16", "avx512bf16", "avx512f"} <= set(tiles.cpu_features)
+    assert tiles.flags("gcc")[-4:-2] == ("-mamx-tile", "-mamx-bf16")
+    pairs = resolve("x86-64-v4-bf16")
+    assert pairs.name == "x86-64-v4-bf16" and set(pairs.cpu_features) < set(tiles.cpu_features)
+
+
+def test_the_best_version_comes_first() -> None:
+    assert versions_of(("x86-64-v3", "x86-64-v4", "x86-64-v4-amx"), "native") == (
+        "x86-64-v4-amx",
+        "x86-64-v4",
+        "x86-64-v3",
+    )
+    marks = [version_mark(VERSIONS, name) for name in VERSIONS]
+    assert marks == ["v4amx", "v4bf16", "v4", "v3", "v2", "v1"] and all(kernel_prefix(m).isidentifier() for m in marks)
+
+
+def test_what_has_no_use_for_tiles_does_not_depend_on_them() -> None:
+    """A system may refuse them to a process."""
+    assert not resolve(tiles=False).has_tiles

@@ -31,7 +31,7 @@ def targets(mcpu: str, cc: str, as_json: bool) -> None:
     vectors = f"vectors of {isa.lanes} f32" if isa.lanes > 1 else "no vectors"
     extras = "".join(f" +{extra}" for extra in isa.extras)
     for name, s in found.items():
-        here = f": {isa.arch} {isa.mcpu}{extras}, {vectors}" if TARGETS[name].device == CPU else ""
+        here = f": {isa.arch} {isa.processor}{extras}, {vectors}" if TARGETS[name].device == CPU else ""
         click.echo(f"{name:6} {TARGETS[name].title}{here}")
         for k, tool in enumerate(s.tools):
             version = broken(printable(tool.version), WIDTH - 18)

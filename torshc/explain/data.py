@@ -258,7 +258,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
     return Explanation(
         model=compilation.name,
         target=compilation.options.target,
-        isa=" ".join(filter(None, (compilation.isa.arch, compilation.isa.mcpu))),
+        isa=" ".join(filter(None, (compilation.isa.arch, compilation.isa.processor))),
         lanes=compilation.isa.lanes if compilation.target.device == 1 else 0,
         opt_level=compilation.options.opt_level,
         fusion=compilation.options.fusion,

@@ -49,6 +49,7 @@ class Machine:
         device: what these devices have in common.
         version: what tells kernels for this processor from those for others in one library.
         choices: values of parameters of templates in place of those that lowerings choose (``torshc tune``).
+        extras: instruction sets beyond those that ``lanes`` implies, as compilers call them ("avx512bf16").
     """
 
     lanes: int = 8
@@ -61,6 +62,7 @@ class Machine:
     device: Device = Device()
     version: str = ""
     choices: tuple[tuple[str, Choice], ...] = ()
+    extras: tuple[str, ...] = ()
 
     def choice(self, name: str) -> Choice | None:
         """The value that is given for a parameter, if there is one."""

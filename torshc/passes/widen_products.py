@@ -7,8 +7,10 @@ import dataclasses
 from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..expr import BF16, F16, F32
-from ..graph import Graph, Patch, Value
+from ..graph import Graph, Node, Patch, Value
+from ..ops.math.linalg import MatMul
 from ..ops.math.pointwise import Cast
+from .half_products import SHALLOW
 from .manager import graph_pass
 from .walk import Site, walk
 
@@ -22,8 +24,9 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     """Products, convolutions and attention of f16 or bf16 read f32, and their results are rounded to halves.
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
-    Constants are widened here, so they take twice the memory. Recurrent cells of halves, for which no target has
-    kernels, are widened everywhere; what they carry from step to step stays f32.
+    Constants are widened here, so they take twice the memory. Where a target has `HALF_WEIGHTS`, bf16 is multiplied by
+    constant matrices as it is. Recurrent cells of halves, for which no target has kernels, are widened everywhere; what
+    they carry from step to step stays f32.
 
     Args:
         products: whether what the target lacks `HALF_PRODUCTS` for is widened, or recurrent cells alone.
@@ -45,9 +48,14 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         node, op = site.node, site.node.op
         if op.family not in families or not any(v.dtype in _HALVES for v in node.operands):
             return None
-        if getattr(op, "out", ""):
-            op = dataclasses.replace(op, out="")  # type: ignore[call-arg]  # those with the field
-        inputs = [v if v is None or v.dtype not in _HALVES else _widened(v, site, made) for v in node.inputs]
+        if Feature.HALF_WEIGHTS in features and isinstance(op, MatMul) and _has_weights(node):
+            if op.out == F32.name:
+                return None
+            op, inputs = dataclasses.replace(op, out=F32.name), list(node.inputs)
+        else:
+            if getattr(op, "out", ""):
+                op = dataclasses.replace(op, out="")  # type: ignore[call-arg]  # those with the field
+            inputs = [v if v is None or v.dtype not in _HALVES else _widened(v, site, made) for v in node.inputs]
         results = site.builder.add(op, inputs)
         return site.replace(
             *(
@@ -57,6 +65,15 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         )
 
     return walk(graph, rule, "widen_products")
+
+
+def _has_weights(node: Node) -> bool:
+    """Whether a product of bf16 is with a constant matrix, of sums as long as matrix units take them."""
+    x, w = node.operands
+    if x.dtype is not BF16 or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
+        return False
+    depth, columns = w.const.shape[-2:]
+    return bool(depth >= SHALLOW and columns > 1)
 
 
 def _widened(v: Value, site: Site, made: dict[Value, Value]) -> Value:

@@ -332,7 +332,7 @@ def _version(c: Compilation) -> VersionInfo:
 
 
 def _isa(c: Compilation) -> IsaInfo:
-    return IsaInfo(c.isa.arch, c.isa.mcpu, c.isa.extras, c.isa.lanes)
+    return IsaInfo(c.isa.arch, c.isa.processor, c.isa.extras, c.isa.lanes)
 
 
 def _loose(c: Compilation) -> LooseInfo | None:

@@ -63,7 +63,7 @@ def _job_of(options: CompileOptions) -> Job:
     policy = dataclasses.replace(
         policy_of(options, pipeline), max_buffers=kind.max_buffers, horizontal_fusion=kind.horizontal_fusion
     )
-    isa, archs = resolve(options.mcpu, options.triple), kind.toolchain.archs(options)
+    isa, archs = resolve(options.mcpu, options.triple, options.precision == "bf16"), kind.toolchain.archs(options)
     machine = Machine(
         isa.lanes,
         compiler=kind.toolchain.c_compiler(options),
@@ -71,7 +71,8 @@ def _job_of(options: CompileOptions) -> Job:
         exact_batches=options.exact_batches,
         tf32=options.precision == "tf32",
         archs=archs,
-        version=version_mark(options.isa, isa.mcpu),
+        version=version_mark(options.isa, isa.processor),
+        extras=isa.extras,
     )
     target = kind(machine)
     return Job(

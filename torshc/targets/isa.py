@@ -27,10 +27,17 @@ _LEVELS = (
     ("x86-64-v3", ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")),
     ("x86-64-v4", ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
 )
-# What a library may hold versions for, the best first.
-VERSIONS = (*(name for name, _ in reversed(_LEVELS)), "x86-64")
-# Beyond the levels: what compilers use for dot products of narrow types.
+# Beyond the levels: what multiplies narrow types, as compilers call it.
 _EXTRAS = ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16")
+# Linux allows tiles to a process that asks, and may refuse: only libraries that use them depend on it.
+_TILES = ("amx-tile", "amx-bf16")
+# Levels with extras that a library may have a version for: Intel's Xeons from Sapphire Rapids on, AMD from Zen 4 on.
+_VARIANTS = {
+    "x86-64-v4-amx": ("avx512vnni", "avx512bf16", *_TILES),
+    "x86-64-v4-bf16": ("avx512vnni", "avx512bf16"),
+}
+# What a library may hold versions for, the best first.
+VERSIONS = (*_VARIANTS, *(name for name, _ in reversed(_LEVELS)), "x86-64")
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,18 @@ class Isa:
     @property
     def name(self) -> str:
         """What it is called in short."""
-        return self.mcpu or self.arch
+        return self.processor or self.arch
+
+    @property
+    def processor(self) -> str:
+        """What ``--mcpu`` calls it."""
+        same = (name for name, extras in _VARIANTS.items() if extras == self.extras)
+        return next(same, f"{self.mcpu}-amx" if self.has_tiles else self.mcpu)
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether code for it may use tiles of sums."""
+        return set(_TILES) <= set(self.extras)
 
     @property
     def cpu_features(self) -> tuple[str, ...]:
@@ -94,11 +112,12 @@ _BASELINE = {"x86_64": ("x86-64", 4), "aarch64": ("", 4)}
 
 
 @lru_cache
-def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
+def resolve(mcpu: str | None = None, triple: str = "", tiles: bool = True) -> Isa:
     """The instruction set of a processor by LLVM's name ("znver4", "x86-64-v3", "cortex-a76"), the host when None.
 
     Args:
         triple: another machine than this; without a processor, what all of its kind have.
+        tiles: whether the host's may be used.
 
     Raises:
         ConfigError: LLVM knows no such processor for the machine's architecture, or there is no such machine.
@@ -112,10 +131,12 @@ def resolve(mcpu: str | None = None, triple: str = "") -> Isa:
             f"{' or '.join(_BASELINE)} with Linux and glibc or musl, as in x86_64-linux-gnu",
         )
     if mcpu in (None, "native", "host"):
-        return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch)
+        return Isa(arch, _BASELINE[arch][0], "", (), _BASELINE[arch][1]) if triple else _host(arch, tiles)
     assert mcpu is not None
     if not _NAME.match(mcpu):
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
+    if arch == "x86_64" and mcpu in _VARIANTS:
+        return Isa(arch, mcpu[: len("x86-64-v4")], "", _VARIANTS[mcpu], 16)
     return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
 
 
@@ -141,7 +162,7 @@ def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, .
 
 def version_mark(isa: Sequence[str], mcpu: str) -> str:
     """What tells the names of a version from those of others in one library: "v3"; empty for the only one."""
-    level = mcpu.removeprefix("x86-64").lstrip("-")
+    level = mcpu.removeprefix("x86-64").replace("-", "")
     return (level or "v1") if len(isa) > 1 else ""
 
 
@@ -166,7 +187,7 @@ def llvm_binding() -> Any:
     return llvm
 
 
-def _host(arch: str) -> Isa:
+def _host(arch: str, tiles: bool) -> Isa:
     llvm = llvm_binding()
     has = {name for name, on in llvm.get_host_cpu_features().items() if on}
     name = llvm.get_host_cpu_name()
@@ -182,7 +203,8 @@ def _host(arch: str) -> Isa:
             break
         level = candidate
     width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
-    extras = tuple(e for e in _EXTRAS if e in has and (width == 16 or e == "avxvnni") and width >= 8)
+    wanted = _EXTRAS + (_TILES if tiles and has.issuperset(_TILES) else ())
+    extras = tuple(e for e in wanted if e in has and (width == 16 or e == "avxvnni") and width >= 8)
     return Isa(arch, level, tune, extras, width)
 
 

@@ -1,6 +1,7 @@
 /* Which version of the model runs here, by the instructions that this processor and its system have. The processor
  * itself is asked: what compilers offer for it (__builtin_cpu_supports) needs a support library that not every toolchain
  * brings. */
+#define _GNU_SOURCE
 #include "t_program.h"
 
 #include <stdatomic.h>
@@ -8,6 +9,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 enum { EAX, EBX, ECX, EDX };
 
@@ -17,7 +22,7 @@ typedef struct {
     unsigned state; /* bits of XCR0: registers that the system must save */
 } feature;
 
-enum { YMM = 0x06, ZMM = 0xe6 };
+enum { YMM = 0x06, ZMM = 0xe6, TILES = 0x60000 };
 
 static const feature features[] = {
     {"sse2", 1, 0, EDX, 26, 0},          {"sse3", 1, 0, ECX, 0, 0},          {"ssse3", 1, 0, ECX, 9, 0},
@@ -27,7 +32,8 @@ static const feature features[] = {
     {"lzcnt", 0x80000001, 0, ECX, 5, 0}, {"avx2", 7, 0, EBX, 5, YMM},        {"avxvnni", 7, 1, EAX, 4, YMM},
     {"avx512f", 7, 0, EBX, 16, ZMM},     {"avx512dq", 7, 0, EBX, 17, ZMM},   {"avx512cd", 7, 0, EBX, 28, ZMM},
     {"avx512bw", 7, 0, EBX, 30, ZMM},    {"avx512vl", 7, 0, EBX, 31, ZMM},   {"avx512vnni", 7, 0, ECX, 11, ZMM},
-    {"avx512bf16", 7, 1, EAX, 5, ZMM},   {"avx512fp16", 7, 0, EDX, 23, ZMM},
+    {"avx512bf16", 7, 1, EAX, 5, ZMM},   {"avx512fp16", 7, 0, EDX, 23, ZMM}, {"amx-tile", 7, 0, EDX, 24, TILES},
+    {"amx-bf16", 7, 0, EDX, 22, TILES},
 };
 
 static unsigned saved_state(void)
@@ -39,6 +45,18 @@ static unsigned saved_state(void)
     return low;
 }
 
+/* Whether the system lets this process use tiles. Linux is asked, for all threads at once; it refuses where a thread has a
+ * signal stack too small for them. */
+static int tiles_are_allowed(void)
+{
+#if defined(__linux__)
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
+#else
+    return 0;
+#endif
+}
+
 static int has(const char *name)
 {
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
@@ -48,7 +66,9 @@ static int has(const char *name)
             continue;
         if (f->state && (saved_state() & f->state) != f->state)
             return 0;
-        return __get_cpuid_count(f->leaf, f->subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) && (r[f->reg] >> f->bit & 1);
+        if (!__get_cpuid_count(f->leaf, f->subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) || !(r[f->reg] >> f->bit & 1))
+            return 0;
+        return f->state != TILES || tiles_are_allowed();
     }
     return 0;
 }
@@ -59,6 +79,12 @@ static int has(const char *name)
     return 1;
 }
 #endif
+
+/* Who lacks a feature. */
+static const char *who(const char *feature)
+{
+    return strcmp(feature, "amx-tile") == 0 ? "this processor, or Linux for this process," : "this processor";
+}
 
 static const char *lacking(const t_version *v)
 {
@@ -117,11 +143,12 @@ int t_check_processor(void)
     if (chosen())
         return TORSHC_OK;
     if (!name)
-        return t_fail(TORSHC_E_CPU, "this processor lacks %s, which the library was compiled for (%s)", lacking(last),
-                      last->isa);
+        return t_fail(TORSHC_E_CPU, "%s lacks %s, which the library was compiled for (%s)", who(lacking(last)),
+                      lacking(last), last->isa);
     for (int32_t i = 0; i < t_version_count; i++)
         if (strcmp(name, t_versions[i].isa) == 0)
-            return t_fail(TORSHC_E_CPU, "TORSHC_ISA is %s, but this processor lacks %s", name, lacking(&t_versions[i]));
+            return t_fail(TORSHC_E_CPU, "TORSHC_ISA is %s, but %s lacks %s", name, who(lacking(&t_versions[i])),
+                          lacking(&t_versions[i]));
     return t_fail(TORSHC_E_CPU, "TORSHC_ISA is %.40s, which this library has no version for; its lowest is %s", name,
                   last->isa);
 }

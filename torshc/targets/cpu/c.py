@@ -254,7 +254,7 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
-    features = frozenset({Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.NARROW_WEIGHTS})
+    features = frozenset({Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.HALF_WEIGHTS, Feature.NARROW_WEIGHTS})
     options = CpuTarget.options | {"isa", "named_weights", "weights_dtype", "tuning_records"}
     tunable = True
 

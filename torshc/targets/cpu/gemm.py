@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
+from ...expr import BF16, F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
 from ...expr.affine import contains
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, make_axes, product
 from ...kernels.base import Kernel, Store, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
-    HeavyKernel,
     Source,
     Strided,
     add_buffer,
@@ -35,23 +34,18 @@ from ...ops.quant.narrow import BlockMatMul
 from ...plan.group import Group
 from ...plan.storage import Storage
 from .base import CpuTarget
-from .pack import QUAD, Panels, pack_at_run_time, pack_constant
-from .tiles import Blocks, Tile, choose_blocks, choose_tile, partial_sums, split_k
+from .halves import choose_form
+from .pack import HALF_COLUMNS, QUAD, Panels, pack_at_run_time, pack_constant
+from .tiles import ProductKernel, Tile, choose_blocks, choose_tile, partial_sums, split_k
 
 PACK_ROWS = 3  # fewer rows than this do not repay the packing of the right operand
 
 
 @dataclass(frozen=True)
-class GemmKernel(HeavyKernel):
-    """c[batch, m, n] = epilogue(sum over k of a[batch, m, k] * b[batch, k, n]); b in panels, k innermost in a.
+class GemmKernel(ProductKernel):
+    """A product of floats, of floats with scaled weights of 8 or 4 bits, or of bytes.
 
     Attributes:
-        batch: axes of independent products.
-        m, n: row and column axes of the epilogue.
-        k: length of the sums.
-        a: left operand over the batch axes, stepping along rows.
-        b: first panel of the right operand over the batch axes.
-        tile, blocks: how rows and columns are cut.
         k_blocks: number of pieces that k is summed in.
         scale: of panels of i8, what blocks of rows are multiplied with, in panels [blocks]; None of others.
         block: rows of such a block.
@@ -60,17 +54,8 @@ class GemmKernel(HeavyKernel):
     Where a is of bytes, words of the panels hold four i8 of one column (:func:`.pack.quads`), and sums are i32.
     """
 
-    kind: ClassVar[str] = "gemm"
     template: ClassVar[str] = "gemm.c.j2"
 
-    batch: tuple[Expr, ...]
-    m: Expr
-    n: Expr
-    k: Expr
-    a: Strided
-    b: Strided
-    tile: Tile
-    blocks: Blocks
     k_blocks: int
     scale: Strided | None = None
     block: int = 1
@@ -105,6 +90,7 @@ class Product:
         scale: of blocks of b's rows, [blocks, N] floats, when there is one.
         block: rows of such a block.
         bits: that an element of b which is scaled needs, 4 or 8.
+        halves: whether a and b are of bf16.
     """
 
     rows: Sequence[Expr]
@@ -117,6 +103,7 @@ class Product:
     scale: Value | None = None
     block: int = 1
     bits: int = 8
+    halves: bool = False
 
 
 @CpuTarget.lowers("gemm")
@@ -130,7 +117,11 @@ def lower_gemm(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     depth = a.shape[-1] if as_int(a.shape[-1]) is not None else b.shape[max(b.type.rank - 2, 0)]
     columns = b.shape[-1] if b.type.rank > 1 else const(1)
     floats = {a.dtype, b.dtype, node.output.dtype} == {F32}
-    if not (floats or is_bytes(node) or is_scaled(node)) or as_int(columns) == 1 or as_int(depth) == 0:
+    if (
+        not (floats or is_bytes(node) or is_scaled(node) or is_halves(node))
+        or as_int(columns) == 1
+        or as_int(depth) == 0
+    ):
         return lower_generic(group, storage)
     made = lower_product(group, node, _product(group, node, depth, columns), storage, machine)
     return lower_generic(group, storage) if made is None else made
@@ -140,6 +131,12 @@ def is_bytes(node: Node) -> bool:
     """Whether a node multiplies u8 by constant i8: what kernels do with bytes."""
     x, w = node.operands[:2]
     return x.dtype is U8 and w.dtype is I8 and w.const is not None and node.output.dtype is I32
+
+
+def is_halves(node: Node) -> bool:
+    """Whether a node multiplies bf16 by constant bf16 and keeps the sums in f32."""
+    x, w = node.operands[:2]
+    return x.dtype is BF16 and w.dtype is BF16 and w.const is not None and node.output.dtype is F32
 
 
 def is_scaled(node: Node) -> bool:
@@ -169,6 +166,7 @@ def _product(group: Group, node: Node, depth: Expr, columns: Expr) -> Product:
         scale=node.operands[2] if is_scaled(node) else None,
         block=node.op.block if isinstance(node.op, BlockMatMul) else 1,
         bits=4 if is_scaled(node) and _fits_in_pairs(node) else 8,
+        halves=is_halves(node),
     )
 
 
@@ -185,10 +183,13 @@ def lower_product(
     """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
     if p.b.op != "load":
         return None
-    buffers, plain_floats = Buffers(storage), p.b.dtype is F32
+    buffers, plain_floats = Buffers(storage), p.b.dtype is F32 and not p.halves
+    form = choose_form(machine) if p.halves else None
     left, before = _left(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
+    if form is not None:
+        tile = form.choose_tile(machine.lanes, as_int(rows))
     packed = _panels(group, p, rows, tile, storage)
     if packed is None:
         return None
@@ -207,7 +208,9 @@ def lower_product(
     count = product([a.args[0] for a in batch])
     blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
     stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
-    kernel = GemmKernel(
+    if form is not None:
+        blocks = form.choose_blocks(machine, tile, size, columns, depth, count)
+    made = ProductKernel(
         buffers=tuple(buffers.list),
         tasks=count * blocks.m * blocks.n,
         flops=anchor.op.flops(anchor) + epilogue_flops(stores, anchor.output.type.size),
@@ -221,10 +224,12 @@ def lower_product(
         b=plain(panels, start),
         tile=tile,
         blocks=blocks,
-        k_blocks=split_k(machine, size, depth) if plain_floats else 1,
-        scale=scale,
-        block=p.block,
-        bits=p.bits,
+    )
+    k_blocks = split_k(machine, size, depth) if plain_floats else 1
+    kernel = (
+        GemmKernel.of(made, k_blocks=k_blocks, scale=scale, block=p.block, bits=p.bits)
+        if form is None
+        else form.of(made)
     )
     return [*before, *([packed.kernel] if packed.kernel else []), kernel]
 
@@ -236,7 +241,7 @@ def _left(group: Group, p: Product, buffers: Buffers, storage: Mapping[Value, St
     walked = strided_operand(element, [p.k])
     if walked is not None and (as_int(walked.steps[0]) == 1 or as_int(p.k.args[0]) == 1):
         return p.a(buffers), []
-    axes, dtype = [*(a for a in p.rows if contains(element, a)), p.k], element.dtype
+    axes, dtype = [*(a for a in p.rows if contains(element, a)), p.k], BF16 if p.halves else element.dtype
     to = Temporary("rows", group.id, product([a.args[0] for a in axes]) * dtype.size)
     moved = temporary(add_buffer(buffers, to, dtype=dtype), row_major(axes), dtype)
     return moved, [copy_kernel(p.a, axes, storage, to, dtype)]
@@ -257,6 +262,8 @@ def _panels(group: Group, p: Product, rows: Expr, tile: Tile, storage: Mapping[V
     source, count = p.b.data, as_int(rows)
     assert isinstance(source, Value)
     if source.const is not None:
+        if p.halves:
+            return pack_constant(p.b, p.rows, p.k, p.n, Tile(1, 1, HALF_COLUMNS), "halves")
         form = "pairs" if p.bits == 4 else "words" if p.b.dtype is I8 and p.scale is None else ""
         return pack_constant(p.b, p.rows, p.k, p.n, tile, form)
     if count is not None and count < PACK_ROWS:

@@ -21,6 +21,8 @@ from .tiles import Tile
 
 Array = np.ndarray[Any, Any]
 QUAD = 4  # bytes of a word
+STEP = 32  # halves along k that a step of tiles takes
+HALF_COLUMNS = 16  # of a panel of halves, whatever the width of vectors: versions of a library share them
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,19 @@ def quads(matrix: Array) -> Array:
     return words.view("<i4")[..., 0]
 
 
+def words_of_halves(matrix: Array) -> Array:
+    """Halves [..., K, N] as words [..., K / 2, N] of two k each, the first below, K padded to a multiple of 32.
+
+    >>> [hex(word) for word in words_of_halves(np.array([[1], [2], [3]], np.uint16))[:3, 0]]
+    ['0x20001', '0x3', '0x0']
+    """
+    *batch, k, n = matrix.shape
+    long = np.zeros((*batch, -(-k // STEP) * STEP, n), np.uint16)
+    long[..., :k, :] = matrix.view(np.uint16)
+    words: Array = long[..., ::2, :] | long[..., 1::2, :].astype(np.uint32) << 16
+    return words
+
+
 def nibbles(matrix: Array) -> Array:
     """Numbers of 4 bits [..., K, N], K even, as bytes [..., K / 2, N], of two of k each, the first below.
 
@@ -108,7 +123,8 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
     """Panels of a constant that is read as `element` (a load at logical indices) over batch axes, k and n.
 
     Args:
-        form: "words" packs bytes in words of four, see :func:`quads`, "pairs" see :func:`nibbles`.
+        form: "words" packs bytes in words of four, see :func:`quads`, "pairs" see :func:`nibbles`, "halves" see
+            :func:`words_of_halves`.
 
     Returns:
         None when the constant is not read with plain strides.
@@ -137,8 +153,10 @@ def pack_constant(element: Expr, batch: Sequence[Expr], k: Expr, n: Expr, tile: 
                 part = view[which][:, column : column + width]
                 yield panels(pack(part) if pack else part, tile.columns)
 
-    pack, together, dtype = {"words": (quads, QUAD, I32), "pairs": (nibbles, 2, I8)}.get(form, (None, 1, source.dtype))
-    depth = -(-shape[-2] // together)
+    pack, step, together, dtype = {
+        "words": (quads, QUAD, QUAD, I32), "pairs": (nibbles, 2, 2, I8), "halves": (words_of_halves, STEP, 2, I32),
+    }.get(form, (None, 1, 1, source.dtype))  # fmt: skip
+    depth = -(-shape[-2] // step) * (step // together)
     size = -(-shape[-1] // tile.columns) * depth * tile.columns
     how = f"{f'{form} in ' if form else ''}panels of {tile.columns}: {start} {shape} {strides}"
     nbytes = math.prod(shape[:-2]) * size * dtype.size

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...expr import Expr, as_int, call
 from ...expr.affine import divisor_of
 from ...kernels.axes import ceil_div
+from ...kernels.heavy import HeavyKernel, Strided
 from ...kernels.machine import Machine
 
 BLOCK_ROWS = 96  # rows a task reads again for every panel of columns: with K of some hundreds they stay in L2
@@ -99,21 +101,32 @@ class Blocks:
     n: Expr
 
 
-def choose_blocks(machine: Machine, tile: Tile, m: Expr, panels: Expr, flops: Expr, batch: Expr) -> Blocks:
+def choose_blocks(
+    machine: Machine,
+    tile: Tile,
+    m: Expr,
+    panels: Expr,
+    flops: Expr,
+    batch: Expr,
+    usual: int = BLOCK_ROWS,
+    task_flops: int = TASK_FLOPS,
+) -> Blocks:
     """Blocks of about 96 rows, and of panels so that there are some tasks for each thread.
 
     Args:
         flops: of the whole work.
         batch: number of independent products.
+        usual: rows of a block where none are chosen.
+        task_flops: a task of fewer is not worth handing to a thread.
 
     Returns:
         Numbers of blocks; 0 where there are no rows or columns.
     """
-    rows, block = as_int(m), machine.number("block", BLOCK_ROWS)
+    rows, block = as_int(m), machine.number("block", usual)
     m_blocks = call("min", call("max", call("floordiv", m + block // 2, block), 1), tile.tiles(m))
     if rows is not None and rows <= FEW_ROWS:
         return Blocks(m_blocks, clamp(call("floordiv", panels * tile.columns, FEW_ROWS_COLUMNS), 1, panels))
-    wanted = clamp(call("floordiv", flops, TASK_FLOPS), 1, 4 * machine.threads)
+    wanted = clamp(call("floordiv", flops, task_flops), 1, 4 * machine.threads)
     return Blocks(m_blocks, clamp(ceil_div(wanted, batch * m_blocks), 1, panels))
 
 
@@ -129,3 +142,28 @@ def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks) -> Expr:
     """Bytes of scratch for the sums of a task between blocks of k."""
     rows = ceil_div(tile.tiles(m), blocks.m) * tile.rows
     return rows * ceil_div(panels, blocks.n) * (4 * tile.columns)
+
+
+@dataclass(frozen=True)
+class ProductKernel(HeavyKernel):
+    """c[batch, m, n] = epilogue(sum over k of a[batch, m, k] * b[batch, k, n]); b in panels, k innermost in a.
+
+    Attributes:
+        batch: axes of independent products.
+        m, n: row and column axes of the epilogue.
+        k: length of the sums.
+        a: left operand over the batch axes, stepping along rows.
+        b: first panel of the right operand over the batch axes.
+        tile, blocks: how rows and columns are cut.
+    """
+
+    kind: ClassVar[str] = "gemm"
+
+    batch: tuple[Expr, ...]
+    m: Expr
+    n: Expr
+    k: Expr
+    a: Strided
+    b: Strided
+    tile: Tile
+    blocks: Blocks

@@ -1,0 +1,102 @@
+/* Products of bf16 by tiles of 16 x 16 sums, as processors with AMX-BF16 have them; elsewhere the same in C.
+ *
+ * The left factor is packed in tiles [16][32], one after the other along k, and these along the rows; the right one is in
+ * panels of 16 words of two k.  A step adds 32 terms to each sum: those of even k and those of odd k apart, each by fused
+ * multiply-adds in order, and these two then joined.  All of it is f32, rounded to nearest even; numbers below 2^-126,
+ * read or made, are zeros of their sign.
+ */
+#ifndef T_HALF_TILES_H
+#define T_HALF_TILES_H
+
+#include "t_tile.h"
+
+#ifdef __AMX_BF16__
+#include <immintrin.h>
+
+/* Tiles 0 to 3 are sums, two by two; 4 and 5 of the left factor, 6 and 7 of the right one. */
+T_FN void t_half_open(void) {
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } tiles = {.palette = 1};
+    for (int i = 0; i < 8; i++) tiles.bytes[i] = 64, tiles.rows[i] = 16;
+    _tile_loadconfig(&tiles);
+}
+
+/* A tile that is left in use makes every switch of threads slower. */
+T_FN void t_half_close(void) { _tile_release(); }
+
+/* sums[T_NR] rows of `down` x `across` tiles: sums of `steps` times 32 terms. */
+T_FN void t_half_sums(const int down, const int across, int steps, const uint16_t *a, const uint32_t *b, int64_t panel,
+                      float *sums) {
+    const int64_t below = (int64_t)steps * 512;
+    const int row = T_NR * (int)sizeof(float);
+    _tile_zero(0);
+    if (across > 1) _tile_zero(1);
+    if (down > 1) _tile_zero(2);
+    if (down > 1 && across > 1) _tile_zero(3);
+    for (int i = 0; i < steps; i++, a += 512, b += 256) {
+        _tile_loadd(6, b, 64);
+        _tile_loadd(4, a, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        if (down > 1) {
+            _tile_loadd(5, a + below, 64);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (across > 1) {
+            _tile_loadd(7, b + panel, 64);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (down > 1 && across > 1) _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums, row);
+    if (across > 1) _tile_stored(1, sums + 16, row);
+    if (down > 1) _tile_stored(2, sums + 16 * T_NR, row);
+    if (down > 1 && across > 1) _tile_stored(3, sums + 16 * T_NR + 16, row);
+}
+#else
+T_FN void t_half_open(void) {}
+T_FN void t_half_close(void) {}
+
+/* Numbers below 2^-126 as zeros. */
+T_FN f32v t_flush_(f32v x) {
+    const u32v w = (u32v)x;
+    return (f32v)(w & ((u32v)((w & 0x7f800000) != 0) | 0x80000000));
+}
+
+/* L sums of a row: 32 terms each. */
+T_FN f32v t_half_step_(f32v acc, const uint16_t *a, const uint32_t *b) {
+    f32v even = {0}, odd = {0};
+    for (int i = 0; i < 16; i++) {
+        const u32v w = t_load_u32(b + 16 * i);
+        const f32v x = t_flush_(t_splat_bf16(a + 2 * i)), y = t_flush_(t_splat_bf16(a + 2 * i + 1));
+        even = t_flush_(even + x * t_flush_((f32v)(w << 16)));
+        odd = t_flush_(odd + y * t_flush_((f32v)(w & 0xffff0000)));
+    }
+    return t_flush_(acc + t_flush_(even + odd));
+}
+
+static __attribute__((noinline, unused)) void t_half_sums(int down, int across, int steps, const uint16_t *a,
+                                                          const uint32_t *b, int64_t panel, float *sums) {
+    for (int r = 0; r < 16 * down; r++)
+        for (int n = 0; n < 16 * across; n += TORSHC_LANES) {
+            const uint16_t *from = a + (int64_t)(r / 16 * steps) * 512 + r % 16 * 32;
+            const uint32_t *by = b + n / 16 * panel + n % 16;
+            f32v acc = {0};
+            for (int i = 0; i < steps; i++) acc = t_half_step_(acc, from + 512 * i, by + 256 * i);
+            t_store_f32(sums + r * T_NR + n, acc);
+        }
+}
+#endif
+
+/* Row `row` of a block of rows, its k elements, into tiles of `depth` elements a row. */
+T_FN void t_half_pack(const uint16_t *a, int k, int depth, int64_t row, uint16_t *out) {
+    out += row / 16 * 16 * depth + row % 16 * 32;
+    int i = 0;
+    for (; i + 32 <= k; i += 32, out += 512) __builtin_memcpy(out, a + i, 64);
+    for (; i < depth; i += 32, out += 512)
+        for (int j = 0; j < 32; j++) out[j] = i + j < k ? a[i + j] : 0;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* The register tile of products of bf16 by vectors: T_MR rows by T_NV vectors of columns, summed in f32.
+ *
+ * Panels of 16 columns hold words of two k.  Where T_PAIRS is defined an instruction adds both products of a word (AVX512-
+ * BF16: the odd k first; numbers below 2^-126 are zeros), and rows are read as they lie.  Elsewhere halves are widened, in
+ * the panels by a shift each time, in rows once for a block of them, and multiplied as floats.
+ */
+#ifndef T_HALF_VECTORS_H
+#define T_HALF_VECTORS_H
+
+#include "t_tile.h"
+
+#define T_PER (16 / TORSHC_LANES) /* vectors of a panel */
+
+/* Words of vector v of columns of a group of panels. */
+T_FN u32v t_half_columns(const uint32_t *b, int64_t panel, const int v) {
+    return t_load_u32(b + v / T_PER * panel + v % T_PER * TORSHC_LANES);
+}
+
+#ifdef T_PAIRS
+#if defined(__AVX512BF16__) && TORSHC_LANES == 16
+/* Not by its intrinsic, whose type of halves clang 15 and 16 cannot convert to and fall over. */
+T_FN f32v t_pair_(f32v acc, u32v x, u32v w) {
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w));
+    return acc;
+}
+#else
+T_FN f32v t_pair_(f32v acc, u32v x, u32v w) {
+    acc += (f32v)(x & 0xffff0000) * (f32v)(w & 0xffff0000);
+    return acc + (f32v)(x << 16) * (f32v)(w << 16);
+}
+#endif
+
+/* Two elements of a row in every lane, or the last `count`. */
+T_FN u32v t_half_pair(const uint16_t *p, const int count) {
+    uint32_t x = 0;
+    __builtin_memcpy(&x, p, (size_t)count * 2);
+    return t_splat_u32(x);
+}
+
+/* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */
+T_FN void t_half_sums(const int rows, const int vecs, int k, const uint16_t *a, int64_t a_row, const uint32_t *b,
+                      int64_t panel, float *sums) {
+    f32v acc[T_MR][T_NV];
+    int i = 0;
+    t_tile_open(rows, vecs, NULL, acc);
+    for (; i + 2 <= k; i += 2, b += 16) {
+        u32v col[T_NV];
+        T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_half_columns(b, panel, v);
+        T_UNROLL for (int r = 0; r < rows; r++) {
+            const u32v x = t_half_pair(a + r * a_row + i, 2);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_pair_(acc[r][v], x, col[v]);
+        }
+    }
+    if (i < k)
+        T_UNROLL for (int r = 0; r < rows; r++) {
+            const u32v x = t_half_pair(a + r * a_row + i, 1);
+            T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] = t_pair_(acc[r][v], x, t_half_columns(b, panel, v));
+        }
+    t_tile_park(rows, vecs, sums, acc);
+}
+#else
+/* Row `row` of a block of rows, its k elements, as `depth` floats: an even number of them. */
+T_FN void t_half_pack(const uint16_t *a, int k, int depth, int64_t row, float *out) {
+    out += row * depth;
+    for (int i = 0; i < k; i += TORSHC_LANES) t_storen_f32(out + i, t_loadn_bf16(a + i, k - i), k - i);
+    if (depth > k) out[k] = 0;
+}
+
+/* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */
+T_FN void t_half_sums(const int rows, const int vecs, int k, const float *a, int64_t a_row, const uint32_t *b,
+                      int64_t panel, float *sums) {
+    f32v acc[T_MR][T_NV];
+    t_tile_open(rows, vecs, NULL, acc);
+    for (int i = 0; i < k; i += 2, b += 16)
+        T_UNROLL for (int odd = 0; odd < 2; odd++) {
+            f32v col[T_NV];
+            T_UNROLL for (int v = 0; v < vecs; v++) {
+                const u32v w = t_half_columns(b, panel, v);
+                col[v] = (f32v)(odd ? w & 0xffff0000 : w << 16);
+            }
+            T_UNROLL for (int r = 0; r < rows; r++) {
+                const f32v x = t_splat_f32(a[r * a_row + i + odd]);
+                T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
+            }
+        }
+    t_tile_park(rows, vecs, sums, acc);
+}
+#endif
+
+#endif

@@ -1,0 +1,113 @@
+#include "t_kernel.h"
+
+void k44c7d9f78b6c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    (void)dim, (void)scratch;
+    const float *b0 = buf[0];
+    uint16_t *b1 = buf[1];
+    const int64_t s0 = dim[0];
+    const int64_t size = 48 * s0;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t low = task * 16384, high = t_imin(low + 16384, size);
+        int64_t i0 = low;
+        for (; i0 + 16 <= high; i0 += 16) {
+            const f32v v0 = t_load_f32(b0 + i0);
+            t_store_bf16(b1 + i0, v0);
+        }
+        const int64_t left = high - i0;
+        if (left > 0) {
+            const f32v v0 = t_loadn_f32(b0 + i0, left);
+            t_storen_bf16(b1 + i0, v0, left);
+        }
+    }
+}
+
+/* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]) of bf16, summed in f32; b in panels
+ * [ceil(N / 16)][ceil(K / 32) * 16][16] of words of two k, zero padded.
+ * Task: a block of rows by a block of columns. */
+#define T_MR 32
+#define T_NV 2
+#include "t_half_tiles.h"
+
+/* The arguments of the kernel, and where a task is. */
+struct call {
+    void *const *buf;
+    const int64_t *dim;
+};
+
+#define M (c->dim[0])
+#define N 40
+#define K 48
+#define PANEL ((K + 31) / 32 * 256) /* words */
+#define DEPTH ((K + 31) / 32 * 32) /* elements of a packed row */
+#define A_ROW 48
+#define TILES ((c->dim[0] + 31) / 32)
+#define GROUPS 2
+
+/* Stores one vector of row m from column n on. */
+T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
+    (void)m, (void)n;
+    const float *b2 = c->buf[2];
+    float *b3 = c->buf[3];
+    (void)c, (void)count;
+    if (count >= 16) {
+        const f32v v0 = t_max_f32((acc + t_load_f32(b2 + n)), t_splat_f32(0.0f));
+        t_store_f32(b3 + 40 * m + n, v0);
+    } else {
+        const f32v v0 = t_max_f32((acc + t_loadn_f32(b2 + n, count)), t_splat_f32(0.0f));
+        t_storen_f32(b3 + 40 * m + n, v0, count);
+    }
+}
+
+/* The epilogue of a tile whose sums are [rows][T_NR]. */
+static __attribute__((noinline)) void finish_tile(const struct call *c, int rows, int vecs, int64_t m, int64_t n,
+    const float *sums) {
+    for (int r = 0; r < rows; r++) {
+        for (int v = 0; v < vecs; v++) {
+            const int64_t column = n + v * 16;
+            const f32v acc = t_load_f32(sums + r * T_NR + v * 16);
+            if (column < N) finish(c, m + r, column, acc, N - column);
+        }
+    }
+}
+
+/* The rows from m on by a group of columns. */
+static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, const uint32_t *b) {
+    _Alignas(64) float sums[T_MR * T_NR];
+    const int rows = (int)t_imin(T_MR, M - m), low = rows <= 16, narrow = N - p * T_NR <= 16;
+    if (low && narrow) t_half_sums(1, 1, DEPTH / 32, a, b, PANEL, sums);
+    else if (low) t_half_sums(1, 2, DEPTH / 32, a, b, PANEL, sums);
+    else if (narrow) t_half_sums(2, 1, DEPTH / 32, a, b, PANEL, sums);
+    else t_half_sums(2, 2, DEPTH / 32, a, b, PANEL, sums);
+    finish_tile(c, rows, narrow ? T_NV / 2 : T_NV, m, p * T_NR, sums);
+}
+
+/* Packs the rows from m0 up to m1. */
+static void pack(const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
+    for (int64_t m = m0; m < m1; m++) t_half_pack(a + m * A_ROW, (int)K, DEPTH, m - m0, out);
+    for (int64_t m = m1; (m - m0) % 16; m++) t_half_pack(a, 0, DEPTH, m - m0, out);
+}
+
+void k82a3c4700333(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+    const int64_t m_blocks = t_imin(((c->dim[0] + 31) / 32), t_imax(1, ((c->dim[0] + 192) / 384))), n_blocks = c->dim[1];
+    int64_t packed = -1; /* block of rows that scratch holds */
+    t_half_open();
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
+        const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
+        const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
+        const uint16_t *a = (const uint16_t *)buf[0];
+        const uint32_t *b = (const uint32_t *)buf[1];
+        const int64_t m0 = t0 * T_MR;
+        if (block != packed) pack(a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
+        packed = block;
+        for (int64_t p = p0; p < p1; p++) {
+            const uint32_t *group = b + p * (T_NR / 16 * PANEL);
+            for (int64_t t = t0; t < t1; t++) {
+                const int64_t m = t * T_MR;
+                tile(c, m, p, (const uint16_t *)scratch + (m - m0) * DEPTH, group);
+            }
+        }
+    }
+    t_half_close();
+}

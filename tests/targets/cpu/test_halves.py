@@ -1,0 +1,190 @@
+"""Products of bf16 with weights: every form of kernel on every machine, in C where instructions are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import torshc
+from torshc.expr import BF16
+from torshc.graph import Graph, Value
+from torshc.kernels.machine import Machine
+from torshc.ops.math.linalg import MatMul
+from torshc.targets.cpu.halves import FORMS, HalfGemmKernel, choose_form
+from torshc.targets.isa import resolve
+
+from ...support.compiler_models import model, node
+from ...support.kernels import Maker, Shape, random, sizes
+from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
+
+WIDEST = max(native_lanes(), resolve().lanes)  # vectors of AVX-512 with the instructions, where this machine has them
+LANES = sorted({WIDEST, native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
+DIMS = {"b": 2, "s": 37}
+
+
+def halves(seed: int, *shape: int) -> Array:
+    rng = np.random.default_rng(seed)
+    return random(rng, shape).astype(BF16.numpy)
+
+
+def product(m: Maker, x: Value, w: Array) -> Value:
+    return m.builder.one(MatMul(out="f32"), x, m.constant(w))
+
+
+def program(graph: Graph, form: type[HalfGemmKernel], lanes: int = 0, compiler: str = "") -> Program:
+    compiler = compiler or compilers()[0]
+    return Program(graph, DIMS, Machine(lanes or WIDEST, kind_of(compiler), extras=form.needs), compiler)
+
+
+def name(form: type[HalfGemmKernel]) -> str:
+    return form.template.removesuffix(".c.j2")
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("form", FORMS, ids=name)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((35, 33), (33, 50)), ((1, 64), (64, 100)), ((4, 31), (31, 130)), ((16, 1), (1, 9)), ((17, 2), (2, 16)),
+        ((64, 96), (96, 64)), (("s", 40), (40, 37)), (("b", "s", 40), (40, 33)), ((2, 5, 21), (2, 21, 19)),
+        ((33,), (33, 19)), ((700, 8), (8, 16)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_product(a: Shape, b: tuple[int, ...], form: type[HalfGemmKernel], lanes: int, compiler: str) -> None:
+    """No partial sum is rounded to bf16, whatever the rows, columns and terms that are left over."""
+    m = Maker()
+    left, right = halves(1, *sizes(a, DIMS)), halves(2, *b)
+    made = program(m.output(product(m, m.input(*a, dtype=BF16), right)), form, lanes, compiler)
+    assert kinds(made) == [name(form)]
+    close(made.run(left)[0], np.matmul(left.astype(np.float64), right.astype(np.float64)), 2e-6)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_epilogue(form: type[HalfGemmKernel]) -> None:
+    """Bias, activation and residual, and a result in bf16 beside one in f32."""
+    m = Maker()
+    weights, bias = halves(3, 40, 37), random(np.random.default_rng(4), (37,))
+    x, r = m.input("s", 40, dtype=BF16), m.input("s", 37)
+    y = m.add("Relu", m.add("Add", product(m, x, weights), m.constant(bias)))
+    z = m.add("Add", y, r)
+    made = program(m.output(m.add("Cast", y, to=BF16), z), form)
+    assert kinds(made) == [name(form)]
+    left, residual = halves(5, 37, 40), random(np.random.default_rng(6), (37, 37))
+    first, second = made.run(left, residual)
+    expected = np.maximum(left.astype(np.float32) @ weights.astype(np.float32) + bias, 0)
+    close(first.astype(np.float32), expected, 2**-8)
+    close(second, expected + residual, 2e-6)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_rows_that_do_not_lie_along_the_sum(form: type[HalfGemmKernel]) -> None:
+    m = Maker()
+    weights = halves(7, 19, 40)
+    x = m.add("Transpose", m.input(40, 21, dtype=BF16), perm=(1, 0))
+    made = program(m.output(m.builder.one(MatMul(out="f32"), x, m.constant(weights.T.copy()))), form)
+    assert kinds(made)[-1] == name(form)
+    left = halves(8, 40, 21)
+    close(made.run(left)[0], left.T.astype(np.float64) @ weights.T.astype(np.float64), 2e-6)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_numbers_that_are_not_finite(form: type[HalfGemmKernel]) -> None:
+    """They stay in their rows and columns: what is padded multiplies none of them."""
+    m = Maker()
+    left, right = halves(9, 19, 33), halves(10, 33, 21)
+    left[3, 32], left[7, 0], right[5, 20] = np.nan, np.inf, -np.inf
+    found = program(m.output(product(m, m.input(19, 33, dtype=BF16), right)), form).run(left)[0]
+    with np.errstate(invalid="ignore"):
+        expected = left.astype(np.float32) @ right.astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(np.isposinf(found), np.isposinf(expected))
+    np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_a_row_has_the_same_bits_among_any_number_of_rows(form: type[HalfGemmKernel]) -> None:
+    right, left = halves(11, 100, 50), halves(12, 37, 100)
+    found = []
+    for rows in (1, 3, 18, 37):
+        m = Maker()
+        made = program(m.output(product(m, m.input(rows, 100, dtype=BF16), right)), form)
+        found.append(made.run(left[:rows])[0])
+    for rows in found[:-1]:
+        np.testing.assert_array_equal(rows, found[-1][: len(rows)])
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", sorted({native_lanes(), WIDEST}))
+def test_tiles_add_even_and_odd_terms_apart(lanes: int, compiler: str) -> None:
+    """The order of sums of TDPBF16PS: a step of 32 terms by itself, those of even k joined with those of odd k."""
+    if native_lanes() < 8:
+        pytest.skip("the stand-in has no fused multiply-add here")
+    left, right = halves(13, 16, 96), halves(14, 96, 16)
+    m = Maker()
+    made = program(m.output(product(m, m.input(16, 96, dtype=BF16), right)), FORMS[0], lanes, compiler)
+    expected = np.zeros((16, 16), np.float32)
+    for step in range(0, 96, 32):
+        apart = np.zeros((2, 16, 16), np.float32)
+        for k in range(step, step + 32):
+            term = np.outer(left[:, k].astype(np.float64), right[k].astype(np.float64))
+            apart[k % 2] = (apart[k % 2] + term).astype(np.float32)
+        expected = expected + (apart[0] + apart[1])
+    np.testing.assert_array_equal(made.run(left)[0], expected)
+
+
+@pytest.mark.parametrize("lanes", sorted({native_lanes(), WIDEST}))
+def test_tiles_flush_what_is_below_the_normal_numbers(lanes: int) -> None:
+    """As the instructions do: a factor or a sum below 2^-126 is a zero."""
+    m = Maker()
+    right = np.zeros((32, 16), BF16.numpy)
+    right[0] = 1
+    left = np.zeros((3, 32), BF16.numpy)
+    left[:, 0] = [2.0**-126, 2.0**-127, -(2.0**-130)]
+    found = program(m.output(product(m, m.input(3, 32, dtype=BF16), right)), FORMS[0], lanes).run(left)[0]
+    np.testing.assert_array_equal(found[:, 0], np.array([2.0**-126, 0, 0], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("extras", "wanted"),
+    [
+        ((), "gemm_floats"), (("avxvnni", "avx512bf16"), "gemm_pairs"),
+        (("avx512bf16", "avx512fp16"), "gemm_floats"),
+        (("avx512bf16", "avx512fp16", "amx-tile", "amx-bf16"), "gemm_tiles"), (("amx-tile",), "gemm_floats"),
+    ],
+)  # fmt: skip
+def test_a_processor_takes_the_form_that_it_is_fastest_with(extras: tuple[str, ...], wanted: str) -> None:
+    assert name(choose_form(Machine(16, extras=extras))) == wanted
+
+
+def test_forms_share_their_weights() -> None:
+    """Versions of a library for different processors store them once."""
+    packed = []
+    for form in FORMS:
+        m = Maker()
+        made = program(m.output(product(m, m.input(5, 33, dtype=BF16), halves(15, 33, 50))), form)
+        packed.append(made.kernels[0].buffers[1].operand)
+    assert packed[0].how == packed[1].how == packed[2].how  # type: ignore[union-attr]
+    assert packed[0].nbytes == 4 * 64 * 16 * 2  # type: ignore[union-attr]  # bytes: two of an element
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_a_whole_model(form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations between products are halves in memory; the result keeps to the tolerance that the model states."""
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda machine: form)
+    rng = np.random.default_rng(16)
+    sizes = {"w": (60, 200), "b": (200,), "v": (200, 50)}
+    weights = {n: (rng.standard_normal(s) / np.sqrt(s[0])).astype(np.float32) for n, s in sizes.items()}
+    nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "s"), node("Relu", "s", "r"), node("MatMul", "r v", "y")]
+    made = model(nodes, {"x": ["n", 60]}, ["y"], weights)
+    done = torshc.compile(made, tmp_path / "m.tsc", precision="bf16")
+    assert [k.template for u in done.units for k in u.kernels] == ["map.c.j2", form.template, form.template]
+    assert [b.dtype.name for b in done.units[1].kernels[0].buffers if b.written] == ["bf16"]
+    x = rng.standard_normal((37, 60)).astype(np.float32)
+    with torshc.load(tmp_path / "m.tsc", threads=2) as loaded:
+        found = loaded.run({"x": x})["y"]
+    expected = np.maximum(x @ weights["w"] + weights["b"], 0) @ weights["v"]
+    close(found, expected, 2**-6)

@@ -1,0 +1,93 @@
+"""Products of bf16 with weights, summed in f32: a form for each set of instructions that multiplies halves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...expr import Expr, as_int, const
+from ...kernels.axes import ceil_div
+from ...kernels.machine import Machine
+from .pack import HALF_COLUMNS, STEP
+from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks
+
+BLOCK_BYTES = 640 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
+MOST_ROWS = 384  # of a block
+
+
+@dataclass(frozen=True)
+class HalfGemmKernel(ProductKernel):
+    """A product of bf16 with weights in panels of words of two k, see :func:`.pack.words_of_halves`.
+
+    Class attributes:
+        needs: instruction sets that the form is made for; elsewhere it is the same in C.
+        packed: bytes of an element of the rows that a task packs; 0 where rows are read as they lie.
+        task_flops: a task of fewer is not worth handing to a thread.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    packed: ClassVar[int] = 0
+    task_flops: ClassVar[int] = TASK_FLOPS
+
+    @classmethod
+    def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
+        """Rows and columns of a register tile; the columns are whole panels."""
+        if lanes == 16:
+            return Tile(4, 6, 16) if rows is not None and rows <= FEW_ROWS else Tile(8, 3, 16)
+        return Tile({8: 6, 4: 3}.get(lanes, 2), HALF_COLUMNS // lanes, lanes)
+
+    @classmethod
+    def choose_blocks(cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr) -> Blocks:
+        """How a product is cut into tasks: rows by the bytes that a cache holds of them."""
+        depth = (as_int(k) or 1) + STEP
+        rows = min(max(BLOCK_BYTES // (depth * cls.packed), STEP), MOST_ROWS) if cls.packed else BLOCK_ROWS
+        return choose_blocks(machine, tile, m, tile.panels(n), m * n * k * batch * 2, batch, rows, cls.task_flops)
+
+    @property
+    def scratch(self) -> Expr:
+        if not self.packed:
+            return const(0)
+        rows = ceil_div(self.tile.tiles(self.m.args[0]), self.blocks.m) * self.tile.rows
+        return rows * ceil_div(self.k, STEP) * (STEP * self.packed)
+
+
+@dataclass(frozen=True)
+class TilesKernel(HalfGemmKernel):
+    """Tiles of 16 x 16 sums, to each of which an instruction adds 32 terms; two by two of them."""
+
+    template: ClassVar[str] = "gemm_tiles.c.j2"
+    needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
+    packed: ClassVar[int] = 2
+    task_flops: ClassVar[int] = 16 * TASK_FLOPS
+
+    @classmethod
+    def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
+        return Tile(2 * HALF_COLUMNS, 2 * HALF_COLUMNS // lanes, lanes)
+
+
+@dataclass(frozen=True)
+class PairsKernel(HalfGemmKernel):
+    """Vectors to each of which an instruction adds two terms."""
+
+    template: ClassVar[str] = "gemm_pairs.c.j2"
+    needs: ClassVar[tuple[str, ...]] = ("avx512bf16",)
+
+
+@dataclass(frozen=True)
+class FloatsKernel(HalfGemmKernel):
+    """Halves in memory, f32 arithmetic."""
+
+    template: ClassVar[str] = "gemm_floats.c.j2"
+    packed: ClassVar[int] = 4
+
+
+FORMS: tuple[type[HalfGemmKernel], ...] = (TilesKernel, PairsKernel, FloatsKernel)  # the best first
+
+
+def choose_form(machine: Machine) -> type[HalfGemmKernel]:
+    """The best form that a processor has instructions for.
+
+    Intel's processors, which have AVX512-FP16 beside AVX512-BF16, add pairs at half the rate of their multiply-adds.
+    """
+    forms = (f for f in FORMS if f is not PairsKernel or "avx512fp16" not in machine.extras)
+    return next(form for form in forms if set(form.needs) <= set(machine.extras))
