@@ -1,5 +1,6 @@
 """Scalar expressions, element types and the table of scalar functions."""
 
+from .derivatives import SLOPES, NoDerivative, tangent
 from .dtype import (
     BF16,
     BOOL,
@@ -82,6 +83,7 @@ __all__ = [
     "NARROW",
     "OPTIONAL",
     "SEQUENCE",
+    "SLOPES",
     "STRING",
     "SYMBOLS",
     "U2",
@@ -93,6 +95,7 @@ __all__ = [
     "DType",
     "Expr",
     "Function",
+    "NoDerivative",
     "Scalar",
     "acc",
     "as_expr",
@@ -125,6 +128,7 @@ __all__ = [
     "select",
     "stated",
     "substitute",
+    "tangent",
     "to_text",
     "upper_bound",
     "walk",

@@ -1,0 +1,163 @@
+"""Derivatives of scalar expressions: a row for each scalar function, and the chain rule.
+
+Where a function has no derivative, the row takes what PyTorch takes: an extreme of equals is shared evenly, the sign of
+0 is 0, and what is rounded is constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from .expr import Expr, Scalar, const, walk
+from .functions import call, cast, select
+
+# What a small change `t` of one argument changes the result `y` of a function of `a` (and `b`) by.
+Slope = Callable[..., Expr]
+
+
+def _mul(a: Scalar, b: Scalar) -> Expr:
+    return call("mul", a, b)
+
+
+def _div(a: Scalar, b: Scalar) -> Expr:
+    return call("div", a, b)
+
+
+def _sub(a: Scalar, b: Scalar) -> Expr:
+    return call("sub", a, b)
+
+
+def _add(a: Scalar, b: Scalar) -> Expr:
+    return call("add", a, b)
+
+
+def _chosen(t: Expr, wins: Expr, ties: Expr) -> Expr:
+    """All of a change where its operand is the extreme alone, half where both are."""
+    return select(wins, t, select(ties, _mul(t, 0.5), const(0, t.dtype)))
+
+
+def _base(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
+    """Of a ** b by a: b * a ** (b - 1), which is 0 for a power of 0 whatever a is."""
+    slope = _mul(t, _mul(b, call("pow", a, _sub(b, 1.0))))
+    return select(call("eq", b, 0.0), const(0, t.dtype), slope)
+
+
+def _exponent(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
+    """Of a ** b by b: a ** b * log(a), which is 0 where a is 0 and b is not negative."""
+    still = call("and", call("eq", a, 0.0), call("ge", b, 0.0))
+    return select(still, const(0, t.dtype), _mul(t, _mul(y, call("log", a))))
+
+
+def _bell(t: Expr, factor: float, scale: float, a: Expr) -> Expr:
+    """t * factor * exp(scale * a * a)."""
+    return _mul(_mul(t, factor), call("exp", _mul(_mul(a, a), scale)))
+
+
+def _same(t: Expr, *_: Expr) -> Expr:
+    return t
+
+
+def _of_sigmoid(t: Expr, y: Expr, a: Expr) -> Expr:
+    return _mul(t, _mul(y, _sub(1.0, y)))
+
+
+def _of_normal(t: Expr, y: Expr, a: Expr) -> Expr:
+    return _bell(t, 1 / math.sqrt(2 * math.pi), -0.5, a)
+
+
+SLOPES: dict[str, tuple[Slope | None, ...]] = {
+    "add": (_same, _same),
+    "sub": (_same, lambda t, y, a, b: call("neg", t)),
+    "mul": (lambda t, y, a, b: _mul(t, b), lambda t, y, a, b: _mul(t, a)),
+    "div": (lambda t, y, a, b: _div(t, b), lambda t, y, a, b: call("neg", _mul(t, _div(y, b)))),
+    "min": (
+        lambda t, y, a, b: _chosen(t, call("lt", a, b), call("eq", a, b)),
+        lambda t, y, a, b: _chosen(t, call("lt", b, a), call("eq", a, b)),
+    ),
+    "max": (
+        lambda t, y, a, b: _chosen(t, call("gt", a, b), call("eq", a, b)),
+        lambda t, y, a, b: _chosen(t, call("gt", b, a), call("eq", a, b)),
+    ),
+    "fmod": (_same, lambda t, y, a, b: call("neg", _mul(t, call("trunc", _div(a, b))))),
+    "mod": (_same, lambda t, y, a, b: call("neg", _mul(t, call("floor", _div(a, b))))),
+    "floordiv": (None, None),
+    "pow": (_base, _exponent),
+    "neg": (lambda t, y, a: call("neg", t),),
+    "abs": (lambda t, y, a: _mul(t, call("sign", a)),),
+    "sign": (None,),
+    "floor": (None,),
+    "ceil": (None,),
+    "round": (None,),
+    "trunc": (None,),
+    "sqrt": (lambda t, y, a: _div(t, _mul(y, 2.0)),),
+    "exp": (lambda t, y, a: _mul(t, y),),
+    "log": (lambda t, y, a: _div(t, a),),
+    "log1p": (lambda t, y, a: _div(t, _add(a, 1.0)),),
+    "expm1": (lambda t, y, a: _mul(t, call("exp", a)),),
+    "tanh": (lambda t, y, a: _mul(t, _sub(1.0, _mul(y, y))),),
+    "erf": (lambda t, y, a: _bell(t, 2 / math.sqrt(math.pi), -1.0, a),),
+    "sigmoid": (_of_sigmoid,),
+    "near_sigmoid": (_of_sigmoid,),
+    "near_normal_f16": (_of_normal,),
+    "near_normal_bf16": (_of_normal,),
+    "sin": (lambda t, y, a: _mul(t, call("cos", a)),),
+    "cos": (lambda t, y, a: call("neg", _mul(t, call("sin", a))),),
+    "tan": (lambda t, y, a: _mul(t, _add(_mul(y, y), 1.0)),),
+    "asin": (lambda t, y, a: _div(t, call("sqrt", _sub(1.0, _mul(a, a)))),),
+    "acos": (lambda t, y, a: call("neg", _div(t, call("sqrt", _sub(1.0, _mul(a, a))))),),
+    "atan": (lambda t, y, a: _div(t, _add(_mul(a, a), 1.0)),),
+    "sinh": (lambda t, y, a: _mul(t, call("cosh", a)),),
+    "cosh": (lambda t, y, a: _mul(t, call("sinh", a)),),
+    "asinh": (lambda t, y, a: _div(t, call("sqrt", _add(_mul(a, a), 1.0))),),
+    "acosh": (lambda t, y, a: _div(t, call("sqrt", _mul(_sub(a, 1.0), _add(a, 1.0)))),),
+    "atanh": (lambda t, y, a: _div(t, _sub(1.0, _mul(a, a))),),
+    "as_f16": (_same,),  # as if storing did not round
+    "as_bf16": (_same,),
+}
+
+
+class NoDerivative(Exception):
+    """A scalar function has no derivative here."""
+
+
+def tangent(expr: Expr, seeds: Mapping[Expr, Expr]) -> Expr | None:
+    """What a small change of some leaves changes an expression by, to the first order; None where that is 0.
+
+    Of a choice only the chosen side counts, so that an infinite slope of the other one is not multiplied by 0.
+
+    Args:
+        seeds: leaves, which are floats, with their changes.
+
+    Raises:
+        NoDerivative: a function on the way has none.
+    """
+    found: dict[Expr, Expr | None] = {}
+    for e in walk(expr):
+        found[e] = seeds[e] if e in seeds else _through(e, found)
+    return found[expr]
+
+
+def _through(e: Expr, found: Mapping[Expr, Expr | None]) -> Expr | None:
+    if not e.dtype.is_float or e.op in ("axis", "load"):
+        return None
+    changes = [found[a] for a in e.args]
+    if all(t is None for t in changes):
+        return None
+    if e.op == "cast":
+        assert changes[0] is not None
+        return cast(changes[0], e.dtype)
+    if e.op == "select":
+        taken, other = (const(0, e.dtype) if t is None else t for t in changes[1:])
+        return select(e.args[0], taken, other)
+    if e.op not in SLOPES:
+        raise NoDerivative(e.op)
+    total: Expr | None = None
+    for t, slope in zip(changes, SLOPES[e.op], strict=True):
+        if t is not None and slope is not None:
+            part = slope(t, e, *e.args)
+            total = part if total is None else _add(total, part)
+    return total
+
+
+__all__ = ["SLOPES", "NoDerivative", "tangent"]
