@@ -23,6 +23,7 @@ LAYERS = (
     ("expr",),
     ("graph",),
     ("ops",),
+    ("gradient",),
     ("formats", "passes"),
     ("plan",),
     ("kernels",),

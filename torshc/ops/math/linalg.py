@@ -23,8 +23,10 @@ from ..core.base import (
     same_dim,
 )
 from ..core.compose import apply
+from ..core.gradient import Backward, as_shape, gradient_of, sum_to
 from ..core.pointwise import compute
 from ..core.source import SourceNode
+from ..core.tensor import Tensor
 from ..tensor.view import Transpose
 from .elimination import Determinant, eliminated
 
@@ -181,3 +183,31 @@ class Det(Op):
         if size is None or size > _LARGEST_DET:
             return [eliminated(source, Determinant(), x.shape[:-2])]
         return source.emit(cls(), [x])
+
+
+@gradient_of(MatMul)
+def _matmul_gradient(op: MatMul, at: Backward) -> list[Tensor | None]:
+    """g @ b' and a' @ g; a matrix that multiplies a batch has one product for all of it."""
+    a, b = at.operand(0), at.operand(1)
+    left = a.reshape(const(1), *a.shape) if a.rank == 1 else a
+    right = b.reshape(*b.shape, const(1)) if b.rank == 1 else b
+    rows, columns = left.shape[-2], right.shape[-1]
+    batch = at.outputs[0].shape[: len(at.outputs[0].shape) - (a.rank > 1) - (b.rank > 1)]
+    g = as_shape(at.gradient.cast(a.dtype), (*batch, rows, columns))
+    found: list[Tensor | None] = [None, None]
+    if at.wants(0):
+        found[0] = as_shape(sum_to(g @ _turned(right), left.shape), a.shape)
+    if at.wants(1) and right.rank == 2 and left.rank > 2:
+        count = const(1)
+        for d in left.shape[:-1]:
+            count = count * d
+        product = left.reshape(count, left.shape[-1]).transpose(1, 0) @ g.reshape(count, columns)
+        found[1] = as_shape(product, b.shape)
+    elif at.wants(1):
+        found[1] = as_shape(sum_to(_turned(left) @ g, right.shape), b.shape)
+    return found
+
+
+def _turned(x: Tensor) -> Tensor:
+    """The transposes of the matrices in a tensor."""
+    return x.transpose(*range(x.rank - 2), x.rank - 1, x.rank - 2)

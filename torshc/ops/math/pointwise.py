@@ -19,6 +19,7 @@ from ...expr import BOOL, F8E8M0, F32, F64, I32, STRING, DType, from_onnx
 from ...graph import Value, ints_of
 from ..core import scalar
 from ..core.base import REGISTRY, Inputs, need, operator
+from ..core.gradient import Backward, NoGradient, gradient_of, slopes_of
 from ..core.pointwise import Pointwise, compute, pointwise
 from ..core.scalar import (
     Scalar,
@@ -36,6 +37,7 @@ from ..core.scalar import (
     where,
 )
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor
 from ..text.numbers import cast_text
 
 
@@ -85,6 +87,12 @@ def relu(x: Scalar) -> Scalar:
     return maximum(x, 0)
 
 
+@slopes_of("Relu")
+def _relu_slope(t: Scalar, x: Scalar) -> Scalar:
+    """0 at 0, as PyTorch has it; so are all that follow where a slope jumps."""
+    return where(x > 0, t, 0)
+
+
 @pointwise("Reciprocal")
 def reciprocal(x: Scalar) -> Scalar:
     return 1 / x
@@ -96,6 +104,11 @@ def softplus(x: Scalar) -> Scalar:
     return relu(x) + log1p(exp(-abs(x)))
 
 
+@slopes_of("Softplus")
+def _softplus_slope(t: Scalar, x: Scalar) -> Scalar:
+    return t * sigmoid(x)
+
+
 @pointwise("Softsign")
 def softsign(x: Scalar) -> Scalar:
     return x / (1 + abs(x))
@@ -104,6 +117,11 @@ def softsign(x: Scalar) -> Scalar:
 @pointwise("HardSwish")
 def hard_swish(x: Scalar) -> Scalar:
     return x * hard_sigmoid(x, alpha=1 / 6)
+
+
+@slopes_of("HardSwish")
+def _hard_swish_slope(t: Scalar, x: Scalar) -> Scalar:
+    return where(x <= -3, 0, where(x < 3, t * (x / 3 + 0.5), t))
 
 
 @pointwise("Mish")
@@ -122,6 +140,11 @@ def leaky_relu(x: Scalar, *, alpha: float = 0.01) -> Scalar:
     return where(x < 0, x * alpha, x)
 
 
+@slopes_of("LeakyRelu")
+def _leaky_relu_slope(t: Scalar, x: Scalar, *, alpha: float) -> Scalar:
+    return where(x > 0, t, t * alpha)
+
+
 @pointwise("ThresholdedRelu")
 def thresholded_relu(x: Scalar, *, alpha: float = 1.0) -> Scalar:
     return where(x > alpha, x, 0)
@@ -133,15 +156,30 @@ def p_relu(x: Scalar, slope: Scalar) -> Scalar:
     return where(x < 0, x * slope, x)
 
 
+@slopes_of("PRelu")
+def _p_relu_slopes(t: Scalar, x: Scalar, slope: Scalar) -> list[Scalar]:
+    return [where(x > 0, t, t * slope), where(x > 0, 0, t * x)]
+
+
 @pointwise("Elu")
 def elu(x: Scalar, *, alpha: float = 1.0) -> Scalar:
     return where(x < 0, expm1(x) * alpha, x)
+
+
+@slopes_of("Elu")
+def _elu_slope(t: Scalar, x: Scalar, *, alpha: float) -> Scalar:
+    return where(x > 0, t, t * alpha * exp(x))
 
 
 @pointwise("Celu")
 def celu(x: Scalar, *, alpha: float = 1.0) -> Scalar:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     return relu(x) + minimum(expm1(x / alpha) * alpha, 0)
+
+
+@slopes_of("Celu")
+def _celu_slope(t: Scalar, x: Scalar, *, alpha: float) -> Scalar:
+    return where(x > 0, t, t * exp(x / alpha))
 
 
 @pointwise("Selu")
@@ -152,6 +190,12 @@ def selu(x: Scalar, *, alpha: float = 1.67326319217681884765625, gamma: float = 
 @pointwise("HardSigmoid")
 def hard_sigmoid(x: Scalar, *, alpha: float = 0.2, beta: float = 0.5) -> Scalar:
     return clip(x * alpha + beta, 0, 1)
+
+
+@slopes_of("HardSigmoid")
+def _hard_sigmoid_slope(t: Scalar, x: Scalar, *, alpha: float, beta: float) -> Scalar:
+    y = x * alpha + beta
+    return where((y > 0) & (y < 1), t * alpha, 0)
 
 
 @pointwise("Shrink")
@@ -385,3 +429,28 @@ class Clip(Pointwise):
                 kept.append(operand)
                 names.append(name)
         return source.emit(cls(low=bounds["min"], high=bounds["max"], operands=",".join(names)), [x, *kept])
+
+
+@slopes_of(Clip)
+def _clip_slopes(t: Scalar, *xs: Scalar, low: float | None, high: float | None, operands: str) -> list[Scalar]:
+    """1 at a bound, as of torch.clamp; a bound has what x loses, and the upper one counts where they cross."""
+    x, rest = xs[0], list(xs[1:])
+    least = rest.pop(0) if "min" in operands else None if low is None else element(low, x.dtype)
+    most = rest.pop(0) if "max" in operands else None if high is None else element(high, x.dtype)
+    inside, under, over = element(True), element(False), element(False)
+    if least is not None:
+        inside, under = x >= least, x < least
+    if most is not None:
+        inside, over = inside & (x <= most), x > most
+    if least is not None and most is not None:
+        under, over = under & (least < most), over | (least > most)
+    found = {"": inside, "min": under, "max": over}
+    return [where(found[name], t, 0) for name in ("", *filter(None, operands.split(",")))]
+
+
+@gradient_of(Cast)
+def _cast_gradient(op: Cast, at: Backward) -> Tensor:
+    """As if the conversion did not round."""
+    if op.to.is_narrow or at.operand(0).dtype.is_narrow:
+        raise NoGradient("floats of 8 bits and fewer have none")
+    return at.gradient.cast(at.operand(0).dtype)

@@ -13,9 +13,12 @@ from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from ..core.compose import apply
+from ..core.functions import equal, exp, is_inf, sign, where
+from ..core.gradient import Backward, as_shape, gradient_of, spread
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, log, sqrt
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, apply_named, apply_op
 from ..tensor.view import Reshape, Stretch
 from .pointwise import through_float
 
@@ -243,3 +246,83 @@ class GlobalAveragePool(Op):
 @dataclass(frozen=True)
 class GlobalMaxPool(GlobalAveragePool):
     """Maximum over all spatial dimensions, kept with size 1."""
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """A reduction whose gradient is asked for, over known axes or marked ones.
+
+    Attributes:
+        x: what is reduced.
+        y, g: the result and its gradient, both broadcast to the shape of x.
+        again: another reduction over the same axes, its result broadcast as well.
+    """
+
+    x: Tensor
+    y: Tensor
+    g: Tensor
+    again: Callable[[str, Tensor], Tensor]
+
+
+def _mean_gradient(r: _Reduced) -> Tensor:
+    return r.g / r.again("ReduceSum", r.x.constant(1.0).expand(*r.x.shape))
+
+
+def _extreme_gradient(r: _Reduced) -> Tensor:
+    """Shared evenly among equal elements, as of torch.amax."""
+    hits = equal(r.x, r.y).cast(r.x.dtype)
+    return r.g * hits / r.again("ReduceSum", hits)
+
+
+def _prod_gradient(r: _Reduced) -> Tensor:
+    """The product of the others: y / x, or of what is not 0 where x alone is; of two zeros each hides the other."""
+    zero = equal(r.x, 0.0)
+    count = r.again("ReduceSum", zero.cast(r.x.dtype))
+    rest = r.again("ReduceProd", where(zero, 1.0, r.x))
+    alone = where(equal(count, 1.0), rest, 0.0)
+    return r.g * where(zero, alone, where(equal(count, 0.0), rest / where(zero, 1.0, r.x), 0.0))
+
+
+def _l2_gradient(r: _Reduced) -> Tensor:
+    """0 where all are 0."""
+    return r.g * where(equal(r.y, 0.0), 0.0, r.x / where(equal(r.y, 0.0), 1.0, r.y))
+
+
+def _log_sum_exp_gradient(r: _Reduced) -> Tensor:
+    """The softmax; 0 where the sum is infinite or 0."""
+    return where(is_inf(r.y), 0.0, r.g * exp(r.x - r.y))
+
+
+_GRADIENTS: dict[str, Callable[[_Reduced], Tensor]] = {
+    "ReduceSum": lambda r: r.g,
+    "ReduceMean": _mean_gradient,
+    "ReduceMax": _extreme_gradient,
+    "ReduceMin": _extreme_gradient,
+    "ReduceProd": _prod_gradient,
+    "ReduceL1": lambda r: r.g * sign(r.x),
+    "ReduceL2": _l2_gradient,
+    "ReduceSumSquare": lambda r: r.g * (r.x * 2.0),
+    "ReduceLogSum": lambda r: r.g / r.again("ReduceSum", r.x),
+    "ReduceLogSumExp": _log_sum_exp_gradient,
+}
+
+
+@gradient_of(Reduce)
+def _reduce_gradient(op: Reduce, at: Backward) -> Tensor:
+    x, kept = at.operand(0), tuple(const(1) if k in op.axes else d for k, d in enumerate(at.operand(0).shape))
+
+    def again(kind: str, t: Tensor) -> Tensor:
+        return spread(apply_named(kind, t, axes=op.axes, keepdims=True), x.shape)
+
+    y, g = (spread(as_shape(t, kept), x.shape) for t in (at.outputs[0], at.gradient))
+    return _GRADIENTS[op.name](_Reduced(x, y, g, again))
+
+
+@gradient_of(ReduceMarked)
+def _reduce_marked_gradient(op: ReduceMarked, at: Backward) -> Tensor:
+    x = at.operand(0)
+
+    def again(kind: str, t: Tensor) -> Tensor:
+        return spread(apply_op(ReduceMarked(kind, op.marked), t), x.shape)
+
+    return _GRADIENTS[op.kind](_Reduced(x, spread(at.outputs[0], x.shape), spread(at.gradient, x.shape), again))

@@ -14,8 +14,11 @@ from ...expr import Expr, as_int, call, const, is_nonnegative, select, walk
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
+from ..core.functions import concat, where
+from ..core.gradient import Backward, NoGradient, as_shape, gradient_of, zeros
 from ..core.reach import within
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, apply_op
 from .view import Reshape, View
 
 
@@ -226,3 +229,68 @@ class Pad(Op):
                 require(constraints, call("ge", b + d + a, 0), f"Pad of {d!r} by {b!r} and {a!r}")
                 require(constraints, readable, f"Pad of a dimension without elements, mode {mode}")
         return source.emit(cls(tuple(before), tuple(after), mode), [x] if fill is None else [x, fill])
+
+
+@dataclass(frozen=True)
+class Embed(View):
+    """Zeros of a shape with the operand in the place that a Slice reads, of which this is the adjoint.
+
+    Attributes:
+        shape: of the result.
+        starts, steps: as of Slice.
+    """
+
+    name: ClassVar[str] = "Embed"
+    domain: ClassVar[str] = "torshc"
+    family: ClassVar[str] = "nest"
+    shape: Shape = ()
+    starts: Shape = ()
+    steps: tuple[int | Expr, ...] = ()
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        return [TensorType(need(inputs[0], "the operand of Embed").dtype, self.shape)]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        sizes = node.operands[0].shape
+
+        def body(at: Index, _: Index, read: Read) -> Expr:
+            inside, index = const(True), []
+            for i, size, start, step in zip(at, sizes, self.starts, self.steps, strict=True):
+                way = i - start
+                place = call("floordiv", way, step)
+                inside = call("and", inside, call("eq", call("mod", way, step), 0))
+                inside = call("and", inside, call("and", call("ge", place, 0), call("lt", place, size)))
+                index.append(place)
+            value = within(read, 0, tuple(index), sizes, range(len(sizes)))
+            return select(inside, value, const(0, value.dtype))
+
+        return Nest(body)
+
+
+@gradient_of(Slice)
+def _slice_gradient(op: Slice, at: Backward) -> Tensor:
+    return apply_op(Embed(at.operand(0).shape, op.starts, op.steps), at.gradient)
+
+
+@gradient_of(Embed)
+def _embed_gradient(op: Embed, at: Backward) -> Tensor:
+    return apply_op(Slice(op.starts, at.operand(0).shape, op.steps), at.gradient)
+
+
+@gradient_of(Split)
+def _split_gradient(op: Split, at: Backward) -> Tensor:
+    found = zip(at.gradients, at.outputs, strict=True)
+    return concat(*(zeros(y) if g is None else g for g, y in found), axis=op.axis)
+
+
+@gradient_of(Pad)
+def _pad_gradient(op: Pad, at: Backward) -> list[Tensor | None]:
+    """Of the constant what lies in the margins: all but what lies inside."""
+    if op.mode != "constant":
+        raise NoGradient(f"mode {op.mode!r}")
+    shape, g = at.operand(0).shape, at.gradient
+    inner = apply_op(Pad(tuple(-b for b in op.before), tuple(-a for a in op.after)), g)
+    if not at.wants(1):
+        return [inner]
+    margin = where(apply_op(Pad(op.before, op.after), zeros(at.operand(0)) + 1.0) > 0.0, 0.0, g)
+    return [as_shape(inner, shape), margin.sum(range(g.rank), keep=False) if g.rank else margin]

@@ -34,8 +34,10 @@ from ..core.base import (
     operator,
     same_dim,
 )
+from ..core.gradient import Backward, gradient_of, sum_to
 from ..core.reach import within
 from ..core.source import SourceNode
+from ..core.tensor import Tensor
 
 WIDEST = 32  # operands of run-time sizes that are joined at once
 
@@ -454,3 +456,32 @@ class Tile(View):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         return source.emit(cls(source.dims(1, "the repeats of Tile") or ()), [source.required(0)])
+
+
+@gradient_of(Reshape)
+def _reshape_gradient(op: Reshape, at: Backward) -> Tensor:
+    return at.gradient.reshape(*at.operand(0).shape)
+
+
+@gradient_of(Transpose)
+def _transpose_gradient(op: Transpose, at: Backward) -> Tensor:
+    return at.gradient.transpose(*sorted(range(len(op.perm)), key=op.perm.__getitem__))
+
+
+@gradient_of(Expand, Stretch)
+def _expand_gradient(op: Expand | Stretch, at: Backward) -> Tensor:
+    return sum_to(at.gradient, at.operand(0).shape)
+
+
+@gradient_of(Concat)
+def _concat_gradient(op: Concat, at: Backward) -> list[Tensor]:
+    axis = axis_of(op.axis, at.outputs[0].rank)
+    return at.gradient.split(axis, *(at.operand(k).shape[axis] for k in range(len(at.inputs))))
+
+
+@gradient_of(Tile)
+def _tile_gradient(op: Tile, at: Backward) -> Tensor:
+    """The sum of the copies."""
+    shape = at.operand(0).shape
+    parts = at.gradient.reshape(*(d for pair in zip(op.repeats, shape, strict=True) for d in pair))
+    return parts.sum(range(0, 2 * len(shape), 2), keep=False) if shape else parts

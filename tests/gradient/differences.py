@@ -1,0 +1,126 @@
+"""Gradients against central differences, in f64: what a nest computes is run with NumPy by its own definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.support.nodes import F64, model_of
+from torshc.expr import const, from_numpy
+from torshc.formats import import_model
+from torshc.gradient import gradients
+from torshc.graph import Builder, Graph, TensorType, Value
+from torshc.ops import REGISTRY
+from torshc.passes.interpret import run_graph
+
+Array = np.ndarray[Any, Any]
+STEP = 1e-5
+# A difference is off by STEP ** 2 of the third derivative and by roundings of 1e-16 / STEP; values here are near 1.
+CLOSE = {"rtol": 2e-6, "atol": 2e-8}
+
+
+def seed(count: int) -> Array:
+    """Numbers that differ, for what gradients are weighted with."""
+    return np.cos(np.arange(count) * 1.7 + 0.3)
+
+
+def imported(
+    op: str,
+    operands: Sequence[Array | None],
+    fixed: Sequence[int],
+    opset: int,
+    outputs: int,
+    domain: str,
+    attributes: dict[str, Any],
+) -> Graph:
+    """A model of one node; `fixed` operands are constants."""
+    order = ["" if a is None else f"x{k}" for k, a in enumerate(operands)]
+    given = {f"x{k}": a for k, a in enumerate(operands) if a is not None and k not in fixed}
+    known = {f"x{k}": a for k, a in enumerate(operands) if a is not None and k in fixed}
+    model = model_of(op, given, known, order, opset, outputs, domain, **attributes)
+    return import_model(model.SerializeToString())
+
+
+def built(op: str, operands: Sequence[Array | None], domain: str, attributes: dict[str, Any]) -> Graph:
+    """The same of an operator whose models are of f32 only; attributes are the fields of its class."""
+    graph = Graph()
+    for k, a in enumerate(operands):
+        if a is not None:
+            dtype = from_numpy(a.dtype)
+            assert dtype is not None
+            graph.inputs.append(graph.new_value(TensorType(dtype, tuple(map(const, a.shape))), f"x{k}"))
+    found = Builder(graph).add(REGISTRY[domain, op](**attributes), graph.inputs)
+    graph.declare_outputs(found, ["y"])
+    return graph
+
+
+def check(
+    op: str,
+    *operands: Array | None,
+    fixed: Sequence[int] = (),
+    opset: int = 20,
+    outputs: int = 1,
+    domain: str = "",
+    second: bool = True,
+    direct: bool = False,
+    **attributes: Any,
+) -> None:
+    """Compare the gradients of a node's first result, and their own gradients, with central differences.
+
+    Args:
+        fixed: places of operands that are constants.
+        second: whether gradients of gradients are compared.
+        direct: whether the operator is built, as ONNX has it for f32 only.
+    """
+    graph = (
+        built(op, operands, domain, attributes)
+        if direct
+        else imported(op, operands, fixed, opset, outputs, domain, attributes)
+    )
+    xs = [v for v in graph.inputs if v.dtype.is_float]
+    feeds = {v: operands[int(v.name[1:])] for v in graph.inputs}
+    builder = Builder(graph)
+    y = graph.results[0]
+    first = _weighted(builder, y, xs)
+    _compare(graph, [y], xs, first, feeds)
+    if not second:
+        return
+    for x, g in zip(xs, first, strict=True):
+        _compare(graph, [g], xs, _weighted(builder, g, xs), feeds, f"gradient of {x.name}")
+
+
+def _weighted(builder: Builder, y: Value, xs: Sequence[Value]) -> list[Value]:
+    """Gradients of the sum of y by weights that `seed` gives."""
+    shape = y.type.static_shape
+    assert shape is not None
+    return gradients(builder, y, xs, builder.constant(seed(int(np.prod(shape))).reshape(shape).astype(y.dtype.numpy)))
+
+
+def _compare(
+    graph: Graph,
+    ys: Sequence[Value],
+    xs: Sequence[Value],
+    found: Sequence[Value],
+    feeds: dict[Value, Any],
+    what: str = "",
+) -> None:
+    graph.outputs = [*ys, *found]
+    got = run_graph(graph, feeds)[1:]
+    graph.outputs = list(ys)
+
+    def total(x: Value, moved: Array) -> float:
+        (y,) = run_graph(graph, {**feeds, x: moved})
+        return float((y.reshape(-1) * seed(y.size)).sum())
+
+    for x, g in zip(xs, got, strict=True):
+        a = feeds[x]
+        assert a.dtype == F64 and g.shape == a.shape
+        wanted = np.zeros(a.size)
+        for k in range(a.size):
+            step = np.zeros(a.size)
+            step[k] = STEP
+            step = step.reshape(a.shape)
+            wanted[k] = (total(x, a + step) - total(x, a - step)) / (2 * STEP)
+        np.testing.assert_allclose(g.reshape(-1), wanted, **CLOSE, err_msg=f"{what} with respect to {x.name}")

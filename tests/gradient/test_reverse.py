@@ -1,0 +1,125 @@
+"""Reverse mode over graphs: what is independent, what is constant, ties, symbolic sizes, compiled gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.compiler_models import Shape, model, node
+from tests.support.evaluate import run
+from torshc.base.errors import UnsupportedError
+from torshc.entry.inprocess import load_model
+from torshc.formats import import_model
+from torshc.gradient import gradients
+from torshc.graph import Builder, Graph, Value
+
+Array = np.ndarray[Any, Any]
+F32 = np.float32
+
+
+def graph_of(nodes: list[Any], inputs: dict[str, Shape], outputs: str) -> Graph:
+    return import_model(model(nodes, inputs, outputs.split()).SerializeToString())
+
+
+def named(graph: Graph, name: str) -> Value:
+    return next(v for v in (*graph.inputs, *graph.results) if v.name == name)
+
+
+def with_gradients(graph: Graph, y: str, xs: list[str]) -> Graph:
+    """The graph with the gradients of an output with respect to inputs or outputs as its outputs."""
+    found = gradients(Builder(graph), named(graph, y), [named(graph, x) for x in xs])
+    graph.declare_outputs(found, [f"d{x}" for x in xs])
+    return graph
+
+
+def one(op: str, x: list[float], **attributes: Any) -> list[float]:
+    """The gradient of the sum of an operator's result."""
+    graph = graph_of([node(op, "x", "y", **attributes)], {"x": [len(x)]}, "y")
+    (got,) = run(with_gradients(graph, "y", ["x"]), {"x": np.array(x, F32)})
+    return got.tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "wanted"),
+    [
+        ("Relu", [-1, 0, -0.0, 1], [0, 0, 0, 1]),
+        ("Abs", [-1, 0, -0.0, 1], [-1, 0, 0, 1]),
+        ("LeakyRelu", [0, 1], [np.float32(0.01).item(), 1]),
+        ("HardSigmoid", [-2.5, 0, 2.5], [0, np.float32(0.2).item(), 0]),
+        ("Sign", [0, 1], [0, 0]),
+        ("ReduceMax", [2, 1, 2], [0.5, 0, 0.5]),
+        ("ReduceMin", [2, 1, 1], [0, 0.5, 0.5]),
+        ("ReduceProd", [2, 0, 3], [0, 6, 0]),
+        ("ReduceProd", [0, 0, 3], [0, 0, 0]),
+        ("ReduceL1", [-2, 0, 3], [-1, 0, 1]),
+        ("ReduceL2", [0, 0], [0, 0]),
+        ("Sqrt", [4], [0.25]),
+    ],
+)
+def test_where_slopes_jump(op: str, x: list[float], wanted: list[float]) -> None:
+    """As PyTorch has it."""
+    assert one(op, x) == wanted
+
+
+def test_bounds_and_ties_of_two_operands() -> None:
+    nodes = [node("Clip", "x low high", "a"), node("Max", "x high", "b"), node("Add", "a b", "y")]
+    graph = graph_of(nodes, {"x": [4], "low": [], "high": []}, "y")
+    feeds = {"x": np.array([0, 1, 2, 3], F32), "low": np.array(1, F32), "high": np.array(2, F32)}
+    got = run(with_gradients(graph, "y", ["x", "low", "high"]), feeds)
+    assert [g.tolist() for g in got] == [[0, 1, 1.5, 1], 1, 1 + 2.5]
+
+
+def test_what_is_independent_and_what_is_constant() -> None:
+    """Of an intermediate value nothing goes on to what it was made from; what integers lead to is constant."""
+    nodes = [
+        node("Mul", "x x", "h"), node("Cast", "x", "i", to=7), node("Cast", "i", "f", to=1),
+        node("Mul", "h f", "a"), node("Add", "a x", "y"),
+    ]  # fmt: skip
+    graph = graph_of(nodes, {"x": [], "z": [2]}, "y h")
+    got = run(with_gradients(graph, "y", ["x", "h", "z"]), {"x": np.array(3.5, F32), "z": np.zeros(2, F32)})
+    assert [g.tolist() for g in got] == [1, 3, [0, 0]]
+
+
+def test_all_that_is_in_the_way_is_named() -> None:
+    nodes = [
+        node("Cast", "x", "a", name="down", to=17), node("Cast", "a", "b", name="up", to=1), node("Exp", "b", "c"),
+        node("Cast", "c", "d", name="again", to=19), node("Cast", "d", "y", to=1),
+    ]  # fmt: skip
+    graph = graph_of(nodes, {"x": [2]}, "y")
+    with pytest.raises(UnsupportedError) as found:
+        with_gradients(graph, "y", ["x"])
+    problems = found.value.problems
+    assert [p.partition(", ")[2] for p in problems] == [
+        f"{name!r}): Cast has no gradient: floats of 8 bits and fewer have none"
+        for name in ("y", "again", "up", "down")
+    ]
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 5), (3, 1)])
+def test_symbolic_sizes(n: int, m: int) -> None:
+    """Sums over symbolic sizes, means, products; of the gradient of a gradient too."""
+    nodes = [
+        node("MatMul", "x w", "a"), node("Add", "a b", "h"), node("Tanh", "h", "t"), node("Mul", "t c", "s"),
+        node("ReduceMean", "s", "y", keepdims=0),
+    ]  # fmt: skip
+    inputs: dict[str, Shape] = {"x": ["n", 3], "w": [3, "m"], "b": ["m"], "c": ["n", 1]}
+    graph = graph_of(nodes, inputs, "y")
+    xs = [named(graph, k) for k in inputs]
+    first = gradients(Builder(graph), named(graph, "y"), xs)
+    second = gradients(Builder(graph), first[1], xs)
+    graph.declare_outputs([*first, *second], [f"d{k}" for k in range(8)])
+    rng = np.random.default_rng(7)
+    sizes = {"n": n, "m": m}
+    feeds = {k: rng.normal(size=[sizes.get(str(d), d) for d in s]).astype(F32) for k, s in inputs.items()}
+    h = feeds["x"] @ feeds["w"] + feeds["b"]
+    back = feeds["c"] * (1 - np.tanh(h) ** 2) / h.size
+    wanted = [back @ feeds["w"].T, feeds["x"].T @ back, back.sum(0), (np.tanh(h) / h.size).sum(1, keepdims=True)]
+    interpreted = run(graph, feeds)
+    compiled = load_model(graph)(*feeds.values())
+    for got in (interpreted, compiled):
+        for g, w in zip(got, wanted, strict=False):
+            np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)
+    for g, w in zip(compiled, interpreted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)

@@ -1,0 +1,8 @@
+"""Reverse mode: adds to a graph what computes gradients of its values.
+
+What is added are operators, so gradients of gradients are had by differentiating again.
+"""
+
+from .reverse import gradients
+
+__all__ = ["gradients"]
