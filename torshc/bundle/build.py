@@ -9,7 +9,7 @@ import contextlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +88,7 @@ def build_objects(
     *,
     seconds: int = Budget().compiling,
     holds: Mapping[str, str] | None = None,
+    fresh: Collection[str] = (),
 ) -> list[Object]:
     """Compiles sources to objects.
 
@@ -102,6 +103,7 @@ def build_objects(
         progress: called after each source.
         seconds: how long a compiler may take for a source.
         holds: what a source holds, in the model's words, by file name; for messages.
+        fresh: sources that are compiled each time, as they include what nobody knows.
 
     Returns:
         One object a distinct text, ordered by source name.
@@ -116,8 +118,9 @@ def build_objects(
         unique.setdefault(sources[name], name)
     headers = content_key(part for name in sorted(includes) for part in (name, includes[name]))
     tool = (compiler.kind, *compiler.identity(), platform.machine())
+    key = content_key(tool)
     build = _Build(
-        compiler, content_key(tool), headers, flags, cache, workdir, progress, len(unique), seconds, holds or {}
+        compiler, key, headers, flags, cache, workdir, progress, len(unique), seconds, holds or {}, frozenset(fresh)
     )
     try:
         _write_files(workdir / "src", {**includes, **{name: text for text, name in unique.items()}})
@@ -147,6 +150,7 @@ class _Build:
     total: int
     seconds: int
     holds: Mapping[str, str]
+    fresh: frozenset[str] = frozenset()
     done: int = 0
     stopped: bool = False
     threads: set[int] = field(default_factory=set)
@@ -198,13 +202,14 @@ class _Build:
         # The name is part of the key: it is in the object's symbol table.
         key = content_key(["object", name, text, self.headers, self.tool, *flags])
         began = time.perf_counter()
-        data = self.cache.get(key)
+        data = self.cache.get(key) if name not in self.fresh else None
         try:
             if data is not None:
                 (self.workdir / target).write_bytes(data)
             else:
                 self.compiler.compile(f"src/{name}", target, [*flags, "-Isrc"], self.workdir, self.seconds)
-                self.cache.put(key, (self.workdir / target).read_bytes())
+                if name not in self.fresh:
+                    self.cache.put(key, (self.workdir / target).read_bytes())
         except OSError as error:
             raise _cannot_write(self.workdir, error) from error
         except TooSlow as error:
@@ -248,10 +253,11 @@ def link_library(
     weights: Path | None = None,
     sanitize: Sequence[str] = (),
     name: str = "",
+    libraries: Sequence[str] = (),
 ) -> Path:
     """Links objects to ``libmodel.so`` in the work folder; ``weights`` is a file to link in as ``t_weights``.
 
-    Programs that are linked with it look for ``name``.
+    Programs that are linked with it look for ``name``. `libraries` are those that it needs, as flags.
 
     Returns:
         The library.
@@ -262,7 +268,7 @@ def link_library(
     """
     try:
         names = _linked(compiler, objects, workdir, weights)
-        compiler.link(names, LIBRARY, workdir, sanitize, name)
+        compiler.link([*names, *libraries], LIBRARY, workdir, sanitize, name)
     except OSError as error:
         raise _cannot_write(workdir, error) from error
     return workdir / LIBRARY

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..base.errors import InternalError
-from ..expr import Expr, as_expr, as_int, dims_of, stated
+from ..expr import DLPACK, Expr, as_expr, as_int, dims_of, stated
 from ..graph import Value
 from ..plan.script import Check, Script
 from .copies import Copy
@@ -27,14 +27,6 @@ BYTES_MAX = 2**47
 Size = Expr | int
 
 # DLPack's type code and bits; elements of fewer than 8 bits take a byte each.
-_DLPACK = {
-    "f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64), "i32": (0, 32), "i16": (0, 16),
-    "i8": (0, 8), "u64": (1, 64), "u32": (1, 32), "u16": (1, 16), "u8": (1, 8), "bool": (6, 8),
-    "f8e4m3fn": (10, 8), "f8e4m3fnuz": (11, 8), "f8e5m2": (12, 8), "f8e5m2fnuz": (13, 8), "f8e8m0": (14, 8),
-    "f4e2m1": (17, 4), "i4": (0, 4), "u4": (1, 4), "i2": (0, 2), "u2": (1, 2),
-    "string": (100, 128), "sequence": (101, 0), "optional": (102, 0), "map": (103, 0),
-}  # fmt: skip
-
 _SYMBOL_NAME = re.compile(r"k[A-Za-z0-9_]*\Z")
 _COMMENT = re.compile(r"[A-Za-z0-9 _,.:+\-<>()\[\]=']*\Z")
 _CPU_FEATURE = re.compile(r"[A-Za-z0-9._+\-]*\Z")
@@ -74,7 +66,7 @@ class Port:
     @property
     def dlpack(self) -> tuple[int, int]:
         """DLPack's type code and bits."""
-        return _DLPACK[self.dtype]
+        return DLPACK[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ class NamedWeight:
     @property
     def dlpack(self) -> tuple[int, int]:
         """DLPack's type code and bits."""
-        return _DLPACK[self.dtype]
+        return DLPACK[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -167,6 +159,8 @@ class Launch:
         written: of a fallback, which buffers it writes.
         spans: where arguments are bound, the bytes of each; None for one that is the same as another before it.
         demands: flags among what it writes, each with what is out of range when it is set; the run ends then.
+        faults: of which operator the kernel is, where it may fail on the processor; it gets one more of `dim` then, the
+            address of what says so.
     """
 
     symbol: str
@@ -181,6 +175,7 @@ class Launch:
     written: tuple[bool, ...] = ()
     demands: tuple[tuple[Buffer, str], ...] = ()
     spans: tuple[Size | None, ...] = ()
+    faults: str = ""
 
     @property
     def sized(self) -> bool:
@@ -316,6 +311,11 @@ class HostProgram:
         return (self,) if self.loose is None else (self, self.loose)
 
     @property
+    def may_fail(self) -> bool:
+        """Whether a step may fail of its own accord, also in segments and the loose form."""
+        return any(s.faults for f in self.forms for s in f.steps) or any(p.may_fail for p in self.parts)
+
+    @property
     def fallback_steps(self) -> int:
         """How many steps are fallbacks, those of segments and of the loose form too."""
         return sum(step.fallback for step in self.steps) + sum(p.fallback_steps for p in self.parts)
@@ -356,8 +356,9 @@ def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
 
 
 def _check_launch(step: Launch, program: HostProgram) -> None:
-    if not all(what.isidentifier() and what.isascii() for _, what in step.demands):
-        raise _bad(f"demands {step.demands!r}")
+    words = [*(what for _, what in step.demands), *([step.faults] if step.faults else [])]
+    if not all(what.isidentifier() and what.isascii() for what in words):
+        raise _bad(f"demands or faults {words!r}")
     if not _SYMBOL_NAME.match(step.symbol):
         raise _bad(f"kernel symbol {step.symbol[:200]!r}")
     if (program.device == CPU or step.fallback) != (step.threads == 0) or not 0 <= step.threads <= 1024:
@@ -376,7 +377,7 @@ def check_program(program: HostProgram) -> None:
     for k, symbol in enumerate(program.symbols):
         _check_symbol(k, symbol, program)
     for port in (*program.inputs, *program.outputs):
-        if port.dtype not in _DLPACK or len(port.dims) > 64:
+        if port.dtype not in DLPACK or len(port.dims) > 64:
             raise _bad(f"dtype {port.dtype!r} with {len(port.dims)} dimensions")
     names = frozenset(program.names)
     for size in sizes_of(program):

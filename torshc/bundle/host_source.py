@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ..expr import SYMBOLS, Expr, as_expr, as_int, condition_text, const, dims_of
 from ..graph import Value
+from ..ops.core.custom_kernel import word_text
 from ..ops.core.host import HostOp
 from ..plan.script import Branch, Call, Check, Operate, Repeat, flat
 from ..targets.base import HostFiles, environment
@@ -269,6 +270,11 @@ class Lists:
         self._name = name
         self.all: list[int] = []
         self._firsts: dict[tuple[int, ...], int] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """The numbers as C."""
+        return [word_text(n) for n in self.all]
 
     def put(self, numbers: Iterable[int]) -> str:
         """Where C finds a list, which is added unless it is there; NULL for an empty one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .._version import __version__
 from ..targets.base import environment
 from ..targets.toolchain import soname
@@ -11,7 +13,9 @@ from .package import WEIGHTS
 NEEDS = "-lm -lpthread"  # of a static library
 
 
-def link_files(prefix: str, search: tuple[str, ...], archive: bool, weights: bool) -> dict[str, str]:
+def link_files(
+    prefix: str, search: tuple[str, ...], archive: bool, weights: bool, libraries: Sequence[str] = ()
+) -> dict[str, str]:
     """The texts, by file name.
 
     Args:
@@ -19,6 +23,7 @@ def link_files(prefix: str, search: tuple[str, ...], archive: bool, weights: boo
         search: folders of templates.
         archive: whether there is a static library.
         weights: whether there is a weights file.
+        libraries: what a static library needs besides the system's, as -l takes it.
     """
     words = {
         "prefix": prefix,
@@ -26,7 +31,7 @@ def link_files(prefix: str, search: tuple[str, ...], archive: bool, weights: boo
         "shared": soname(prefix),
         "static": archive_name(prefix) if archive else "",
         "weights": WEIGHTS if weights else "",
-        "needs": NEEDS,
+        "needs": " ".join([*libraries, NEEDS]),
     }
     made = environment(search)
     package, config = made.get_template("name.pc.j2"), made.get_template("Config.cmake.j2")

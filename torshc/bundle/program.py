@@ -35,6 +35,7 @@ class Placed:
         threads: threads of a block, on a device.
         fallback: whether it runs on the processor although that is not the device.
         explicit_bindings: whether its arguments are ranges of known sizes that must not overlap.
+        faults: of which operator a kernel is that may fail in a run; empty for others.
     """
 
     kernel: Kernel
@@ -44,6 +45,7 @@ class Placed:
     threads: int = 0
     fallback: bool = False
     explicit_bindings: bool = False
+    faults: str = ""
 
 
 @dataclass
@@ -243,6 +245,7 @@ class Assembler:
             tuple(b.written for b in known),
             demands,
             _spans(p.kernel.buffers) if p.explicit_bindings and not p.fallback else (),
+            p.faults,
         )
 
     def _items(self) -> list[Item]:

@@ -15,7 +15,6 @@ from ..graph import Builder, Graph, TensorType, Value, require_fit, require_shap
 from ..ops import NONE, REGISTRY, CustomOperators, Op, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.core.base import Meeting
-from ..ops.core.custom import Custom
 from ..ops.text import strings
 from . import called, control, flex, legacy, schemas, unroll
 from .attribute_values import check_values
@@ -147,7 +146,7 @@ class _Importer:
     ) -> None:
         self.model = model
         self.custom = custom
-        self.used: dict[type[Custom], None] = {}
+        self.used: dict[type[Op], None] = {}
         self.chosen = chosen
         self.loose = loose
         self.lenient = lenient
@@ -343,7 +342,7 @@ class _Importer:
         t = self.stated(op.outputs[0]) if op.outputs and not scope.depth else None
         rank = len(t.dims) if t is not None and t.dims is not None else None
         node = SourceNode(op.op_type, version, attributes, operands, count, builder, stated_rank=rank)
-        node.apply = partial(self.apply, node, scope.depth)
+        node.apply, node.note = partial(self.apply, node, scope.depth), self.note
         return read(node)
 
     def operator(self, op: SourceOp) -> type[Op] | None:
@@ -353,8 +352,12 @@ class _Importer:
             return own
         found = self.custom.find(op.domain, op.op_type)
         if found is not None:
-            self.used[found] = None
+            self.note(found)
         return found
+
+    def note(self, cls: type[Op]) -> None:
+        """Note an operator of a user that the model holds."""
+        self.used[cls] = None
 
     def apply(
         self,

@@ -126,6 +126,11 @@ class Kernel:
         return const(0)
 
     @property
+    def faults(self) -> str:
+        """Of which operator it is, where it may fail in a run of its own accord; else empty."""
+        return ""
+
+    @property
     def shared(self) -> int:
         """Bytes of memory that the threads of a block share, on a device of blocks."""
         return 0

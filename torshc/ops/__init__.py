@@ -16,6 +16,7 @@ from ..expr import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, STRING, U8, U16
 from ..graph import TensorType
 from .core.base import REGISTRY, Nest, Op, operator
 from .core.custom import NONE, CustomOperators, Domain, composite
+from .core.custom_kernel import Result, Work, kernel
 from .core.source import SourceNode, Unsupported
 from .core.tensor import Tensor
 
@@ -30,8 +31,8 @@ training = Domain("ai.onnx.preview.training")
 
 __all__ = [
     "BF16", "BOOL", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "NONE", "REGISTRY", "STRING", "U8", "U16", "U32",
-    "U64", "CustomOperators", "Nest", "Op", "SourceNode", "Tensor", "TensorType", "Unsupported", "composite",
-    "microsoft", "ml", "operator", "training",
+    "U64", "CustomOperators", "Nest", "Op", "Result", "SourceNode", "Tensor", "TensorType", "Unsupported", "Work",
+    "composite", "kernel", "microsoft", "ml", "operator", "training",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ decomposition can be evaluated, from its one definition.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..graph import Builder, Graph, Node, Value
 from ..ops import Nest
 
 Array = np.ndarray[Any, Any]
+Run = Callable[[Node, Sequence[Array | None]], list[Array]]
 
 
 class CannotEvaluate(Exception):
@@ -52,22 +53,27 @@ def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
         return _run_parts(node, arrays)
 
 
-def run_graph(graph: Graph, inputs: Mapping[Value, Array]) -> list[Array]:
-    """The outputs of a graph whose shapes are static, for tests.
+def run_graph(graph: Graph, inputs: Mapping[Value, Array], run: Run = run_node) -> list[Array]:
+    """The outputs of a graph whose shapes are static, for tests and references.
+
+    Args:
+        run: gives the results of a node, as :func:`run_node` does.
 
     Raises:
         UnsupportedError: when a node cannot be evaluated.
     """
-    return _run_nodes(graph.nodes, graph.outputs, dict(inputs))
+    return _run_nodes(graph.nodes, graph.outputs, dict(inputs), run)
 
 
-def _run_nodes(nodes: Sequence[Node], outputs: Sequence[Value], known: dict[Value, Array]) -> list[Array]:
+def _run_nodes(
+    nodes: Sequence[Node], outputs: Sequence[Value], known: dict[Value, Array], run: Run = run_node
+) -> list[Array]:
     def contents(v: Value) -> Array:
         return v.const if v.const is not None else known[v]
 
     for node in nodes:
         try:
-            results = run_node(node, [None if v is None else contents(v) for v in node.inputs])
+            results = run(node, [None if v is None else contents(v) for v in node.inputs])
         except CannotEvaluate as e:
             raise UnsupportedError([f"{node.describe()} cannot be evaluated here"]) from e
         known.update(zip(node.outputs, results, strict=True))

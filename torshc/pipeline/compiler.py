@@ -19,6 +19,7 @@ from ..bundle.browser import browser_files, require_device_only
 from ..bundle.build import Object, build_objects, link_library, make_archive, work_folder
 from ..bundle.build_script import build_script
 from ..bundle.cache import Cache
+from ..bundle.custom import CustomFiles, blaming_users, custom_files
 from ..bundle.host import CPU, HostProgram
 from ..bundle.host_source import host_sources, own_header
 from ..bundle.layout import weights_layout
@@ -312,11 +313,13 @@ def _add_library(
     options, target = compilation.options, type(compilation.target)
     forms = [form for c in versions for form in reversed(c.forms)]
     own, headers = host_sources(hosts[0], target.host, manifest, hosts[1:])
-    _describe(bundle, hosts[0], manifest, target, archiver is not None)
+    custom = custom_files(compilation.custom, target.host, target.suffix)
+    own, headers = {**own, **custom.sources}, {**headers, **custom.headers}
+    _describe(bundle, hosts[0], manifest, target, archiver is not None, custom.libraries)
     for form in forms:
         headers = {**kernel_headers(form), **headers}
     if options.keep_intermediates or options.emit in ("source", "objects"):
-        script = build_script(target, {c.target.machine.version: c.isa for c in versions}, options)
+        script = build_script(target, {c.target.machine.version: c.isa for c in versions}, options, custom)
         kernels = {name: text for c in forms for name, text in commented_sources(c).items()}
         bundle.add_sources({**kernels, **own, **headers, **script})
     if not tools:
@@ -324,11 +327,12 @@ def _add_library(
     with clock.stage("compile"):
         sources = {name: text for c in forms for name, text in c.sources.items()}
         flags = {name: t.flags for c, t in zip(versions, tools, strict=True) for f in c.forms for name in f.sources}
-        flags |= dict.fromkeys(own, tools[0].host or tools[0].flags)
+        flags |= {name: (*(tools[0].host or tools[0].flags), *custom.flags.get(name, ())) for name in own}
         cache = Cache(cache_folder() if options.cache else None)
         holds = {name: nodes for c in forms for name, nodes in c.held_nodes.items()}
-        made = BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds)
-        library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
+        made = BuildInputs({**sources, **own}, headers, tools[0].compiler, flags, holds, custom)
+        with blaming_users(custom, compilation.custom):
+            library, compiled = _build(bundle, made, options, cache, archiver, clock.observer)
     warnings = (*compilation.warnings, *([cache.problem] if cache.problem else []))
     return library, dataclasses.replace(compilation, compiled=compiled, warnings=warnings)
 
@@ -356,13 +360,18 @@ def _weights_file(versions: Sequence[Compilation], weights: WeightsInfo, embedde
 
 
 def _describe(
-    bundle: BundleWriter, host: HostProgram, manifest: Manifest, target: type[Target], archived: bool
+    bundle: BundleWriter,
+    host: HostProgram,
+    manifest: Manifest,
+    target: type[Target],
+    archived: bool,
+    libraries: Sequence[str],
 ) -> None:
     """What programs and their builds read of the bundle: headers, and where its libraries are."""
     apart = host.weights_bytes > 0 and not host.embed_weights
     prefix, files = manifest.prefix, target.host
     bundle.add_texts({HEADER: files.text(HEADER), f"{prefix}.h": own_header(host, files, manifest)})
-    bundle.add_texts(link_files(prefix, files.search, archived, apart))
+    bundle.add_texts(link_files(prefix, files.search, archived, apart, libraries))
 
 
 @dataclass(frozen=True)
@@ -374,6 +383,7 @@ class BuildInputs:
     compiler: Compiler
     flags: Mapping[str, Sequence[str]]
     holds: Mapping[str, str]
+    custom: CustomFiles
 
 
 def _build(
@@ -392,14 +402,15 @@ def _build(
 
     with work_folder(options.workdir, options.keep_intermediates) as folder:
         build = partial(build_objects, made.sources, made.headers, made.compiler, made.flags.__getitem__, cache)
-        objects = build(options.workers, folder, tell, seconds=Budget(**options.budget).compiling, holds=made.holds)
+        seconds, fresh = Budget(**options.budget).compiling, made.custom.flags
+        objects = build(options.workers, folder, tell, seconds=seconds, holds=made.holds, fresh=fresh)
         if options.emit == "objects":
             bundle.add_objects([folder / o.path for o in objects])
         name = soname(options.prefix)
         inside = bundle.weights if options.embed_weights and bundle.weights.exists() else None
         if archiver is not None:
             bundle.add_archive(make_archive(archiver, made.compiler, objects, folder, inside, options.prefix))
-        built = link_library(made.compiler, objects, folder, inside, name=name)
+        built = link_library(made.compiler, objects, folder, inside, name=name, libraries=made.custom.libraries)
         return bundle.add_library(built, inside is not None, name), sum(not o.cached for o in objects)
 
 

@@ -85,7 +85,8 @@ def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], l
             sources |= made.files(target.suffix)
             symbols.append(made.symbol)
             comment, threads = _comment(group, kernel), target.threads(kernel)
-            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, target.explicit_bindings))
+            faults, bound = "" if threads else kernel.faults, target.explicit_bindings
+            placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, bound, faults))
         tuned = choices_text(made_of.choices)
         units.append(Unit(group, tuple(made_of.kernels), tuple(symbols), target.suffix, refused, target.device, tuned))
     return units, placed, sources

@@ -282,11 +282,17 @@ class _Placer:
     def _push(self, value: Value, base: Value, chain: list[Node]) -> bool:
         """Let the producer store through the views: only when nothing reads what comes before them.
 
-        A scatter does not: it fills its result and changes that in place.
+        A scatter does not: it fills its result and changes that in place. Nor does a user's function.
         """
         group = self.group_of.get(base.producer) if base.producer is not None else None
         alone = all(len(self.users.get(v, [])) == 1 for n in chain for v in n.operands)
-        if group is None or group.anchor is None or id(group) in self.done or not alone or group.kind == "scatter":
+        if (
+            group is None
+            or group.anchor is None
+            or id(group) in self.done
+            or not alone
+            or group.kind in ("scatter", "custom")
+        ):
             return False
         if any(n.op.name not in ("Reshape", "Transpose") for n in chain) or base.layout is not None:
             return False

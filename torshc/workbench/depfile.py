@@ -9,6 +9,7 @@ from pathlib import Path
 from ..base.errors import ConfigError, OutputError
 from ..base.options import CompileOptions
 from ..formats.files import model_files
+from ..ops import CustomOperators
 
 
 def write_depfile(out: str, model: Path, options: CompileOptions, targets: Sequence[str] = ()) -> Path:
@@ -24,6 +25,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions, targets: Seque
         OutputError: the file cannot be written.
     """
     extra = [*options.rules, *options.ops, *filter(None, (options.pipeline, options.tuning_records))]
+    extra += [f for o in CustomOperators(options.ops).of_files.values() for f in o.files]
     extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out
     path = Path(f"{target}.d")

@@ -6,8 +6,7 @@ from its definition, operator by operator, on NumPy's arrays. A kernel without o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,11 @@ from ..base.errors import RunError
 from ..formats import import_model
 from ..formats.onnx_reader import read_attribute
 from ..formats.schemas import exists
+from ..graph import Node
 from ..ops import CustomOperators
 from ..ops.core.custom import Custom, label_of, reference_results
-from ..passes.interpret import run_graph
+from ..ops.core.custom_kernel import CustomKernel
+from ..passes.interpret import Array, run_graph, run_node
 
 
 def evaluator_operators(proto: ModelProto, custom: CustomOperators) -> list[type[OpRun]]:
@@ -48,8 +49,7 @@ def _evaluated(cls: type[Custom], custom: CustomOperators, opsets: Mapping[str, 
         node: NodeProto = self.onnx_node
         if cls.declared.reference is None:
             return tuple(_by_definition(cls, node, arrays, custom, opsets))
-        given = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
-        given |= {a.name: read_attribute(a) for a in node.attribute}
+        given = {**cls.defaults, **{a.name: read_attribute(a) for a in node.attribute}}
         return tuple(reference_results(cls, arrays, given))[: len(node.output)]
 
     return type(cls.name, (OpRun,), {"op_domain": cls.domain, "_run": run})
@@ -61,13 +61,10 @@ def _by_definition(
     """The results of a node, from the operators that it is made of.
 
     Raises:
-        RunError: it is a kernel.
+        RunError: it is a kernel, or one of these is a kernel without a reference.
     """
-    if "kernel" in cls.declared.form:
-        raise RunError(
-            f"nothing says what node {node.name!r} ({label_of(cls)}) should compute",
-            f"declare it with reference=, a function in NumPy, at {cls.declared.place}",
-        )
+    if issubclass(cls, CustomKernel):
+        raise _unjudged(cls, node.name)
     given = {name: np.asarray(a) for name, a in zip(node.input, arrays, strict=False) if name}
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
@@ -77,5 +74,21 @@ def _by_definition(
     versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     model = helper.make_model(helper.make_graph([node], "node", inputs, outputs), opset_imports=versions)
     graph = import_model(model.SerializeToString(), custom=custom)
-    found = dict(zip(graph.output_names, run_graph(graph, {v: given[v.name] for v in graph.inputs}), strict=True))
+    found = dict(zip(graph.output_names, run_graph(graph, {v: given[v.name] for v in graph.inputs}, _run), strict=True))
     return [found.get(name) for name in node.output]
+
+
+def _run(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
+    """The results of a node of a graph: of a kernel by its reference."""
+    if not isinstance(node.op, CustomKernel):
+        return run_node(node, arrays)
+    if node.op.declared.reference is None:
+        raise _unjudged(type(node.op), node.name)
+    return reference_results(type(node.op), arrays, node.op.given)
+
+
+def _unjudged(cls: type[Custom], node: str) -> RunError:
+    return RunError(
+        f"nothing says what node {node!r} ({label_of(cls)}) should compute",
+        f"declare it with reference=, a function in NumPy, at {cls.declared.place}",
+    )

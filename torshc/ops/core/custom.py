@@ -77,9 +77,11 @@ class Custom(Op):
     Class attributes:
         declared: where.
         files: what it is made of beside the Python file: sources and headers.
+        defaults: of its attributes; those that a node must have are MISSING.
     """
 
     declared: ClassVar[Declared]
+    defaults: ClassVar[Mapping[str, Any]]
     files: ClassVar[tuple[Path, ...]] = ()
 
 
@@ -104,30 +106,37 @@ def composite(name: str, domain: str, *, reference: Reference | None = None) -> 
     """
 
     def declare(function: F) -> F:
-        return _declared(function, name, domain, "composite", CustomComposite, reference)
+        return declare_operator(function, name, domain, "composite", CustomComposite, reference)
 
     return declare
 
 
-def _declared(
-    function: F, name: str, domain: str, form: str, base: type[Op], reference: Reference | None, **members: Any
+def declare_operator(
+    python: F, name: str, domain: str, form: str, base: type[Custom], reference: Reference | None, **members: Any
 ) -> F:
-    """The function, with the class of its operator."""
-    if not name.isidentifier():
+    """The function, with the class of its operator.
+
+    Args:
+        form: as of :class:`Declared`.
+        base: what the class derives from.
+        members: further members of it.
+    """
+    if not name.isidentifier() or not name.isascii():
         raise ValueError(f"an operator cannot be named {name!r}; take letters, digits and _")
-    code = function.__code__
+    code = python.__code__
     where = Declared(form, code.co_filename, code.co_firstlineno, reference)
-    cls = class_of(function, name, base, declared=where, **members)
+    cls = class_of(python, name, base, declared=where, **members)
     cls.name, cls.domain = name, domain
-    kinds = get_type_hints(cls)
-    for f in fields(cls):
+    kinds, own = get_type_hints(cls), fields(cls)[len(fields(base)) :]
+    cls.defaults = {f.name: f.default for f in own}
+    for f in own:
         if kinds[f.name] not in ATTRIBUTES:
             raise TypeError(
-                f"attribute {f.name!r} of {function.__name__}() is {f.type}; "
+                f"attribute {f.name!r} of {python.__name__}() is {f.type}; "
                 "give it the type bool, int, float, str, or a tuple of these as tuple[int, ...]"
             )
-    function.__operator__ = cls  # type: ignore[attr-defined]
-    return function
+    python.__operator__ = cls  # type: ignore[attr-defined]
+    return python
 
 
 class CustomOperators:
@@ -233,8 +242,8 @@ def _line(error: BaseException, file: str) -> str:
 
 
 @contextmanager
-def reading(cls: type[Custom], source: SourceNode) -> Iterator[None]:
-    """A user's function runs for a node: it may call operators, and its faults are told with its file and line.
+def reading(cls: type[Custom], source: SourceNode | None) -> Iterator[None]:
+    """A user's function runs: for a node it may call operators, and its faults are told with its file and line.
 
     Raises:
         ConfigError: it raised something else than an error of torshc.
@@ -249,7 +258,7 @@ def reading(cls: type[Custom], source: SourceNode) -> Iterator[None]:
     except TorshcError:
         raise
     except Exception as error:
-        node = f" of node {source.builder.name!r}" if source.builder.name else ""
+        node = f" of node {source.builder.name!r}" if source is not None and source.builder.name else ""
         raise _fault(error, where.file, where.place, f"{label_of(cls)}{node}: ") from error
     finally:
         _READING.reset(before)
@@ -264,6 +273,18 @@ def checked_results(cls: type[Custom], source: SourceNode, values: list[Value]) 
     if len(values) < source.outputs:
         raise ModelError(f"{cls.name} has {len(values)} results, and {source.outputs} are named")
     return values
+
+
+def now_reading(name: str) -> SourceNode:
+    """The node whose function runs.
+
+    Raises:
+        TypeError: there is none, so that the function of a name computes nothing.
+    """
+    node = _READING.get()
+    if node is None:
+        raise TypeError(f"{name}() stands for a node; call it in the function of an operator, with tensors")
+    return node
 
 
 class Domain:
@@ -288,9 +309,8 @@ class _Function:
     name: str
 
     def __call__(self, *operands: Any, outputs: int = 0, **attributes: Any) -> Any:
-        node = _READING.get()
-        if node is None or node.apply is None:
-            raise TypeError(f"{self.name}() stands for a node; call it in the function of an operator, with tensors")
+        node = now_reading(self.name)
+        assert node.apply is not None  # where it is read
         given = [v.value if isinstance(v, Tensor) else v for v in operands]
         found = node.apply(self.domain, self.name, given, attributes, outputs)
         tensors = [Tensor(node.builder, v) for v in found]

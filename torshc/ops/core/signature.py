@@ -57,16 +57,16 @@ def attributes_of(source: SourceNode, cls: type[Op]) -> dict[str, Any]:
     return attributes
 
 
-def class_of(function: Callable[..., Any], name: str, base: type[C], **members: Any) -> type[C]:
+def class_of(python: Callable[..., Any], name: str, base: type[C], **members: Any) -> type[C]:
     """The class of an operator that a function's signature declares.
 
     Args:
         base: what it derives from; has `function` and `operands`.
         members: further members of the class.
     """
-    operands, attributes = _signature(function)
+    operands, attributes = _signature(python)
     space = {
-        "__doc__": function.__doc__, "__module__": function.__module__, "function": staticmethod(function),
+        "__doc__": python.__doc__, "__module__": python.__module__, "function": staticmethod(python),
         "operands": operands, **members,
     }  # fmt: skip
     return dataclasses.make_dataclass(name, attributes, bases=(base,), namespace=space, frozen=True, kw_only=True)

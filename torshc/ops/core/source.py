@@ -49,6 +49,7 @@ class SourceNode:
         stated_rank: of the first output, where the model states it.
         apply: for functions of users: adds a node of an operator, by domain and name in snake case, from operands
             (values, numbers, lists, arrays), attributes and the number of its results, 0 for those that it always has.
+        note: for functions of users: says that the model holds an operator.
     """
 
     op_type: str
@@ -60,6 +61,7 @@ class SourceNode:
     used: set[str] = field(default_factory=set)
     stated_rank: int | None = None
     apply: Callable[[str, str, Sequence[Any], Mapping[str, Any], int], Sequence[Value]] | None = None
+    note: Callable[[type[Op]], None] | None = None
 
     def emit(self, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
         """Add an operator and return its outputs."""
