@@ -267,8 +267,9 @@ CALLS: dict[str, tuple[list[FunctionProto], str]] = {
     "a chain": ([function("F", "F1", 1), *(function(f"F{k}", f"F{k + 1}", 1) for k in range(1, 90))], "too deeply"),
     "ten calls each": (
         [function(f"F{k or ''}", f"F{k + 1}" if k < 12 else "Neg", 10) for k in range(13)],
-        "functions and bodies expand to 10001 nodes, more than the budget 'expanded' of 10000",
+        "functions and bodies expand to 11111111111110 nodes, more than the budget 'expanded' of 10000",
     ),
+    "two calls each": ([function(f"F{k or ''}", f"F{k + 1}" if k < 62 else "Neg", 2) for k in range(63)], r" 2\^63 "),
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ..ops.core.base import Meeting
 from ..ops.text import strings
 from . import called, control, flex, legacy, schemas, unroll
 from .attribute_values import check_values
+from .calls import DEPTH, CallSizes
 from .model import (
     Array,
     Misfit,
@@ -36,7 +37,6 @@ from .repeats import without_repeats
 
 _ATTEMPTS = 64  # imports to find out which branches fit
 _Attempt = Callable[[Pins, Mapping[str, bool]], Graph]
-_DEPTH = 64  # calls of functions and branches inside each other
 
 
 def build(
@@ -156,6 +156,7 @@ class _Importer:
         self.warnings: dict[str, str] = {}  # by what they say of a node, which may be imported often
         self._stated: Mapping[str, TypeDecl] | None = None
         self.unfolded = 0
+        self.sizes = CallSizes(model.functions)
 
     def run(self, pins: Pins) -> Graph:
         try:
@@ -261,7 +262,7 @@ class _Importer:
         before = len(self.graph.constraints)
         self.graph.place = op.name or next(filter(None, op.outputs), "")
         try:
-            afford("expanded", self.unfolded, f"functions and bodies expand to {self.unfolded} nodes")
+            self.expects(self.sizes.of(op))
             made = self.call(op, operands, scope, known)
             require_fit(self.graph.constraints[before:])
         except Unsupported as e:
@@ -284,6 +285,12 @@ class _Importer:
             if value is not None:
                 value.name = value.name or name
             scope.values[name] = value
+
+    def expects(self, more: int) -> None:
+        """Refuse nodes of functions and bodies, those that were made and some that will be, beyond their budget."""
+        count = self.unfolded + more
+        text = str(count) if count < 1 << 62 else f"more than 2^{count.bit_length() - 1}"
+        afford("expanded", count, f"functions and bodies expand to {text} nodes")
 
     def call(
         self, op: SourceOp, operands: list[Value | None], scope: _Scope, known: bool, lenient: bool | None = None
@@ -401,7 +408,7 @@ class _Importer:
         attributes: Mapping[str, Any],
     ) -> Sequence[Value | None]:
         """Import the body of a function in place of a call of it."""
-        if scope.depth >= _DEPTH:
+        if scope.depth >= DEPTH:
             raise Misfit("functions call each other too deeply, or in a circle")
         if len(operands) > len(function.inputs):
             raise Misfit(f"it takes {len(function.inputs)} inputs, and {len(operands)} are given")
@@ -442,7 +449,7 @@ class _Importer:
         body = op.attributes.get("then_branch" if chosen else "else_branch")
         if not isinstance(body, SourceGraph) or len(body.outputs) != len(op.outputs):
             raise Misfit("If needs two branches with as many outputs as it has")
-        if scope.depth >= _DEPTH:
+        if scope.depth >= DEPTH:
             raise Misfit("branches are nested too deeply")
         inner = replace(scope, values=dict(scope.values), depth=scope.depth + 1)
         self.body(body, inner)
@@ -461,7 +468,7 @@ class _Importer:
 
     def repeat(self, version: int, op: SourceOp, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
         """A Loop, Scan or SequenceMap: its rounds one after the other when they are few, else run by the host."""
-        if scope.depth >= _DEPTH:
+        if scope.depth >= DEPTH:
             raise Misfit("loops are nested too deeply")
         if op.op_type == "Scan" and any(v is not None and v.dtype is STRING for v in operands):
             raise Unsupported("Scan over strings")
@@ -497,7 +504,7 @@ class _Importer:
         self, op: SourceOp, scope: _Scope, body: SourceGraph, values: Sequence[Value], suffix: str = ""
     ) -> list[Value | None]:
         """The outputs of a body for its inputs."""
-        if scope.depth >= _DEPTH:
+        if scope.depth >= DEPTH:
             raise Misfit("bodies are nested too deeply")
         given = {name: v for (name, _), v in zip(body.inputs, values, strict=True)}
         prefix = f"{scope.prefix}{op.name or op.op_type}/{suffix}"
