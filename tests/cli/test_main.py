@@ -54,6 +54,12 @@ def test_help_lists_every_verb_in_order(torshc: Torshc) -> None:
     assert places == sorted(places) and set(cli.commands) == set(VERBS)
 
 
+def test_the_summaries_of_verbs_are_whole(torshc: Torshc) -> None:
+    lines = torshc("--help").output.partition("Commands:")[2].splitlines()
+    assert len(lines) > len(VERBS) and not [line for line in lines if line and not line.endswith(".")]
+    assert not [line for line in lines if line.endswith("...")]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_in_80_columns(torshc: Torshc, verb: str) -> None:
     text = torshc(verb, "--help").output

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from torshc.base import arrays
 from torshc.base.errors import ConfigError, RunError
@@ -219,6 +222,19 @@ def test_bench(torshc: Torshc, chain: Path) -> None:
     (figure,) = found["figures"]
     assert figure["ratio"] == 1 and len(figure["rounds"]) == 2 and figure["ms"] > 0
     assert "not a list of levels" in torshc("bench", chain, "--levels", "0,4", code=2).output
+
+
+def test_a_profile_names_nodes_whole(torshc: Torshc, tmp_path: Path) -> None:
+    """Over several lines, and of many as many as three lines hold."""
+    names = [f"/encoder/layer.{k}/attention/self/scores" for k in range(5)]
+    nodes = [helper.make_node("Exp", [x], [y], name=y) for x, y in pairwise(["x", *names])]
+    ends = [[helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4])] for n in ("x", names[-1])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", *ends)), tmp_path / "long.onnx")
+    text = torshc("bench", tmp_path / "long.onnx", "--profile", "--rounds", "1", "--seconds", "0.001").stdout
+    head, _, rows = text.partition("nodes\n")
+    column = len(head.splitlines()[-1])
+    cell = " ".join(line[column:] for line in rows.partition("roof")[0].splitlines())
+    assert cell.replace("/ ", "/") == f"{names[0]}, and 4 more"
 
 
 def test_explain_forms(torshc: Torshc, chain: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from .console import Progress, echo_json, show_warnings
 if TYPE_CHECKING:
     from ..workbench.bench import Result, Step
     from ..workbench.roofline import Roof
+
+NAMES = 66  # characters of a step's nodes in a profile: three lines of a column
 
 
 def _levels(ctx: click.Context, parameter: click.Parameter, word: str | None) -> tuple[int, ...]:
@@ -125,7 +128,6 @@ def _roof(roof: Roof) -> list[str]:
 
 def _profile(steps: tuple[Step, ...]) -> list[str]:
     from ..explain.columns import Column, table
-    from ..explain.escaping import shortened
     from ..explain.sizes import bytes_text, flops_text
 
     total = sum(s.seconds for s in steps) or 1.0
@@ -142,8 +144,20 @@ def _profile(steps: tuple[Step, ...]) -> list[str]:
             "" if s.bytes is None else bytes_text(s.bytes),
             "" if s.flops is None else flops_text(s.flops),
             "" if s.share is None else f"{100 * s.share:.0f} %",
-            shortened(", ".join(filter(None, s.nodes)), 44),
+            _names([name for name in s.nodes if name]),
         ]
         for k, s in order
     ]
     return list(table(columns, rows))
+
+
+def _names(names: Sequence[str]) -> str:
+    """Names of nodes, whole, as many as go into some lines and one at the least, and how many more there are."""
+    from ..explain.escaping import printable
+
+    shown = [printable(name) for name in names]
+    count = len(shown)
+    while count > 1 and len(", ".join(shown[:count])) > NAMES:
+        count -= 1
+    more = len(shown) - count
+    return ", ".join(shown[:count]) + (f", and {more} more" if more else "")

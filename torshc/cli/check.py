@@ -16,7 +16,7 @@ from .console import echo_json, show_warnings
 @flags.MODEL_ARGUMENT
 @flags.add(*flags.MODEL, flags.JSON)
 def check(model: Path, as_json: bool, **given: Any) -> None:
-    """List all that is unsupported in MODEL, and warn of what is ignored in it.
+    """List what is unsupported in MODEL, and what is ignored in it.
 
     Exit code 0: nothing is unsupported, 3: something.
     """

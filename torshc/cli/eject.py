@@ -17,7 +17,7 @@ from .console import Progress
 @click.option("-o", "out", type=flags.FILE, default=Path("kernels"), show_default=True, help="The folder to write to.")
 @flags.add(flags.DIMS, *flags.MODEL)
 def eject(model: Path, group: int, out: Path, dims: dict[str, int], **given: Any) -> None:
-    """Write the kernels of a group of MODEL, to be edited and compiled in.
+    """Write kernels of MODEL, to be edited and compiled in.
 
     Each has a folder with its source, its contract, and a Makefile: `make check` compares the edited kernel with the
     original, `make bench` times both. `torshc compile --kernels DIR` uses them.

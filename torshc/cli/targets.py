@@ -13,7 +13,10 @@ from .console import echo_json
 @click.option("--cc", default="", help="C compiler to list, besides those that are found.")
 @flags.JSON
 def targets(mcpu: str, cc: str, as_json: bool) -> None:
-    """List targets with the tools and devices that are here, and how to get what is missing."""
+    """List targets, with the tools and devices that are here.
+
+    Of what is missing it says how to get it.
+    """
     import dataclasses
 
     from ..bundle.host import CPU

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def tune(
     model: Path, seconds: float, records: Path | None, dims: dict[str, int], as_json: bool, **given: Any
 ) -> int | None:
-    """Measure variants of MODEL's kernels here, and write the faster ones to a file.
+    """Measure variants of MODEL's kernels, and record the fastest.
 
-    `torshc compile --tuning-records FILE` uses it, for this model and others with the same kernels. A kernel with a
-    record is left alone, so that the command goes on where it stopped.
+    `torshc compile --tuning-records FILE` uses the record, for this model and others with the same kernels. A kernel
+    with a record is left alone, so that the command goes on where it stopped.
     """
     from ..workbench.tune import tune_model
 
