@@ -38,7 +38,7 @@ LAYERS = (
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 # Beside the layers: loading a bundle loads no compiler. Whoever is above the compiler may use it.
 RUNTIME = "runtime"
-RUNTIME_SEES = ("errors", "webgpu")  # of base
+RUNTIME_SEES = ("errors", "manifest", "webgpu")  # of base
 ABOVE_COMPILER = {part for part, rank in RANK.items() if rank >= RANK["pipeline"]}
 # The package itself imports late, so that everything may import it.
 ROOT = "torshc"
@@ -52,7 +52,7 @@ OWNERS = {
     "yaml": {"passes", "targets"},
     "llvmlite": {"targets"},
     "torch": {"entry", "formats", "workbench"},
-    "ml_dtypes": {"expr", "runtime", "formats"},
+    "ml_dtypes": {"base", "expr", "formats"},
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -258,4 +258,4 @@ def test_the_runtime_loads_no_compiler() -> None:
     loaded = loaded_after("import torshc.runtime")
     assert not loaded & {"onnx", "llvmlite", "jinja2", "yaml", "click"}
     inside = {name for name in loaded if name.startswith("torshc.") and not name.startswith("torshc.runtime")}
-    assert inside == {"torshc._version", "torshc.base", "torshc.base.errors", "torshc.base.webgpu"}
+    assert inside == {"torshc._version", "torshc.base", *(f"torshc.base.{name}" for name in RUNTIME_SEES)}

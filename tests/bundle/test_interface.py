@@ -15,10 +15,10 @@ import torshc
 from tests.support import compilers
 from tests.support.cli_models import model as parsed
 from torshc.base.errors import ConfigError
+from torshc.base.manifest import TensorSpec
 from torshc.base.resources import find_template
 from torshc.bundle.host import HostProgram, Port, Symbol
 from torshc.bundle.interface import Interface
-from torshc.bundle.manifest import TensorInfo
 from torshc.expr import dim
 from torshc.targets.cpu.c import CTarget
 
@@ -39,7 +39,7 @@ def hostile() -> Interface:
     """An interface all of whose names are as bad as can be."""
     ports = tuple(Port("f32", (dim("s0"), 2 * dim("s0"), 3)) for _ in HOSTILE)
     program = HostProgram(ports, ports, (Symbol(0, 0),), ("s0",))
-    infos = [TensorInfo(name, "f32", ("n", "2*n", 3)) for name in HOSTILE]
+    infos = [TensorSpec(name, "f32", ("n", "2*n", 3)) for name in HOSTILE]
     return Interface("bad", program, infos, infos)
 
 
@@ -67,11 +67,11 @@ def test_keywords_as_names_compile(tmp_path: Path, language: str) -> None:
     (tmp_path / "model.h").write_text(CTarget.host.text("model.h"))
     every = [dim("s0"), 2 * dim("s0"), 3]
     ports = tuple(Port("f32", tuple(every)) for _ in KEYWORDS)
-    infos = [TensorInfo(name, "f32", ("n", "2*n", 3)) for name in KEYWORDS]
+    infos = [TensorSpec(name, "f32", ("n", "2*n", 3)) for name in KEYWORDS]
     as_tensors = Interface("word", HostProgram(ports, ports, (Symbol(0, 0),), ("s0",)), infos, infos)
     ports = tuple(Port("f32", (dim(name), 3)) for name in KEYWORDS)
     symbols = tuple(Symbol(k, 0) for k in range(len(KEYWORDS)))
-    infos = [TensorInfo(f"x{k}", "f32", (name, 3)) for k, name in enumerate(KEYWORDS)]
+    infos = [TensorSpec(f"x{k}", "f32", (name, 3)) for k, name in enumerate(KEYWORDS)]
     as_dims = Interface("size", HostProgram(ports, ports, symbols, tuple(KEYWORDS)), infos, infos)
     for name, interface in (("word", as_tensors), ("size", as_dims)):
         (tmp_path / f"{name}.h").write_text(interface.header(CTarget.host))
@@ -99,7 +99,7 @@ def test_hostile_names_compile(tmp_path: Path, language: str) -> None:
 
 def test_a_header_names_what_the_model_names() -> None:
     ports = (Port("f32", (dim("n"), 4)),), (Port("i64", (dim("n"),)),)
-    infos = [TensorInfo("tokens.in", "f32", ("n", 4))], [TensorInfo("scores", "i64", ("n",))]
+    infos = [TensorSpec("tokens.in", "f32", ("n", 4))], [TensorSpec("scores", "i64", ("n",))]
     program = HostProgram(*ports, (Symbol(0, 0),), ("n",))
     text = Interface("net", program, *infos).header(CTarget.host)
     assert "const float *tokens_in; /* f32 [n, 4] */" in text and "int64_t *scores; /* i64 [n] */" in text

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from torshc.base.errors import BundleError, ConfigError, OutputError
+from torshc.base.manifest import Manifest, TensorSpec, manifest_hash
 from torshc.bundle import manifest, package
-from torshc.bundle.manifest import Manifest
 from torshc.bundle.package import BundleWriter
 from torshc.bundle.weights import WeightsInfo, weight_offsets, write_weights
 from torshc.runtime.manifest import read_manifest
@@ -262,7 +262,7 @@ def test_weights_file(tmp_path: Path) -> None:
 def hostile() -> Manifest:
     names = ['"', "*/", "\n", "{{ }}", "../", "\u202e", "\x00", "é", "x" * 5000]
     base = tiny.manifest_of(None, WeightsInfo(64, 1, "0" * 64, (0,)), False, "0" * 64, True)
-    tensors = tuple(manifest.TensorInfo(name, "f32", (name, 3)) for name in names)
+    tensors = tuple(TensorSpec(name, "f32", (name, 3)) for name in names)
     return dataclasses.replace(base, inputs=tensors, fallbacks=tuple(names), model="".join(names))
 
 
@@ -295,7 +295,7 @@ def test_altered_manifests(change: dict[str, object], tmp_path: Path) -> None:
         read_manifest(tmp_path)
     body.pop("sha256")
     if not {"model", "extra", "opt_level"} & change.keys():  # what a run reads, even with a hash that matches
-        body["sha256"] = manifest.manifest_hash(body)
+        body["sha256"] = manifest_hash(body)
         (tmp_path / "manifest.json").write_text(json.dumps(body))
         with pytest.raises(BundleError):
             read_manifest(tmp_path)

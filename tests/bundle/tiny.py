@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.support import compilers
-from torshc.bundle import build, host, manifest, package
+from torshc.base import manifest
+from torshc.bundle import build, host, package
 from torshc.bundle.cache import Cache
 from torshc.bundle.host_source import host_sources
 from torshc.expr import dim
@@ -106,9 +107,9 @@ def manifest_of(
         torshc="0",
         model=name,
         prefix="",
-        inputs=(manifest.TensorInfo("x", "f32", dims),),
-        outputs=(manifest.TensorInfo("y", "f32", dims), manifest.TensorInfo('z"*/\n{{ }}', "f32", dims)),
-        symbols=(manifest.SymbolInfo("batch", 0, 0, 0, host.SYMBOL_MAX, "dim"),) if batch is None else (),
+        inputs=(manifest.TensorSpec("x", "f32", dims),),
+        outputs=(manifest.TensorSpec("y", "f32", dims), manifest.TensorSpec('z"*/\n{{ }}', "f32", dims)),
+        symbols=(manifest.SymbolSpec("batch", 0, 0, 0, host.SYMBOL_MAX, "dim"),) if batch is None else (),
         conditions=(),
         target="c",
         device=1,

@@ -20,8 +20,8 @@ from tests.support.zoo import zoo
 from torshc.base.arrays import Archive, load_array
 from torshc.base.budget import parse_budget
 from torshc.base.errors import InternalError, TorshcError
+from torshc.base.manifest import manifest_hash
 from torshc.base.options import CompileOptions, parse_shape, parse_switch
-from torshc.bundle.manifest import manifest_hash
 from torshc.explain.data import explain
 from torshc.explain.html_form import read_measured, read_roof
 from torshc.formats.cut import Cuttable

@@ -32,10 +32,11 @@ import onnx
 
 from tests.conformance import sanitized
 from torshc.base.errors import ConfigError, RunError, UnsupportedError
+from torshc.base.manifest import TensorSpec
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import compile_model
 from torshc.pipeline.tolerance import Tolerance
-from torshc.runtime.manifest import TensorSpec, read_manifest
+from torshc.runtime.manifest import read_manifest
 from torshc.workbench.feeds import make_inputs
 from torshc.workbench.verify import SIZES, compare, reference_outputs
 

@@ -22,7 +22,7 @@ from torshc.base.errors import (
     TorshcError,
     UnsupportedError,
 )
-from torshc.bundle.manifest import manifest_hash
+from torshc.base.manifest import manifest_hash
 
 from .conftest import Torshc
 

@@ -22,7 +22,7 @@ import pytest
 from tests.bundle import tiny
 from tests.support.slow import SLOW
 from torshc.base.errors import BundleError, RunError
-from torshc.bundle.manifest import manifest_hash
+from torshc.base.manifest import manifest_hash
 from torshc.runtime import Model, load
 from torshc.runtime.native import Library
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 import torshc
+from torshc.base.manifest import TensorSpec
 from torshc.pipeline.tolerance import Tolerance
-from torshc.runtime.manifest import TensorSpec, read_manifest
+from torshc.runtime.manifest import read_manifest
 from torshc.workbench.feeds import make_inputs
 from torshc.workbench.verify import compare, reference_outputs
 

@@ -15,8 +15,8 @@ from onnx import numpy_helper
 import torshc
 from torshc.base import arrays
 from torshc.base.errors import BundleError, ConfigError, RunError
+from torshc.base.manifest import manifest_hash
 from torshc.base.options import CompileOptions
-from torshc.bundle.manifest import manifest_hash
 from torshc.cli import cli
 from torshc.workbench.reweigh import set_weights
 

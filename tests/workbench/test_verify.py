@@ -18,7 +18,6 @@ from torshc.bundle.manifest import SCHEMA
 from torshc.cli import cli
 from torshc.pipeline.compilation import manifest_of
 from torshc.pipeline.compiler import compile_model
-from torshc.pipeline.fitting import needs_of
 from torshc.pipeline.tolerance import Tolerance
 from torshc.runtime import load
 from torshc.workbench.verify import Verdict, compare, reference_outputs, run_ort, verify_bundle, verify_model
@@ -75,7 +74,7 @@ def test_lengths_are_drawn_so_that_there_is_something_to_compare(model: Path, tm
     for found in (verdict(model), verify_bundle(model, tmp_path / "m.tsc")):
         assert found.ok and [(o.note, o.checked) for o in found.outputs] == [("", True)]
     with load(tmp_path / "m.tsc") as loaded:
-        assert loaded.needs == needs_of(manifest_of(done))
+        assert loaded.needs == manifest_of(done).needs
 
 
 @pytest.mark.parametrize("model", [NAN], indirect=True)

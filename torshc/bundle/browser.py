@@ -14,12 +14,12 @@ from itertools import accumulate
 from typing import Any
 
 from ..base.errors import UnsupportedError
+from ..base.manifest import Manifest, TensorSpec
 from ..expr import as_expr, as_int, to_text
 from ..targets.base import SUBGROUPS, HostFiles, environment
 from .browser_sizes import javascript
 from .host import Condition, HostProgram, Launch, Size, check_program, sizes_of
 from .host_source import EQUATION
-from .manifest import Manifest, TensorInfo
 from .package import BROWSER
 from .sizes import Part, Sizes
 from .weights import FOOTER, WeightsInfo
@@ -76,7 +76,7 @@ class FormView:
 
     p: HostProgram
     first: int
-    inputs: Sequence[TensorInfo]
+    inputs: Sequence[TensorSpec]
 
     @cached_property
     def _writer(self) -> Sizes:
@@ -181,7 +181,7 @@ class BrowserView:
         return [KernelView(s, texts[s], texts.get(f"{s}.{SUBGROUPS}", ""), literal(x.sized)) for s, x in first.items()]
 
 
-def _port(t: TensorInfo) -> PortView:
+def _port(t: TensorSpec) -> PortView:
     shown = literal([*t.dims]).replace("/", "\\/")  # inside a comment
     return PortView(literal(t.name), t.dtype, shown, ARRAYS[t.dtype])
 

@@ -249,7 +249,7 @@ class HostProgram:
         extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
         steps: in order.
-        interface_id: of the manifest's names, types and dimensions (:class:`torshc.bundle.manifest.Manifest`).
+        interface_id: of the manifest's names, types and dimensions (:class:`torshc.base.manifest.Manifest`).
         weights_bytes: of the weights in memory, 0 for none.
         file_bytes: payload of the weights file.
         stored: the weights, where the file holds some in a narrower type; empty where it is used as it is.

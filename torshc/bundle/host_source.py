@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import accumulate, count
 from typing import TypeVar
 
+from ..base.manifest import Manifest, TensorSpec
 from ..expr import SYMBOLS, Expr, as_expr, as_int, condition_text, const, dims_of
 from ..graph import Value
 from ..ops.core.custom_kernel import word_text
@@ -21,7 +22,6 @@ from ..targets.base import HostFiles, environment
 from .copies import Copy, Loop
 from .host import Condition, Constant, HostProgram, HostScript, Launch, NamedWeight, Port, Size, check_program, sizes_of
 from .interface import Interface
-from .manifest import Manifest, TensorInfo
 from .names import c_text
 from .script import script_files
 from .sizes import Part, Sizes
@@ -110,7 +110,7 @@ class ProgramView:
     first: int = 0
     steps: int = 0
     scripted: bool = False
-    named: Mapping[str, Sequence[TensorInfo]] = field(default_factory=dict)
+    named: Mapping[str, Sequence[TensorSpec]] = field(default_factory=dict)
 
     @cached_property
     def _writer(self) -> Sizes:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from ..base.manifest import TensorSpec
 from ..expr import as_expr
 from ..targets.base import HostFiles, environment
 from .host import HostProgram, Port
-from .manifest import TensorInfo
 from .names import identifiers
 
 _ELEMENTS_MAX = 2**31 - 1  # of an enumeration
@@ -79,8 +79,8 @@ class Interface:
 
     prefix: str
     program: HostProgram
-    inputs: Sequence[TensorInfo]
-    outputs: Sequence[TensorInfo]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
 
     @property
     def identity(self) -> str:

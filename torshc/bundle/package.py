@@ -35,11 +35,12 @@ import numpy.typing as npt
 from torshc.base.errors import ConfigError, OutputError
 
 from ..base.folders import claim, remove, sweep
+from ..base.manifest import FILE, FORMAT, Manifest
 from ..base.options import is_prefix
 from ..targets.toolchain import soname
 from .build import LIBRARY, archive_name
 from .elf import glibc_floor
-from .manifest import COMPACT, FILE, FORMAT, Manifest, hashed_form
+from .manifest import COMPACT, hashed_form
 from .weights import WeightsInfo, write_weights
 
 HEADER = "model.h"

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..base.manifest import Manifest
 from .build import LIBRARY
-from .manifest import Manifest
 from .package import SBOM, WEIGHTS, file_sha256
 
 _OURS = "MIT OR Apache-2.0"

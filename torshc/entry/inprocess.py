@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.errors import RunError, UnsupportedError
+from ..base.manifest import TensorSpec
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
 from ..bundle.cache import Cache, content_key
@@ -33,7 +34,6 @@ from ..pipeline.weight_names import with_shared_weights
 from ..plan.script import Branch, Operate, Repeat, Script, flat
 from ..runtime.call_frame import address_of
 from ..runtime.locks import opened_in_children
-from ..runtime.manifest import TensorSpec
 from ..runtime.model import check_names
 from ..runtime.values import unlike
 from ..targets.native import (

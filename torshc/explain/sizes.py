@@ -9,7 +9,7 @@ from ..base.errors import ConfigError, did_you_mean
 from ..expr import Expr, as_int, const, dim, element, runtime_dim, substitute, to_text
 from ..graph import TensorType
 from ..pipeline.compilation import Compilation, manifest_of
-from ..pipeline.fitting import fit_sizes, needs_of
+from ..pipeline.fitting import fit_sizes
 
 
 def bind(symbols: Sequence[str], dims: Mapping[str, int], default: int = 1) -> dict[str, int]:
@@ -33,7 +33,7 @@ def choose_sizes(compilation: Compilation, dims: Mapping[str, int]) -> dict[str,
         NoSizes: none were found that the model can take.
     """
     names = compilation.program.names
-    sizes, needs = bind(names, dims), needs_of(manifest_of(compilation))
+    sizes, needs = bind(names, dims), manifest_of(compilation).needs
     told = {name: sizes[name] for name in names[: len(compilation.program.symbols)]}  # the others only a run knows
     return sizes | fit_sizes(told, list(dims), needs.conditions, needs.preferences)
 

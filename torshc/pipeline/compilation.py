@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .._version import __version__
-from ..base.options import HALVES, CompileOptions
-from ..bundle.host import CPU, Condition, NamedWeight
-from ..bundle.manifest import (
-    ConditionInfo,
+from ..base.manifest import (
+    ConditionSpec,
     CustomInfo,
     FormInfo,
     IsaInfo,
@@ -21,12 +19,14 @@ from ..bundle.manifest import (
     Manifest,
     OperatorInfo,
     StepInfo,
-    SymbolInfo,
-    TensorInfo,
-    ToleranceInfo,
-    UseInfo,
+    SymbolSpec,
+    TensorSpec,
+    ToleranceSpec,
+    UseSpec,
     VersionInfo,
 )
+from ..base.options import HALVES, CompileOptions
+from ..bundle.host import CPU, Condition, NamedWeight
 from ..bundle.program import Program
 from ..bundle.stored import is_narrow, stored_bytes
 from ..expr import Expr, as_int, dims_of, to_text
@@ -276,28 +276,28 @@ def _size(e: Expr) -> int | str:
     return to_text(e) if known is None else known
 
 
-def _condition(c: Condition) -> ConditionInfo:
+def _condition(c: Condition) -> ConditionSpec:
     """A condition in words; its right side is empty where it is no equation."""
     names = tuple(dims_of(c.left, c.right))
     if c.stated is not None:
-        return ConditionInfo(to_text(c.stated), "", names)
-    return ConditionInfo(to_text(c.left), to_text(c.right), names)
+        return ConditionSpec(to_text(c.stated), "", names)
+    return ConditionSpec(to_text(c.left), to_text(c.right), names)
 
 
-def _use(use: Use) -> UseInfo:
-    return UseInfo(use.input, use.kind, use.least, None if use.most is None else _size(use.most))
+def _use(use: Use) -> UseSpec:
+    return UseSpec(use.input, use.kind, use.least, None if use.most is None else _size(use.most))
 
 
-def _tensor(name: str, v: Value) -> TensorInfo:
-    return TensorInfo(name, v.dtype.name, tuple(_size(d) for d in v.shape), _inner(v.type.inner))
+def _tensor(name: str, v: Value) -> TensorSpec:
+    return TensorSpec(name, v.dtype.name, tuple(_size(d) for d in v.shape), _inner(v.type.inner))
 
 
-def _inner(p: Partial | None) -> TensorInfo | None:
+def _inner(p: Partial | None) -> TensorSpec | None:
     """What a sequence or an optional holds; "?" for a dimension that differs from element to element."""
     if p is None:
         return None
     dims = ("...",) if p.dims is None else tuple("?" if d is None else _size(d) for d in p.dims)
-    return TensorInfo("", p.dtype.name, dims, _inner(p.inner))
+    return TensorSpec("", p.dtype.name, dims, _inner(p.inner))
 
 
 def _kernels_of(c: Compilation) -> tuple[tuple[KernelInfo, ...], tuple[StepInfo, ...]]:
@@ -354,7 +354,7 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
     kernels, steps = _kernels_of(c)
     p = c.program
     symbols = tuple(
-        SymbolInfo(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.names, p.symbols, strict=False)
+        SymbolSpec(n, s.input, s.dim, s.min, s.max, s.kind) for n, s in zip(p.names, p.symbols, strict=False)
     )
     return Manifest(
         torshc=__version__,
@@ -364,7 +364,7 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         outputs=tuple(_tensor(n, v) for n, v in zip(c.interface.output_names, c.interface.results, strict=False)),
         symbols=symbols,
         conditions=tuple(map(_condition, p.conditions)),
-        preferences=tuple(ConditionInfo(to_text(e), "", tuple(dims_of(e))) for e in c.needs.preferences),
+        preferences=tuple(ConditionSpec(to_text(e), "", tuple(dims_of(e))) for e in c.needs.preferences),
         uses=tuple(map(_use, c.needs.uses)),
         target=c.options.target,
         device=c.target.device,
@@ -383,7 +383,7 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         ),
         fallbacks=c.fallbacks,
         approximations=c.approximations,
-        tolerances=tuple(ToleranceInfo(t.relative, t.quantum, dict(t.roundings)) for t in c.tolerances),
+        tolerances=tuple(ToleranceSpec(t.relative, t.quantum, dict(t.roundings)) for t in c.tolerances),
         dynamic=c.script is not None,
         arena_bytes=_size(c.arena_bytes),
         weights=None,

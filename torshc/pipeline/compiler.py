@@ -13,6 +13,7 @@ from pathlib import Path
 from ..base.budget import Budget, spending
 from ..base.clock import Clock, Observer
 from ..base.errors import ConfigError, InternalError, UnsupportedError
+from ..base.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
 from ..base.options import CompileOptions
 from ..base.resources import cache_folder
 from ..bundle.browser import browser_files, require_device_only
@@ -24,7 +25,6 @@ from ..bundle.host import CPU, HostProgram
 from ..bundle.host_source import host_sources, own_header
 from ..bundle.layout import weights_layout
 from ..bundle.linking import link_files
-from ..bundle.manifest import Manifest, ToolInfo, WeightInfo, WeightsFile
 from ..bundle.names import prefix_of
 from ..bundle.package import HEADER, SBOM, BundleWriter, file_sha256
 from ..bundle.program import assemble

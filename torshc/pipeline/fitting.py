@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 from ..base.errors import ConfigError
-from ..bundle.manifest import Manifest
+from ..base.manifest import ConditionSpec
 from ..expr import Expr, as_int, const, dim, dims_of, parse_condition, substitute
-from ..runtime import ConditionSpec, Needs, SymbolSpec, UseSpec
 
 SMALL = 64  # sizes up to this are tried from above
 LARGEST = 4096  # larger ones from below, where no small one will do
@@ -58,19 +57,6 @@ class _Equation:
         found = [size for size in range(SMALL, 0, -1) if rest.holds({name: size})]
         large = (size for size in range(SMALL + 1, most + 1) if rest.holds({name: size}))
         return found or [*islice(large, FEW)]
-
-
-def needs_of(manifest: Manifest) -> Needs:
-    """What inputs have to be like, from a manifest that need not be written."""
-    conditions, preferences = (
-        tuple(ConditionSpec(c.left, c.right, c.symbols) for c in found)
-        for found in (manifest.conditions, manifest.preferences)
-    )
-    uses = tuple(UseSpec(u.input, u.kind, u.least, u.most) for u in manifest.uses)
-    elements = (s for s in manifest.symbols if s.kind != "dim")
-    return Needs(
-        conditions, preferences, uses, tuple(SymbolSpec(s.name, s.input, s.dim, s.min, s.max, s.kind) for s in elements)
-    )
 
 
 def fit_sizes(

@@ -4,8 +4,9 @@ model = torshc.runtime.load("out.tsc", threads=2)
 outputs = model.run({"x": array})
 """
 
+from torshc.base.manifest import ConditionSpec, Needs, SymbolSpec, TensorSpec, UseSpec
+
 from .device import DeviceArray
-from .manifest import ConditionSpec, Needs, SymbolSpec, TensorSpec, UseSpec
 from .model import Model
 from .opening import load
 from .stats import Stats, StepStats

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from torshc.base.manifest import TensorSpec
+
 from .device import DeviceArray, Opened
 from .dlpack import View
 from .exchange import Places
-from .manifest import TensorSpec
 from .native import CPU, Library, Tensor
 from .pool import Pool
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .manifest import ConditionSpec, Manifest, SymbolSpec
+from torshc.base.manifest import ConditionSpec, SymbolSpec
+
+from .manifest import RunInfo
 from .native import Fault
 
 SYMBOLS = 4  # symbols of a condition that its message explains
 
 
-def explain_fault(message: str, fault: Fault, manifest: Manifest) -> str:
+def explain_fault(message: str, fault: Fault, manifest: RunInfo) -> str:
     """The library's message with the names of nodes, inputs and dimensions that the manifest has."""
     conditions = (*manifest.conditions, *manifest.loose_conditions)
     if 0 <= fault.condition < len(conditions):
@@ -21,7 +23,7 @@ def explain_fault(message: str, fault: Fault, manifest: Manifest) -> str:
     return message
 
 
-def remedy_for(fault: Fault, manifest: Manifest) -> str:
+def remedy_for(fault: Fault, manifest: RunInfo) -> str:
     """What to do where a size of 1 met another one, which NumPy would broadcast; empty elsewhere."""
     if manifest.broadcast and not manifest.strict:  # the loose form refused these sizes too
         return ""
@@ -40,7 +42,7 @@ def remedy_for(fault: Fault, manifest: Manifest) -> str:
     )
 
 
-def _unmet(condition: ConditionSpec, fault: Fault, manifest: Manifest) -> str:
+def _unmet(condition: ConditionSpec, fault: Fault, manifest: RunInfo) -> str:
     known = {s.name: s for s in manifest.symbols}
     where = [_place(known[name], manifest) for name in condition.symbols if name in known]
     more = f", and {len(where) - SYMBOLS} more" if len(where) > SYMBOLS else ""
@@ -51,6 +53,6 @@ def _unmet(condition: ConditionSpec, fault: Fault, manifest: Manifest) -> str:
     return f"the shapes do not fit together: {equation} does not hold, {fault.left} is not {fault.right}{places}"
 
 
-def _place(symbol: SymbolSpec, manifest: Manifest) -> str:
+def _place(symbol: SymbolSpec, manifest: RunInfo) -> str:
     kind = "dimension" if symbol.kind == "dim" else "element"
     return f"{symbol.name} is {kind} {symbol.dim} of input {manifest.inputs[symbol.input].name!r}"

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torshc.base.errors import RunError, did_you_mean
+from torshc.base.manifest import TensorSpec
 
 from .call_frame import Handed, OnDevice, Repeat, Side, address_of, prepared
 from .device import LEGACY_STREAM, REMEDIES, DeviceArray, Opened, stream_number
@@ -21,7 +22,7 @@ from .dlpack import View, device_name, dtype_name, host_array
 from .exchange import exchange_of
 from .faults import explain_fault, remedy_for
 from .locks import opened_in_children
-from .manifest import Manifest, TensorSpec
+from .manifest import RunInfo
 from .native import CPU, Tensor
 from .pool import Pool
 from .stats import Stats, StepStats
@@ -48,7 +49,7 @@ class Model:
         device: where it runs, "cpu" or "cuda:0".
     """
 
-    def __init__(self, manifest: Manifest, opened: Opened) -> None:
+    def __init__(self, manifest: RunInfo, opened: Opened) -> None:
         library = opened.library
         self.name = manifest.model
         self.inputs, self.outputs, self.conditions = manifest.inputs, manifest.outputs, manifest.conditions

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from torshc.base.errors import BundleError, RunError
+from torshc.base.manifest import FILE
 from torshc.base.webgpu import name_library
 
 from .device import Opened, stream_number
-from .manifest import FILE, REMEDY, Manifest, read_manifest, require_plain
+from .manifest import REMEDY, RunInfo, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
 
@@ -126,7 +127,7 @@ def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: 
     return Model(manifest, found)
 
 
-def _version(library: Library, manifest: Manifest) -> Manifest:
+def _version(library: Library, manifest: RunInfo) -> RunInfo:
     """The manifest with the steps of the version that the library runs; of the last where it can run none."""
     if not manifest.other_versions:
         return manifest
@@ -137,7 +138,7 @@ def _version(library: Library, manifest: Manifest) -> Manifest:
     return replace(manifest, isa=isa, steps=steps)
 
 
-def _check_library(library: Library, manifest: Manifest) -> None:
+def _check_library(library: Library, manifest: RunInfo) -> None:
     known = library.torshc_interface_id(), library.torshc_step_count()
     if known != (manifest.interface_id, len(manifest.steps)):
         raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from torshc.base.errors import RunError
+from torshc.base.manifest import TensorSpec
 
 from .dlpack import host_array
-from .manifest import TensorSpec
 from .native import CPU, Dtype, Tensor
 
 # The library's type code and bits; those of other types are a letter and the bits.

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from torshc.base.errors import RunError, did_you_mean
+from torshc.base.manifest import TensorSpec
 
 from .device import Opened
 from .dlpack import host_array
-from .manifest import REMEDY, TensorSpec
+from .manifest import REMEDY
 from .native import CPU, Dtype, NamedTensor, Tensor
 from .values import code_of
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from ..base.arrays import Archive
 from ..base.errors import BundleError, ConfigError, RunError
+from ..base.manifest import FILE, manifest_hash
 from ..base.options import CompileOptions
 from ..bundle.layout import weights_layout
-from ..bundle.manifest import FILE, SCHEMA, manifest_hash
+from ..bundle.manifest import SCHEMA
 from ..bundle.package import WEIGHTS, BundleWriter
 from ..bundle.stored import stored_parts
 from ..bundle.weights import read_identity

@@ -9,16 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from ..base.errors import UnsupportedError
+from ..base.manifest import OBJECTS, Manifest
 from ..bundle.host import Port
-from ..bundle.manifest import Manifest, TensorInfo
 from ..pipeline.compilation import Compilation, manifest_of
-from ..pipeline.fitting import needs_of
 from ..runtime import TensorSpec
 from ..targets.base import environment
 from .feeds import Array, make_inputs
 from .verify import SIZES, reference_outputs
-
-_OBJECTS = ("string", "sequence", "optional", "map")
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,7 @@ def trial_files(model: Path, compilation: Compilation, seed: int = 0) -> dict[st
     """
     manifest = manifest_of(compilation)
     _check(manifest)
-    specs = [TensorSpec(x.name, x.dtype, x.dims) for x in manifest.inputs]
-    feeds = make_inputs(specs, (), None, seed, SIZES, needs_of(manifest)).arrays
+    feeds = make_inputs(manifest.inputs, (), None, seed, SIZES, manifest.needs).arrays
     names = [x.name for x in manifest.outputs]
     expected = reference_outputs(model, "reference", names, feeds, compilation.options.ops)
     inputs = [feeds[x.name] for x in manifest.inputs]
@@ -63,13 +59,13 @@ def trial_files(model: Path, compilation: Compilation, seed: int = 0) -> dict[st
 
 
 def _check(manifest: Manifest) -> None:
-    others = [x for x in (*manifest.inputs, *manifest.outputs) if x.dtype in _OBJECTS]
+    others = [x for x in (*manifest.inputs, *manifest.outputs) if x.dtype in OBJECTS]
     if others:
         problems = [f"--with-test: {x.name!r} is a {x.dtype}; a test holds tensors of numbers" for x in others]
         raise UnsupportedError(problems, "leave it out, and use torshc verify --bundle")
 
 
-def _files(kind: str, infos: tuple[TensorInfo, ...], arrays: list[Array]) -> list[TensorFile]:
+def _files(kind: str, infos: tuple[TensorSpec, ...], arrays: list[Array]) -> list[TensorFile]:
     return [
         TensorFile(f"{kind}{k}.bin", Port(x.dtype).dlpack, a.shape)
         for k, (x, a) in enumerate(zip(infos, arrays, strict=True))

@@ -1,0 +1,360 @@
+"""The manifest of a bundle as data: the one schema of what the compiler writes and the runtime reads.
+
+``bundle/manifest.schema.json`` is its JSON Schema. The text is the same for the same bundle everywhere: no time, no
+path, fields in the order below. Names of a model stand only there, escaped to ASCII.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .errors import RunError
+
+FORMAT = "torshc-bundle"
+FORMAT_VERSION = 3
+FILE = "manifest.json"
+INTERFACE = ("inputs", "outputs", "symbols", "conditions", "operators")  # what a caller of the library goes by
+
+NUMPY = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8",
+    "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+OBJECTS = ("string", "sequence", "optional", "map")
+ML_DTYPES = {
+    "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
+    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
+    "i2": "int2", "u2": "uint2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output of a model.
+
+    Attributes:
+        name: as in the model.
+        dtype: short name of its element type ("f32").
+        dims: integers, or text for a symbolic dimension ("batch", "2*batch").
+        inner: what a "sequence" or an "optional" holds; "?" for a dimension that differs, "..." for any number of them.
+            Of a "map" its keys, whose ``inner`` are its values.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+    inner: TensorSpec | None = None
+
+    @property
+    def shape(self) -> tuple[int | str, ...]:
+        """Its dimensions."""
+        return self.dims
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype.
+
+        Raises:
+            RunError: a type that NumPy lacks by itself, without the ml_dtypes package.
+        """
+        if (other := ML_DTYPES.get(self.dtype)) is not None:
+            try:
+                import ml_dtypes  # optional package
+            except ImportError as error:
+                raise RunError(f"{self.name!r} is {other}, which NumPy lacks", "pip install ml_dtypes") from error
+            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, other))
+            return found
+        return np.dtype(NUMPY.get(self.dtype, "object"))
+
+
+@dataclass(frozen=True)
+class ToleranceSpec:
+    """How far an output may be from a reference's: ``relative`` of its largest element, and ``quantum`` more.
+
+    Both follow from ``roundings``: how many are behind each other, by type.
+    """
+
+    relative: float
+    quantum: float
+    roundings: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SymbolSpec:
+    """A symbol, from ``min`` to ``max``: dimension ``dim`` of input number ``input`` where ``kind`` is "dim".
+
+    Otherwise the input's element at that place, which is refused out of that range ("element") or moved into it
+    ("clamped").
+    """
+
+    name: str
+    input: int
+    dim: int
+    min: int
+    max: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class ConditionSpec:
+    """Two sizes that have to be equal in a run, or a condition and "", and the symbols in them, by name."""
+
+    left: str
+    right: str
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UseSpec:
+    """What the elements of input number ``input`` are (``kind``), and the least and the largest of them.
+
+    An "index" of a table, a "length" of a sequence, a "position" in one, a "number" of things; a float that is a
+    "ratio" or "positive"; 1 where a mask is to "keep" a position, or to "hide" it. ``most`` is an integer, text over
+    the symbols, or null for any.
+    """
+
+    input: int
+    kind: str
+    least: int
+    most: int | str | None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What inputs have to be like, so that a run computes something.
+
+    Attributes:
+        conditions: what their sizes have to satisfy.
+        preferences: what they should satisfy, so that no value inside is empty.
+        uses: what their elements are.
+        elements: those that are sizes.
+    """
+
+    conditions: tuple[ConditionSpec, ...] = ()
+    preferences: tuple[ConditionSpec, ...] = ()
+    uses: tuple[UseSpec, ...] = ()
+    elements: tuple[SymbolSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class IsaInfo:
+    """The instruction set that kernels were compiled for; ``lanes`` counts 32-bit lanes of a vector."""
+
+    arch: str
+    mcpu: str
+    features: tuple[str, ...]
+    lanes: int
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """A distinct kernel.
+
+    Attributes:
+        id: its number, the index in the list.
+        symbol: its name in the library and in the sources.
+        template: the template that rendered it.
+        nodes: names of all model nodes that it serves.
+        ops: their operators, in the same order.
+        flops, bytes: arithmetic and memory traffic of one launch, integers or text over the symbols.
+        source_sha256: of its C source.
+        pinned: whether a person edited that.
+        tuned: the choices of a tuning record that it was made with; empty for the usual ones.
+    """
+
+    id: int
+    symbol: str
+    template: str
+    nodes: tuple[str, ...]
+    ops: tuple[str, ...]
+    flops: int | str
+    bytes: int | str
+    source_sha256: str
+    pinned: bool = False
+    tuned: str = ""
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """A step of a run: a launch of kernel ``kernel``, with the names of its model nodes.
+
+    ``device`` is where it runs, by DLPack's code: 1 is the processor, also in a library for a device.
+    """
+
+    kernel: int
+    nodes: tuple[str, ...]
+    device: int
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """A node that the host runs between launches: its number, its operator and the model's name of it."""
+
+    node: int
+    op: str
+    name: str
+
+
+@dataclass(frozen=True)
+class CustomInfo:
+    """An operator of the model that a user declared: what it is ("composite"), in which file, and the hash of that."""
+
+    op: str
+    domain: str
+    form: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class WeightInfo:
+    """A weight of the model: name, dtype and dimensions; ``why`` it cannot be exchanged by name, "" where it can."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """The weights: bytes of the payload, and the SHA-256 of the file; ``embedded`` when linked into the library.
+
+    ``layout`` is a hash of how the library reads them: other weights of the same layout can take their place.
+    ``dtype`` is what large weights of f32 are stored as, ``named`` what ``torshc_set_tensors`` knows.
+    """
+
+    bytes: int
+    sha256: str
+    embedded: bool
+    layout: str = ""
+    dtype: str = "f32"
+    named: tuple[WeightInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class ToolInfo:
+    """A tool that made the bundle."""
+
+    name: str
+    version: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FormInfo:
+    """What is different in the loose form of a model; all fields are as the manifest's of these names.
+
+    Its steps and conditions are numbered after those of the fast form.
+    """
+
+    conditions: tuple[ConditionSpec, ...]
+    kernels: tuple[KernelInfo, ...]
+    steps: tuple[StepInfo, ...]
+    arena_bytes: int | str
+
+
+@dataclass(frozen=True)
+class LooseInfo:
+    """Sizes by name that may be 1 and broadcast in runs of the loose ``form``, or ``why`` there is none."""
+
+    sizes: tuple[str, ...]
+    why: str
+    form: FormInfo | None
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """What is different in a version for a lesser processor; all fields are as the manifest's of these names.
+
+    ``loose`` is its loose form.
+    """
+
+    isa: IsaInfo
+    kernels: tuple[KernelInfo, ...]
+    steps: tuple[StepInfo, ...]
+    arena_bytes: int | str
+    loose: FormInfo | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of it, for the best processor; ``other_versions``, the better first, says what the library has for others.
+    ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
+    ``libmodel.so``; ``fallbacks`` says what took a slower path, and why;
+    ``glibc`` is the oldest version of it that the library can be loaded with, "" where nobody looked or it needs none;
+    ``approximations`` what trades accuracy for speed, on request; ``tolerances`` how far each output may be from a
+    reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``loose`` what there is for sizes of 1 that
+    ``conditions`` refuse, null where none can be such a 1; ``preferences`` conditions with which no value inside is
+    empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs; ``custom`` operators
+    that users declare."""
+
+    torshc: str
+    model: str
+    prefix: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    symbols: tuple[SymbolSpec, ...]
+    conditions: tuple[ConditionSpec, ...]
+    target: str
+    device: int
+    isa: IsaInfo
+    opt_level: int
+    profile: bool
+    threads: int
+    passes: tuple[str, ...]
+    kernels: tuple[KernelInfo, ...]
+    steps: tuple[StepInfo, ...]
+    operators: tuple[OperatorInfo, ...]
+    fallbacks: tuple[str, ...]
+    approximations: tuple[str, ...]
+    tolerances: tuple[ToleranceSpec, ...] = field(default=(), kw_only=True)  # not in manifests of before there were any
+    dynamic: bool
+    arena_bytes: int | str
+    weights: WeightsFile | None
+    library_sha256: str
+    tools: tuple[ToolInfo, ...]
+    other_versions: tuple[VersionInfo, ...] = ()
+    loose: LooseInfo | None = None
+    glibc: str = ""
+    preferences: tuple[ConditionSpec, ...] = ()
+    uses: tuple[UseSpec, ...] = ()
+    custom: tuple[CustomInfo, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        """What inputs have to be like."""
+        elements = tuple(symbol for symbol in self.symbols if symbol.kind != "dim")
+        return Needs(self.conditions, self.preferences, self.uses, elements)
+
+    @property
+    def interface_id(self) -> int:
+        """64 bits of a hash over what a caller of the library goes by, for the library to hold as well."""
+        return interface_id(dataclasses.asdict(self))
+
+    def to_json(self) -> str:
+        """The text of manifest.json."""
+        body = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        body["sha256"] = manifest_hash(body)
+        return json.dumps(body, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def interface_id(body: Mapping[str, Any]) -> int:
+    """As :attr:`Manifest.interface_id`, of a manifest as JSON has it."""
+    return int(manifest_hash({name: body[name] for name in INTERFACE})[:16], 16)
+
+
+def manifest_hash(body: Mapping[str, Any]) -> str:
+    """SHA-256 over the manifest without its own "sha256", or over a part, written compactly with sorted keys."""
+    return hashlib.sha256(compact(body).encode()).hexdigest()
+
+
+def compact(body: Mapping[str, Any]) -> str:
+    """What is hashed."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
