@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..graph import Node, Value
 from ..pipeline.fitting import NoSizes
-from ..plan.group import REASONS, Boundary, Group
+from ..plan.group import REASONS, Boundary, Group, operator_of
 from ..plan.views import behind_views
 from .host_steps import Course, course
 from .memory import live_bytes
@@ -303,12 +302,6 @@ def _loose(compilation: Compilation) -> LooseInfo | None:
     return LooseInfo(loose.sizes, "", len(symbols), len(more))
 
 
-def operators(nodes: Sequence[Node]) -> str:
-    """The operators of a group in order, runs of one counted: ``Conv+Add+Relu``, ``Mul(3)+Sqrt``."""
-    runs = ((name, sum(1 for _ in run)) for name, run in groupby(_operator(node) for node in nodes))
-    return "+".join(name if count == 1 else f"{name}({count})" for name, count in runs)
-
-
 def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
     """The records of one pass made one, in the order of their first runs."""
     by_name: dict[str, list[PassRecord]] = {}
@@ -324,11 +317,6 @@ def pass_infos(records: Iterable[PassRecord]) -> tuple[PassInfo, ...]:
         )
         for name, found in by_name.items()
     )
-
-
-def _operator(node: Node) -> str:
-    """What a node's operator is called: an Identity that is left after the passes copies a value to an output."""
-    return "copy" if node.op.name == "Identity" else node.op.name
 
 
 class _Describer:
@@ -365,7 +353,7 @@ class _Describer:
         operands = dict.fromkeys(v.producer.id for v in node.operands if v.producer is not None)
         was = self.origins.get(node.name, "")
         origin = was if was != node.op.name else ""
-        return NodeInfo(node.id, _operator(node), node.name, type_text(node.output.type), tuple(operands), origin)
+        return NodeInfo(node.id, operator_of(node), node.name, type_text(node.output.type), tuple(operands), origin)
 
     def group(self, unit: Unit) -> GroupInfo:
         g = unit.group
@@ -373,7 +361,7 @@ class _Describer:
             id=g.id,
             kind=g.kind,
             rules=tuple(map(str, dict.fromkeys((*g.rules, *made_by(g, self.rules))))),
-            operators=operators(g.nodes),
+            operators=g.operators,
             nodes=tuple(map(self.node, g.nodes)),
             folded=tuple(map(self.node, g.folded)),
             reads=tuple(map(self.tensor, g.reads)),

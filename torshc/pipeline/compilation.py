@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class Unit:
     """A fusion group with its kernels, in launch order, and their names.
 
     Attributes:
+        sizes: the sizes that each kernel is given, in order.
         suffix: ending of their sources.
         refused: why the target has no kernel, so that those of the processor are used; empty when it has.
         device: where the kernels run, by DLPack's code.
@@ -57,6 +59,7 @@ class Unit:
     group: Group
     kernels: tuple[Kernel, ...]
     symbols: tuple[str, ...]
+    sizes: tuple[tuple[Expr, ...], ...]
     suffix: str = ".c"
     refused: str = ""
     device: int = CPU
@@ -241,28 +244,42 @@ def kernel_headers(compilation: Compilation) -> dict[str, str]:
 def commented_sources(compilation: Compilation) -> dict[str, str]:
     """Kernel sources as people read them: each opens with what it computes; the cache key leaves that comment out.
 
-    No name of a model may reach a source, and a kernel numbers its own sizes, so that n0, n1, ... are the symbols.
+    No name of a model may reach a source: sizes have the names that the kernel has for them (s0), and those that it is
+    not given the host program's (n0).
     """
-    names = {name: f"n{k}" for k, name in enumerate(compilation.program.names)}
+    host = {name: f"n{k}" for k, name in enumerate(compilation.program.names)}
     notes: dict[str, list[str]] = {}
-    symbols: set[str] = set()
+    others: set[str] = set()
     for unit in compilation.units:
-        for kernel, symbol in zip(unit.kernels, unit.symbols, strict=True):
-            lines = notes.setdefault(symbol, [])
-            numbers = ", ".join(map(str, unit.group.numbers))
-            flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
-            lines.append(f" * {kernel.kind} of nodes {numbers}: {flops} flops, {nbytes} bytes.")
-            if dims_of(kernel.flops, kernel.nbytes):
-                symbols.add(symbol)
+        for kernel, symbol, sizes in zip(unit.kernels, unit.symbols, unit.sizes, strict=True):
+            names = host | {str(e.data): f"s{k}" for k, e in enumerate(sizes) if e.op == "dim"}
+            line = textwrap.wrap(_what_it_computes(unit, kernel, names), 116, break_long_words=False)
+            notes.setdefault(symbol, []).append(" * " + "\n *   ".join(line))
+            shown = dims_of(kernel.flops, kernel.nbytes, *(d for v in unit.group.outputs for d in v.shape))
+            if any(names[name] == host[name] for name in shown):
+                others.add(symbol)
     where = " * n0, n1, ... are s0, s1, ... of the host program.\n"
     of_file = {file: file.partition(".")[0] for file in compilation.sources}
     return {
         file: "/*\n"
         + "\n".join(notes[of_file[file]])
-        + f"\n{where if of_file[file] in symbols else ''} */\n"
+        + f"\n{where if of_file[file] in others else ''} */\n"
         + text.lstrip()
         for file, text in compilation.sources.items()
     }
+
+
+def _what_it_computes(unit: Unit, kernel: Kernel, names: Mapping[str, str]) -> str:
+    """``Conv+Relu -> f32[s0,4,4,32], nodes 9 and 10: 296448*s0 flops, ...``; of several kernels, which it is."""
+    group = unit.group
+    of_several = f"{kernel.kind} of " if len(unit.kernels) > 1 else ""
+    results = " and ".join(
+        f"{v.dtype.name}[{','.join(to_text(d, 16, names) for d in v.shape)}]" for v in group.outputs[:4]
+    )
+    more = f" and {len(group.outputs) - 4} more" if len(group.outputs) > 4 else ""
+    numbers = ", ".join(map(str, group.numbers))
+    flops, nbytes = (to_text(e, 64, names) for e in (kernel.flops, kernel.nbytes))
+    return f"{of_several}{group.operators} -> {results}{more}, nodes {numbers}: {flops} flops, {nbytes} bytes."
 
 
 def with_edited(sources: Mapping[str, str], file: str, text: str) -> dict[str, str]:

@@ -78,17 +78,19 @@ def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], l
     sources: dict[str, str] = {}
     for made_of in lowered:
         group, target, refused = made_of.group, made_of.target, made_of.refused
-        symbols = []
+        symbols, sizes = [], []
         away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
         for kernel in made_of.kernels:
             made = target.render(kernel)
             sources |= made.files(target.suffix)
             symbols.append(made.symbol)
+            sizes.append(made.dims)
             comment, threads = _comment(group, kernel), target.threads(kernel)
             faults, bound = "" if threads else kernel.faults, target.explicit_bindings
             placed.append(Placed(kernel, made.symbol, made.dims, comment, threads, away, bound, faults))
         tuned = choices_text(made_of.choices)
-        units.append(Unit(group, tuple(made_of.kernels), tuple(symbols), target.suffix, refused, target.device, tuned))
+        found = group, tuple(made_of.kernels), tuple(symbols), tuple(sizes)
+        units.append(Unit(*found, target.suffix, refused, target.device, tuned))
     return units, placed, sources
 
 

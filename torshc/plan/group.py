@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from ..graph import Builder, Graph, Node, RuleName, Value
 
@@ -71,6 +72,17 @@ class Group:
     @property
     def numbers(self) -> list[int]:
         return sorted({n.id for n in (*self.nodes, *self.folded)})
+
+    @property
+    def operators(self) -> str:
+        """Its operators in order, runs of one counted: ``Conv+Add+Relu``, ``Mul(3)+Sqrt``."""
+        runs = ((name, sum(1 for _ in run)) for name, run in groupby(map(operator_of, self.nodes)))
+        return "+".join(name if count == 1 else f"{name}({count})" for name, count in runs)
+
+
+def operator_of(node: Node) -> str:
+    """What a node's operator is called: an Identity that is left after the passes copies a value to an output."""
+    return "copy" if node.op.name == "Identity" else node.op.name
 
 
 def expand(graph: Graph, nodes: Iterable[Node]) -> tuple[list[Node], dict[Value, Value]]:
