@@ -15,10 +15,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import torshc
 from tests.emulation.emulated import emulated_tools
 from torshc.base.errors import ModelError
-from torshc.expr import Expr, as_int, call, const, select
+from torshc.expr import as_int, const, select
 from torshc.graph import Node, TensorType
 from torshc.ops import REGISTRY
 from torshc.ops.core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from torshc.ops.core.scalar import Scalar, where
 from torshc.pipeline.compilation import Compilation
 
 DOMAIN = "test.torshc"
@@ -44,12 +45,10 @@ class Leap(Op):
     def nest(self, node: Node, output: int) -> Nest:
         a = axis_of(self.axis, len(node.output.shape))
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             back = at[a] - self.step
-            there = call("ge", back, 0)
-            before = (*at[:a], select(there, back, const(0)), *at[a + 1 :])
-            zero = const(0.0, node.output.dtype)
-            return call("add", read(0, at), call("mul", select(there, read(0, before), zero), self.scale))
+            before = (*at[:a], select(back >= 0, back, const(0)), *at[a + 1 :])
+            return read(0, at) + where(back >= 0, read(0, before), 0) * self.scale
 
         return Nest(body)
 

@@ -125,7 +125,7 @@ def _run_nest(node: Node, out: Value, nest: Nest, values: Mapping[Value, Array],
     if inner:
         axes = tuple(range(len(shape), len(shape) + len(inner)))
         total = _reduce(whole, nest.combine, axes)
-    if nest.finish is not None:
+    if nest.last is not None:
         body = nest.body(at, over, read)
         name = acc("total", body.dtype)
         finisher = _Evaluator(evaluator.tensors, {}, dims, tuple(shape))

@@ -56,7 +56,22 @@ from .expr import (
     walk,
     walk_new,
 )
-from .functions import FUNCTIONS, Function, call, cast, cost, on_host, rebuild, select, substitute, without_wraps
+from .functions import (
+    FUNCTIONS,
+    Function,
+    call,
+    cast,
+    cost,
+    eq,
+    max_of,
+    min_of,
+    ne,
+    on_host,
+    rebuild,
+    select,
+    substitute,
+    without_wraps,
+)
 from .index import is_long, is_nonnegative, length, lower_bound, upper_bound
 from .text import condition_text, parse_condition, parse_dim, parse_size, stated, to_text
 
@@ -111,6 +126,7 @@ __all__ = [
     "dim",
     "dims_of",
     "element",
+    "eq",
     "from_numpy",
     "from_onnx",
     "is_long",
@@ -121,6 +137,9 @@ __all__ = [
     "locals_of",
     "lower_bound",
     "make",
+    "max_of",
+    "min_of",
+    "ne",
     "on_host",
     "parse_condition",
     "parse_dim",

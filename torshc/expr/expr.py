@@ -66,6 +66,30 @@ class Expr:
         made: Expr = OPERATORS["mod"](self, _like(self, other))
         return made
 
+    def __lt__(self, other: Scalar) -> Expr:
+        made: Expr = OPERATORS["lt"](self, _like(self, other))
+        return made
+
+    def __le__(self, other: Scalar) -> Expr:
+        made: Expr = OPERATORS["le"](self, _like(self, other))
+        return made
+
+    def __gt__(self, other: Scalar) -> Expr:
+        made: Expr = OPERATORS["gt"](self, _like(self, other))
+        return made
+
+    def __ge__(self, other: Scalar) -> Expr:
+        made: Expr = OPERATORS["ge"](self, _like(self, other))
+        return made
+
+    def __and__(self, other: Expr) -> Expr:
+        made: Expr = OPERATORS["and"](self, other)
+        return made
+
+    def __or__(self, other: Expr) -> Expr:
+        made: Expr = OPERATORS["or"](self, other)
+        return made
+
     def __neg__(self) -> Expr:
         return _like(self, 0) - self
 

@@ -495,6 +495,26 @@ OPERATORS.update(
     add=_operator("add", index.add),
     sub=_operator("sub", index.subtract),
     mul=_operator("mul", index.mul),
-    floordiv=_operator("floordiv", index.floordiv),
-    mod=_operator("mod", index.mod),
+    floordiv=_operator("floordiv", _safe_floordiv),
+    mod=_operator("mod", _safe_mod),
+    **{op: partial(call, op) for op in ("lt", "le", "gt", "ge", "and", "or")},
 )
+
+
+def eq(a: Expr, b: Scalar) -> Expr:
+    """Whether two sizes are equal; Python's == compares expressions."""
+    return call("eq", a, b)
+
+
+def ne(a: Expr, b: Scalar) -> Expr:
+    return call("ne", a, b)
+
+
+def min_of(a: Expr, b: Scalar) -> Expr:
+    """The smaller of two sizes."""
+    return call("min", a, b)
+
+
+def max_of(a: Expr, b: Scalar) -> Expr:
+    """The larger of two sizes."""
+    return call("max", a, b)

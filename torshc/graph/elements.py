@@ -71,7 +71,7 @@ def _element(node: Node, nest: Nest, index: tuple[int, ...], elements: Elements)
         total = term if total is None else call(nest.combine, total, term)
     if total is None:
         raise LookupError("empty reduction")
-    return nest.finish(total, at, read) if nest.finish else total
+    return nest.finish(total, at, read)
 
 
 def settled(value: Value) -> tuple[Expr | None, ...]:

@@ -116,8 +116,7 @@ def _reads(node: Node, output: int) -> list[tuple[Value, tuple[Expr, ...]]]:
         for name, extents in (("i", node.outputs[output].shape), ("r", nest.reduce))
     )
     body = nest.body(at, inner, read)
-    if nest.finish is not None:
-        nest.finish(acc("total", body.dtype), at, read)
+    nest.finish(acc("total", body.dtype), at, read)
     return found
 
 

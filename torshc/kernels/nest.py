@@ -358,7 +358,7 @@ def accumulate(node: Node, nest: Nest, k: int, rows: Rows, inliner: Inliner, buf
         index = rows.index  # every reduced dimension has size 1
     term = buffers.resolve(nest.body(index, tuple(rows.reduce), read))
     total = acc(f"a{k}", term.dtype)
-    result = buffers.resolve(nest.finish(total, index, read)) if nest.finish else total
+    result = buffers.resolve(nest.finish(total, index, read))
     inliner.known[out] = acc(f"x{k}", result.dtype)
     return Accumulator(f"{k}", nest.combine, term, result)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..expr import I64, Expr, as_int, axis, cast, const, walk
+from ..expr import Expr, as_int, axis, const, walk
 from ..graph import Builder, Graph, Node, Value
 from ..ops import REGISTRY
 from ..ops.core.base import Index, searchable
+from ..ops.core.scalar import Scalar
 from ..ops.tensor.scatter import Scattering
 from ..plan.group import Group
 from ..plan.storage import Storage
@@ -77,14 +78,14 @@ def read_updates(group: Group, storage: Mapping[Value, Storage]) -> Updates:
     beside: Index = tuple(fixed.get(d, const(0)) for d in range(data.type.rank))
     buffers = Buffers(storage)
 
-    def read(k: int, index: Index) -> Expr:
-        return read_through(group, node.operands[k], index)
+    def read(k: int, index: Index) -> Scalar:
+        return Scalar(read_through(group, node.operands[k], index))
 
     indices, where = op.reads(node, step if as_int(step.args[0]) != 1 else const(0), beside, read)
-    found = [buffers.resolve(cast(e, I64)) for e in indices]
+    found = [buffers.resolve(e) for e in indices]
     update = buffers.resolve(read_through(group, updates, where))
     to = buffers.store(node.output, tuple(spots.get(d, i) for d, i in enumerate(beside)), update)
-    value = op.combined(temporary(to.buffer, to.offset, update.dtype), update)
+    value = op.combined(Scalar(temporary(to.buffer, to.offset, update.dtype)), Scalar(update)).expr
     axes, (offset, value, *found) = join_axes(list(fixed.values()), [to.offset, value, *found])
     return Updates(
         axes=tuple(axes[:-1]),

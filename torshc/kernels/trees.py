@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ..expr import DType, Expr, acc, as_int, axis, call, const
 from ..graph import Builder, Graph, Node, Value
+from ..ops.core.scalar import Scalar
 from ..ops.ml.forest import COMBINE, DEEPEST, EQUAL, LANES, LESS, MISSING, NEUTRAL, Trees, finished
 from ..plan.group import Group
 from ..plan.storage import Storage
@@ -118,7 +119,7 @@ def lower_walks(group: Group, storage: Mapping[Value, Storage], rows: Expr, ways
     nodes, roots, weights = (add_buffer(buffers, v, dtype=v.dtype) for v in constants)
     trees, targets = (as_int(constants[k].shape[j]) or 0 for k, j in ((1, 0), (2, 1)))
     target = axis("target", targets)
-    result = finished(acc("acc", x.dtype), op.aggregate, trees)
+    result = finished(Scalar(acc("acc", x.dtype)), op.aggregate, trees).expr
     stores = finish(group, node, result, (row, target if targets > 1 else const(0)), buffers)
     joined, stores = join_stores([row, target] if targets > 1 else [row], stores)
     kernel = TreesKernel(

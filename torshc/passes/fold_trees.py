@@ -189,10 +189,9 @@ def _keeps_rows(node: Node, nest: Nest, varied: Sequence[bool]) -> bool:
         apart = apart and (not varied[k] or index[0] is row) and not any(row in walk(e) for e in rest)
         return acc(f"x{k}", value.dtype.register)
 
-    made = [nest.body(at, tuple(axis(f"r{k}", e) for k, e in enumerate(nest.reduce)), read)]
-    if nest.finish is not None:
-        made.append(nest.finish(acc("sum", made[0].dtype), at, read))
-    return apart and row not in walk(*made)
+    term = nest.body(at, tuple(axis(f"r{k}", e) for k, e in enumerate(nest.reduce)), read)
+    result = nest.finish(acc("sum", term.dtype), at, read)
+    return apart and row not in walk(term, result)
 
 
 def _steps(node: Node, nest: Nest) -> int:

@@ -121,7 +121,7 @@ def _run_nest(node: Node, output: int, nest: Nest, arrays: Sequence[Array | None
     result = evaluator.value(nest.body(at, within, read))
     if inner:
         result = _reduce(np.broadcast_to(result, extents), nest.combine, len(shape))
-    if nest.finish is not None:
+    if nest.last is not None:
         dtype = nest.body(at, within, read).dtype
         outer = _Evaluator(axes[: len(shape)], shape, tensors)
         total = acc("total", dtype)

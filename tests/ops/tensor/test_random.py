@@ -13,8 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import torshc
 from tests.support.evaluate import Array, run
-from torshc.expr import U32, as_int, const
+from torshc.expr import U32
 from torshc.formats import import_model
+from torshc.ops.core.scalar import element
 from torshc.ops.tensor.random import below, threefry
 
 F32, F64 = np.float32, np.float64
@@ -54,8 +55,8 @@ def drawn(op: str, *inputs: Array, outputs: int = 1, opset: int = 20, **attribut
     ],
 )
 def test_threefry(key: tuple[int, int], counter: tuple[int, int], words: tuple[int, int]) -> None:
-    made = threefry(key, (const(counter[0], U32), const(counter[1], U32)))
-    assert tuple(map(as_int, made)) == words
+    made = threefry(key, (element(counter[0], U32), element(counter[1], U32)))
+    assert tuple(x.number for x in made) == words
 
 
 def distance(sample: Array, cumulative: Any) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import DType, as_int, call, const, from_onnx
+from ...expr import DType, as_int, const, from_onnx, ne
 from ...graph import Builder, Value
 from ..core.axes import axis_at, constraints_of, pick, require
 from ..core.base import Op, operator
@@ -115,7 +115,7 @@ class DFT(Op):
         if isinstance(axis, int) and axis == rank - 1:
             raise ModelError("DFT along the dimension of real and imaginary parts")
         if not isinstance(axis, int):
-            require(constraints, call("ne", axis, rank - 1), "DFT along the dimension of real and imaginary parts")
+            require(constraints, ne(axis, rank - 1), "DFT along the dimension of real and imaginary parts")
         extent = pick(axis, x.shape[:-1])
         whole = (extent - 1) * 2 if inverse and onesided else extent
         wanted = lengths[0] if lengths else whole

@@ -10,26 +10,27 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, F64, I64, DType, Expr, as_int, call, cast, const, select
+from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, max_of, min_of, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import AxisNumber, both, constraints_of, pick, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
 from ..core.pointwise import compute
+from ..core.scalar import Scalar, element, equal, expm1, floor, log, maximum, sin, where
 from ..core.source import SourceNode
 from ..tensor.view import Reshape
 
 _NONE = const(0)
 
 
-def sine(quarters: Expr, whole: Expr, kind: DType) -> Expr:
+def sine(quarters: Expr, whole: Expr, kind: DType) -> Scalar:
     """sin(pi / 2 * quarters / whole), exact where it is 0 or 1: integers fold the angle into 0..pi/2."""
-    angle = call("mod", quarters, whole * 4)
-    is_below = call("ge", angle, whole * 2)
+    angle = quarters % (whole * 4)
+    is_below = angle >= whole * 2
     angle = select(is_below, angle - whole * 2, angle)
-    angle = call("min", angle, whole * 2 - angle)
-    value = call("sin", call("div", call("mul", cast(angle, kind), math.pi / 2), cast(whole, kind)))
-    return select(is_below, call("neg", value), value)
+    angle = min_of(angle, whole * 2 - angle)
+    value = sin(element(angle, kind) * (math.pi / 2) / element(whole, kind))
+    return where(is_below, -value, value)
 
 
 @operator("Fourier", "torshc")
@@ -53,9 +54,9 @@ class Fourier(Op):
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of DFT")
-        require(constraints, call("ge", self.length, 1), f"a transform of length {self.length!r}")
+        require(constraints, self.length >= 1, f"a transform of length {self.length!r}")
         half = self.onesided and not self.inverse
-        bins = call("floordiv", self.length, 2) + 1 if half else self.length
+        bins = self.length // 2 + 1 if half else self.length
         kept = const(1 if self.inverse and self.onesided else 2)
         return [TensorType(x.dtype, (*put(self.axis, x.shape[:-1], bins), kept))]
 
@@ -63,26 +64,26 @@ class Fourier(Op):
         x = node.operands[0]
         kind, parts = compute(x.dtype), as_int(x.shape[-1])
         real = self.inverse and self.onesided
-        taken = call("floordiv", self.length, 2) + 1 if real else self.length
-        rows = call("max", call("min", pick(self.axis, x.shape[:-1]), taken), 0)
+        taken = self.length // 2 + 1 if real else self.length
+        rows = max_of(min_of(pick(self.axis, x.shape[:-1]), taken), 0)
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             t = inner[0]
-            quarters = call("mod", t * pick(self.axis, at[:-1]), self.length) * 4
+            quarters = (t * pick(self.axis, at[:-1]) % self.length) * 4
             across, up = (sine(quarters + start, self.length, kind) for start in (self.length, 0))
             place = put(self.axis, at[:-1], t)
             first = read(0, (*place, const(0)))
-            second = read(0, (*place, const(1))) if parts == 2 else const(0.0, kind)
-            up = up if self.inverse else call("neg", up)
-            value = call("sub", call("mul", first, across), call("mul", second, up))
+            second = read(0, (*place, const(1))) if parts == 2 else element(0, kind)
+            up = up if self.inverse else -up
+            value = first * across - second * up
             if real:
-                single = call("or", call("eq", t, 0), call("eq", t * 2, self.length))
-                return select(single, call("mul", first, across), call("mul", value, 2.0))
-            other = call("add", call("mul", first, up), call("mul", second, across))
-            return select(call("eq", at[-1], 0), value, other)
+                single = eq(t, 0) | eq(t * 2, self.length)
+                return where(single, first * across, value * 2)
+            other = first * up + second * across
+            return where(eq(at[-1], 0), value, other)
 
-        def mean(total: Expr, at: Index, read: Read) -> Expr:
-            return call("div", total, cast(self.length, total.dtype))
+        def mean(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total / element(self.length, total.dtype)
 
         return Nest(body, (rows,), "add", mean if self.inverse else None)
 
@@ -98,9 +99,9 @@ class Frames(Op):
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "the signal of STFT")
-        fits = both(call("ge", self.step, 1), call("ge", self.length, 1), call("le", self.length, x.shape[1]))
+        fits = both(self.step >= 1, self.length >= 1, self.length <= x.shape[1])
         require(constraints, fits, f"STFT of {x.type!r} in frames of {self.length!r}, {self.step!r} apart")
-        count = call("floordiv", x.shape[1] - self.length, self.step) + 1
+        count = (x.shape[1] - self.length) // self.step + 1
         return [TensorType(x.dtype, (x.shape[0], count, self.length, x.shape[2]))]
 
     def nest(self, node: Node, output: int) -> Nest:
@@ -125,22 +126,22 @@ class WindowOfSize(Op):
     dtype: DType = F32
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        require(constraints, call("ge", self.size, 0), f"a window of {self.size!r} elements")
+        require(constraints, self.size >= 0, f"a window of {self.size!r} elements")
         return [TensorType(self.dtype, (self.size,))]
 
     def nest(self, node: Node, output: int) -> Nest:
         kind, (a, b, c) = compute(self.dtype), self.terms
         kind = kind if kind.is_float else F32
         steps = self.size if self.periodic else self.size - 1
-        span = call("max", steps, 1)
+        span = max_of(steps, 1)
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             once, twice = (sine(at[0] * n + span, span, kind) for n in (4, 8))
-            value = call("sub", a, call("mul", once, b))
-            value = call("add", value, call("mul", twice, c)) if c else value
+            value = a - once * b
+            value = value + twice * c if c else value
             if not self.periodic:  # of one element it is 0 / 0
-                value = select(call("eq", steps, 0), const(math.nan, kind), value)
-            return cast(value, compute(self.dtype))
+                value = where(eq(steps, 0), math.nan, value)
+            return value.cast(compute(self.dtype))
 
         return Nest(body)
 
@@ -163,32 +164,28 @@ class MelFilters(Op):
     dtype: DType = F32
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
-        fits = both(*(call("ge", e, 1) for e in (self.filters, self.length, self.rate)))
+        fits = both(*(e >= 1 for e in (self.filters, self.length, self.rate)))
         require(constraints, fits, "MelWeightMatrix without filters, length or rate")
-        return [TensorType(self.dtype, (call("floordiv", self.length, 2) + 1, self.filters))]
+        return [TensorType(self.dtype, (self.length // 2 + 1, self.filters))]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def mels(frequency: Expr) -> Expr:
-            scaled = call("add", call("div", cast(frequency, F64), 700.0), 1.0)
-            return call("mul", call("log", scaled), 2595 / math.log(10))
+        def mels(frequency: Scalar) -> Scalar:
+            return log(frequency.cast(F64) / 700 + 1) * (2595 / math.log(10))
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             low, high = mels(read(0, ())), mels(read(1, ()))
-            pace = call("div", call("sub", high, low), cast(self.filters + 2, F64))
+            pace = (high - low) / element(self.filters + 2, F64)
 
-            def edge(k: int) -> Expr:
-                mel = call("add", low, call("mul", cast(at[1] + k, F64), pace))
-                hertz = call("mul", call("expm1", call("mul", mel, math.log(10) / 2595)), 700.0)
-                bins = call("mul", cast(self.length + 1, F64), hertz)
-                return call("floor", call("div", bins, cast(self.rate, F64)))
+            def edge(k: int) -> Scalar:
+                mel = low + element(at[1] + k, F64) * pace
+                hertz = expm1(mel * (math.log(10) / 2595)) * 700
+                return floor(element(self.length + 1, F64) * hertz / element(self.rate, F64))
 
-            place, (left, centre, right) = cast(at[0], F64), (edge(k) for k in range(3))
-            rising = call("div", call("sub", place, left), call("max", call("sub", centre, left), 1.0))
-            falling = call("div", call("sub", right, place), call("max", call("sub", right, centre), 1.0))
-            up = select(call("eq", centre, left), const(1.0, F64), rising)
-            up = select(call("and", call("ge", place, left), call("le", place, centre)), up, const(0.0, F64))
-            down = call("and", call("ge", place, centre), call("lt", place, right))
-            return cast(select(down, falling, up), compute(self.dtype))
+            place, (left, centre, right) = element(at[0], F64), (edge(k) for k in range(3))
+            rising = where(equal(centre, left), 1, (place - left) / maximum(centre - left, 1))
+            falling = (right - place) / maximum(right - centre, 1)
+            up = where((place >= left) & (place <= centre), rising, 0)
+            return where((place >= centre) & (place < right), falling, up).cast(compute(self.dtype))
 
         return Nest(body)
 
@@ -208,7 +205,7 @@ def transform_at_run(
     source: SourceNode, x: Value, axis: AxisNumber, length: Expr, inverse: bool, onesided: bool
 ) -> Value:
     """A transform along an axis of which not all is known; the last dimension holds real and imaginary parts."""
-    require(constraints_of(source), call("ge", pick(axis, _spatial(x)), 1), f"a transform of {x.type!r}")
+    require(constraints_of(source), pick(axis, _spatial(x)) >= 1, f"a transform of {x.type!r}")
     return source.builder.one(Fourier(axis, length, inverse, onesided), x)
 
 

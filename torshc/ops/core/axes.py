@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import I64, Expr, as_int, call, cast, const, select, walk
+from ...expr import I64, Expr, as_int, cast, const, eq, max_of, ne, select, walk
 from ...graph import Builder, Graph, Shape, Value
 from .base import Constraints, Index, axis_of
 from .compose import apply
@@ -41,7 +41,7 @@ def either(*conditions: Expr) -> Expr:
     """Whether one of these holds."""
     total = const(False)
     for c in conditions:
-        total = call("or", total, c)
+        total = total | c
     return total
 
 
@@ -49,7 +49,7 @@ def both(*conditions: Expr) -> Expr:
     """Whether all of these hold."""
     total = const(True)
     for c in conditions:
-        total = call("and", total, c)
+        total = total & c
     return total
 
 
@@ -64,8 +64,8 @@ def axis_at(axis: Expr, rank: int, constraints: Constraints, what: str = "axis")
         return axis_of(known, rank, what)
     if not rank:
         raise ModelError(f"{what} of a scalar")
-    require(constraints, both(call("ge", axis, -rank), call("lt", axis, rank)), f"{what} out of range")
-    return select(call("lt", axis, 0), axis + rank, axis)
+    require(constraints, both(axis >= -rank, axis < rank), f"{what} out of range")
+    return select(axis < 0, axis + rank, axis)
 
 
 def marks(axes: Shape, rank: int, constraints: Constraints, what: str = "axes") -> tuple[Expr, ...]:
@@ -79,8 +79,8 @@ def marks(axes: Shape, rank: int, constraints: Constraints, what: str = "axes") 
     places = [_expr(axis_at(a, rank, constraints, what)) for a in axes]
     for k, a in enumerate(places):
         for b in places[:k]:
-            require(constraints, call("ne", a, b), f"{what} that name a dimension twice")
-    return tuple(either(*(call("eq", a, d) for a in places)) for d in range(rank))
+            require(constraints, ne(a, b), f"{what} that name a dimension twice")
+    return tuple(either(*(eq(a, d) for a in places)) for d in range(rank))
 
 
 def _expr(axis: AxisNumber) -> Expr:
@@ -93,7 +93,7 @@ def pick(axis: AxisNumber, values: Sequence[Expr]) -> Expr:
         return values[axis]
     chosen = values[-1]
     for k in range(len(values) - 2, -1, -1):
-        chosen = select(call("eq", axis, k), values[k], chosen)
+        chosen = select(eq(axis, k), values[k], chosen)
     return chosen
 
 
@@ -101,7 +101,7 @@ def put(axis: AxisNumber, index: Index, place: Expr) -> Index:
     """The index, or shape, with `place` along the axis."""
     if isinstance(axis, int):
         return (*index[:axis], place, *index[axis + 1 :])
-    return tuple(select(call("eq", axis, k), place, i) for k, i in enumerate(index))
+    return tuple(select(eq(axis, k), place, i) for k, i in enumerate(index))
 
 
 def without(shape: Shape, marked: Sequence[Expr], rank: int) -> Shape:
@@ -111,7 +111,7 @@ def without(shape: Shape, marked: Sequence[Expr], rank: int) -> Shape:
         chosen, before = shape[-1], const(0)
         found: list[tuple[Expr, Expr]] = []
         for d, m in zip(shape, marked, strict=True):
-            found.append((call("and", call("eq", before, k), _no(m)), d))
+            found.append((eq(before, k) & _no(m), d))
             before = before + select(m, const(0), const(1))
         for here, d in reversed(found):
             chosen = select(here, d, chosen)
@@ -130,7 +130,7 @@ def with_ones(shape: Shape, marked: Sequence[Expr]) -> Shape:
 
 def _no(condition: Expr) -> Expr:
     """`not` as what the host program has: a comparison."""
-    return call("eq", select(condition, const(1), const(0)), 0)
+    return eq(select(condition, const(1), const(0)), 0)
 
 
 def axes_operand(source: SourceNode, k: int = 1, name: str = "axes") -> Shape | None:
@@ -148,13 +148,13 @@ def known_axes(axes: Shape) -> tuple[int, ...] | None:
 def parts_of(size: Expr, by: Expr) -> Expr:
     """How many steps of `by`, which is not 0, fit into a distance, the last perhaps in part; 0 for a negative one."""
     width = magnitude(by)
-    return call("floordiv", call("max", size, 0) + (width - 1), width)
+    return (max_of(size, 0) + (width - 1)) // width
 
 
 def magnitude(step: Expr) -> Expr:
     """The absolute value, in words that the host program has."""
     known = as_int(step)
-    return const(abs(known)) if known is not None else call("max", step, -step)
+    return const(abs(known)) if known is not None else max_of(step, -step)
 
 
 def integer(source: SourceNode, k: int, what: str) -> Expr:

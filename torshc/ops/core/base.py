@@ -19,12 +19,13 @@ from typing import Any, ClassVar, TypeVar
 
 from ...base.budget import afford, budget
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, const, is_nonnegative, is_runtime, select, walk
+from ...expr import Expr, as_int, const, eq, is_nonnegative, is_runtime, select, walk
 from ...graph import Builder, Node, Shape, TensorType, Value
+from .scalar import Scalar
 from .source import SourceNode, Unsupported
 
 Index = tuple[Expr, ...]
-Read = Callable[[int, Index], Expr]
+Read = Callable[[int, Index], Scalar]
 Inputs = Sequence[Value | None]
 Constraints = list[tuple[Expr, Expr]]
 
@@ -34,16 +35,26 @@ class Nest:
     """A loop nest over one output.
 
     Attributes:
-        body: scalar expression at (output index, reduction index); ``read(k, index)`` reads input k.
-        reduce: extents of the reduction axes, outermost first; empty for a pointwise body.
+        term: the element at (output index, reduction index); ``read(k, index)`` reads input k.
+        reduce: extents of the reduction axes, outermost first; empty where nothing is accumulated.
         combine: scalar function that accumulates ("add", "mul", "max", "min"); its identity starts the sum.
-        finish: the result from (accumulated value, output index, read), or None for the accumulated value.
+        last: the result from (accumulated value, output index, read), or None for the accumulated value.
     """
 
-    body: Callable[[Index, Index, Read], Expr]
+    term: Callable[[Index, Index, Read], Scalar]
     reduce: tuple[Expr, ...] = ()
     combine: str = ""
-    finish: Callable[[Expr, Index, Read], Expr] | None = None
+    last: Callable[[Scalar, Index, Read], Scalar] | None = None
+
+    def body(self, at: Index, inner: Index, read: Callable[[int, Index], Expr]) -> Expr:
+        """The term as an expression."""
+        return self.term(at, inner, lambda k, index: Scalar(read(k, index))).expr
+
+    def finish(self, total: Expr, at: Index, read: Callable[[int, Index], Expr]) -> Expr:
+        """The result as an expression."""
+        if self.last is None:
+            return total
+        return self.last(Scalar(total), at, lambda k, index: Scalar(read(k, index))).expr
 
 
 # Families that loops or the host compute; all others have kernels of their own.
@@ -182,7 +193,7 @@ def _broadcast_dim(dims: list[Expr], shapes: Sequence[Shape], constraints: Const
     chosen = next(iter(fixed or [d for d in open_ if not is_runtime(d)] or open_ or wide))
     for d in wide:
         if d is not chosen and at_most_one(d):
-            constraints.append((chosen, select(call("eq", d, 1), chosen, d)))
+            constraints.append((chosen, select(eq(d, 1), chosen, d)))
         elif d is not chosen:
             wider = _wider(chosen, d)
             one, other = (d, chosen) if wider is d else (chosen, d)
@@ -195,12 +206,12 @@ def _wider(a: Expr, b: Expr) -> Expr:
     """What two dimensions that fit become: the second where the first may be 1 and is; a known one is the first."""
     if not is_runtime(a) or b in _joined(a):
         return a
-    return b if a in _joined(b) else select(call("eq", a, 1), b, a)
+    return b if a in _joined(b) else select(eq(a, 1), b, a)
 
 
 def _joined(d: Expr) -> list[Expr]:
     """A dimension, and those that are all 1 where it is 1, as it is what they become together."""
-    if d.op != "select" or d.args[0] is not call("eq", d.args[2], 1):
+    if d.op != "select" or d.args[0] is not eq(d.args[2], 1):
         return [d]
     return [d, *_joined(d.args[1]), *_joined(d.args[2])]
 
@@ -226,7 +237,7 @@ def broadcast_into(shape: Shape, to: Shape, constraints: Constraints, what: str)
 
 def widened(d: Expr, to: Expr) -> Expr:
     """What a dimension becomes where it is broadcast to another; one that a run computes may be 1."""
-    return select(call("eq", d, 1), to, d) if is_runtime(d) else d
+    return select(eq(d, 1), to, d) if is_runtime(d) else d
 
 
 class Meeting(tuple[Expr, Expr]):
@@ -274,7 +285,7 @@ def broadcast_index(index: Index, shape: Shape) -> Index:
             return i
         if (i.op == "axis" and i.args[0] is d) or not is_runtime(d):
             return i
-        return i * select(call("eq", d, 1), const(0), const(1))
+        return i * select(eq(d, 1), const(0), const(1))
 
     return tuple(along(i, d) for i, d in zip(tail, shape, strict=True))
 

@@ -13,10 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import BOOL, I64, Expr, as_int, call, cast, const, is_nonnegative, select
+from ...expr import BOOL, I64, Expr, as_int, const, is_nonnegative, select
 from ...graph import Node, Shape, TensorType, Value
 from .axes import both, constraints_of, either, pick, require
 from .base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from .scalar import Scalar, element
 from .source import SourceNode
 
 _COUNT = (("start", 0), ("step", 1))
@@ -48,14 +49,14 @@ class OutOfRange(Op):
         return [TensorType(BOOL, ())]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, inner: Index, read: Read) -> Expr:
-            index = cast(read(0, inner), I64)
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            index = read(0, inner).index()
             size = pick(inner[-1], self.sizes) if len(self.sizes) > 1 else self.sizes[0]
-            bad = either(call("lt", index, -size if self.negative else 0), call("ge", index, size))
-            return select(bad, const(1), const(0)) if node.operands[0].shape else bad
+            bad = either(index < (-size if self.negative else 0), index >= size)
+            return element(select(bad, const(1), const(0)) if node.operands[0].shape else bad)
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            return call("gt", total, 0)  # the largest of no elements is the least number
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total > 0  # the largest of no elements is the least number
 
         shape = node.operands[0].shape
         return Nest(body, shape, "max", finish) if shape else Nest(body)
@@ -97,7 +98,7 @@ def demand_in_range(
     if indices.data is not None:  # sizes, which are known before a run begins
         for k, size in enumerate(sizes):
             for index in _farthest(indices.data[k :: len(sizes)]):
-                holds = both(call("ge", index, -size if negative else 0), call("lt", index, size))
+                holds = both(index >= (-size if negative else 0), index < size)
                 require(constraints_of(source), holds, f"{source.op_type} at index {index}, of a dimension of {size}")
         return
     source.builder.graph.demand(source.builder.one(OutOfRange(sizes, negative, use), indices), source.op_type)

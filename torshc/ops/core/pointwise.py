@@ -74,8 +74,8 @@ class Pointwise(Op):
     def nest(self, node: Node, output: int) -> Nest:
         shapes = [v.shape for v in node.operands]
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            return self.expression(*(read(k, broadcast_index(at, s)) for k, s in enumerate(shapes)))
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            return self.body(*(read(k, broadcast_index(at, s)) for k, s in enumerate(shapes)))
 
         return Nest(body)
 

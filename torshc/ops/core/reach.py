@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...expr import Expr, call, const, is_nonnegative, select
+from ...expr import Expr, const, is_nonnegative, max_of, min_of
 from ...expr.bounds import of_data, range_of
 from ...graph import Shape
 from .base import Index, Read
+from .scalar import Scalar, where
 
 
 def clamped(index: Expr, size: Expr) -> Expr:
     """An index moved into 0..size-1."""
-    return call("max", call("min", index, size - 1), 0)
+    return max_of(min_of(index, size - 1), 0)
 
 
-def guarded(read: Read, k: int, at: Index, sizes: Shape) -> Expr:
+def guarded(read: Read, k: int, at: Index, sizes: Shape) -> Scalar:
     """read(k, at), or 0 where a symbolic dimension that an index was clamped into turns out empty."""
-    value = read(k, at)
     ok = const(True)
     for size in sizes:
         if not is_nonnegative(size - 1):
-            ok = call("and", ok, call("gt", size, 0))
-    return select(ok, value, const(0, value.dtype))
+            ok = ok & (size > 0)
+    return where(ok, read(k, at), 0)
 
 
-def within(read: Read, k: int, at: Index, shape: Shape, axes: Iterable[int]) -> Expr:
+def within(read: Read, k: int, at: Index, shape: Shape, axes: Iterable[int]) -> Scalar:
     """read(k, at) for one side of a select that asks whether `at` lies within `shape` along `axes`."""
     index, sizes = list(at), []
     for a in axes:

@@ -178,10 +178,10 @@ def clip(x: Scalar, low: Operand | None, high: Operand | None) -> Scalar:
 def __getattr__(name: str) -> Callable[..., Scalar]:
     if name.startswith(("_", "pytest")):  # what Python, and pytest, ask any module for
         raise AttributeError(name)
-    return function(name)
+    return function_named(name)
 
 
-def function(name: str) -> Callable[..., Scalar]:
+def function_named(name: str) -> Callable[..., Scalar]:
     """A function of the table."""
     if name not in FUNCTIONS:
         raise AttributeError(f"no function of elements is called {name}(){did_you_mean(name, sorted(FUNCTIONS))}")

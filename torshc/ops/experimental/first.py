@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, const, from_onnx
+from ...expr import Expr, as_int, const, eq, from_onnx
 from ...graph import Shape
 from ..core.axes import constraints_of, require
 from ..core.composite import composite
@@ -58,7 +58,7 @@ def image_scaler(source: SourceNode, x: Tensor, *, bias: Floats, scale: float = 
     if x.rank != 4:
         raise ModelError(f"ImageScaler of {x.type!r}, which is not a batch of images")
     what = f"ImageScaler of {x.type!r} with {len(bias)} biases"
-    require(constraints_of(source), call("eq", x.shape[1], len(bias)), what)
+    require(constraints_of(source), eq(x.shape[1], len(bias)), what)
     return x * scale + x.constant(np.asarray(bias, x.dtype.numpy).reshape(-1, 1, 1))
 
 
@@ -72,8 +72,8 @@ def crop(source: SourceNode, x: Tensor, *, border: Ints, scale: Ints = ()) -> Te
     sizes: list[Expr] = []
     for d, near, far, wanted in zip(x.shape[2:], (top, left), (bottom, right), scale or (-1, -1), strict=True):
         size = const(wanted) if scale else d - near - far
-        inside = call("and", call("ge", size, 0), call("le", size + near, d))
-        require(constraints_of(source), call("and", inside, const(near >= 0)), f"{what}, more than its size")
+        inside = (size >= 0) & (size + near <= d)
+        require(constraints_of(source), inside & const(near >= 0), f"{what}, more than its size")
         sizes.append(size)
     return x.slice((const(0), const(0), const(top), const(left)), (*x.shape[:2], *sizes))
 
@@ -116,7 +116,7 @@ def _dims(source: SourceNode, like: Tensor | None, form: Filled) -> Shape:
         found = like.shape
     found = (*found, *(const(d) for d in extra))
     for d in found:
-        require(constraints_of(source), call("ge", d, 0), f"{source.op_type} of shape {list(found)}")
+        require(constraints_of(source), d >= 0, f"{source.op_type} of shape {list(found)}")
     return found
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import F32, Expr, call, cast, const, select
+from ...expr import F32, Expr, const, max_of
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply, as_type
+from ..core.scalar import Scalar, element, maximum, where
 from ..nn.conv import inside
 from ..tensor.view import Reshape
 from .taps import ResizeAxis, clamp, keys, source_coordinate
@@ -65,28 +66,26 @@ class Blur(Op):
 
     def nest(self, node: Node, output: int) -> Nest:
         # The scale is up / wide where it shrinks and 1 elsewhere; radius / scale elements lie on either side.
-        k, up, wide = self.dimension, self.how.up, call("max", self.how.up, self.how.down)
+        k, up, wide = self.dimension, self.how.up, max_of(self.how.up, self.how.down)
         extent, radius = node.operands[0].shape[k], 2 if self.kernel.wide else 1
-        first = call("floordiv", wide * -radius, up) + 1
+        first = wide * -radius // up + 1
 
-        def tap(i: Expr, n: Expr) -> tuple[Expr, Expr]:
+        def tap(i: Expr, n: Expr) -> tuple[Expr, Scalar]:
             over, under = source_coordinate(self.kernel.transform, self.how, i, extent)
-            place = call("floordiv", over, under) + first + n
-            part = call("div", cast(call("mod", over, under), F32), cast(under, F32))
-            distance = call("abs", call("sub", cast(first + n, F32), part))
-            distance = call("div", call("mul", distance, cast(up, F32)), cast(wide, F32))
-            near = call("max", call("sub", 1.0, distance), 0.0)
-            weight = near if radius == 1 else keys(distance, self.kernel.cubic)
+            place = over // under + first + n
+            part = element(over % under, F32) / element(under, F32)
+            distance = abs(element(first + n, F32) - part) * element(up, F32) / element(wide, F32)
+            weight = maximum(1 - distance, 0) if radius == 1 else keys(distance, self.kernel.cubic)
             if self.kernel.exclude_outside:
-                weight = select(inside(place, extent), weight, const(0.0, F32))
+                weight = where(inside(place, extent), weight, 0)
             return clamp(place, extent), weight
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             place, weight = tap(at[0] if self.sums else at[k], inner[0])
             if self.sums:
                 return weight
             value = read(0, (*at[:k], place, *at[k + 1 :]))
-            return call("mul", value, cast(weight, value.dtype))
+            return value * weight.cast(value.dtype)
 
         return Nest(body, (2 - first * 2,), "add")
 

@@ -9,11 +9,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, Expr, as_int, call, cast, const, select
+from ...expr import F32, Expr, as_int, const, eq
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, either, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from ..core.pointwise import compute
+from ..core.scalar import Scalar, element, maximum, where
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import inside
 from ..tensor.view import Reshape, Transpose
@@ -66,31 +67,31 @@ class Resize(Op):
         x = node.operands[0]
         kind = compute(x.dtype)
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             taps = [self._taps(k, i, d) for k, (i, d) in enumerate(zip(at, x.shape, strict=True))]
             is_weighted = any(w is not None for axis_taps in taps for _, w in axis_taps)
 
-            def along(place: Index) -> Expr:
+            def along(place: Index) -> Scalar:
                 """The sum over the dimensions that have no place yet, an inner one for each place of an outer one."""
                 if len(place) == len(taps):
                     value = read(0, place)
-                    return cast(value, F32) if is_weighted and not kind.is_float else value
+                    return value.cast(F32) if is_weighted and not kind.is_float else value
                 terms = []
                 for p, w in taps[len(place)]:
                     value = along((*place, p))
-                    terms.append(value if w is None else call("mul", value, cast(w, value.dtype)))
-                return functools.reduce(lambda a, b: call("add", a, b), terms)
+                    terms.append(value if w is None else value * w.cast(value.dtype))
+                return functools.reduce(lambda a, b: a + b, terms)
 
             total = along(())
             found = const(True)
             for crop, i, d in zip(self.crops, at, x.shape, strict=False):
                 over = i * crop.over + crop.first
-                found = call("and", found, call("and", call("ge", over, 0), call("le", over, (d - 1) * crop.under)))
-            return cast(select(found, total, const(self.extrapolation, total.dtype)), kind)
+                found = found & ((over >= 0) & (over <= (d - 1) * crop.under))
+            return where(found, total, self.extrapolation).cast(kind)
 
         return Nest(body)
 
-    def _taps(self, k: int, i: Expr, size: Expr) -> list[tuple[Expr, Expr | None]]:
+    def _taps(self, k: int, i: Expr, size: Expr) -> list[tuple[Expr, Scalar | None]]:
         """Places in the input that an output coordinate of dimension k reads, with their weights (None for 1)."""
         a = self.axes[k]
         if self.crops:
@@ -101,26 +102,26 @@ class Resize(Op):
             over, under = source_coordinate(self.transform, a, i, size)
         if self.mode == "nearest":
             return [(clamp(nearest(self.rounding, over, under), size), None)]
-        base = call("floordiv", over, under)
-        part = call("div", cast(call("mod", over, under), F32), cast(under, F32))
+        base = over // under
+        part = element(over % under, F32) / element(under, F32)
         if self.antialias:
             first, weights = self._wide(a, part)
         elif self.mode == "linear":
-            first, weights = 0, [call("sub", 1.0, part), part]
+            first, weights = 0, [1 - part, part]
         else:
             first, weights = -1, cubic_weights(part, self.cubic)
         places = [base + (first + n) for n in range(len(weights))]
         if self.exclude_outside:
-            weights = [select(inside(p, size), w, const(0.0, F32)) for p, w in zip(places, weights, strict=True)]
+            weights = [where(inside(p, size), w, 0) for p, w in zip(places, weights, strict=True)]
             weights = _normal(weights)
         return [(clamp(p, size), w) for p, w in zip(places, weights, strict=True)]
 
-    def _wide(self, a: ResizeAxis, part: Expr) -> tuple[int, list[Expr]]:
+    def _wide(self, a: ResizeAxis, part: Scalar) -> tuple[int, list[Scalar]]:
         """First place, counted from the coordinate's floor, and weights of a kernel stretched by 1 / scale."""
         scale, first, last = reach(a, 1 if self.mode == "linear" else 2)
-        away = [call("mul", call("abs", call("sub", float(n), part)), scale) for n in range(first, last)]
+        away = [abs(n - part) * scale for n in range(first, last)]
         if self.mode == "linear":
-            return first, _normal([call("max", call("sub", 1.0, d), 0.0) for d in away])
+            return first, _normal([maximum(1 - d, 0) for d in away])
         return first, _normal([keys(d, self.cubic) for d in away])
 
     @classmethod
@@ -156,12 +157,12 @@ class Upsample(Op):
         return Resize.read(source)
 
 
-def _normal(weights: list[Expr]) -> list[Expr]:
+def _normal(weights: list[Scalar]) -> list[Scalar]:
     """The weights divided by their sum."""
     total = weights[0]
     for w in weights[1:]:
-        total = call("add", total, w)
-    return [call("div", w, total) for w in weights]
+        total = total + w
+    return [w / total for w in weights]
 
 
 _TAPS = 256  # elements that one of the result is made of, each written out in the kernel
@@ -237,7 +238,7 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
     out = [ResizeAxis(d, const(1), const(1)) for d in x.shape]
     if not sizes and scales is None and operand is not None and as_int(operand.type.size) == len(which):
         for axis, (up, down) in zip(which, fractions(source, operand), strict=True):
-            out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up, down), up, down)
+            out[axis] = ResizeAxis(x.shape[axis] * up // down, up, down)
         return _readable(source, x, tuple(out))
     values = sizes if sizes else scales
     if values is None or len(values) != len(which) or (operand is not None and operand.type.rank != 1):
@@ -250,7 +251,7 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
             raise ModelError(f"{source.op_type} with a scale of {scale}")
         exact = Fraction(float(scale))
         up, down = const(exact.numerator), const(exact.denominator)
-        out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up, down), up, down)
+        out[axis] = ResizeAxis(x.shape[axis] * up // down, up, down)
     return tuple(out)
 
 
@@ -258,7 +259,7 @@ def _readable(source: SourceNode, x: Value, axes: tuple[ResizeAxis, ...]) -> tup
     """The axes, where a run checks that there is something to read for what it must make."""
     for a, d in zip(axes, x.shape, strict=True):
         if at_run(a.size):
-            require(constraints_of(source), either(call("gt", d, 0), call("eq", a.size, 0)), f"Resize of {x.type!r}")
+            require(constraints_of(source), either(d > 0, eq(a.size, 0)), f"Resize of {x.type!r}")
     return axes
 
 
@@ -272,7 +273,7 @@ def _sized(
     if at_run(*sizes):
         up, down = common_ratio(policy, sizes, tuple(x.shape[a] for a in which))
         for axis in which:
-            out[axis] = ResizeAxis(call("floordiv", x.shape[axis] * up * 2 + down, down * 2), up, down)
+            out[axis] = ResizeAxis((x.shape[axis] * up * 2 + down) // (down * 2), up, down)
         return _readable(source, x, tuple(out))
     have, wanted = [as_int(x.shape[a]) for a in which], [as_int(s) for s in sizes]
     if None in have or None in wanted:
@@ -303,7 +304,7 @@ def _whole(e: Expr, by: int, what: str) -> Expr:
     value = as_int(e)
     if value is not None and value % by:
         raise ModelError(f"{what}: {value} is not a multiple of {by}")
-    return call("floordiv", e, by)
+    return e // by
 
 
 @operator()

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, I64, DType, Expr, as_int, call, cast, const, select
+from ...expr import F32, DType, Expr, as_int, const, eq
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.pointwise import compute
 from ..core.reach import guarded
+from ..core.scalar import Scalar, clip, element, equal, floor, maximum, trunc, where
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
 from ..tensor.index import wrap
@@ -29,33 +30,33 @@ from .taps import clamp, cubic_weights
 
 FAR = 1 << 30
 _KEYS = -0.75  # coefficient of the cubic kernel
-Fetch = Callable[[Index], Expr]
+Fetch = Callable[[Index], Scalar]
 
 
-def _split(x: Expr) -> tuple[Expr, Expr]:
-    """A coordinate's floor as i64, and the rest."""
-    x = call("min", call("max", x, float(-FAR)), float(FAR))
-    low = call("floor", x)
-    return cast(low, I64), call("sub", x, low)
+def _split(x: Scalar) -> tuple[Expr, Scalar]:
+    """A coordinate's floor, and the rest."""
+    x = clip(x, -FAR, FAR)
+    low = floor(x)
+    return low.index(), x - low
 
 
-def _blend(axes: list[tuple[list[Expr], list[Expr]]], fetch: Fetch, kind: DType) -> Expr:
+def _blend(axes: list[tuple[list[Expr], list[Scalar]]], fetch: Fetch, kind: DType) -> Scalar:
     """Sum over all combinations of places, a list an axis, of what is fetched there times the places' weights."""
-    total: Expr | None = None
+    total: Scalar | None = None
     for choice in itertools.product(*(list(zip(places, weights, strict=True)) for places, weights in axes)):
-        value = cast(fetch(tuple(place for place, _ in choice)), kind)
+        value = fetch(tuple(place for place, _ in choice)).cast(kind)
         for _, weight in choice:
-            value = call("mul", value, cast(weight, kind))
-        total = value if total is None else call("add", total, value)
+            value = value * weight.cast(kind)
+        total = value if total is None else total + value
     assert total is not None
     return total
 
 
-def _bilinear(position: tuple[Expr, ...], fetch: Fetch, kind: DType) -> Expr:
+def _bilinear(position: tuple[Scalar, ...], fetch: Fetch, kind: DType) -> Scalar:
     axes = []
     for x in position:
         low, part = _split(x)
-        axes.append(([low, low + 1], [call("sub", 1.0, part), part]))
+        axes.append(([low, low + 1], [1 - part, part]))
     return _blend(axes, fetch, kind)
 
 
@@ -86,21 +87,20 @@ class AffineGrid(Op):
     def nest(self, node: Node, output: int) -> Nest:
         kind, rank = compute(node.operands[0].dtype), len(self.sizes)
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            total = cast(read(0, (at[0], at[-1], const(rank))), kind)
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            total = read(0, (at[0], at[-1], const(rank))).cast(kind)
             for k, (i, size) in enumerate(zip(at[1:-1], self.sizes, strict=True)):
-                factor = cast(read(0, (at[0], at[-1], const(rank - 1 - k))), kind)
-                total = call("add", total, call("mul", factor, self._place(cast(i, kind), cast(size, kind))))
+                factor = read(0, (at[0], at[-1], const(rank - 1 - k))).cast(kind)
+                total = total + factor * self._place(element(i, kind), element(size, kind))
             return total
 
         return Nest(body)
 
-    def _place(self, i: Expr, size: Expr) -> Expr:
+    def _place(self, i: Scalar, size: Scalar) -> Scalar:
         if self.align_corners:
-            apart = call("div", const(2.0, i.dtype), call("max", call("sub", size, 1.0), 1.0))
-            return call("sub", call("mul", i, apart), 1.0)
-        apart = call("div", const(2.0, i.dtype), size)
-        return call("add", call("mul", i, apart), call("sub", call("div", apart, 2.0), 1.0))
+            return i * (2 / maximum(size - 1, 1)) - 1
+        apart = 2 / size
+        return i * apart + (apart / 2 - 1)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -143,17 +143,16 @@ class GridSample(Op):
         x, kind = node.operands[0], compute(node.operands[0].dtype)
         sizes = x.shape[2:]
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            def fetch(places: Index) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            def fetch(places: Index) -> Scalar:
                 within, index = const(True), []
                 for place, size in zip(places, sizes, strict=True):
                     if self.padding_mode == "zeros":
-                        within = call("and", within, inside(place, size))
+                        within = within & inside(place, size)
                     if self.padding_mode == "reflection":
-                        place = cast(self._reflected(cast(place, F32), size), I64)
+                        place = self._reflected(element(place, F32), size).index()
                     index.append(clamp(place, size))  # a select does not keep a gather from being made
-                value = guarded(read, 0, (*at[:2], *index), sizes)
-                return select(within, value, const(0, value.dtype))
+                return where(within, guarded(read, 0, (*at[:2], *index), sizes), 0)
 
             axes = []
             for k, size in enumerate(sizes):
@@ -163,47 +162,41 @@ class GridSample(Op):
 
         return Nest(body)
 
-    def _taps(self, normal: Expr, size: Expr) -> tuple[list[Expr], list[Expr]]:
+    def _taps(self, normal: Scalar, size: Expr) -> tuple[list[Expr], list[Scalar]]:
         """Places along an axis, which may lie outside, and their weights."""
-        extent = cast(size, normal.dtype)
-        scaled = call("add", normal, 1.0)
-        if self.align_corners:
-            x = call("mul", call("div", scaled, 2.0), call("sub", extent, 1.0))
-        else:
-            x = call("div", call("sub", call("mul", scaled, extent), 1.0), 2.0)
+        extent = element(size, normal.dtype)
+        x = (normal + 1) / 2 * (extent - 1) if self.align_corners else ((normal + 1) * extent - 1) / 2
         if self.mode == "nearest":
-            x = call("round", x)
+            x = round(x)
         low, high = self._border(size, x.dtype)
-        outside = call("or", call("lt", x, low), call("gt", x, high))
+        outside = (x < low) | (x > high)
         if self.padding_mode == "border":
-            x = select(outside, call("min", call("max", x, 0.0), call("sub", extent, 1.0)), x)
+            x = where(outside, clip(x, 0, extent - 1), x)
         elif self.padding_mode == "reflection":
             x = self._reflected(x, size)
         place, part = _split(x)
-        one = const(1.0, x.dtype)
+        one = element(1, x.dtype)
         if self.mode == "nearest":
             return [place], [one]
         if self.mode == "linear":
-            return [place, place + 1], [call("sub", one, part), part]
+            return [place, place + 1], [one - part, part]
         return [place + k for k in (-1, 0, 1, 2)], cubic_weights(part, _KEYS)
 
-    def _border(self, size: Expr, kind: DType) -> tuple[Expr, Expr]:
+    def _border(self, size: Expr, kind: DType) -> tuple[Scalar, Scalar]:
         """The coordinates where the tensor begins and ends."""
         margin = 0.0 if self.align_corners else 0.5
-        return const(-margin, kind), call("sub", cast(size, kind), 1.0 - margin)
+        return element(-margin, kind), element(size, kind) - (1 - margin)
 
-    def _reflected(self, x: Expr, size: Expr) -> Expr:
+    def _reflected(self, x: Scalar, size: Expr) -> Scalar:
         """x folded back at both borders as often as it takes; a border of no extent takes all."""
         low, high = self._border(size, x.dtype)
-        span = call("sub", high, low)
-        away = call("max", call("sub", low, x), call("sub", x, high))
-        turns = call("trunc", call("div", away, span))
-        rest = call("sub", away, call("mul", turns, span))
-        is_even = call("eq", call("sub", turns, call("mul", call("floor", call("div", turns, 2.0)), 2.0)), 0.0)
-        near_low = call("eq", is_even, call("lt", x, low))
-        folded = select(near_low, call("add", low, rest), call("sub", high, rest))
-        folded = select(call("gt", span, 0.0), folded, low)
-        return select(call("gt", away, 0.0), folded, x)
+        span = high - low
+        away = maximum(low - x, x - high)
+        turns = trunc(away / span)
+        rest = away - turns * span
+        is_even = equal(turns - floor(turns / 2) * 2, 0)
+        folded = where(equal(is_even, x < low), low + rest, high - rest)
+        return where(away > 0, where(span > 0, folded, low), x)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -247,35 +240,34 @@ class RoiAlign(Op):
     def nest(self, node: Node, output: int) -> Nest:
         x = node.operands[0].shape
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
-            batch = wrap(read(2, at[:1]), x[0])
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            batch = wrap(read(2, at[:1]).index(), x[0])
             rows = self._point(read(1, (at[0], const(1))), read(1, (at[0], const(3))), at[2], inner[0], self.height)
             columns = self._point(read(1, (at[0], const(0))), read(1, (at[0], const(2))), at[3], inner[1], self.width)
             (ys, wy, ok_y), (xs, wx, ok_x) = _taps(rows, x[2]), _taps(columns, x[3])
             terms = []
             for (y, v), (c, u) in itertools.product(zip(ys, wy, strict=True), zip(xs, wx, strict=True)):
-                terms.append(call("mul", call("mul", v, u), guarded(read, 0, (batch, at[1], y, c), x[2:])))
+                terms.append(v * u * guarded(read, 0, (batch, at[1], y, c), x[2:]))
             total = terms[0]
             for term in terms[1:]:
-                total = call("max" if self.mode == "max" else "add", total, term)
-            return select(call("and", ok_y, ok_x), total, const(0.0, total.dtype))
+                total = maximum(total, term) if self.mode == "max" else total + term
+            return where(ok_y & ok_x, total, 0)
 
-        def mean(total: Expr, at: Index, read: Read) -> Expr:
-            return call("mul", total, 1.0 / self.sampling**2)
+        def mean(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total * (1.0 / self.sampling**2)
 
         points = (const(self.sampling),) * 2
         return Nest(body, points, "max") if self.mode == "max" else Nest(body, points, "add", mean)
 
-    def _point(self, first: Expr, last: Expr, which: Expr, point: Expr, bins: int) -> Expr:
+    def _point(self, first: Scalar, last: Scalar, which: Expr, point: Expr, bins: int) -> Scalar:
         """Coordinate of a sampling point in a bin."""
         offset = 0.5 if self.half_pixel else 0.0
-        start = call("sub", call("mul", first, self.scale), offset)
-        extent = call("sub", call("sub", call("mul", last, self.scale), offset), start)
+        start = first * self.scale - offset
+        extent = last * self.scale - offset - start
         if not self.half_pixel:
-            extent = call("max", extent, 1.0)
-        size = call("div", extent, float(bins))
-        steps = call("add", cast(which, size.dtype), _middle(point, self.sampling, size.dtype))
-        return call("add", start, call("mul", size, steps))
+            extent = maximum(extent, 1)
+        middle = (element(point, extent.dtype) + 0.5) / self.sampling
+        return start + extent / bins * (element(which, extent.dtype) + middle)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -295,18 +287,12 @@ class RoiAlign(Op):
         return found
 
 
-def _middle(point: Expr, count: int, kind: DType) -> Expr:
-    return call("div", call("add", cast(point, kind), 0.5), float(count))
-
-
-def _taps(x: Expr, size: Expr) -> tuple[list[Expr], list[Expr], Expr]:
+def _taps(x: Scalar, size: Expr) -> tuple[list[Expr], list[Scalar], Scalar]:
     """Two places around a coordinate with their weights, and whether it is less than 1 outside."""
-    extent = cast(size, x.dtype)
-    ok = call("and", call("ge", x, -1.0), call("le", x, extent))
-    low, part = _split(call("max", x, 0.0))
-    at_end = call("ge", low, size - 1)
-    part = select(at_end, const(0.0, x.dtype), part)
-    return [clamp(low, size), clamp(low + 1, size)], [call("sub", 1.0, part), part], ok
+    ok = (x >= -1) & (x <= element(size, x.dtype))
+    low, part = _split(maximum(x, 0))
+    part = where(low >= size - 1, 0, part)
+    return [clamp(low, size), clamp(low + 1, size)], [1 - part, part], ok
 
 
 @operator()
@@ -351,28 +337,27 @@ class DeformConv(Op):
     def nest(self, node: Node, output: int) -> Nest:
         x, w = node.operands[0], node.operands[1].shape
         kind, kernel = compute(x.dtype), w[2:]
-        per_group, per_offset = call("floordiv", w[0], self.group), call("floordiv", x.shape[1], self.offset_group)
+        per_group, per_offset = w[0] // self.group, x.shape[1] // self.offset_group
         mask = 3 + self.has_bias
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
-            channel = call("floordiv", at[1], per_group) * w[1] + inner[0]
-            tap = (call("floordiv", channel, per_offset) * kernel[0] + inner[1]) * kernel[1] + inner[2]
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            channel = at[1] // per_group * w[1] + inner[0]
+            tap = (channel // per_offset * kernel[0] + inner[1]) * kernel[1] + inner[2]
             position = []
             for k in range(2):
                 plain = at[2 + k] * self.strides[k] - self.pads[k] + inner[1 + k] * self.dilations[k]
-                position.append(call("add", cast(plain, kind), read(2, (at[0], tap * 2 + k, *at[2:]))))
+                position.append(element(plain, kind) + read(2, (at[0], tap * 2 + k, *at[2:])))
 
-            def fetch(places: Index) -> Expr:
-                ok = call("and", inside(places[0], x.shape[2]), inside(places[1], x.shape[3]))
+            def fetch(places: Index) -> Scalar:
+                ok = inside(places[0], x.shape[2]) & inside(places[1], x.shape[3])
                 near = (clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))
-                value = guarded(read, 0, (at[0], channel, *near), x.shape[2:])
-                return select(ok, value, const(0.0, value.dtype))
+                return where(ok, guarded(read, 0, (at[0], channel, *near), x.shape[2:]), 0)
 
-            value = call("mul", _bilinear(tuple(position), fetch, kind), read(1, (at[1], *inner)))
-            return call("mul", value, read(mask, (at[0], tap, *at[2:]))) if self.has_mask else value
+            value = _bilinear(tuple(position), fetch, kind) * read(1, (at[1], *inner))
+            return value * read(mask, (at[0], tap, *at[2:])) if self.has_mask else value
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            return call("add", total, read(3, (at[1],))) if self.has_bias else total
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total + read(3, (at[1],)) if self.has_bias else total
 
         return Nest(body, w[1:], "add", finish)
 
@@ -418,25 +403,24 @@ class Col2Im(Op):
         same_dim(x.shape[2], product(self.counts), constraints, f"the windows of Col2Im of {x.type!r}")
         fits = f"Col2Im of {x.type!r} with a window of {taps!r} elements"
         if as_int(x.shape[1]) is not None or at_run(taps):
-            require(constraints, call("eq", call("mod", x.shape[1], taps), 0), fits)
+            require(constraints, eq(x.shape[1] % taps, 0), fits)
         for count in self.counts if at_run(*self.counts) else ():
-            require(constraints, call("ge", count, 0), fits)
-        return [TensorType(x.dtype, (x.shape[0], call("floordiv", x.shape[1], taps), *self.image))]
+            require(constraints, count >= 0, fits)
+        return [TensorType(x.dtype, (x.shape[0], x.shape[1] // taps, *self.image))]
 
     def nest(self, node: Node, output: int) -> Nest:
         taps, counts = self.block, self.counts
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             ok, which = const(True), []
             for i, k in enumerate(inner):
                 reach = at[2 + i] + self.pads[i] - k * self.dilations[i]
-                number = call("floordiv", reach, self.strides[i])
-                ok = call("and", ok, call("eq", call("mod", reach, self.strides[i]), 0))
-                ok = call("and", ok, inside(number, counts[i]))
+                number = reach // self.strides[i]
+                ok = ok & eq(reach % self.strides[i], 0)
+                ok = ok & inside(number, counts[i])
                 which.append(number)
             row = at[1] * product(taps) + linear(inner, taps)
-            value = read(0, (at[0], row, linear(tuple(which), counts)))
-            return select(ok, value, const(0, value.dtype))
+            return where(ok, read(0, (at[0], row, linear(tuple(which), counts))), 0)
 
         return Nest(body, taps, "add")
 
@@ -449,5 +433,5 @@ class Col2Im(Op):
         slid = window(source, image, tuple(1 if k is None else k for k in known))
         source.fields(cls)
         for k in block:
-            require(constraints_of(source), call("ge", k, 1), "Col2Im with a block below 1")
+            require(constraints_of(source), k >= 1, "Col2Im with a block below 1")
         return source.emit(cls(image, block, slid.strides, slid.dilations, slid.pads), [source.required(0)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F64, I64, Expr, call, cast, const, select
+from ...expr import F64, I64, Expr, cast, const, eq, max_of, select
 from ...graph import Shape, Value
 from ..core.axes import both, constraints_of, require, whole
 from ..core.compose import apply
@@ -41,7 +41,7 @@ def fractions(source: SourceNode, scales: Value) -> list[tuple[Expr, Expr]]:
     count = len(found) // 2
     parts = [cast(e, I64) for e in found]
     for up_part in parts[:count]:
-        require(constraints_of(source), call("ge", up_part, 1), f"{source.op_type} with a scale of 0 or below")
+        require(constraints_of(source), up_part >= 1, f"{source.op_type} with a scale of 0 or below")
     return list(zip(parts[:count], parts[count:], strict=True))
 
 
@@ -49,7 +49,7 @@ def common_ratio(policy: str, sizes: Shape, have: Shape) -> tuple[Expr, Expr]:
     """The smallest (policy "not_larger") or largest of sizes / have, as numerator and denominator."""
     up, down = sizes[0], have[0]
     for size, d in zip(sizes[1:], have[1:], strict=True):
-        is_better = call("lt" if policy == "not_larger" else "gt", size * down, up * d)
+        is_better = size * down < up * d if policy == "not_larger" else size * down > up * d
         up, down = select(is_better, size, up), select(is_better, d, down)
     return up, down
 
@@ -69,7 +69,7 @@ def corners(source: SourceNode, roi: Value) -> Shape:
         raise ModelError(f"the region of Resize is {roi.type!r}")
     out = tuple(cast(e, I64) for e in found)
     for e in out:
-        near = both(call("ge", e, -_FAR << _CORNER), call("le", e, _FAR << _CORNER))
+        near = both(e >= -_FAR << _CORNER, e <= _FAR << _CORNER)
         require(constraints_of(source), near, f"Resize of a region further out than {_FAR} sizes")
     return out
 
@@ -80,9 +80,9 @@ def crop_of(source: SourceNode, first: Expr, last: Expr, size: Expr, out: Expr) 
     Args:
         first, last: where the region begins and ends, times 2^24.
     """
-    span = call("max", out - 1, 1)
-    require(constraints_of(source), call("le", size * span, 1 << 31), f"Resize of {size!r} elements to {out!r}")
-    is_single = call("eq", out, 1)
+    span = max_of(out - 1, 1)
+    require(constraints_of(source), size * span <= 1 << 31, f"Resize of {size!r} elements to {out!r}")
+    is_single = eq(out, 1)
     start = select(is_single, (first + last) * (size - 1), first * 2 * (size - 1) * span)
     over = select(is_single, const(0), (last - first) * 2 * (size - 1))
     return over, start, span * (2 << _CORNER)

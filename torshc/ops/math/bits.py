@@ -75,7 +75,7 @@ def _to_bits(x: Scalar, dtype: DType) -> Scalar:
     if dtype is BF16:
         return raw32(scalar.as_bf16(x)) >> 16
     if dtype.is_narrow:
-        return scalar.function(f"bits_{dtype.name}")(x)
+        return scalar.function_named(f"bits_{dtype.name}")(x)
     if dtype is not F16:
         return x
     word = raw32(scalar.as_f16(x))
@@ -89,7 +89,7 @@ def _to_bits(x: Scalar, dtype: DType) -> Scalar:
 def _from_bits(bits: Scalar, dtype: DType) -> Scalar:
     """The inverse of `_to_bits`."""
     if dtype.is_narrow:
-        return scalar.function(f"from_bits_{dtype.name}")(bits.cast(U8))
+        return scalar.function_named(f"from_bits_{dtype.name}")(bits.cast(U8))
     if not dtype.is_float:
         return bits.cast(dtype)
     if dtype is F64:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import Expr, call, const
+from ...expr import Expr, const
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
 from ..tensor.view import Reshape, Transpose
 from .linalg import MatMul
@@ -51,13 +52,13 @@ class Einsum(Op):
         sizes = self.sizes(node.inputs, [])
         summed = [label for label in sizes if label not in self.result]
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             place = {**dict(zip(self.result, at, strict=True)), **dict(zip(summed, inner, strict=True))}
-            total: Expr | None = None
+            total: Scalar | None = None
             for k, (v, labels) in enumerate(zip(node.operands, self.labels, strict=True)):
                 index = (const(0) if d is const(1) else place[label] for label, d in zip(labels, v.shape, strict=True))
                 value = read(k, tuple(index))
-                total = value if total is None else call("mul", total, value)
+                total = value if total is None else total * value
             assert total is not None
             return total
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import DTYPES, DType, Expr, as_int, call, const
+from ...expr import DTYPES, DType, Expr, as_int, const
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import (
     Constraints,
@@ -25,6 +25,7 @@ from ..core.base import (
 from ..core.compose import apply
 from ..core.gradient import Backward, as_shape, gradient_of, sum_to
 from ..core.pointwise import compute
+from ..core.scalar import Scalar, element
 from ..core.source import SourceNode
 from ..core.tensor import Tensor
 from ..tensor.view import Transpose
@@ -71,12 +72,12 @@ class MatMul(Op):
     def nest(self, node: Node, output: int) -> Nest:
         a, b = (v.shape for v in node.operands)
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             rows, columns = int(len(a) > 1), int(len(b) > 1)
             batch, tail = at[: len(at) - rows - columns], at[len(at) - rows - columns :]
             left = (*broadcast_index(batch, a[:-2]), *tail[:rows], inner[0])
             right = (*broadcast_index(batch, b[:-2]), inner[0], *tail[rows:])
-            return call("mul", read(0, left), read(1, right))
+            return read(0, left) * read(1, right)
 
         return Nest(body, (a[-1],), "add")
 
@@ -161,16 +162,16 @@ class Det(Op):
     def nest(self, node: Node, output: int) -> Nest:
         size = as_int(node.operands[0].shape[-1]) or 0
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            def minor(row: int, columns: tuple[int, ...]) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            def minor(row: int, columns: tuple[int, ...]) -> Scalar:
                 """Determinant of the rows from `row` on in some columns."""
-                total: Expr | None = None
+                total: Scalar | None = None
                 for k, column in enumerate(columns):
                     term = read(0, (*at, const(row), const(column)))
                     if len(columns) > 1:
-                        term = call("mul", term, minor(row + 1, columns[:k] + columns[k + 1 :]))
-                    total = term if total is None else call("sub" if k % 2 else "add", total, term)
-                return const(1.0, compute(node.operands[0].dtype)) if total is None else total
+                        term = term * minor(row + 1, columns[:k] + columns[k + 1 :])
+                    total = term if total is None else total - term if k % 2 else total + term
+                return element(1, compute(node.operands[0].dtype)) if total is None else total
 
             return minor(0, tuple(range(size)))
 

@@ -66,9 +66,9 @@ def _binary(function: Callable[..., Scalar]) -> Callable[[Scalar, Scalar], Scala
 
 
 for _name, _function in {**{n: n.lower() for n in _UNARY}, "BitwiseNot": "bitnot"}.items():
-    pointwise(_name)(_unary(scalar.function(_function)))
+    pointwise(_name)(_unary(scalar.function_named(_function)))
 for _name, _function in {**{n: n.lower() for n in _BINARY}, **_RENAMED}.items():
-    pointwise(_name)(_binary(scalar.function(_function)))
+    pointwise(_name)(_binary(scalar.function_named(_function)))
 pointwise("Where")(where)
 
 
@@ -391,7 +391,7 @@ class Cast(Pointwise):
 
 def _stored(x: Scalar, how: str) -> Scalar:
     """What storing an element as a type and loading it again gives."""
-    return scalar.function(f"as_{how}")(x)
+    return scalar.function_named(f"as_{how}")(x)
 
 
 REGISTRY[("", "CastLike")] = Cast

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...expr import F32, I64, Expr, call, const, select
+from ...expr import F32, I64, Expr, const, eq, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
@@ -58,7 +58,7 @@ class Reduce(Op):
         for e in extents:
             count = count * e
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             outer, reduced, index = iter(at), iter(inner), []
             for d in range(len(shape)):
                 if d in self.axes:
@@ -67,11 +67,11 @@ class Reduce(Op):
                         next(outer)
                 else:
                     index.append(next(outer))
-            return self.term(Scalar(read(0, tuple(index)))).expr
+            return self.term(read(0, tuple(index)))
 
         if not extents:  # each element is a sum of one
-            return Nest(lambda at, _, read: self.last(self.term(Scalar(read(0, at))), count).expr)
-        return Nest(body, extents, self.combine, lambda total, at, read: self.last(Scalar(total), count).expr)
+            return Nest(lambda at, _, read: self.last(self.term(read(0, at)), count))
+        return Nest(body, extents, self.combine, lambda total, at, read: self.last(total, count))
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -115,13 +115,13 @@ def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
     hit = apply(b, "Or", apply(b, "Equal", column, here), apply(b, "Equal", column, back))
     hits = b.elements_of(apply(b, "ReduceSum", apply(b, "Cast", hit, to=I64), axes=(0,), keepdims=False))
     assert hits is not None  # as many as there are dimensions
-    once = tuple(call("eq", h, 1) for h in hits)
+    once = tuple(eq(h, 1) for h in hits)
     total = const(0)
     for m in once:
         total = total + select(m, const(1), const(0))
     b.graph.constraints.append((total, count))
-    empty = const(False) if noop else call("eq", count, 0)
-    return tuple(call("or", empty, m) for m in once)
+    empty = const(False) if noop else eq(count, 0)
+    return tuple(empty | m for m in once)
 
 
 @operator("ReduceMarked", "torshc")
@@ -154,10 +154,10 @@ class ReduceMarked(Op):
         for e in extents:
             count = count * e
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
-            return kind.term(Scalar(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))).expr
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            return kind.term(read(0, tuple(i + r for i, r in zip(at, inner, strict=True))))
 
-        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(Scalar(total), count).expr)
+        return Nest(body, extents, kind.combine, lambda total, at, read: kind.last(total, count))
 
 
 def reduction(

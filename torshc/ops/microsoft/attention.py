@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F16, F32, I64, Expr, as_int, call, cast, const, select
+from ...expr import F16, F32, I64, Expr, as_int, cast, const, max_of
 from ...graph import Node, TensorType
 from ..core.axes import integer
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
@@ -23,6 +23,7 @@ from ..core.composite import composite
 from ..core.functions import concat, tanh
 from ..core.functions import max as larger
 from ..core.reach import within
+from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_op
 from ..nn.attention import Attention
@@ -252,12 +253,12 @@ class Appended(Op):
     def nest(self, node: Node, output: int) -> Nest:
         old, new = (v.shape[2] for v in node.operands[:2])
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            place = at[2] - cast(read(2, at[:1]), I64)
-            ahead = call("and", call("ge", place, 0), call("lt", place, new))
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            place = at[2] - read(2, at[:1]).index()
+            ahead = (place >= 0) & (place < new)
             past = within(read, 0, at, node.operands[0].shape, (2,))
-            before = select(call("lt", at[2], old), past, const(0.0, past.dtype))
-            return select(ahead, within(read, 1, (*at[:2], place, at[3]), node.operands[1].shape, (2,)), before)
+            before = where(at[2] < old, past, 0)
+            return where(ahead, within(read, 1, (*at[:2], place, at[3]), node.operands[1].shape, (2,)), before)
 
         return Nest(body)
 
@@ -303,7 +304,7 @@ def group_query_attention(
         q, k = (rotated(source, x, cos, sin, at, rotary_interleaved) for x in (q, k))
     if past_k is not None and past_v is not None:
         have = past_k.shape[2]
-        append = Appended(have if have is total else call("max", have, total))
+        append = Appended(have if have is total else max_of(have, total))
         k, v = apply_op(append, past_k, k, begin), apply_op(append, past_v, v, begin)
     demand_in_range(source, last.value, k.shape[2], negative=False)
 

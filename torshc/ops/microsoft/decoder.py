@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...base.errors import ModelError
-from ...expr import I64, Expr, call, cast, const
+from ...expr import I64, Expr, cast, const
 from ..core.axes import both, constraints_of, integer, require
 from ..core.composite import composite
 from ..core.functions import concat
@@ -52,7 +52,7 @@ def _length(source: SourceNode, *buffers: Tensor) -> Expr:
     """How many entries of the buffers of the past count."""
     count = cast(integer(source, 7, f"the length of the past of {source.op_type}"), I64)
     for x in buffers:
-        inside = both(call("ge", count, 0), call("lt", count, x.shape[2]))
+        inside = both(count >= 0, count < x.shape[2])
         require(constraints_of(source), inside, f"a past of {count!r} entries in a buffer {x.type!r}")
     return count
 

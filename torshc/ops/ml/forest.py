@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F64, I32, I64, DType, Expr, as_int, call, cast, const, select
+from ...expr import F64, I32, DType, Expr, as_int
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
+from ..core.scalar import Scalar, equal, function_named, isnan, ne, where
 
 Array = np.ndarray[Any, Any]
 Branch = tuple[int, str, float, bool, int, int]
@@ -158,12 +159,12 @@ class Trees(Op):
         return [b.one(LeafSums(self.aggregate, many), reached, weights)]
 
 
-def finished(total: Expr, aggregate: str, trees: int) -> Expr:
+def finished(total: Scalar, aggregate: str, trees: int) -> Scalar:
     """The result of trees from what was accumulated."""
     neutral = NEUTRAL.get(aggregate)
     if neutral is not None:
-        return select(call("eq", total, neutral), const(0.0, total.dtype), total)
-    return call("div", total, float(trees)) if aggregate == "AVERAGE" else total
+        return where(equal(total, neutral), 0, total)
+    return total / trees if aggregate == "AVERAGE" else total
 
 
 @operator("Walk", "torshc")
@@ -193,28 +194,27 @@ class Walk(Op):
         return [TensorType(I32, shape)]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             row, tree = at if self.many else at[::-1]
-            place = cast(read(5, (tree,)), I64)
+            place = read(5, (tree,)).index()
             for _ in range(self.depth):
-                place = cast(read(3, (place,)), I64) + cast(self._holds(row, place, read), I64)
+                place = read(3, (place,)).index() + self._holds(row, place, read).index()
             return read(4, (place,))
 
         return Nest(body)
 
-    def _holds(self, row: Expr, place: Expr, read: Read) -> Expr:
+    def _holds(self, row: Expr, place: Expr, read: Read) -> Scalar:
         """Whether the path continues at the side "true" of a node."""
-        x, value = read(0, (row, cast(read(2, (place,)), I64))), read(1, (place,))
+        x, value = read(0, (row, read(2, (place,)).index())), read(1, (place,))
 
-        def has(bit: int) -> Expr:
-            return call("ne", call("bitand", read(4, (place,)), 1 << bit), 0)
+        def has(bit: int) -> Scalar:
+            return ne(read(4, (place,)) & (1 << bit), 0)
 
         if self.compare == "any":
-            less, equal = (call("and", call(f, x, value), has(bit)) for f, bit in (("lt", LESS), ("eq", EQUAL)))
-            holds = call("or", less, equal)
+            holds = (x < value) & has(LESS) | equal(x, value) & has(EQUAL)
         else:
-            holds = call(self.compare, x, value)
-        return call("or", holds, call("and", call("isnan", x), has(MISSING))) if self.missing else holds
+            holds = function_named(self.compare)(x, value)
+        return holds | isnan(x) & has(MISSING) if self.missing else holds
 
 
 @operator("LeafSums", "torshc")
@@ -238,10 +238,10 @@ class LeafSums(Op):
     def nest(self, node: Node, output: int) -> Nest:
         trees = node.operands[0].shape[1 if self.many else 0]
 
-        def body(at: Index, tree: Index, read: Read) -> Expr:
-            return read(1, (cast(read(0, (at[0], *tree) if self.many else (*tree, at[0])), I64), at[1]))
+        def body(at: Index, tree: Index, read: Read) -> Scalar:
+            return read(1, (read(0, (at[0], *tree) if self.many else (*tree, at[0])).index(), at[1]))
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return finished(total, self.aggregate, as_int(trees) or 1)
 
         return Nest(body, (trees,), COMBINE[self.aggregate], finish)

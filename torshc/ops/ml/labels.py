@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F32, I64, MAP, SEQUENCE, STRING, Expr, call, const, select
+from ...expr import F32, I64, MAP, SEQUENCE, STRING, const
 from ...graph import Builder, Node, Partial, TensorType, Value
 from ..core.axes import constraints_of
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator, same_dim
 from ..core.compose import apply
 from ..core.host import HostOp, emit
+from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode, Unsupported, text_of
 from ..tensor.view import Reshape
 from ..text.numbers import ToText
@@ -38,12 +39,12 @@ class KeyPlace(Op):
     def nest(self, node: Node, output: int) -> Nest:
         (keys,) = node.operands[1].shape
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             x, key = read(0, at), read(1, inner)
-            same = call("eq", x, key)
+            same = equal(x, key)
             if x.dtype.is_float:
-                same = call("or", same, call("and", call("isnan", x), call("isnan", key)))
-            return select(same, inner[0], keys)
+                same = same | isnan(x) & isnan(key)
+            return where(same, element(inner[0]), element(keys))
 
         return Nest(body, (keys,), "min")
 

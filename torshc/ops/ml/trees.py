@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.budget import afford
 from ...base.errors import ModelError
-from ...expr import F32, F64, DType, call
+from ...expr import F32, F64, DType
 from ...graph import Value
 from ..core.axes import constraints_of, require
 from ..core.base import Op, operator
@@ -53,7 +53,7 @@ class _Forest:
         what = f"{self.what} of {x.type!r} that reads feature {max(features, default=0)}"
         if x.type.rank != 2 or any(not 0 <= f < MOST for f in features):
             raise ModelError(what)
-        require(constraints_of(source), call("gt", x.shape[1], max(features, default=-1)), what)
+        require(constraints_of(source), x.shape[1] > max(features, default=-1), what)
         if not self.roots or any(not 0 <= t < targets for leaf in self.leaves for t in leaf):
             raise ModelError(f"{self.what} with {len(self.roots)} trees and {targets} targets")
         kind = F64 if x.dtype is F64 else F32

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, const, select
+from ...expr import Expr, as_int, const, eq, max_of, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
 from ..math.linalg import product_type
 
@@ -72,9 +73,9 @@ def same_pads(size: Shape, kernel: KernelShape, strides: Ints, dilations: Ints, 
     """Margins that make the output ceil(size / stride), the odd one at the end (upper) or at the beginning."""
     begins, ends = [], []
     for d, k, s, dilation in zip(size, kernel, strides, dilations, strict=True):
-        out = call("floordiv", d + (s - 1), s)
-        total = call("max", (out - 1) * s + (k - 1) * dilation + 1 - d, 0)
-        half = call("floordiv", total, 2)
+        out = (d + (s - 1)) // s
+        total = max_of((out - 1) * s + (k - 1) * dilation + 1 - d, 0)
+        half = total // 2
         begins.append(half if upper else total - half)
         ends.append(total - half if upper else half)
     return (*begins, *ends)
@@ -90,16 +91,16 @@ def slide(size: Shape, kernel: KernelShape, w: Window, ceil: bool = False) -> Sh
         if span.op == "const" and isinstance(span.data, int) and span.data < 0:
             what = f"a kernel of {k}" if apart == 1 else f"a kernel of {k} with a dilation of {apart}"
             raise ModelError(f"{what} does not fit into {d!r} with margins {before!r} and {after!r}")
-        count = call("floordiv", span + (s - 1 if ceil else 0), s) + 1
+        count = (span + (s - 1 if ceil else 0)) // s + 1
         if ceil:  # a last window that starts in the margin after the data is dropped
-            count = select(call("ge", (count - 1) * s, d + before), count - 1, count)
+            count = select((count - 1) * s >= d + before, count - 1, count)
         out.append(count)
     return tuple(out)
 
 
 def inside(position: Expr, size: Expr) -> Expr:
     """Whether 0 <= position < size."""
-    return call("and", call("ge", position, 0), call("lt", position, size))
+    return (position >= 0) & (position < size)
 
 
 def bias_of(inputs: Inputs, channels: Expr, constraints: Constraints, name: str) -> None:
@@ -146,7 +147,7 @@ def grouped(channels: Expr, group: int | Expr, constraints: Constraints, what: s
     Raises:
         ModelError: when they are known not to be.
     """
-    same_dim(call("floordiv", channels, group) * group, channels, constraints, what)
+    same_dim(channels // group * group, channels, constraints, what)
 
 
 @operator()
@@ -180,13 +181,13 @@ class Conv(Op):
         x, w = node.operands[0].shape, node.operands[1].shape
         has_bias = len(node.operands) > 2
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             index, ok = self.place(at, inner, x, w)
             value = read(0, index)
-            return call("mul", select(ok, value, const(0, value.dtype)), read(1, (at[1], *inner)))
+            return where(ok, value, 0) * read(1, (at[1], *inner))
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            return call("add", total, read(2, (at[1],))) if has_bias else total
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total + read(2, (at[1],)) if has_bias else total
 
         return Nest(body, w[1:], "add", finish)
 
@@ -200,10 +201,10 @@ class Conv(Op):
         index, ok = [], const(True)
         for i, k in enumerate(inner[1:]):
             position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
-            ok = call("and", ok, inside(position, x[2 + i]))
+            ok = ok & inside(position, x[2 + i])
             index.append(position)
-        per_group = call("floordiv", w[0], self.group)
-        channel = inner[0] if self.group == 1 else call("floordiv", at[1], per_group) * w[1] + inner[0]
+        per_group = w[0] // self.group
+        channel = inner[0] if self.group == 1 else at[1] // per_group * w[1] + inner[0]
         return (at[0], channel, *index), ok
 
     def flops(self, node: Node) -> Expr:
@@ -264,23 +265,22 @@ class ConvTranspose(Op):
     def nest(self, node: Node, output: int) -> Nest:
         x, w = node.operands[0].shape, node.operands[1].shape
         has_bias = len(node.operands) > 2
-        per_group = call("floordiv", x[1], self.group)
+        per_group = x[1] // self.group
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             index, ok = [], const(True)
             for i, k in enumerate(inner[1:]):
                 reach = at[2 + i] + self.pads[i] - k * self.dilations[i]
-                position = call("floordiv", reach, self.strides[i])
-                ok = call("and", ok, call("eq", call("mod", reach, self.strides[i]), 0))
-                ok = call("and", ok, inside(position, x[2 + i]))
+                position = reach // self.strides[i]
+                ok = ok & eq(reach % self.strides[i], 0) & inside(position, x[2 + i])
                 index.append(position)
-            channel = call("floordiv", at[1], w[1]) * per_group + inner[0] if self.group > 1 else inner[0]
-            column = call("mod", at[1], w[1]) if self.group > 1 else at[1]
-            term = call("mul", read(0, (at[0], channel, *index)), read(1, (channel, column, *inner[1:])))
-            return select(ok, term, const(0, term.dtype))  # a tap that reaches no element adds nothing, be it NaN
+            channel = at[1] // w[1] * per_group + inner[0] if self.group > 1 else inner[0]
+            column = at[1] % w[1] if self.group > 1 else at[1]
+            term = read(0, (at[0], channel, *index)) * read(1, (channel, column, *inner[1:]))
+            return where(ok, term, 0)  # a tap that reaches no element adds nothing, be it NaN
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            return call("add", total, read(2, (at[1],))) if has_bias else total
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            return total + read(2, (at[1],)) if has_bias else total
 
         return Nest(body, (per_group, *w[2:]), "add", finish)
 
@@ -327,7 +327,7 @@ def _cut(full: Shape, wanted: Shape, upper: bool) -> Shape:
     begins, ends = [], []
     for f, w in zip(full, wanted, strict=True):
         total = f - w
-        half = call("floordiv", total, 2)
+        half = total // 2
         begins.append(half if upper else total - half)
         ends.append(total - half if upper else half)
     return (*begins, *ends)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F32, Expr, as_int, call, const, from_onnx, select
+from ...expr import F32, as_int, const, from_onnx
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import constraints_of
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast_into, need, operator, same_dim
 from ..core.composite import Formula
 from ..core.functions import equal, exp, log, reciprocal, reduce_l1, reduce_l2, sqrt, where
+from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Axes, Tensor, apply_op
 from ..tensor.index import ArgSearch
@@ -271,7 +272,7 @@ class GroupNormalization(Formula):
         return [x.type]
 
     def formula(self, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-        size = call("floordiv", product(x.shape[1:]), self.num_groups)
+        size = product(x.shape[1:]) // self.num_groups
         grouped = _stash(x).reshape(x.shape[0], self.num_groups, size)
         _, centred, inverse = _moments(grouped, 2, self.epsilon)
         normal = (centred * inverse).reshape(*x.shape).cast(x.dtype)
@@ -285,7 +286,7 @@ class GroupNormalization(Formula):
         if x.rank < 2 or (x.shape[1].op == "const" and x.shape[1] % groups is not const(0)):
             raise ModelError(f"GroupNormalization of {x.type!r} in {groups} groups")
         if source.opset < 21:  # scale and bias had an element a group
-            each = call("floordiv", x.shape[1], groups)
+            each = x.shape[1] // groups
             vectors = [v.reshape(groups, 1).expand(groups, each).reshape(x.shape[1]) for v in vectors]
         return [apply_op(cls(**source.fields(cls)), x, *vectors).value]
 
@@ -368,23 +369,13 @@ class LRN(Op):
         channels = node.operands[0].shape[1]
         before = (self.size - 1) // 2
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             channel = at[1] + inner[0] - before
             value = read(0, (at[0], channel, *at[2:]))
-            return select(inside(channel, channels), call("mul", value, value), const(0, value.dtype))
+            return where(inside(channel, channels), value * value, 0)
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            base = call("add", call("mul", total, self.alpha / self.size), self.bias)
-            return call("div", read(0, at), _power(base, self.beta))
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            base = total * (self.alpha / self.size) + self.bias
+            return read(0, at) / (base if self.beta == 1 else base**self.beta)
 
         return Nest(body, (const(self.size),), "add", finish)
-
-
-def _power(x: Expr, exponent: float) -> Expr:
-    """x ** exponent, through square roots where that is exact enough to be worth it."""
-    if exponent == 0.75:
-        half = call("sqrt", x)
-        return call("mul", half, call("sqrt", half))
-    if exponent == 0.5:
-        return call("sqrt", x)
-    return x if exponent == 1.0 else call("pow", x, const(exponent, x.dtype))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I64, Expr, call, cast, const, select
+from ...expr import I64, DType, Expr, const, max_of, min_of
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
 from ..core.pointwise import compute
+from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
 from ..math.reduce import GlobalAveragePool
 from ..tensor.scatter import product
@@ -42,31 +43,31 @@ class Pool(Op):
         spatial = slide(x.shape[2:], self.kernel, Window(self.strides, self.pads, self.dilations), self.ceil)
         return [TensorType(x.dtype, (*x.shape[:2], *spatial))]
 
-    def term(self, x: Expr) -> Expr:
+    def term(self, x: Scalar) -> Scalar:
         """What is accumulated for an element."""
         return x
 
-    def outside(self, x: Expr) -> Expr:
+    def outside(self, dtype: DType) -> float:
         """What the margin counts as."""
-        return const(0, x.dtype)
+        return 0
 
-    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
+    def last(self, total: Scalar, at: Index, shape: Shape) -> Scalar:
         """The result from the accumulated value at an output index."""
         return total
 
     def nest(self, node: Node, output: int) -> Nest:
         shape = node.operands[0].shape
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             index, ok = [], const(True)
             for i, k in enumerate(inner):
                 position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
-                ok = call("and", ok, inside(position, shape[2 + i]))
+                ok = ok & inside(position, shape[2 + i])
                 index.append(position)
             value = self.term(read(0, (*at[:2], *index)))
-            return select(ok, value, self.outside(value))
+            return where(ok, value, self.outside(value.dtype))
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             return self.last(total, at, shape)
 
         return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
@@ -99,8 +100,8 @@ class MaxPool(Pool):
 
     combine: ClassVar[str] = "max"
 
-    def outside(self, x: Expr) -> Expr:
-        return const(-math.inf if x.dtype.is_float else x.dtype.range[0], x.dtype)
+    def outside(self, dtype: DType) -> float:
+        return -math.inf if dtype.is_float else dtype.range[0]
 
 
 @operator("PoolPlace", "torshc")
@@ -125,24 +126,24 @@ class PoolPlace(Pool):
         shape = node.operands[0].shape
         none = product(shape)
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             index, ok = [], const(True)
             for i, k in enumerate(inner):
                 position = at[2 + i] * self.strides[i] - self.pads[i] + k * self.dilations[i]
-                ok = call("and", ok, inside(position, shape[2 + i]))
+                ok = ok & inside(position, shape[2 + i])
                 index.append(position)
             value = read(0, (*at[:2], *index))
-            found = call("eq", value, read(1, at))
+            found = equal(value, read(1, at))
             if value.dtype.is_float:
-                found = call("or", found, call("isnan", value))
-            return select(select(ok, found, const(False)), linear((*at[:2], *index), shape), none)
+                found = found | isnan(value)
+            return where(where(ok, found, False), element(linear((*at[:2], *index), shape)), element(none))
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            place = total
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            place = total.index()
             if self.columns:
-                index = delinear(total, shape)
+                index = delinear(place, shape)
                 place = linear((*index[:2], *index[:1:-1]), (*shape[:2], *shape[:1:-1]))
-            return select(call("lt", total, none), place, const(0))
+            return where(total < element(none), element(place), 0)
 
         return Nest(body, tuple(const(k) for k in self.kernel), self.combine, finish)
 
@@ -154,7 +155,7 @@ class AveragePool(Pool):
 
     count_include_pad: int = 0
 
-    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
+    def last(self, total: Scalar, at: Index, shape: Shape) -> Scalar:
         count = const(1)
         for i, (k, s, d) in enumerate(zip(self.kernel, self.strides, self.dilations, strict=True)):
             start = at[2 + i] * s - self.pads[i]
@@ -162,7 +163,7 @@ class AveragePool(Pool):
             if self.count_include_pad:
                 low, high = low - self.pads[i], high + self.pads[len(self.kernel) + i]
             count = count * taps_inside(start, k, d, low, high)
-        return call("div", total, cast(count, compute(total.dtype)))
+        return total / element(count, compute(total.dtype))
 
 
 @operator("WholeAveragePool", "torshc")
@@ -173,17 +174,17 @@ class WholeAveragePool(AveragePool):
     ONNX Runtime had this before opset 19, where margins count, and com.microsoft's pools have it still.
     """
 
-    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
-        return call("div", total, const(float(math.prod(self.kernel)), compute(total.dtype)))
+    def last(self, total: Scalar, at: Index, shape: Shape) -> Scalar:
+        return total / math.prod(self.kernel)
 
 
 def taps_inside(start: Expr, kernel: int, dilation: int, low: Expr, high: Expr) -> Expr:
     """How many of start, start + dilation, ... (kernel of them) lie in low..high-1."""
     end = start + (kernel - 1) * dilation + 1
     if dilation == 1:
-        return call("min", end, high) - call("max", start, low)
-    first = call("floordiv", call("max", low - start, 0) + (dilation - 1), dilation)
-    last = call("min", call("floordiv", high - 1 - start, dilation), kernel - 1)
+        return min_of(end, high) - max_of(start, low)
+    first = (max_of(low - start, 0) + (dilation - 1)) // dilation
+    last = min_of((high - 1 - start) // dilation, kernel - 1)
     return last - first + 1
 
 
@@ -194,21 +195,11 @@ class LpPool(Pool):
 
     p: int = 2
 
-    def term(self, x: Expr) -> Expr:
-        x = call("abs", x)
-        if self.p == 1:
-            return x
-        return call("mul", x, x) if self.p == 2 else call("pow", x, const(self.p, x.dtype))
+    def term(self, x: Scalar) -> Scalar:
+        return abs(x) if self.p == 1 else abs(x) ** self.p
 
-    def last(self, total: Expr, at: Index, shape: Shape) -> Expr:
-        return root(total, self.p)
-
-
-def root(total: Expr, p: int) -> Expr:
-    """total ** (1 / p)."""
-    if p == 1:
-        return total
-    return call("sqrt", total) if p == 2 else call("pow", total, const(1.0 / p, total.dtype))
+    def last(self, total: Scalar, at: Index, shape: Shape) -> Scalar:
+        return total if self.p == 1 else total ** (1 / self.p)
 
 
 @operator()

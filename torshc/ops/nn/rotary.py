@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, const, select
+from ...expr import as_int, const, eq, max_of, min_of, select
 from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
 from ..core.functions import concat, gather
+from ..core.scalar import Scalar, where
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
 from .heads import heads, merged
@@ -50,19 +51,19 @@ class Rotated(Formula):
         half, width = as_int(cos.shape[2]) or 0, as_int(x.shape[3]) or 0
         one = as_int(cos.shape[0]) == 1
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             k = at[3]
-            pair = call("floordiv", k, 2) if self.interleaved else call("mod", k, half)
-            pair = call("min", pair, half - 1) if 2 * half < width else pair
-            first = call("eq", call("mod", k, 2), 0) if self.interleaved else call("lt", k, half)
+            pair = k // 2 if self.interleaved else k % half
+            pair = min_of(pair, half - 1) if 2 * half < width else pair
+            first = eq(k % 2, 0) if self.interleaved else k < half
             step = 1 if self.interleaved else half
             # What is read beyond the pairs is not used, and is there.
-            other = call("min", call("max", select(first, k + step, k - step), 0), width - 1)
+            other = min_of(max_of(select(first, k + step, k - step), 0), width - 1)
             angle = (const(0) if one else at[0], at[2], pair)
             whole = read(0, at)
-            near, far = call("mul", whole, read(1, angle)), call("mul", read(0, (*at[:3], other)), read(2, angle))
-            turned = select(first, call("sub", near, far), call("add", near, far))
-            return turned if 2 * half == width else select(call("lt", k, 2 * half), turned, whole)
+            near, far = whole * read(1, angle), read(0, (*at[:3], other)) * read(2, angle)
+            turned = where(first, near - far, near + far)
+            return turned if 2 * half == width else where(k < 2 * half, turned, whole)
 
         return Nest(body)
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F32, I8, I32, U8, DType, Expr, as_int, call, cast, const, select
+from ...expr import F32, I8, I32, U8, DType, Expr, as_int, const
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim
 from ..core.compose import apply, as_type
+from ..core.scalar import Scalar, where
 from ..math.linalg import MatMul
 from ..nn.conv import FEW_CHANNELS, Conv, Window, grouped, slide, spatial_of
 from ..tensor.view import Reshape
@@ -43,7 +44,7 @@ class IntegerMatMul(MatMul):
 
     def nest(self, node: Node, output: int) -> Nest:
         plain = super().nest(node, output)
-        return Nest(lambda at, inner, read: plain.body(at, inner, _widened(read)), plain.reduce, plain.combine)
+        return Nest(lambda at, inner, read: plain.term(at, inner, _widened(read)), plain.reduce, plain.combine)
 
 
 @operator("IntegerConv", "torshc")
@@ -65,11 +66,10 @@ class IntegerConv(Conv):
         x, w = node.operands[0].shape, node.operands[1].shape
         margin = len(node.operands) > 2
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             index, ok = self.place(at, inner, x, w)
-            edge = read(2, ()) if margin else const(0, node.operands[0].dtype)
-            value = select(ok, read(0, index), edge)
-            return call("mul", cast(value, I32), cast(read(1, (at[1], *inner)), I32))
+            value = where(ok, read(0, index), read(2, ()) if margin else 0)
+            return value.cast(I32) * read(1, (at[1], *inner)).cast(I32)
 
         return Nest(body, w[1:], "add")
 
@@ -80,7 +80,7 @@ def _as(v: Value, dtype: DType) -> Value:
 
 
 def _widened(read: Read) -> Read:
-    return lambda k, index: cast(read(k, index), I32)
+    return lambda k, index: read(k, index).cast(I32)
 
 
 def integer_matmul(b: Builder, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None) -> Value:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import F16, F32, I8, I32, U8, Expr, as_int, call, cast, const, select
+from ...expr import F16, F32, I8, I32, U8, Expr, as_int, const, eq
 from ...graph import Builder, Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
+from ..core.scalar import Scalar, where
 from ..tensor.parts import Split
 
 
@@ -35,11 +36,11 @@ class BlockMatMul(Op):
         return [TensorType(F32, (*x.shape[:-1], w.shape[1]))]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             (k,) = inner
-            weight = cast(read(1, (k, at[-1])), F32)
-            scale = read(2, (call("floordiv", k, self.block), at[-1]))
-            return call("mul", read(0, (*at[:-1], k)), call("mul", weight, scale))
+            weight = read(1, (k, at[-1])).cast(F32)
+            scale = read(2, (k // self.block, at[-1]))
+            return read(0, (*at[:-1], k)) * (weight * scale)
 
         return Nest(body, (node.operands[0].shape[-1],), "add")
 
@@ -71,13 +72,13 @@ class PairMatMul(Op):
         return [TensorType(F16, (*x.shape[:-1], w.shape[0]))]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             (k,) = inner
-            pair = cast(read(1, (at[-1], call("floordiv", k, 2))), I32)
-            number = select(call("eq", call("mod", k, 2), 0), call("bitand", pair, 15), call("shr", pair, 4))
-            scale = cast(read(2, (at[-1], call("floordiv", k, self.block))), F32)
-            weight = cast(call("mul", cast(call("sub", number, 8), F32), scale), F16)
-            return call("mul", cast(read(0, (*at[:-1], k)), F32), cast(weight, F32))
+            pair = read(1, (at[-1], k // 2)).cast(I32)
+            number = where(eq(k % 2, 0), pair & 15, pair >> 4)
+            scale = read(2, (at[-1], k // self.block)).cast(F32)
+            weight = ((number - 8).cast(F32) * scale).cast(F16)
+            return read(0, (*at[:-1], k)).cast(F32) * weight.cast(F32)
 
         return Nest(body, (node.operands[0].shape[-1],), "add")
 

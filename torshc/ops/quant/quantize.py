@@ -36,7 +36,6 @@ from ...expr import (
     U16,
     DType,
     as_int,
-    call,
     const,
     from_onnx,
 )
@@ -78,7 +77,7 @@ def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constr
         same_dim(v.shape[0], x.shape[axis_of(axis, x.type.rank)], constraints, f"{what} of {x.type!r}")
         return
     along = axis_of(axis, x.type.rank)
-    wanted = [call("floordiv", d + (block - 1), block) if k == along else d for k, d in enumerate(x.shape)]
+    wanted = [(d + (block - 1)) // block if k == along else d for k, d in enumerate(x.shape)]
     if v.type.rank != x.type.rank:
         raise ModelError(f"{what} {v.type!r} of {x.type!r} in blocks of {block}")
     for have, want in zip(v.shape, wanted, strict=True):

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import BOOL, F32, F64, I64, DType, Expr, as_int, call, cast, const, from_onnx, select
+from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, from_onnx, ne, select
 from ...graph import Node, Shape, TensorType, Value, require_shape
 from ..core.axes import constraints_of, parts_of, require, whole
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
 from ..core.pointwise import compute
+from ..core.scalar import Scalar, element, where
 from ..core.source import SourceNode, Unsupported, text_of
 from .view import Expand, Reshape
 
@@ -97,13 +98,12 @@ class Range(Op):
     def nest(self, node: Node, output: int) -> Nest:
         kind = compute(self.dtype)
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             if node.operands:
-                return call("add", call("mul", cast(at[0], kind), read(1, ())), read(0, ()))
+                return element(at[0], kind) * read(1, ()) + read(0, ())
             if isinstance(self.start, Expr) or isinstance(self.step, Expr):
-                return cast(at[0] * self.step + self.start, kind)
-            step, start = const(self.step, kind), const(self.start, kind)
-            return call("add", call("mul", cast(at[0], kind), step), start)
+                return element(at[0] * self.step + self.start, kind)
+            return element(at[0], kind) * self.step + self.start
 
         return Nest(body)
 
@@ -122,8 +122,8 @@ class Range(Op):
                 raise ModelError(f"Range from {start} to {limit} in steps of {step}")
             return source.emit(cls(start, step, const(max(math.ceil((limit - start) / step), 0)), dtype), [])
         first, last, by = (cast(_element(source, k), I64) for k in range(3))
-        require(constraints_of(source), call("ne", by, 0), "Range in steps of 0")
-        span = select(call("gt", by, 0), last - first, first - last)
+        require(constraints_of(source), ne(by, 0), "Range in steps of 0")
+        span = select(by > 0, last - first, first - last)
         return source.emit(cls(first, by, parts_of(span, by), dtype), [])
 
 
@@ -181,8 +181,8 @@ class EyeLike(Op):
     def nest(self, node: Node, output: int) -> Nest:
         kind = compute(self.dtype)
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            return select(call("eq", at[0] + self.k, at[1]), const(1, kind), const(0, kind))
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            return where(eq(at[0] + self.k, at[1]), element(1, kind), 0)
 
         return Nest(body)
 
@@ -221,11 +221,11 @@ class ShapeOf(Op):
     def nest(self, node: Node, output: int) -> Nest:
         dims = self._dims(node.operands[0])
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             value = dims[-1] if dims else const(0)
             for k in range(len(dims) - 2, -1, -1):
-                value = select(call("eq", at[0], k), dims[k], value)
-            return value
+                value = select(eq(at[0], k), dims[k], value)
+            return element(value)
 
         return Nest(body)
 
@@ -242,7 +242,7 @@ class Size(Op):
 
     def nest(self, node: Node, output: int) -> Nest:
         size = node.operands[0].type.size
-        return Nest(lambda at, _, read: size)
+        return Nest(lambda at, _, read: element(size))
 
 
 @operator()
@@ -261,11 +261,9 @@ class Trilu(Op):
         return [x.type]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             distance = at[-1] - at[-2] - self.k
-            keep = call("ge" if self.upper else "le", distance, 0)
-            value = read(0, at)
-            return select(keep, value, const(False if value.dtype is BOOL else 0, value.dtype))
+            return where(distance >= 0 if self.upper else distance <= 0, read(0, at), 0)
 
         return Nest(body)
 

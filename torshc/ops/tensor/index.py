@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I64, Expr, as_int, call, cast, const, select
+from ...expr import I64, Expr, as_int, const, eq, min_of, select
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import axis_at, constraints_of, integer, pick, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.compose import apply
 from ..core.reach import clamped, guarded
+from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode, Unsupported
 from .view import Reshape
 
 
 def wrap(index: Expr, size: Expr) -> Expr:
-    """An index as i64, counted from the end where negative, clamped into 0..size-1."""
-    index = cast(index, I64)
-    index = select(call("lt", index, 0), index + size, index)
+    """An index, counted from the end where negative, clamped into 0..size-1."""
+    index = select(index < 0, index + size, index)
     return clamped(index, size)
 
 
@@ -66,8 +66,8 @@ class Gather(Op):
         data, indices = (v.shape for v in node.operands)
         axis = axis_of(self.axis, len(data))
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            place = wrap(read(1, at[axis : axis + len(indices)]), data[axis])
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            place = wrap(read(1, at[axis : axis + len(indices)]).index(), data[axis])
             return guarded(read, 0, (*at[:axis], place, *at[axis + len(indices) :]), data[axis : axis + 1])
 
         return Nest(body)
@@ -103,8 +103,8 @@ class GatherElements(Op):
         data = node.operands[0].shape
         axis = axis_of(self.axis, len(data))
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            place = wrap(read(1, at), data[axis])
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            place = wrap(read(1, at).index(), data[axis])
             return guarded(read, 0, (*at[:axis], place, *at[axis + 1 :]), data[axis : axis + 1])
 
         return Nest(body)
@@ -149,8 +149,8 @@ class GatherND(Op):
         data, indices = (v.shape for v in node.operands)
         b, head = self.batch_dims, len(indices) - 1
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            places = [wrap(read(1, (*at[:head], const(k))), data[b + k]) for k in range(self.depth)]
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            places = [wrap(read(1, (*at[:head], const(k))).index(), data[b + k]) for k in range(self.depth)]
             return guarded(read, 0, (*at[:b], *places, *at[head:]), data[b : b + self.depth])
 
         return Nest(body)
@@ -192,12 +192,12 @@ class ArgSearch(Op):
         data = node.operands[0]
         size = data.shape[self.axis]
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             value = read(0, (*at[: self.axis], inner[0], *at[self.axis + 1 :]))
-            found = call("eq", value, read(1, at))
+            found = equal(value, read(1, at))
             if value.dtype.is_float:
-                found = call("or", found, call("isnan", value))
-            return select(found, inner[0], const(-1) if self.last else size)
+                found = found | isnan(value)
+            return where(found, element(inner[0]), -1 if self.last else element(size))
 
         return Nest(body, (size,), "max" if self.last else "min")
 
@@ -217,7 +217,7 @@ class Arg(Op):
         axis = axis_of(self.axis, x.type.rank)
         kept = (const(1),) if self.keepdims else ()
         if x.type.rank:
-            require(constraints, call("le", const(1), x.shape[axis]), f"{self.name} along a dimension without elements")
+            require(constraints, const(1) <= x.shape[axis], f"{self.name} along a dimension without elements")
         return [TensorType(I64, (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
@@ -270,10 +270,10 @@ class OneHot(Op):
     def nest(self, node: Node, output: int) -> Nest:
         axis = axis_of(self.axis, node.operands[0].type.rank + 1)
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            place = cast(read(0, (*at[:axis], *at[axis + 1 :])), I64)
-            place = select(call("lt", place, 0), place + self.depth, place)
-            return select(call("eq", place, at[axis]), read(1, (const(1),)), read(1, (const(0),)))
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            place = read(0, (*at[:axis], *at[axis + 1 :])).index()
+            place = select(place < 0, place + self.depth, place)
+            return where(eq(place, at[axis]), read(1, (const(1),)), read(1, (const(0),)))
 
         return Nest(body)
 
@@ -303,11 +303,11 @@ class ReverseSequence(Op):
     def nest(self, node: Node, output: int) -> Nest:
         size = node.operands[0].shape[self.time_axis]
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             time = at[self.time_axis]
-            length = call("min", cast(read(1, (at[self.batch_axis],)), I64), size)
+            length = min_of(read(1, (at[self.batch_axis],)).index(), size)
             index = list(at)
-            index[self.time_axis] = select(call("lt", time, length), length - 1 - time, time)
+            index[self.time_axis] = select(time < length, length - 1 - time, time)
             return read(0, tuple(index))
 
         return Nest(body)
@@ -343,12 +343,11 @@ class Cumulative(Op):
     def nest(self, node: Node, output: int) -> Nest:
         axis = self.axis
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             here, there = at[axis], inner[0]
             before, after = (here, there) if self.reverse else (there, here)
-            counts = call("lt" if self.exclusive else "le", before, after)
-            value = read(0, (*at[:axis], there, *at[axis + 1 :]))
-            return select(counts, value, const(self.neutral, value.dtype))
+            counts = before < after if self.exclusive else before <= after
+            return where(counts, read(0, (*at[:axis], there, *at[axis + 1 :])), self.neutral)
 
         return Nest(body, (node.operands[0].shape[axis],), self.combine)
 
@@ -364,8 +363,8 @@ class Cumulative(Op):
             return source.emit(cls(place, exclusive, reverse), [x])
         before, behind = const(1), const(1)
         for k, d in enumerate(x.shape):
-            before = before * select(call("lt", k, place), d, const(1))
-            behind = behind * select(call("gt", k, place), d, const(1))
+            before = before * select(k < place, d, const(1))
+            behind = behind * select(k > place, d, const(1))
         (joined,) = source.emit(Reshape((before, pick(place, x.shape), behind)), [x])
         (sums,) = source.emit(cls(1, exclusive, reverse), [joined])
         return source.emit(Reshape(x.shape), [sums])

@@ -10,13 +10,14 @@ import numpy as np
 
 from ...base.budget import afford
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, const, is_nonnegative, select, walk
+from ...expr import Expr, as_int, const, eq, is_nonnegative, max_of, min_of, ne, select, walk
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.functions import concat, where
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of, zeros
 from ..core.reach import within
+from ..core.scalar import Scalar, where
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
 from .view import Reshape, View
@@ -41,7 +42,7 @@ class Slice(View):
         return [TensorType(need(inputs[0], "input 0 of Slice").dtype, self.sizes)]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             return read(0, tuple(i * step + start for i, start, step in zip(at, self.starts, self.steps, strict=True)))
 
         return Nest(body)
@@ -64,12 +65,12 @@ class Slice(View):
             raise ModelError("Slice needs as many starts, ends, axes and steps")
         marks(axes, x.type.rank, constraints_of(source), "axes of Slice")
         for step in steps:
-            require(constraints_of(source), call("ne", step, 0), "Slice with a step of 0")
+            require(constraints_of(source), ne(step, 0), "Slice with a step of 0")
         begin, size, pace = list[Expr](), list[Expr](), list[int | Expr]()
         for k, d in enumerate(x.shape):
             start, end, step = const(0), d, const(1)
             for n, a in enumerate(axes):
-                here = either(call("eq", a, k), call("eq", a, k - x.type.rank))
+                here = either(eq(a, k), eq(a, k - x.type.rank))
                 start, end = select(here, starts[n], start), select(here, ends[n], end)
                 step = select(here, steps[n], step)
             first, count = slice_extent(d, start, end, step)
@@ -91,12 +92,12 @@ def slice_extent(size: Expr, start: Expr, end: Expr, step: Expr) -> tuple[Expr, 
     start, end, step = map(_near, (start, end, step))
 
     def place(e: Expr, low: Expr, high: Expr) -> Expr:
-        e = select(call("lt", e, 0), e + size, e)
-        return call("min", call("max", e, low), high)
+        e = select(e < 0, e + size, e)
+        return min_of(max_of(e, low), high)
 
     if end is size and as_int(start) == 0 and as_int(step) == 1:
         return start, size
-    up = call("gt", step, 0)
+    up = step > 0
     first = select(up, place(start, const(0), size), place(start, const(0), size - 1))
     last = select(up, place(end, const(0), size), place(end, const(-1), size - 1))
     return first, parts_of(select(up, _between(first, last), _between(last, first)), step)
@@ -107,7 +108,7 @@ def _between(low: Expr, high: Expr) -> Expr:
     plain = high - low
     if low.op not in ("min", "max"):
         return plain
-    ends = call("max" if low.op == "min" else "min", *(_between(e, high) for e in low.args))
+    ends = (max_of if low.op == "min" else min_of)(*(_between(e, high) for e in low.args))
     return ends if len([*walk(ends)]) < len([*walk(plain)]) else plain
 
 
@@ -147,14 +148,14 @@ class Split(Op):
         if sizes is None:
             count = int(source.attribute("num_outputs", source.outputs))
             afford("outputs", count, f"Split into {count} parts")
-            chunk = call("floordiv", x.shape[axis] + (count - 1), count)
+            chunk = (x.shape[axis] + (count - 1)) // count
             sizes = (*[chunk] * (count - 1), x.shape[axis] - chunk * (count - 1))
         source.attribute("num_outputs")
         source.fields(cls)
         if len(sizes) < source.outputs:
             raise ModelError(f"Split into {len(sizes)} parts with {source.outputs} outputs")
         for size in sizes if at_run(*sizes) else ():
-            require(constraints_of(source), call("ge", size, 0), f"Split with a part of {size!r}")
+            require(constraints_of(source), size >= 0, f"Split with a part of {size!r}")
         return source.emit(cls(axis, sizes), [x])
 
 
@@ -181,26 +182,26 @@ class Pad(Op):
     def nest(self, node: Node, output: int) -> Nest:
         shape, has_value = node.operands[0].shape, len(node.operands) > 1
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             inside, index = const(True), []
             for i, b, d, a in zip(at, self.before, shape, self.after, strict=True):
                 j = i - b
                 if self.mode == "edge":
-                    j = call("min", call("max", j, 0), d - 1)
+                    j = min_of(max_of(j, 0), d - 1)
                 elif self.mode == "wrap":
-                    j = call("mod", j, d)
+                    j = j % d
                 elif self.mode == "reflect" and not all(is_nonnegative(d - 1 - margin) for margin in (b, a)):
-                    j = call("mod", j, call("max", (d - 1) * 2, 1))
-                    j = call("min", j, call("max", (d - 1) * 2 - j, 0))
+                    j = j % max_of((d - 1) * 2, 1)
+                    j = min_of(j, max_of((d - 1) * 2 - j, 0))
                 elif self.mode == "reflect":
-                    j = select(call("lt", j, 0), -j, j)
-                    j = select(call("lt", j, d), j, (d - 1) * 2 - j)
+                    j = select(j < 0, -j, j)
+                    j = select(j < d, j, (d - 1) * 2 - j)
                 else:
-                    inside = call("and", inside, call("and", call("ge", j, 0), call("lt", j, d)))
+                    inside = inside & ((j >= 0) & (j < d))
                 index.append(j)
             outside = range(len(shape)) if self.mode == "constant" else ()
             value = within(read, 0, tuple(index), shape, outside)
-            return select(inside, value, read(1, ()) if has_value else const(0, value.dtype))
+            return where(inside, value, read(1, ()) if has_value else 0)
 
         return Nest(body)
 
@@ -225,8 +226,8 @@ class Pad(Op):
             before, after = put(axis, before, pads[k]), put(axis, after, pads[k + len(which)])
         for b, d, a in zip(before, x.shape, after, strict=True):
             if at_run(b, a):
-                readable = either(call("gt", d, 0), call("eq", b + d + a, 0), const(mode == "constant"))
-                require(constraints, call("ge", b + d + a, 0), f"Pad of {d!r} by {b!r} and {a!r}")
+                readable = either(d > 0, eq(b + d + a, 0), const(mode == "constant"))
+                require(constraints, b + d + a >= 0, f"Pad of {d!r} by {b!r} and {a!r}")
                 require(constraints, readable, f"Pad of a dimension without elements, mode {mode}")
         return source.emit(cls(tuple(before), tuple(after), mode), [x] if fill is None else [x, fill])
 

@@ -23,12 +23,13 @@ from typing import ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, call, cast, const, from_onnx
+from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, const, from_onnx
 from ...graph import Builder, Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.compose import apply
 from ..core.pointwise import Pointwise, compute
+from ..core.scalar import Scalar, cos, element, log, minimum, sqrt
 from ..core.source import SourceNode, Unsupported
 from .parts import Slice
 from .view import Reshape
@@ -39,26 +40,26 @@ _ROUNDS = 20
 Key = tuple[int, int]
 
 
-def threefry(key: Key, counter: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+def threefry(key: Key, counter: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
     """Two u32 words from a key and a counter of two u32 words each."""
     keys = (*key, _PARITY ^ key[0] ^ key[1])
     x, y = (_plus(c, k) for c, k in zip(counter, key, strict=True))
     for n in range(_ROUNDS):
         turn = _ROTATIONS[n % 8]
-        x = call("add", x, y)
-        y = call("bitxor", call("bitor", call("shl", y, turn), call("shr", y, 32 - turn)), x)
+        x = x + y
+        y = (y << turn | y >> (32 - turn)) ^ x
         if n % 4 == 3:
             step = n // 4 + 1
             x, y = _plus(x, keys[step % 3]), _plus(y, (keys[(step + 1) % 3] + step) % (1 << 32))
     return x, y
 
 
-def _plus(x: Expr, value: float) -> Expr:
-    return call("add", x, const(value, x.dtype)) if value else x
+def _plus(x: Scalar, value: float) -> Scalar:
+    return x + value if value else x
 
 
-def _times(x: Expr, value: float) -> Expr:
-    return call("mul", x, const(value, x.dtype)) if value != 1.0 else x
+def _times(x: Scalar, value: float) -> Scalar:
+    return x * value if value != 1.0 else x
 
 
 @operator("Draw", "torshc")
@@ -86,43 +87,41 @@ class Draw(Op):
         return [TensorType(self.dtype, self.shape)]
 
     def nest(self, node: Node, output: int) -> Nest:
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             place = const(0)
             for i, d in zip(at, self.shape, strict=True):
                 place = place * d + i
-            rounds = [cast(read(k, ()), U32) for k in range(len(node.operands))]
+            rounds = [read(k, ()).cast(U32) for k in range(len(node.operands))]
             return self._normal(place, rounds) if self.normal else self._uniform(place, rounds)
 
         return Nest(body)
 
-    def _words(self, place: Expr, rounds: list[Expr], number: int) -> tuple[Expr, Expr]:
+    def _words(self, place: Expr, rounds: list[Scalar], number: int) -> tuple[Scalar, Scalar]:
         """The words of an element; the counter's highest bit, which no place needs, distinguishes its two draws."""
         size = as_int(TensorType(self.dtype, self.shape).size)
-        above = const(0, U32)
+        above = element(0, U32)
         if size is None or size > 1 << 32:
-            above = cast(call("shr", cast(place, U64), 32), U32)
+            above = (element(place, U64) >> 32).cast(U32)
         for r in rounds:  # Knuth's multiplier spreads them over the bits that places leave free
-            above = call("bitand", call("add", call("mul", above, const(2654435761, U32)), r), const(0x7FFFFFFF, U32))
-        return threefry(self.key, (cast(place, U32), call("bitor", above, number << 31)))
+            above = (above * 2654435761 + r) & 0x7FFFFFFF
+        return threefry(self.key, (element(place, U32), above | number << 31))
 
-    def _uniform(self, place: Expr, rounds: list[Expr]) -> Expr:
+    def _uniform(self, place: Expr, rounds: list[Scalar]) -> Scalar:
         kind = compute(self.dtype)
         value = _plus(_times(_fraction(self._words(place, rounds, 0), kind), self.high - self.low), self.low)
-        return call("min", value, const(below(self.high, self.dtype), kind))
+        return minimum(value, below(self.high, self.dtype))
 
-    def _normal(self, place: Expr, rounds: list[Expr]) -> Expr:
+    def _normal(self, place: Expr, rounds: list[Scalar]) -> Scalar:
         """sqrt(-2 log u) cos(2 pi v) for u in (0, 1] and v in [0, 1)."""
         kind = compute(self.dtype)
         words = self._words(place, rounds, 0)
         if kind is F64:
-            radius = call("sub", 1.0, _fraction(words, kind))
+            radius = 1 - _fraction(words, kind)
             turn = _fraction(self._words(place, rounds, 1), kind)
         else:
-            whole = cast(cast(call("shr", words[0], 1), I32), kind)
-            radius = call("mul", call("add", whole, 1.0), 2.0**-31)
+            radius = ((words[0] >> 1).cast(I32).cast(kind) + 1) * 2.0**-31
             turn = _fraction(words[::-1], kind)
-        length = call("sqrt", call("mul", call("log", radius), -2.0))
-        value = call("mul", length, call("cos", call("mul", turn, 2 * math.pi)))
+        value = sqrt(log(radius) * -2) * cos(turn * (2 * math.pi))
         return _plus(_times(value, self.high), self.low)
 
 
@@ -137,12 +136,11 @@ def salt(nodes: Iterable[Node], number: Value) -> bool:
     return found
 
 
-def _fraction(words: tuple[Expr, ...], kind: DType) -> Expr:
+def _fraction(words: tuple[Scalar, ...], kind: DType) -> Scalar:
     """A number in [0, 1): a multiple of 2^-24 from the first word, or for f64 of 2^-53 from both. It is exact."""
     if kind is F64:
-        low = call("mul", cast(call("shr", words[1], 11), F64), 2.0**-53)
-        return call("add", call("mul", cast(words[0], F64), 2.0**-32), low)
-    return call("mul", cast(cast(call("shr", words[0], 8), I32), F32), 2.0**-24)
+        return words[0].cast(F64) * 2.0**-32 + (words[1] >> 11).cast(F64) * 2.0**-53
+    return (words[0] >> 8).cast(I32).cast(F32) * 2.0**-24
 
 
 def below(high: float, dtype: DType) -> float:
@@ -292,7 +290,7 @@ class Dropout(Pointwise):
         return [x.type, TensorType(BOOL, x.shape)]
 
     def nest(self, node: Node, output: int) -> Nest:
-        return Nest(lambda at, _, read: read(0, at) if output == 0 else const(True))
+        return Nest(lambda at, _, read: read(0, at) if output == 0 else element(True))
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:

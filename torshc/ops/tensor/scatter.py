@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import BOOL, I64, DType, Expr, as_int, call, cast, const, select
+from ...expr import BOOL, DType, Expr, as_int, const, eq, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.base import (
     Constraints,
@@ -33,6 +33,7 @@ from ..core.base import (
 )
 from ..core.bounds import demand_in_range
 from ..core.reach import clamped
+from ..core.scalar import Scalar, element, function_named, where
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import inside
 from .index import indices_of
@@ -50,19 +51,19 @@ def product(shape: Shape) -> Expr:
     return total
 
 
-def identity(combine: str, dtype: DType) -> Expr:
+def identity(combine: str, dtype: DType) -> float:
     """What changes nothing when it is combined."""
     if combine in ("add", "mul"):
-        return const(int(combine == "mul"), dtype)
+        return int(combine == "mul")
     low = combine == "max"
     if dtype.is_float:
-        return const(-math.inf if low else math.inf, dtype)
-    return const(dtype.range[0 if low else 1], dtype)
+        return -math.inf if low else math.inf
+    return dtype.range[0 if low else 1]
 
 
 def _place(index: Expr, size: Expr) -> Expr:
     """An index counted from the end where negative; one that is out of range stays so."""
-    return select(call("lt", index, 0), index + size, index)
+    return select(index < 0, index + size, index)
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,11 @@ class Scattering(Op):
             raise Unsupported(f"{self.name} of booleans with reduction {self.reduction}")
         return data, indices, updates
 
-    def pull(self, hit: Expr, number: Expr, update: Expr) -> Expr:
+    def pull(self, hit: Expr, number: Expr, update: Scalar) -> Scalar:
         """What an update contributes: its number when the last one is looked for, else its value."""
         if self.reduction == "none":
-            return select(hit, number, const(-1))
-        return select(hit, update, identity(_COMBINE[self.reduction], update.dtype))
+            return where(hit, element(number), -1)
+        return where(hit, update, identity(_COMBINE[self.reduction], update.dtype))
 
     def chosen(self, node: Node) -> tuple[int, ...]:
         """Dimensions of the result that the indices choose."""
@@ -110,18 +111,18 @@ class Scattering(Op):
         """
         raise NotImplementedError
 
-    def combined(self, old: Expr, update: Expr) -> Expr:
+    def combined(self, old: Scalar, update: Scalar) -> Scalar:
         """The element that an update makes of the one there."""
-        return update if self.reduction == "none" else call(_COMBINE[self.reduction], old, update)
+        return update if self.reduction == "none" else function_named(_COMBINE[self.reduction])(old, update)
 
     def flops(self, node: Node) -> Expr:
         return const(0) if self.reduction == "none" else node.operands[2].type.size
 
-    def settle(self, total: Expr, old: Expr, last: Expr) -> Expr:
+    def settle(self, total: Scalar, old: Scalar, last: Scalar) -> Scalar:
         """The element from what was pulled, the data there, and the update of that number."""
         if self.reduction == "none":
-            return select(call("ge", total, 0), last, old)
-        return call(_COMBINE[self.reduction], old, total)
+            return where(total >= 0, last, old)
+        return function_named(_COMBINE[self.reduction])(old, total)
 
 
 @operator()
@@ -152,27 +153,27 @@ class ScatterElements(Scattering):
 
     def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
         (axis,) = self.chosen(node)
-        where = (*beside[:axis], step, *beside[axis + 1 :])
-        return [read(1, where)], where
+        place = (*beside[:axis], step, *beside[axis + 1 :])
+        return [read(1, place).index()], place
 
     def nest(self, node: Node, output: int) -> Nest:
         data, indices = node.operands[0].shape, node.operands[1].shape
         axis = axis_of(self.axis, len(data))
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             there, covered = [*at[:axis], inner[0], *at[axis + 1 :]], const(True)
             for k, (i, d) in enumerate(zip(indices, data, strict=True)):
                 if k != axis and i is not d:
-                    covered = call("and", covered, call("lt", at[k], i))
+                    covered = covered & (at[k] < i)
                     there[k] = clamped(at[k], i)
-            place = _place(cast(read(1, tuple(there)), I64), data[axis])
-            hit = call("and", covered, call("eq", place, at[axis]))
+            place = _place(read(1, tuple(there)).index(), data[axis])
+            hit = covered & eq(place, at[axis])
             return self.pull(hit, inner[0], read(2, tuple(there)))
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            there = (*at[:axis], total, *at[axis + 1 :])
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
             last = total
             if self.reduction == "none":
+                there = (*at[:axis], total.index(), *at[axis + 1 :])
                 last = read(2, tuple(clamped(i, d) for i, d in zip(there, indices, strict=True)))
             return self.settle(total, read(0, at), last)
 
@@ -225,21 +226,21 @@ class ScatterND(Scattering):
 
     def reads(self, node: Node, step: Expr, beside: Index, read: Read) -> tuple[list[Expr], Index]:
         chosen = self.chosen(node)
-        return [read(1, (step, const(k))) for k in chosen], (step, *beside[len(chosen) :])
+        return [read(1, (step, const(k))).index() for k in chosen], (step, *beside[len(chosen) :])
 
     def nest(self, node: Node, output: int) -> Nest:
         data, indices = node.operands[0].shape, node.operands[1].shape
         depth = as_int(indices[1]) or 0
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             hit = const(True)
             for k in range(depth):
-                place = _place(cast(read(1, (inner[0], const(k))), I64), data[k])
-                hit = call("and", hit, call("eq", place, at[k]))
+                place = _place(read(1, (inner[0], const(k))).index(), data[k])
+                hit = hit & eq(place, at[k])
             return self.pull(hit, inner[0], read(2, (inner[0], *at[depth:])))
 
-        def finish(total: Expr, at: Index, read: Read) -> Expr:
-            last = read(2, (clamped(total, indices[0]), *at[depth:])) if self.reduction == "none" else total
+        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
+            last = read(2, (clamped(total.index(), indices[0]), *at[depth:])) if self.reduction == "none" else total
             return self.settle(total, read(0, at), last)
 
         return Nest(body, (indices[0],), _COMBINE[self.reduction], finish)
@@ -301,13 +302,13 @@ class TensorScatter(Op):
         cache, update = node.operands[0].shape, node.operands[1].shape
         axis = axis_of(self.axis, len(cache))
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            start = cast(read(2, at[:1]), I64) if len(node.operands) > 2 else const(0)
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            start = read(2, at[:1]).index() if len(node.operands) > 2 else const(0)
             away = at[axis] - start
             if self.mode == "circular":
-                away = call("mod", away, cache[axis])
+                away = away % cache[axis]
             new = read(1, (*at[:axis], clamped(away, update[axis]), *at[axis + 1 :]))
-            return select(inside(away, update[axis]), new, read(0, at))
+            return where(inside(away, update[axis]), new, read(0, at))
 
         return Nest(body)
 

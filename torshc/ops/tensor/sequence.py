@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, Expr, as_int, call, const
+from ...expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, Expr, as_int, const
 from ...graph import Partial, Shape, Value, ints_of, learn
 from ..core.base import axis_of, operator
 from ..core.compose import apply
@@ -338,7 +338,7 @@ class OptionalHasElement(SequenceOp):
         source.fields(cls)
         if x is None or x.dtype is not OPTIONAL:
             return [source.builder.constant(np.asarray(x is not None))]
-        return _known_scalar(source, cls(), x, Partial(BOOL), (call("gt", x.shape[0], 0),))
+        return _known_scalar(source, cls(), x, Partial(BOOL), (x.shape[0] > 0,))
 
 
 @operator()

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import I64, Expr, as_int, call, const, select
+from ...expr import I64, Expr, as_int, const
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import both, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
 from ..core.compose import apply
+from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
 
 
@@ -37,22 +38,21 @@ class Rank(Op):
     def nest(self, node: Node, output: int) -> Nest:
         size = node.operands[0].shape[self.axis]
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             here, there = read(0, at), read(0, (*at[: self.axis], inner[0], *at[self.axis + 1 :]))
             big, small = (there, here) if self.largest else (here, there)
             above, below = _above(big, small), _above(small, big)
-            left = call("lt", inner[0], at[self.axis])
-            before = call("or", above, call("and", call("not", below), left))
-            return select(before, const(1), const(0))
+            left = element(inner[0] < at[self.axis])
+            return where(above | ~below & left, element(1), 0)
 
         return Nest(body, (size,), "add")
 
 
-def _above(a: Expr, b: Expr) -> Expr:
+def _above(a: Scalar, b: Scalar) -> Scalar:
     """Whether a > b, with NaN above all numbers."""
     if not a.dtype.is_float:
-        return call("gt", a, b)
-    return call("or", call("gt", a, b), call("and", call("isnan", a), call("not", call("isnan", b))))
+        return a > b
+    return (a > b) | isnan(a) & ~isnan(b)
 
 
 _ONE = const(1)
@@ -76,9 +76,9 @@ class PlaceOfRank(Op):
     def nest(self, node: Node, output: int) -> Nest:
         size = node.operands[0].shape[self.axis]
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             rank = read(0, (*at[: self.axis], inner[0], *at[self.axis + 1 :]))
-            return select(call("eq", rank, at[self.axis]), inner[0], const(-1))
+            return where(equal(rank, element(at[self.axis])), element(inner[0]), -1)
 
         return Nest(body, (size,), "max")
 
@@ -100,9 +100,9 @@ class TopK(Op):
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], "input 0 of TopK")
         axis = axis_of(self.axis, x.type.rank)
-        fits = both(call("ge", self.k, 0), call("le", self.k, x.shape[axis]))
+        fits = both(self.k >= 0, self.k <= x.shape[axis])
         require(constraints, fits, f"TopK of the {self.k!r} largest of {x.shape[axis]!r}")
-        require(constraints, call("lt", x.shape[axis], PLACES), f"TopK along {x.shape[axis]!r} elements")
+        require(constraints, x.shape[axis] < PLACES, f"TopK along {x.shape[axis]!r} elements")
         shape = (*x.shape[:axis], self.k, *x.shape[axis + 1 :])
         return [TensorType(x.dtype, shape), TensorType(I64, shape)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...base.errors import ModelError
-from ...expr import Expr, as_int, call, const, select
+from ...expr import Expr, as_int, const, eq, ne, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import (
     at_run,
@@ -36,6 +36,7 @@ from ..core.base import (
 )
 from ..core.gradient import Backward, gradient_of, sum_to
 from ..core.reach import within
+from ..core.scalar import Scalar, where
 from ..core.source import SourceNode
 from ..core.tensor import Tensor
 
@@ -69,8 +70,8 @@ def delinear(position: Expr, shape: Shape) -> Index:
         if as_int(d) == 1:
             out.append(const(0))
             continue
-        out.append(position if k == len(shape) - 1 else call("mod", position, d))
-        position = call("floordiv", position, d)
+        out.append(position if k == len(shape) - 1 else position % d)
+        position = position // d
     return tuple(reversed(out))
 
 
@@ -145,17 +146,17 @@ def resolve_at_run(shape: Shape, wanted: Shape, keep_zero: bool, constraints: Co
     """A Reshape operand known only at run time, with 0 and -1 filled in wherever they occur."""
     dims, holes = [], const(0)
     for k, d in enumerate(wanted):
-        require(constraints, call("ge", d, -1), "a dimension of Reshape below -1")
-        copied = call("eq", d, 0)
+        require(constraints, d >= -1, "a dimension of Reshape below -1")
+        copied = eq(d, 0)
         if keep_zero:
             dims.append(d)
         elif k < len(shape):
             dims.append(select(copied, shape[k], d))
         else:
             dims.append(d)
-            require(constraints, call("ne", d, 0), f"Reshape copies dimension {k} of a tensor of rank {len(shape)}")
-        holes = holes + select(call("eq", d, -1), const(1), const(0))
-    require(constraints, call("le", holes, 1), "Reshape with more than one -1")
+            require(constraints, ne(d, 0), f"Reshape copies dimension {k} of a tensor of rank {len(shape)}")
+        holes = holes + select(eq(d, -1), const(1), const(0))
+    require(constraints, holes <= 1, "Reshape with more than one -1")
     total = const(1)
     for d in shape:
         total = total * d
@@ -164,9 +165,9 @@ def resolve_at_run(shape: Shape, wanted: Shape, keep_zero: bool, constraints: Co
         known = const(1)
         for other in (*dims[:k], *dims[k + 1 :]):
             known = known * other
-        hole = call("eq", wanted[k], -1)
-        require(constraints, either(call("ge", wanted[k], 0), call("ne", known, 0)), "Reshape with -1 beside a 0")
-        out.append(select(hole, call("floordiv", total, known), d))
+        hole = eq(wanted[k], -1)
+        require(constraints, either(wanted[k] >= 0, ne(known, 0)), "Reshape with -1 beside a 0")
+        out.append(select(hole, total // known, d))
     return tuple(out)
 
 
@@ -190,7 +191,7 @@ def resolve(shape: Shape, wanted: Shape, keep_zero: bool) -> Shape:
                 known = known * d
         if as_int(known) == 0:
             raise ModelError("Reshape with -1 beside a dimension of 0")
-        dims[holes[0]] = call("floordiv", total, known)
+        dims[holes[0]] = total // known
     return tuple(dims)
 
 
@@ -254,7 +255,7 @@ def _squeeze(source: SourceNode, x: Value) -> Shape:
         marked = marks(given, x.type.rank, constraints)
         for m, d in zip(marked, x.shape, strict=True):
             whole = select(m, d, const(1))
-            require(constraints, call("eq", whole, 1), f"Squeeze of a dimension {d!r}")
+            require(constraints, eq(whole, 1), f"Squeeze of a dimension {d!r}")
         return without(x.shape, marked, x.type.rank - len(given))
     chosen = {axis_of(a, x.type.rank) for a in axes} if axes is not None else None
     for k in chosen or ():
@@ -270,11 +271,11 @@ def _without_ones(source: SourceNode, x: Value) -> Shape:
 
     A size that is 1 only in some runs would change the rank of the result, so each run checks it.
     """
-    left = tuple(d for d in x.shape if call("ne", d, 1) is const(True))
+    left = tuple(d for d in x.shape if ne(d, 1) is const(True))
     if source.stated_rank != len(left):
         left = tuple(d for d in x.shape if as_int(d) != 1)
     for d in x.shape:
-        require(constraints_of(source), call("ne" if d in left else "eq", d, 1), f"Squeeze without axes of {x.type!r}")
+        require(constraints_of(source), (ne if d in left else eq)(d, 1), f"Squeeze without axes of {x.type!r}")
     return left
 
 
@@ -330,12 +331,12 @@ def _spread(d: Expr, wanted: Expr, constraints: Constraints) -> Expr:
     """What a dimension becomes when it is broadcast to another one; either may be 1 at run time."""
     if as_int(d) == 1 or d is wanted:
         return wanted
-    fits = either(call("eq", d, 1), call("eq", wanted, 1), call("eq", d, wanted))
+    fits = either(eq(d, 1), eq(wanted, 1), eq(d, wanted))
     require(constraints, fits, f"Expand of a dimension {d!r} to {wanted!r}")
     known = as_int(d), as_int(wanted)
     if known[0] is not None or known[1] == 1:
         return d
-    return wanted if known[1] is not None else select(call("eq", wanted, 1), d, wanted)
+    return wanted if known[1] is not None else select(eq(wanted, 1), d, wanted)
 
 
 @operator("Stretch", "torshc")
@@ -349,17 +350,17 @@ class Stretch(View):
         x = need(inputs[0], "the operand of Stretch")
         for d, wanted in zip(x.shape, self.shape[len(self.shape) - x.type.rank :], strict=True):
             if d is not wanted:
-                fits = either(call("eq", d, 1), call("eq", d, wanted))
+                fits = either(eq(d, 1), eq(d, wanted))
                 require(constraints, fits, f"a dimension {d!r} does not broadcast to {wanted!r}")
         return [TensorType(x.dtype, self.shape)]
 
     def nest(self, node: Node, output: int) -> Nest:
         shape, out = node.operands[0].shape, node.outputs[0].shape
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             lead = len(out) - len(shape)
             index = [
-                i if d is w else select(call("eq", d, 1), const(0), i)
+                i if d is w else select(eq(d, 1), const(0), i)
                 for i, d, w in zip(at[lead:], shape, out[lead:], strict=True)
             ]
             return read(0, tuple(index))
@@ -407,19 +408,19 @@ class Concat(Op):
         axis = axis_of(self.axis, node.operands[0].type.rank)
         sizes = [v.shape[axis] for v in node.operands]
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
+        def body(at: Index, _: Index, read: Read) -> Scalar:
             ends = [sizes[0]]
             for s in sizes[1:]:
                 ends.append(ends[-1] + s)
 
-            def pick(k: int) -> Expr:
+            def pick(k: int) -> Scalar:
                 """Operand k or a later one; an operand that the index surely misses is not read."""
                 here = at[axis] - (ends[k - 1] if k else const(0))
-                inside = const(True) if k == len(sizes) - 1 else call("lt", here, sizes[k])
+                inside = const(True) if k == len(sizes) - 1 else here < sizes[k]
                 if inside.op == "const" and not inside.data:
                     return pick(k + 1)
                 value = within(read, k, (*at[:axis], here, *at[axis + 1 :]), node.operands[k].shape, (axis,))
-                return value if inside.op == "const" else select(inside, value, pick(k + 1))
+                return value if inside.op == "const" else where(inside, value, pick(k + 1))
 
             return pick(0)
 
@@ -446,10 +447,8 @@ class Tile(View):
     def nest(self, node: Node, output: int) -> Nest:
         shape = node.operands[0].shape
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            return read(
-                0, tuple(call("mod", i, d) if as_int(d) != 1 else const(0) for i, d in zip(at, shape, strict=True))
-            )
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            return read(0, tuple(i % d if as_int(d) != 1 else const(0) for i, d in zip(at, shape, strict=True)))
 
         return Nest(body)
 

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F32, I64, STRING, Expr, as_int, call, cast, const, select
+from ...expr import F32, I64, STRING, as_int, const, eq
 from ...graph import Node, Partial, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
 from ..core.compose import apply
 from ..core.host import emit
 from ..core.reach import clamped
+from ..core.scalar import Scalar, element, equal, where
 from ..core.source import SourceNode, Unsupported, text_of
 from ..tensor.view import Reshape
 from .regex import compile_between, compile_pattern
@@ -41,15 +42,15 @@ class CountGrams(Op):
         x, grams = node.operands[0].shape, node.operands[1].shape
         longest = as_int(grams[1]) or 0
 
-        def body(at: Index, inner: Index, read: Read) -> Expr:
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
             length = read(2, (at[1],))
-            hit = call("and", call("gt", length, 0), call("or", call("gt", length, 1), call("eq", inner[1], 0)))
+            hit = (length > 0) & ((length > 1) | element(eq(inner[1], 0)))
             for k in range(longest):
                 place = inner[0] + inner[1] * k + k
-                fits = call("lt", place, x[1])
-                same = call("eq", cast(read(0, (at[0], clamped(place, x[1]))), I64), read(1, (at[1], const(k))))
-                hit = call("and", hit, call("or", call("le", length, k), call("and", fits, same)))
-            return select(hit, const(1.0, F32), const(0.0, F32))
+                fits = element(place < x[1])
+                same = equal(read(0, (at[0], clamped(place, x[1]))).cast(I64), read(1, (at[1], const(k))))
+                hit = hit & ((length <= k) | fits & same)
+            return where(hit, element(1, F32), 0)
 
         return Nest(body, (x[1], const(self.distances)), "add")
 

@@ -212,7 +212,7 @@ def _problem(group: Group, node: Node, nest: Nest, space: Space, storage: Mappin
         return None
     first, second = body.args
     total = acc("acc", body.dtype)
-    result = nest.finish(total, space.index, read) if nest.finish else total
+    result = nest.finish(total, space.index, read)
     both = [a for a in space.axes if contains(first, a) and contains(second, a)]
     m = [a for a in space.axes if a not in both and not contains(second, a)]
     n = [a for a in space.axes if a not in both and a not in m]
