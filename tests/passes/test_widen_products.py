@@ -63,6 +63,22 @@ def test_weights_of_bf16_stay_halves_where_there_are_kernels_for_them() -> None:
     assert names(widened(m, kept, target="llvm")) == ["Cast", "MatMul"]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "more", "kept"),
+    [
+        ((1, 1), {}, True), ((3, 3), {}, False), ((1, 1), {"strides": (2, 2)}, False),
+        ((1, 1), {"pads": dims(1, 0, 0, 0)}, False), ((1, 1), {"group": 2}, False),
+    ],
+)  # fmt: skip
+def test_convolutions_that_are_products_keep_halves(kernel: tuple[int, int], more: dict[str, Any], kept: bool) -> None:
+    m = Model()
+    fields = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(0, 0, 0, 0), "group": 1, **more}
+    channels = 16 // fields["group"]
+    x, w = m.input(1, 16, 4, 4, dtype="bf16"), m.const(np.ones((6, channels, *kernel)), "bf16")
+    graph = widened(m, m("Conv", x, w, out="f32", **fields))
+    assert names(graph) == (["Conv"] if kept else ["Cast", "Conv"])
+
+
 @pytest.mark.parametrize(("depth", "columns"), [(4, 9), (16, 1)])
 def test_products_too_small_for_matrix_units_are_widened(depth: int, columns: int) -> None:
     m = Model()

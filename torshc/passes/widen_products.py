@@ -6,10 +6,11 @@ import dataclasses
 
 from ..base.features import Feature, Features
 from ..base.options import CompileOptions
-from ..expr import BF16, F16, F32
+from ..expr import BF16, F16, F32, as_int
 from ..graph import Graph, Node, Patch, Value
 from ..ops.math.linalg import MatMul
 from ..ops.math.pointwise import Cast
+from ..ops.nn.conv import Conv
 from .half_products import SHALLOW
 from .manager import graph_pass
 from .walk import Site, walk
@@ -25,8 +26,8 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
     Constants are widened here, so they take twice the memory. Where a target has `HALF_WEIGHTS`, bf16 is multiplied by
-    constant matrices as it is. Recurrent cells of halves, for which no target has kernels, are widened everywhere; what
-    they carry from step to step stays f32.
+    constant matrices as it is, in 1x1 convolutions too. Recurrent cells of halves, for which no target has kernels, are
+    widened everywhere; what they carry from step to step stays f32.
 
     Args:
         products: whether what the target lacks `HALF_PRODUCTS` for is widened, or recurrent cells alone.
@@ -48,7 +49,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         node, op = site.node, site.node.op
         if op.family not in families or not any(v.dtype in _HALVES for v in node.operands):
             return None
-        if Feature.HALF_WEIGHTS in features and isinstance(op, MatMul) and _has_weights(node):
+        if Feature.HALF_WEIGHTS in features and isinstance(op, MatMul | Conv) and _has_weights(node):
             if op.out == F32.name:
                 return None
             op, inputs = dataclasses.replace(op, out=F32.name), list(node.inputs)
@@ -68,11 +69,16 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
 
 def _has_weights(node: Node) -> bool:
-    """Whether a product of bf16 is with a constant matrix, of sums as long as matrix units take them."""
-    x, w = node.operands
+    """Whether a product, or a convolution that is one, multiplies bf16 by a constant matrix, in sums of some length."""
+    x, w, op = *node.operands[:2], node.op
     if x.dtype is not BF16 or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
         return False
     depth, columns = w.const.shape[-2:]
+    if isinstance(op, Conv):
+        columns, depth, *kernel = w.const.shape
+        plain = op.group == 1 and {*op.strides} == {1} and all(as_int(p) == 0 for p in op.pads)
+        if not plain or {*kernel} != {1} or len(kernel) > 2:
+            return False
     return bool(depth >= SHALLOW and columns > 1)
 
 

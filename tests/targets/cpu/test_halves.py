@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,3 +189,24 @@ def test_a_whole_model(form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: 
         found = loaded.run({"x": x})["y"]
     expected = np.maximum(x @ weights["w"] + weights["b"], 0) @ weights["v"]
     close(found, expected, 2**-6)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=name)
+@pytest.mark.parametrize("cut", [False, True])
+def test_pixels_by_weights(cut: bool, form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: Any) -> None:
+    """A 1x1 convolution, of a part of an image too, whose rows do not follow each other."""
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda machine: form)
+    rng = np.random.default_rng(17)
+    weights = {n: rng.integers(-3, 4, s).astype(np.float32) for n, s in {"w": (20, 24, 1, 1), "b": (20,)}.items()}
+    more = {"begin": np.array([1, 1]), "end": np.array([6, 9]), "axes": np.array([2, 3])}
+    nodes = [node("Relu", "x", "r"), node("Slice", "r begin end axes", "part"), node("Conv", "part w b", "y")]
+    nodes = nodes if cut else [node("Relu", "x", "part"), nodes[2]]
+    made = model(nodes, {"x": [2, 24, 7, 9]}, ["y"], weights | (more if cut else {}))
+    x = rng.integers(-3, 4, (2, 24, 7, 9)).astype(np.float32)
+    done = torshc.compile(made, tmp_path / "m.tsc", precision="bf16")
+    assert form.template in [k.template for u in done.units for k in u.kernels]
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        found = loaded.run({"x": x})["y"]
+    part = np.maximum(x, 0)[:, :, 1:6, 1:9] if cut else np.maximum(x, 0)
+    expected = np.einsum("nchw,oc->nohw", part, weights["w"][:, :, 0, 0]) + weights["b"][:, None, None]
+    np.testing.assert_array_equal(found, expected)

@@ -36,7 +36,7 @@ from .base import CpuTarget
 from .conv_first import lower_first
 from .conv_shape import ElementAt, Geometry, bias_of, channels_last, geometry, source_strides
 from .depthwise import lower_depthwise
-from .gemm import Product, is_bytes, lower_product
+from .gemm import Product, is_bytes, is_halves, lower_product
 from .pack import QUAD, panels, quads
 from .tiles import BLOCK_K, Blocks, Tile, choose_blocks, choose_tile, partial_sums
 from .winograd import lower_winograd, suits
@@ -173,7 +173,12 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
     shape = w.type.static_shape
     size = geometry(node, shape[0] // node.op.attributes()["group"], shape[1], volumes=True) if shape else None
     floats = x.dtype is F32 and w.const is not None
-    if size is None or not (floats or is_bytes(node)) or size.ic == 0 or is_empty(x):
+    if size is None or size.ic == 0 or is_empty(x):
+        return lower_generic(group, storage)
+    single = size.taps == 1 and size.planes is None and size.stride == (1, 1)
+    single = single and all(as_int(e) == 0 for e in padding(node))
+    halves = single and is_halves(node)
+    if not (floats or halves or is_bytes(node)):
         return lower_generic(group, storage)
     planar = floats and size.planes is None
     if first and planar and size.groups == 1 and size.ic <= FEW_CHANNELS:
@@ -183,11 +188,11 @@ def convolution(group: Group, storage: Mapping[Value, Storage], machine: Machine
         return [*before, *lower_depthwise(group, node, size, element, storage, machine)]
     if planar and machine.winograd and suits(size, machine.lanes):
         return [*before, lower_winograd(group, node, size, element, storage, machine)]
-    single = size.taps == 1 and size.planes is None and size.stride == (1, 1)
-    if single and all(as_int(e) == 0 for e in padding(node)):
-        made = _as_product(group, node, size, element, storage, machine)
-        if made is not None:
-            return [*before, *made]
+    made = _as_product(group, node, size, element, storage, machine) if single else None
+    if made is not None:
+        return [*before, *made]
+    if halves:
+        return lower_generic(group, storage)
     return [*before, lower_direct(group, node, size, element, plain_phases(size), storage, machine)]
 
 
@@ -207,7 +212,8 @@ def _as_product(
     def source(buffers: Buffers) -> Expr:
         return element(buffers, n, g * size.ic + at_k, h, v)
 
-    if h.op == "axis" and v.op == "axis" and not can_join(h, v, source(Buffers(storage)).args):
+    joined = h.op != "axis" or v.op != "axis" or can_join(h, v, source(Buffers(storage)).args)
+    if not (joined or is_halves(node)):
         return None
     wanted = Product(
         rows=[a for a in (g, n, h, v) if a.op == "axis"],
@@ -217,6 +223,7 @@ def _as_product(
         b=load(w, (channel, at_k, *zeros), w.dtype),
         result=summed(group, node, channel),
         index=size.index(n, channel, h, v),
+        halves=is_halves(node),
     )
     return lower_product(group, node, wanted, storage, machine)
 

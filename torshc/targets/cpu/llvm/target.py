@@ -73,7 +73,7 @@ def lower_convolution(group: Group, storage: Mapping[Value, Storage], machine: M
     assert node is not None
     found = convolution(group, storage, replace(machine, winograd=False), first=False)
     volumes = any(isinstance(k, ConvKernel) and k.size.planes is not None for k in found)
-    if is_bytes(node) or volumes or any(k.kind not in _KINDS for k in found):
+    if is_bytes(node) or is_halves(node) or volumes or any(k.kind not in _KINDS for k in found):
         return lower_generic(group, storage)
     return [_whole(k) for k in found]
 
