@@ -27,11 +27,14 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 
-from ...base.errors import ConfigError, ModelError, TorshcError
+from ...base.errors import ConfigError, ModelError, TorshcError, did_you_mean
 from ...graph import Value
-from .base import Op
+from . import scalar
+from .base import REGISTRY, Op
 from .composite import Composite
 from .functions import snake_case
+from .pointwise import Pointwise, function_of
+from .scalar import Scalar
 from .signature import class_of
 from .source import SourceNode, Unsupported
 from .tensor import Tensor
@@ -237,8 +240,13 @@ def _fault(error: Exception, file: str, place: str, what: str = "") -> ConfigErr
 
 def _line(error: BaseException, file: str) -> str:
     """The last line of a file that ran before something was raised; empty where none did."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f"{file}:{lines[-1]}" if lines else ""
+    found: BaseException | None = error
+    while found is not None:
+        lines = [frame.lineno for frame in traceback.extract_tb(found.__traceback__) if frame.filename == file]
+        if lines:
+            return f"{file}:{lines[-1]}"
+        found = found.__cause__
+    return ""
 
 
 @contextmanager
@@ -309,12 +317,43 @@ class _Function:
     name: str
 
     def __call__(self, *operands: Any, outputs: int = 0, **attributes: Any) -> Any:
+        if any(isinstance(v, Scalar) for v in operands):
+            return _of_elements(self.domain, self.name)(*operands, **attributes)
         node = now_reading(self.name)
         assert node.apply is not None  # where it is read
         given = [v.value if isinstance(v, Tensor) else v for v in operands]
         found = node.apply(self.domain, self.name, given, attributes, outputs)
         tensors = [Tensor(node.builder, v) for v in found]
         return tensors[0] if len(tensors) == 1 and not outputs else tensors
+
+
+def _of_elements(domain: str, name: str) -> Callable[..., Any]:
+    """An operator as a function of elements.
+
+    Raises:
+        AttributeError: no operator that has one element for another is called so.
+    """
+    own: dict[str, Callable[..., Any]] = {
+        "clip": scalar.clip, "max": scalar.maximum, "min": scalar.minimum, "where": scalar.where,
+    }  # fmt: skip
+    if not domain and name in own:
+        return own[name]
+    names = named_operators([n for d, n in REGISTRY if d == domain and issubclass(REGISTRY[d, n], Pointwise)])
+    if name not in names:
+        hint = did_you_mean(name, sorted({*names, *own}))
+        raise AttributeError(f"no operator of elements is called as {name}(){hint}")
+    return function_of(REGISTRY[domain, names[name]])
+
+
+def call_operator(cls: type[Custom], operands: Sequence[Any], outputs: int, attributes: Mapping[str, Any]) -> Any:
+    """The results of a user's operator that another's function calls, with tensors."""
+    node = now_reading(cls.name)
+    assert node.note is not None  # where it is read
+    node.note(cls)
+    values = [v.value if isinstance(v, Tensor) else v for v in operands]
+    found = cls.read(SourceNode(cls.name, 1, attributes, values, outputs, node.builder))
+    tensors = [Tensor(node.builder, v) for v in found]
+    return tensors[0] if len(tensors) == 1 else tensors
 
 
 def named_operators(names: Sequence[str]) -> dict[str, str]:

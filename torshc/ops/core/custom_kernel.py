@@ -23,7 +23,7 @@ from ...base.errors import ConfigError, ModelError
 from ...expr import DLPACK, OPTIONAL, SEQUENCE, STRING, DType, Expr, as_expr, as_int
 from ...graph import Partial, Shape, TensorType, Value
 from .base import Constraints, Inputs
-from .custom import Custom, Reference, checked_results, declare_operator, label_of, now_reading, reading
+from .custom import Custom, Reference, call_operator, checked_results, declare_operator, label_of, reading
 from .host import HostOp, emit
 from .signature import Operands
 from .source import SourceNode
@@ -324,13 +324,7 @@ def kernel(
 
         @functools.wraps(python)
         def applied(*operands: Tensor | None, outputs: int = 1, **attributes: Any) -> Any:
-            node = now_reading(python.__name__)
-            assert node.note is not None  # where it is read
-            node.note(cls)
-            values = [None if v is None else v.value for v in operands]
-            inner = SourceNode(name, 1, attributes, values, outputs, node.builder)
-            tensors = [Tensor(node.builder, v) for v in cls.read(inner)]
-            return tensors[0] if len(tensors) == 1 else tensors
+            return call_operator(cls, operands, outputs, attributes)
 
         return applied  # type: ignore[return-value]
 
