@@ -12,12 +12,12 @@ from ...base.budget import afford
 from ...base.errors import ModelError
 from ...expr import Expr, as_int, const, eq, is_nonnegative, max_of, min_of, ne, select, walk
 from ...graph import Node, Shape, TensorType, Value
-from ..core.axes import at_run, axis_at, constraints_of, either, marks, parts_of, put, require
+from ..core.axes import at_run, axis_at, both, constraints_of, either, marks, parts_of, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.functions import concat, where
 from ..core.gradient import Backward, NoGradient, as_shape, gradient_of, zeros
 from ..core.reach import within
-from ..core.scalar import Scalar, where
+from ..core.scalar import Scalar
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_op
 from .view import Reshape, View
@@ -254,16 +254,12 @@ class Embed(View):
     def nest(self, node: Node, output: int) -> Nest:
         sizes = node.operands[0].shape
 
-        def body(at: Index, _: Index, read: Read) -> Expr:
-            inside, index = const(True), []
-            for i, size, start, step in zip(at, sizes, self.starts, self.steps, strict=True):
-                way = i - start
-                place = call("floordiv", way, step)
-                inside = call("and", inside, call("eq", call("mod", way, step), 0))
-                inside = call("and", inside, call("and", call("ge", place, 0), call("lt", place, size)))
-                index.append(place)
-            value = within(read, 0, tuple(index), sizes, range(len(sizes)))
-            return select(inside, value, const(0, value.dtype))
+        def body(at: Index, _: Index, read: Read) -> Scalar:
+            ways = [i - start for i, start in zip(at, self.starts, strict=True)]
+            index = tuple(way // step for way, step in zip(ways, self.steps, strict=True))
+            met = (eq(way % step, 0) for way, step in zip(ways, self.steps, strict=True))
+            inside = both(*met, *(both(k >= 0, k < size) for k, size in zip(index, sizes, strict=True)))
+            return where(inside, within(read, 0, index, sizes, range(len(sizes))), 0)
 
         return Nest(body)
 
