@@ -8,6 +8,7 @@ from typing import ClassVar
 from ...expr import F32, DType, Expr, acc, const, substitute
 from ..core.base import Inputs
 from ..core.pointwise import Pointwise
+from ..core.scalar import Scalar
 
 _NOTHING = const(0.0)
 
@@ -26,8 +27,8 @@ class Expression(Pointwise):
     of: Expr = _NOTHING
     to: DType = F32
 
-    def expression(self, *xs: Expr) -> Expr:
-        return substitute(self.of, {argument(k, x.dtype): x for k, x in enumerate(xs)})
+    def body(self, *xs: Scalar) -> Scalar:
+        return Scalar(substitute(self.of, {argument(k, x.dtype): x.expr for k, x in enumerate(xs)}))
 
     def result(self, inputs: Inputs) -> DType:
         return self.to
