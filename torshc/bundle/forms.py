@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from ..base.errors import UnsupportedError
 from ..expr import as_expr, as_int
-from .host import SYMBOLS_MAX, Condition, Symbol
+from .host import FORM, SYMBOLS_MAX, Condition, Symbol
 from .program import Program
-
-FORM = ""  # the symbol behind those of the inputs, which says which form a run takes; no dimension has this name
 
 
 def join_forms(fast: Program, loose: Program) -> tuple[Program, Program]:

@@ -22,6 +22,7 @@ from .copies import Copy
 # The largest value of a symbol unless the program says less: four of them still multiply in 128 bits.
 SYMBOL_MAX = 2**31 - 1
 SYMBOLS_MAX = 4096
+FORM = ""  # the symbol behind those of the inputs that says which form of two a run takes; no size has this name
 BYTES_MAX = 2**47
 
 Size = Expr | int

@@ -19,7 +19,20 @@ from ..kernels.nest import MapKernel
 from ..plan.memory import Item, place
 from ..plan.place import Plan
 from ..plan.storage import Storage
-from .host import CPU, SYMBOL_MAX, SYMBOLS_MAX, Buffer, Condition, HostProgram, HostScript, Launch, Port, Size, Symbol
+from .host import (
+    CPU,
+    FORM,
+    SYMBOL_MAX,
+    SYMBOLS_MAX,
+    Buffer,
+    Condition,
+    HostProgram,
+    HostScript,
+    Launch,
+    Port,
+    Size,
+    Symbol,
+)
 from .weights import weight_offsets
 
 
@@ -116,6 +129,11 @@ class Program:
     extents: tuple[Expr, ...] = ()
     segments: tuple[Program, ...] = ()
     script: HostScript | None = None
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of symbols that are sizes."""
+        return tuple(name for name in self.names if name != FORM)
 
     def host(self, **more: Any) -> HostProgram:
         """The program for the template, with its loose form and what is known only once the weights are written."""

@@ -72,7 +72,7 @@ def _shown(model: Path, done: Any, dims: dict[str, int], measured: Path | None) 
     from ..pipeline.compilation import commented_sources
 
     found = explain(
-        done, {n: size for n, size in dims.items() if n in done.program.names} if measured is None else dims
+        done, {n: size for n, size in dims.items() if n in done.program.sizes} if measured is None else dims
     )
     sources = {Path(file).stem: text for file, text in commented_sources(done).items()}
     if measured is None:

@@ -251,7 +251,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
     try:
         sizes = Evaluator(choose_sizes(compilation, dims or {}))
     except NoSizes as error:
-        sizes, unfit = Evaluator(bind(compilation.program.names, dims or {})), error.message
+        sizes, unfit = Evaluator(bind(compilation.program.sizes, dims or {})), error.message
     describe = _Describer(compilation, sizes)
     symbols = [s for u in compilation.units for s in u.symbols]
     return Explanation(

@@ -32,7 +32,7 @@ def choose_sizes(compilation: Compilation, dims: Mapping[str, int]) -> dict[str,
         ConfigError: a dimension is given that the model does not have.
         NoSizes: none were found that the model can take.
     """
-    names = compilation.program.names
+    names = compilation.program.sizes
     sizes, needs = bind(names, dims), manifest_of(compilation).needs
     told = {name: sizes[name] for name in names[: len(compilation.program.symbols)]}  # the others only a run knows
     return sizes | fit_sizes(told, list(dims), needs.conditions, needs.preferences)

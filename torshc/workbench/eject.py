@@ -37,7 +37,7 @@ def eject(compilation: Compilation, group: int, out: Path, dims: Mapping[str, in
     if not 0 <= group < len(compilation.units):
         raise ConfigError(f"there is no group {group}", f"groups are 0 to {len(compilation.units) - 1}")
     unit = compilation.units[group]
-    sizes = Evaluator(bind(list(compilation.program.names), dims or {}))
+    sizes = Evaluator(bind(list(compilation.program.sizes), dims or {}))
     texts: dict[Path, str] = {out / INCLUDE / name: text for name, text in kernel_headers(compilation).items()}
     folders = []
     for kernel, contract in contracts_of(compilation, unit):
