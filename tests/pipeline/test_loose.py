@@ -22,7 +22,7 @@ from tests.emulation.emulated import emulated_tools, missing
 from tests.support import compilers
 from tests.support.contrib import expected, model_of, numbers, some_bytes
 from tests.targets.gpu.webgpu import test_target as webgpu
-from torshc.base.errors import RunError
+from torshc.base.errors import ModelError, RunError
 from torshc.base.options import CompileOptions
 from torshc.bundle.manifest import SCHEMA
 from torshc.entry.inprocess import load_model
@@ -129,6 +129,26 @@ def test_a_size_of_1_is_broadcast(name: str, target: str, level: int, tmp_path: 
                 np.testing.assert_allclose(found.run(feeds)["y"], want, rtol=1e-5, atol=1e-5)
 
 
+def test_a_model_that_fits_sizes_of_1_alone_has_the_loose_form_alone(tmp_path: Path) -> None:
+    """A size that has to be 3 and 5 where it is not 1; a sum of what has 3 and 5 fits none."""
+    weights = {"v": np.ones(3, np.float32), "w": np.ones(5, np.float32)}
+    sums = [NODE("Add", ["x", "v"], ["s"]), NODE("Add", ["x", "w"], ["t"])]
+    made = model([*sums, NODE("Concat", ["s", "t"], ["y"], axis=0)], {"x": ["a"]}, weights)
+    done = prepare(made.SerializeToString(), CompileOptions())
+    said = (
+        "only sizes of 1 that are broadcast fit, of a: the model: node 's' (Add): shapes (5,) and (3,) do not broadcast"
+    )
+    assert done.loose is None and len(done.forms) == 1 and said in done.warnings
+    with opened(made, "c", tmp_path) as found:
+        feeds = feeds_of(made, ((1,),))
+        np.testing.assert_allclose(found.run(feeds)["y"], expected(made, feeds)[0])
+        with pytest.raises(RunError, match="does not hold"):
+            found.run(feeds_of(made, ((3,),)))
+    none = model([*sums, NODE("Add", ["s", "t"], ["y"])], {"x": ["a"]}, weights)
+    with pytest.raises(ModelError, match="do not broadcast"):
+        prepare(none.SerializeToString(), CompileOptions())
+
+
 def test_attention_is_one_kernel_in_both_forms() -> None:
     """Queries are read as often as a mask has heads."""
     made = prepare(EXAMPLES["mask"][0].SerializeToString(), CompileOptions())
@@ -201,6 +221,7 @@ def test_the_manifest_and_explain_say_so(tmp_path: Path) -> None:
     assert body["outputs"][0]["dims"] == ["select(a == 1, b, a)", 4]
     text = to_text(explain(prepare(tmp_path / "m.onnx", CompileOptions())))
     assert "where a, b broadcast, runs take a second, loose form: 1 launch, 1" in text
+    assert "(numbers at a=1, b=1)" in text
     done = prepare(tmp_path / "m.onnx", CompileOptions(loose="none"))
     assert done.loose is not None and done.loose.why == "it was left out (--loose none)" and len(done.forms) == 1
     assert "runs in which a, b would broadcast are refused" in to_text(explain(done))

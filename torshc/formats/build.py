@@ -47,7 +47,7 @@ def build(
     loose: frozenset[str] = frozenset(),
     custom: CustomOperators = NONE,
 ) -> Graph:
-    """The graph of a source model.
+    """The graph of a source model; where no sizes fit it but some of 1 that are broadcast, with these `loose`.
 
     Args:
         pins: dimensions that inputs are fixed to.
@@ -61,10 +61,24 @@ def build(
         constants = {**model.graph.constants, **weights}
         model = replace(model, graph=replace(model.graph, constants=constants), keeps_weights=True)
 
-    def attempt(pins: Pins, chosen: Mapping[str, bool]) -> Graph:
-        return _Importer(model, lenient, chosen, loose, custom).run(pins)
+    met = set[str]()
 
-    graph = _settled(attempt, pins, {}, iter(range(_ATTEMPTS)))
+    def attempt(pins: Pins, chosen: Mapping[str, bool]) -> Graph:
+        graph = _Importer(model, lenient, chosen, loose, custom).run(pins)
+        met.update(graph.meetings)
+        return graph
+
+    try:
+        graph = _settled(attempt, pins, {}, iter(range(_ATTEMPTS)))
+    except ModelError as error:
+        if loose or not met:
+            raise
+        try:
+            graph = build(model, pins, lenient, weights, frozenset(met), custom)
+        except (ModelError, UnsupportedError):
+            raise error from None
+        graph.warnings.append(f"only sizes of 1 that are broadcast fit, of {', '.join(sorted(met))}: {error.message}")
+        return graph
     if loose and not graph.meetings <= loose:
         return build(model, pins, lenient, weights, loose | graph.meetings, custom)
     return graph
