@@ -103,8 +103,9 @@ conformance-sanitized: $(call stamp,test) ## its core cases with address and und
 models-sanitized: $(call stamp,test) ## MODELS=... COUNT=... SEED=0: models, and as many random graphs, with the sanitizers
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.sanitized_models $(MODELS) $(if $(filter file,$(origin COUNT)),,--count $(COUNT)) --seed $(SEED) --jobs $(JOBS)
 
-shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic against ONNX Runtime and onnx's evaluator
+shape-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random shape arithmetic and broadcasts, sizes 1 in turn, against ONNX Runtime
 	$(py) -m tests.robust.shape_check --count $(COUNT) --seed $(SEED) --level $(LEVEL)
+	$(py) -m tests.robust.broadcast_check --count $(COUNT) --seed $(SEED) --target in-process
 
 graph-fuzz: $(call stamp,test) ## COUNT=5000 SEED=0: random typed graphs of all operators against onnx's evaluator; ARGS=--compilers
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.graph_check --count $(COUNT) --seed $(SEED) --jobs $(JOBS) $(ARGS)

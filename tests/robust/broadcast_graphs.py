@@ -18,14 +18,18 @@ _UNARY = ("Relu", "Neg", "Sigmoid")
 class Graph:
     """Nodes over tensors of rank 3 whose dimensions, from the last one, are of ``SIZES`` or 1 in every run.
 
+    Args:
+        scripts: whether some of these sizes may be known only during a run.
+
     Attributes:
         model: the model.
         shapes: by input, its dimensions: names, or numbers.
         places: by name, how far from the last dimension it stands.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scripts: bool = False) -> None:
         self.rng = random.Random(seed)
+        self.steps = {**_STEPS, Graph._unique: 2} if scripts else _STEPS
         self.places: dict[str, int] = {}
         self.shapes: dict[str, list[str | int]] = {}
         self.nodes: list[onnx.NodeProto] = []
@@ -73,7 +77,7 @@ class Graph:
         return self.rng.choice(self.tensors[-4:] if self.rng.random() < 0.7 else self.tensors)
 
     def _step(self) -> None:
-        self.rng.choices(*zip(*_STEPS, strict=True))[0](self)
+        self.rng.choices([*self.steps], [*self.steps.values()])[0](self)
 
     def _shape(self) -> list[int]:
         return [self.rng.choice((1, d)) for d in SIZES[: self.rng.randrange(1, 4)][::-1]]
@@ -139,6 +143,28 @@ class Graph:
     def _softmax(self) -> None:
         self._node("Softmax", [self._pick()], axis=-1)
 
+    def _unique(self) -> None:
+        """As many columns as differ: all of an input, or one; of a tensor that was expanded to several, one too."""
+        self._node("Unique", [self.rng.choice([*self.shapes])], axis=-1)
+
+    def _masked(self) -> None:
+        """Scores of queries and keys whose mask is a tensor, as large as the scores or 1 in some dimensions."""
+        q, k, v, mask = (self._whole() for _ in range(4))
+        self._node("Transpose", [k], perm=[0, 2, 1])
+        self._node("MatMul", [q, self.tensors.pop()])
+        self._node("ReduceMax", [mask, self._constant(np.array([-1]))], keepdims=1)
+        self._node("Add", [self.tensors.pop(-2), self.tensors.pop()])
+        self._node("Softmax", [self.tensors.pop()], axis=-1)
+        self._node("MatMul", [self.tensors.pop(), v])
+
+    def _gemm(self) -> None:
+        """Rows of a tensor by a weight, with a bias that is a tensor of one row, or of one number."""
+        self._node("Reshape", [self._pick(), self._constant(np.array([-1, SIZES[0]]))])
+        bias = self._constant(np.linspace(0, 1, SIZES[0], dtype=np.float32)[: self.rng.choice((1, SIZES[0]))])
+        weight = self._constant(np.eye(SIZES[0], dtype=np.float32) + 0.5)
+        self._node("Gemm", [self.tensors.pop(), weight, bias])
+        self._node("ReduceSum", [self.tensors.pop(), self._constant(np.array([0]))], keepdims=1)
+
     def _unary(self) -> None:
         self._node(self.rng.choice(_UNARY), [self._pick()])
 
@@ -156,16 +182,16 @@ class Graph:
             yield {**usual, self.rng.choice(names): 5}
 
     def feeds(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-        """Inputs of these sizes: numbers that all differ."""
+        """Inputs of these sizes: numbers that all differ, as do the differences of two rows."""
         feeds = {}
         for k, (name, shape) in enumerate(self.shapes.items()):
             dims = [sizes[d] if isinstance(d, str) else d for d in shape]
-            feeds[name] = (np.arange(np.prod(dims), dtype=np.float32).reshape(dims) + k) / 7 - 1
+            feeds[name] = np.sin(np.arange(np.prod(dims), dtype=np.float32).reshape(dims) + 7 * k)
         return feeds
 
 
-_STEPS: tuple[tuple[Callable[[Graph], None], int], ...] = (
-    (Graph._pair, 9), (Graph._sum, 2), (Graph._weight, 3), (Graph._where, 2), (Graph._expand, 2), (Graph._expand_as, 2),
-    (Graph._count, 1), (Graph._matrix, 2), (Graph._attention, 2), (Graph._normalise, 1), (Graph._reduce, 1),
-    (Graph._softmax, 1), (Graph._unary, 1),
-)  # fmt: skip
+_STEPS: dict[Callable[[Graph], None], int] = {
+    Graph._pair: 9, Graph._sum: 2, Graph._weight: 3, Graph._where: 2, Graph._expand: 2, Graph._expand_as: 2,
+    Graph._count: 1, Graph._matrix: 2, Graph._attention: 2, Graph._masked: 2, Graph._gemm: 1, Graph._normalise: 1,
+    Graph._reduce: 1, Graph._softmax: 1, Graph._unary: 1,
+}  # fmt: skip
