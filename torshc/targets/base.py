@@ -16,9 +16,9 @@ from ..base import resources
 from ..base.errors import ConfigError, InternalError, did_you_mean
 from ..base.features import Features
 from ..base.options import PRECISIONS, CompileOptions
-from ..expr import Expr, as_int, const, dim, dims_of
+from ..expr import Expr, as_int, const, dim, dims_of, walk
 from ..graph import Graph, Value
-from ..kernels.base import Kernel
+from ..kernels.base import Kernel, expressions_in
 from ..kernels.base import NoKernel as NoKernel
 from ..kernels.lower import expanded, idle_when_empty
 from ..kernels.machine import Choice, Machine
@@ -392,6 +392,21 @@ class IndexPrinter:
         if a.term.dtype.is_float and a.how in OPERATORS:
             return f"{left} {OPERATORS[a.how]} {right}"
         return f"t_{a.how}_{a.term.dtype.compute}({left}, {right})"
+
+    def axes_in(self, axes: Sequence[Expr], among: object) -> tuple[Expr, ...]:
+        """Those of some axes that expressions in parts of the kernel read; elements kept in registers need none."""
+        found: dict[Expr, None] = {}
+        pending = expressions_in(among)
+        while pending:
+            e = pending.pop()
+            if e not in found:
+                found[e] = None
+                pending += () if e.op == "axis" or (e.op == "load" and isinstance(e.data, str)) else e.args
+        return tuple(a for a in axes if a in found)
+
+    def takes(self, name: str, *among: object) -> bool:
+        """Whether expressions in parts of the kernel take an accumulation, by its name."""
+        return any(e.op == "acc" and e.data == name for e in walk(*expressions_in(among)))
 
     def at_least(self, e: Expr, size: int) -> bool:
         """Whether a size may reach `size`: false only when it is known to be smaller."""

@@ -179,15 +179,17 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     if e.op in FUNCTIONS and FUNCTIONS[e.op].host and e.args[0].dtype.is_float and e.op not in (*COMPARE, "select"):
         return f"t_{e.op}_{e.args[0].dtype.name}({', '.join(inner)})"
     if e.op == "add":
-        inner = [bare(a, x) if a.op == "mul" else x for a, x in zip(e.args, inner, strict=True)]
-    if e.op in ("add", "mul"):
-        return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
+        return _sum(e.args, inner)
+    if e.op == "mul":
+        return "(" + " * ".join(inner) + ")"
     if e.op in ("floordiv", "mod") and not is_call(e):
         return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
     if e.op == "neg":
         return f"(-{inner[0]})"
     if e.op in _INFIX:
         return f"({inner[0]} {_INFIX[e.op]} {inner[1]})"
+    if e.op == "min" and (some := _counted(e)) is not None:  # is there any?
+        return f"({bare(e.args[some], inner[some])} > 0)"
     if e.op in _CALLS:
         return f"{_CALLS[e.op]}({inner[0]}, {inner[1]})"
     if e.op == "not":
@@ -199,6 +201,24 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     if e.op == "sign":
         return f"(({inner[0]} > 0) - ({inner[0]} < 0))"
     raise InternalError(f"no scalar form of {e.op}")
+
+
+def _sum(args: Sequence[Expr], inner: Sequence[str]) -> str:
+    """A sum over the texts of its operands, negative constants behind the first subtracted."""
+    text = bare(args[0], inner[0]) if args[0].op == "mul" else inner[0]
+    for a, x in zip(args[1:], inner[1:], strict=True):
+        if a.op == "const" and -(2**63) < int(a.data) < 0:  # type: ignore[call-overload]
+            text += f" - {literal(-int(a.data), a.dtype)}"  # type: ignore[call-overload]
+        else:
+            text += f" + {bare(a, x) if a.op == 'mul' else x}"
+    return f"({text})"
+
+
+def _counted(e: Expr) -> int | None:
+    """Which operand of a minimum is a number of things, where the other is 1."""
+    a, b = e.args
+    one = 0 if a.op == "const" and a.data == 1 else 1 if b.op == "const" and b.data == 1 else None
+    return 1 - one if one is not None and is_nonnegative(e.args[1 - one]) else None
 
 
 def in_brackets(e: Expr) -> bool:

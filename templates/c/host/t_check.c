@@ -104,12 +104,14 @@ const char *torshc_status_text(int status)
 
 int torshc_abi_version(void) { return TORSHC_ABI_VERSION; }
 
-int t_size(t_wide size)
+int t_sizes(const t_wide *size, size_t count)
 {
-    if (size < 0)
-        return t_fail(TORSHC_E_SHAPE, "inputs of these shapes give a dimension below zero");
-    if (size > (t_wide)T_BYTES_MAX)
-        return t_fail(TORSHC_E_SIZE, "inputs of these shapes need more than 2^47 bytes");
+    for (size_t i = 0; i < count; i++) {
+        if (size[i] < 0)
+            return t_fail(TORSHC_E_SHAPE, "inputs of these shapes give a dimension below zero");
+        if (size[i] > (t_wide)T_BYTES_MAX)
+            return t_fail(TORSHC_E_SIZE, "inputs of these shapes need more than 2^47 bytes");
+    }
     return TORSHC_OK;
 }
 

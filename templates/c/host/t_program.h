@@ -219,7 +219,7 @@ int t_at_step(int32_t step, int status); /* notes the launch that failed */
 int t_fail_in(int32_t node, int status); /* puts the number of the node before the message */
 int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right); /* are the two equal? */
 int t_require(int32_t condition, const char *what, t_wide holds);
-int t_size(t_wide size);
+int t_sizes(const t_wide *size, size_t count); /* is each in 0 .. 2^47? */
 int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype);
 int t_options(const torshc_options *given, torshc_options *options);
 int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s);

@@ -89,7 +89,6 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t w0 = m;
-    (void)w0;
     float *b2 = c->buf[2];
     (void)c, (void)count;
     if (count >= 16) {
@@ -116,13 +115,13 @@ static void fill_table(const struct call *c, const float **table, int64_t apart,
     for (int64_t m = m0, count; m < m1; m += count, table += count) {
         count = t_imin(COLUMNS - w, m1 - m);
         for (int t = 0; t < taps; t++) {
-            const int64_t ih = h * 1 - 1 + tap[t].h, iw = w * 1 - 1 + tap[t].w;
+            const int64_t ih = h - 1 + tap[t].h, iw = w - 1 + tap[t].w;
             const int64_t width = ih >= 0 && ih < IH ? IW : 0;
             const int64_t first = ih * X_ROW + iw * X_PIXEL;
             const float **to = table + t * apart;
             for (int64_t i = 0; i < count; i++) {
-                const int64_t at = iw + i * 1;
-                to[i] = at >= 0 && at < width ? image + (first + i * (1 * X_PIXEL)) : zero;
+                const int64_t at = iw + i;
+                to[i] = at >= 0 && at < width ? image + (first + i * X_PIXEL) : zero;
             }
         }
         w = 0;
@@ -181,7 +180,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k24671036f11c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kaf365e029230(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     float *zero = scratch;

@@ -29,7 +29,6 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t w0 = m;
-    (void)w0;
     const float *b2 = c->buf[2];
     float *b3 = c->buf[3];
     (void)c, (void)count;
@@ -94,7 +93,7 @@ static void line(const struct call *c, const float *planes, int64_t m, int64_t p
     }
 }
 
-void ka55c5d4e2e41(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kb2f9f919e2e5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t h_blocks = 2;
     float *planes = scratch;

@@ -125,13 +125,13 @@ static void fill_table(const struct call *c, const float **table, int64_t apart,
     for (int64_t m = m0, count; m < m1; m += count, table += count) {
         count = t_imin(COLUMNS - w, m1 - m);
         for (int t = 0; t < taps; t++) {
-            const int64_t ih = h * 1 - 0 + tap[t].h, iw = w * 1 - 0 + tap[t].w;
+            const int64_t ih = h + tap[t].h, iw = w + tap[t].w;
             const int64_t width = ih >= 0 && ih < IH ? IW : 0;
             const int64_t first = ih * X_ROW + iw * X_PIXEL;
             const float **to = table + t * apart;
             for (int64_t i = 0; i < count; i++) {
-                const int64_t at = iw + i * 1;
-                to[i] = at >= 0 && at < width ? image + (first + i * (1 * X_PIXEL)) : zero;
+                const int64_t at = iw + i;
+                to[i] = at >= 0 && at < width ? image + (first + i * X_PIXEL) : zero;
             }
         }
         w = 0;
@@ -194,7 +194,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k19f839565506(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k9ab2cdc7c854(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     float *zero = scratch;

@@ -81,7 +81,6 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t w0 = m;
-    (void)w0;
     float *b2 = c->buf[2];
     (void)c, (void)count;
     t_store_f32(b2 + n + 16 * w0, acc);
@@ -157,7 +156,7 @@ static void line(const struct call *c, struct row s, int64_t v0, int64_t v1) {
     }
 }
 
-void kc9d9ecf85284(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kdff946a189c9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t h_blocks = 1, c_blocks = 1;
     (void)scratch;

@@ -81,7 +81,6 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t w0 = m;
-    (void)w0;
     float *b2 = c->buf[2];
     (void)c, (void)count;
     t_store_f32(b2 + n + 32 * w0, acc);
@@ -197,7 +196,7 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     }
 }
 
-void k2776c0a70c8f(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kbd9f307d7240(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     const struct call at = {.buf = buf, .dim = dim}, *c = &at;
     float *v = scratch, *sums = v + 36 * BLOCK * IC;
     for (int64_t task = begin; task < end; task++) {

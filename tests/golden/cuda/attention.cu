@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) k99c65f4bf490_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128) k9ee4521069d4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     /* A thread has rows 2 * band and on, keys 4 * part and on of each tile, and every 16th packet of columns. */
@@ -166,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(128) k99c65f4bf490_kernel(const flo
     }
 }
 
-extern "C" int k99c65f4bf490(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k9ee4521069d4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k99c65f4bf490_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k9ee4521069d4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

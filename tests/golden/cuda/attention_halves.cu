@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k5425da6a4047_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k229b2c5a5075_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) k5425da6a4047_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k5425da6a4047(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k229b2c5a5075(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k5425da6a4047_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k229b2c5a5075_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int k5425da6a4047(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k06b064255edc_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k5c76f45ff18c_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -50,9 +52,9 @@ extern "C" __global__ void __launch_bounds__(256) k06b064255edc_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k06b064255edc(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k5c76f45ff18c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k06b064255edc_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k5c76f45ff18c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -60,8 +62,9 @@ extern "C" int k06b064255edc(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k444152a8c816_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k1008523f54c2_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -79,9 +82,9 @@ extern "C" __global__ void __launch_bounds__(256) k444152a8c816_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k444152a8c816(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1008523f54c2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k444152a8c816_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k1008523f54c2_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -89,8 +92,9 @@ extern "C" int k444152a8c816(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kedba0db82975_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(32) k66aaf1deeda5_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
@@ -269,8 +273,8 @@ extern "C" __global__ void __launch_bounds__(32) kedba0db82975_kernel(const uint
     }
 }
 
-extern "C" int kedba0db82975(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k66aaf1deeda5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kedba0db82975_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(k66aaf1deeda5_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

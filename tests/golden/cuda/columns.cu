@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32, 16) k2ec7c395e384_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(32, 16) k2632b90764b6_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 4 + tid % 4;
@@ -35,11 +36,6 @@ extern "C" __global__ void __launch_bounds__(32, 16) k2ec7c395e384_kernel(const 
 #pragma unroll
         for (int j = 0; j < 4; j++) a0[j] = t_max_f32(a0[j], t_shuffle_xor_f32(a0[j], d));
     }
-    float x0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        x0[j] = a0[j];
-    }
     float a1[4];
 #pragma unroll
     for (int j = 0; j < 4; j++) a1[j] = 0.0f;
@@ -49,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(32, 16) k2ec7c395e384_kernel(const 
         if (step == 6 && at >= 50) break;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = t_exp_f32((row0[step * 4 + j] - x0[j]));
+            const float v0 = t_exp_f32((row0[step * 4 + j] - a0[j]));
             row1[step * 4 + j] = v0;
             a1[j] = a1[j] + v0;
         }
@@ -58,11 +54,6 @@ extern "C" __global__ void __launch_bounds__(32, 16) k2ec7c395e384_kernel(const 
     for (int d = 4; d < 32; d *= 2) {
 #pragma unroll
         for (int j = 0; j < 4; j++) a1[j] = a1[j] + t_shuffle_xor_f32(a1[j], d);
-    }
-    float x1[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        x1[j] = a1[j];
     }
     if (!inside) return;
 #pragma unroll
@@ -73,15 +64,15 @@ extern "C" __global__ void __launch_bounds__(32, 16) k2ec7c395e384_kernel(const 
         float q0[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float v0 = row1[step * 4 + j] * (1.0f / x1[j]);
+            const float v0 = row1[step * 4 + j] * (1.0f / a1[j]);
             q0[j] = v0;
         }
         t_write4(b1 + i0 + 12 * r0, q0);
     }
 }
 
-extern "C" int k2ec7c395e384(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k2632b90764b6(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k2ec7c395e384_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k2632b90764b6_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k1a405e565eb5_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1a405e565eb5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(keb32973c953e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k1a405e565eb5_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k98db5ed3965f_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -57,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k98db5ed3965f_kernel(const 
         const int m1 = line % 7;
         int line_rest = line / 7;
         const int m0 = line_rest;
-        a_at[i] = 112 * m0 + 16 * m1 + (-128);
+        a_at[i] = 112 * m0 + 16 * m1 - 128;
         a_in[i] = line < rows;
         a_m0[i] = m0;
         a_m1[i] = m1;
@@ -87,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k98db5ed3965f_kernel(const 
                 const int step = 112 * k0 + 16 * k1 + k2;
 #pragma unroll
                 for (int i = 0; i < 1; i++) {
-                    const bool inside = a_in[i] && place < 16 && (((0 <= (k0 + a_m0[i] + (-1))) && ((k0 + a_m0[i] + (-1)) < 7)) && ((0 <= (k1 + a_m1[i] + (-1))) && ((k1 + a_m1[i] + (-1)) < 7)));
+                    const bool inside = a_in[i] && place < 16 && (((0 <= (k0 + a_m0[i] - 1)) && ((k0 + a_m0[i] - 1) < 7)) && ((0 <= (k1 + a_m1[i] - 1)) && ((k1 + a_m1[i] - 1) < 7)));
                     for (int j = 0; j < 4; j++) a_next[i][j] = 0;
                     if (inside) t_read4(a_next[i], b0 + a_at[i] + step);
                 }
@@ -157,9 +159,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) k98db5ed3965f_kernel(const 
     }
 }
 
-extern "C" int k98db5ed3965f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k49b5438ae557(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k98db5ed3965f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k49b5438ae557_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -167,8 +169,9 @@ extern "C" int k98db5ed3965f(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k1576993d28c0_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kc0bfbd595872_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -190,9 +193,9 @@ extern "C" __global__ void __launch_bounds__(256) k1576993d28c0_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k1576993d28c0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc0bfbd595872(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1576993d28c0_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kc0bfbd595872_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -200,8 +203,9 @@ extern "C" int k1576993d28c0(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ke11b90ee409b_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k6cea44f822c7_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -213,8 +217,8 @@ extern "C" __global__ void __launch_bounds__(256) ke11b90ee409b_kernel(const flo
     b1[49 * i0 + i1] = v0;
 }
 
-extern "C" int ke11b90ee409b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k6cea44f822c7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke11b90ee409b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k6cea44f822c7_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k474252f5b8e7_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k6dcff5f219ba_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -20,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k474252f5b8e7_kernel(const 
     const int a_m1 = a_place % 6;
     int a_place_rest = a_place / 6;
     const int a_m0 = a_place_rest;
-    const int a_at = 24 * a_m0 + 2 * a_m1 + (-13);
+    const int a_at = 24 * a_m0 + 2 * a_m1 - 13;
     const bool a_in = a_place < rows;
 
     const int b_k = tid / 8, b_line = tid % 8 * 4;
@@ -45,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k474252f5b8e7_kernel(const 
                 const int k1 = place_rest % 3;
                 place_rest /= 3;
                 const int k0 = place_rest;
-                const bool inside = a_in && place < 27 && ((0 <= (k0 + 2 * a_m0 + (-1))) && (0 <= (k1 + 2 * a_m1 + (-1))));
+                const bool inside = a_in && place < 27 && ((0 <= (k0 + 2 * a_m0 - 1)) && (0 <= (k1 + 2 * a_m1 - 1)));
                 a_next[i] = inside ? b0[a_at + 12 * k0 + k1 + 144 * k2] : 0;
             }
 #pragma unroll
@@ -117,9 +118,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k474252f5b8e7_kernel(const 
     }
 }
 
-extern "C" int k474252f5b8e7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k6dcff5f219ba(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k474252f5b8e7_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(k6dcff5f219ba_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 
@@ -127,8 +128,9 @@ extern "C" int k474252f5b8e7(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kf26ea40f644e_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k3ea4058ee3a9_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -146,8 +148,8 @@ extern "C" __global__ void __launch_bounds__(256) kf26ea40f644e_kernel(const flo
     t_write4(b1 + 36 * i0 + i1, q0);
 }
 
-extern "C" int kf26ea40f644e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k3ea4058ee3a9(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kf26ea40f644e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k3ea4058ee3a9_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k1a405e565eb5_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) keb32973c953e_kernel(const flo
     t_write4(b1 + 16 * i0 + i1, q0);
 }
 
-extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1a405e565eb5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(keb32973c953e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k1a405e565eb5_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int keb32973c953e(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kd3adb6c438cd_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k1a260860ad93_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -143,9 +145,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kd3adb6c438cd_kernel(const 
     }
 }
 
-extern "C" int kd3adb6c438cd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1a260860ad93(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kd3adb6c438cd_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k1a260860ad93_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -153,8 +155,9 @@ extern "C" int kd3adb6c438cd(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kd3adb6c438cd_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k1a260860ad93_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -265,9 +268,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kd3adb6c438cd_kernel(const 
     }
 }
 
-extern "C" int kd3adb6c438cd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1a260860ad93(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kd3adb6c438cd_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k1a260860ad93_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -275,8 +278,9 @@ extern "C" int kd3adb6c438cd(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kbcd10c60d9b3_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k6d0d9e80d3a8_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -288,8 +292,8 @@ extern "C" __global__ void __launch_bounds__(256) kbcd10c60d9b3_kernel(const flo
     b1[98 * i0 + i1] = v0;
 }
 
-extern "C" int kbcd10c60d9b3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k6d0d9e80d3a8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kbcd10c60d9b3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k6d0d9e80d3a8_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

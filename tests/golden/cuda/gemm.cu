@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ka9dca6065e0b_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k7e376b187718_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -111,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) ka9dca6065e0b_kernel(const 
     }
 }
 
-extern "C" int ka9dca6065e0b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(ka9dca6065e0b_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int k7e376b187718(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k7e376b187718_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) keb4d1e3b7afb_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k72e9363b33c0_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) keb4d1e3b7afb_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int keb4d1e3b7afb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k72e9363b33c0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(keb4d1e3b7afb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k72e9363b33c0_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int keb4d1e3b7afb(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k60b9e09950f3_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kb032da1dc423_kernel(const float *b0, uint16_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -50,9 +52,9 @@ extern "C" __global__ void __launch_bounds__(256) k60b9e09950f3_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int k60b9e09950f3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb032da1dc423(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k60b9e09950f3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(kb032da1dc423_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -60,8 +62,9 @@ extern "C" int k60b9e09950f3(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) ke35f64ddaab3_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
@@ -173,8 +176,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) ke35f64ddaab3_kernel(const 
     }
 }
 
-extern "C" int ke35f64ddaab3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k7dc7a5dbfa9b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke35f64ddaab3_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
+    T_LAUNCH(k7dc7a5dbfa9b_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (uint16_t *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k8b930c8b6250_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k3a1e78d44242_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int64_t packet = block * 256 + tid;
@@ -15,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(256) k8b930c8b6250_kernel(const flo
     b2[13 * i0 + i1] = v0;
 }
 
-extern "C" int k8b930c8b6250(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k8b930c8b6250_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k3a1e78d44242(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k3a1e78d44242_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k20f1408e3a22_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k551b937e3334_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int columns = 1, piece = block / columns;
@@ -42,22 +43,17 @@ extern "C" __global__ void __launch_bounds__(256) k20f1408e3a22_kernel(const flo
 #pragma unroll
         for (int j = 0; j < 4; j++) a0[j] = a0[j] + partial0[i * 3 + lane].at[j];
     }
-    float x0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        x0[j] = a0[j];
-    }
     if (inside) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            b1[66 * (i0 + j) + piece] = x0[j];
+            b1[66 * (i0 + j) + piece] = a0[j];
         }
     }
 }
 
-extern "C" int k20f1408e3a22(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k551b937e3334(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k20f1408e3a22_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k551b937e3334_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -65,11 +61,13 @@ extern "C" int k20f1408e3a22(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k328d6dda947d_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k782e36ac255a_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
-    const int point = block * 8 + tid / 32, part = tid % 32;
+    const int point = block * 8 + tid / 32;
+    const int part = tid % 32;
     if (point >= 12) return;
     const int i0 = point;
     float a0 = 0.0f;
@@ -82,15 +80,14 @@ extern "C" __global__ void __launch_bounds__(256) k328d6dda947d_kernel(const flo
         a0 = a0 + v0;
     }
     a0 = t_warp_sum_f32(a0);
-    const float x0_0 = a0 / 90000.0f;
-    const float x0 = x0_0;
+    const float x0 = a0 / 90000.0f;
     if (part == 0) {
         b1[i0] = x0;
     }
 }
 
-extern "C" int k328d6dda947d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k782e36ac255a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k328d6dda947d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k782e36ac255a_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kfe9530ed3fcb_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k1289f4ecc6a7_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -111,9 +112,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kfe9530ed3fcb_kernel(const 
     }
 }
 
-extern "C" int kfe9530ed3fcb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1289f4ecc6a7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kfe9530ed3fcb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k1289f4ecc6a7_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -121,8 +122,9 @@ extern "C" int kfe9530ed3fcb(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(160) k77f25230f03b_kernel(const float *b0, float *b1, const float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(160) k1d6c4bd90b65_kernel(const float *b0, float *b1, const float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     __shared__ float hidden[2][2][5];
@@ -203,11 +205,9 @@ extern "C" __global__ void __launch_bounds__(160) k77f25230f03b_kernel(const flo
             const float r2 = sum[2][0];
             const float r3 = sum[3][0];
             const float old_c = state_c[r][unit - first];
-            const float new_c_0 = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
-            const float new_c = new_c_0;
+            const float new_c = (t_sigmoid_f32((x2 + r2)) * old_c) + (t_sigmoid_f32((x0 + r0)) * t_tanh_f32((x3 + r3)));
             state_c[r][unit - first] = new_c;
-            const float new_next_0 = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
-            const float new_next = new_next_0;
+            const float new_next = t_sigmoid_f32((x1 + r1)) * t_tanh_f32(new_c);
             hidden[1 - now][r][unit] = new_next;
             const int t = at;
             b1[5 * n + 10 * t + unit] = new_next;
@@ -217,8 +217,8 @@ extern "C" __global__ void __launch_bounds__(160) k77f25230f03b_kernel(const flo
     }
 }
 
-extern "C" int k77f25230f03b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1d6c4bd90b65(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k77f25230f03b_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k1d6c4bd90b65_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -2,11 +2,13 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k5b7a0d41433f_kernel(const float *b0, float *b1, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k2e12b5a2753d_kernel(const float *b0, float *b1, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
-    const int64_t point = block * 8 + tid / 32, part = tid % 32;
+    const int64_t point = block * 8 + tid / 32;
+    const int part = tid % 32;
     if (point >= s0) return;
     const int64_t i0 = point;
     float row0[2];
@@ -22,29 +24,27 @@ extern "C" __global__ void __launch_bounds__(256) k5b7a0d41433f_kernel(const flo
         a0 = t_max_f32(a0, v0);
     }
     a0 = t_warp_max_f32(a0);
-    const float x0 = a0;
     float a1 = 0.0f;
 #pragma unroll
     for (int step = 0; step < 2; step++) {
         const int64_t at = (step * 32 + part);
         if (at >= 37) break;
-        const float v0 = t_exp_f32((row0[step] - x0));
+        const float v0 = t_exp_f32((row0[step] - a0));
         row1[step] = v0;
         a1 = a1 + v0;
     }
     a1 = t_warp_sum_f32(a1);
-    const float x1 = a1;
 #pragma unroll
     for (int step = 0; step < 2; step++) {
         const int64_t at = (step * 32 + part);
         if (at >= 37) break;
         const int64_t r0 = at;
-        const float v0 = row1[step] * (1.0f / x1);
+        const float v0 = row1[step] * (1.0f / a1);
         b1[37 * i0 + r0] = v0;
     }
 }
 
-extern "C" int k5b7a0d41433f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k5b7a0d41433f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
+extern "C" int k2e12b5a2753d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k2e12b5a2753d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) kb8e842d7b949_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(32) k85e162fc3155_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int point = block;
@@ -19,8 +20,7 @@ extern "C" __global__ void __launch_bounds__(32) kb8e842d7b949_kernel(const floa
             const int t = s;
             x[j] = 0.0f;
             if (s < end) {
-                const float v_0 = b0[19 * i0 + t];
-                const float v = v_0;
+                const float v = b0[19 * i0 + t];
                 x[j] = v;
             }
         }
@@ -52,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(32) kb8e842d7b949_kernel(const floa
     }
 }
 
-extern "C" int kb8e842d7b949(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k85e162fc3155(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kb8e842d7b949_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k85e162fc3155_kernel, (unsigned)blocks, 32, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k9026ad799f31_kernel(const float *b0, const int64_t *b1, const float *b2, float *b3) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kb32738cfb33e_kernel(const float *b0, const int64_t *b1, const float *b2, float *b3) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int point = block * 256 + tid;
@@ -17,13 +18,12 @@ extern "C" __global__ void __launch_bounds__(256) k9026ad799f31_kernel(const flo
         const float v1 = (((v0 < 0) ? t_add_i64(v0, 5) : v0) == (int64_t)i0) ? b0[i1 + 19 * r0] : 0.0f;
         a0 = a0 + v1;
     }
-    const float x0_0 = b2[19 * i0 + i1] + a0;
-    const float x0 = x0_0;
+    const float x0 = b2[19 * i0 + i1] + a0;
     b3[19 * i0 + i1] = x0;
 }
 
-extern "C" int k9026ad799f31(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kb32738cfb33e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k9026ad799f31_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const int64_t *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(kb32738cfb33e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const int64_t *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kd3e185449210_kernel(const float *b0, int8_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kcfda1653510b_kernel(const float *b0, int8_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) kd3e185449210_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kd3e185449210(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kcfda1653510b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kd3e185449210_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (int8_t *)buf[1]);
+    T_LAUNCH(kcfda1653510b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (int8_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int kd3e185449210(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kd5f16970ee94_kernel(const int8_t *b0, uint32_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kbe8b83baa2e3_kernel(const int8_t *b0, uint32_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     __shared__ int counts[256];
@@ -46,8 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) kd5f16970ee94_kernel(const int
     for (int j = 0; j < 16; j++) {
         const int t = begin + j * 256 + tid;
         if (t < end) {
-            const int8_t x_0 = b0[5000 * i0 + t];
-            const int8_t x = x_0;
+            const int8_t x = b0[5000 * i0 + t];
             const uint32_t key = ~t_order_i8(x);
             atomicAdd(&counts[key >> 0 & 255], 1);
         }
@@ -56,9 +57,9 @@ extern "C" __global__ void __launch_bounds__(256) kd5f16970ee94_kernel(const int
     for (int d = tid; d < 256; d += 256) b1[block * 256 + d] = counts[d];
 }
 
-extern "C" int kd5f16970ee94(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kbe8b83baa2e3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kd5f16970ee94_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (uint32_t *)buf[1]);
+    T_LAUNCH(kbe8b83baa2e3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (uint32_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -66,8 +67,9 @@ extern "C" int kd5f16970ee94(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(64) ke2e0a7980cf8_kernel(uint32_t *b0, uint32_t *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(64) ka16ebe05d718_kernel(uint32_t *b0, uint32_t *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     __shared__ uint32_t sums[2][32];
@@ -89,9 +91,9 @@ extern "C" __global__ void __launch_bounds__(64) ke2e0a7980cf8_kernel(uint32_t *
     if (part == 1) b1[row * 256 + digit] = before;
 }
 
-extern "C" int ke2e0a7980cf8(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ka16ebe05d718(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke2e0a7980cf8_kernel, (unsigned)blocks, 64, 0, (cudaStream_t)stream, (uint32_t *)buf[0], (uint32_t *)buf[1]);
+    T_LAUNCH(ka16ebe05d718_kernel, (unsigned)blocks, 64, 0, (cudaStream_t)stream, (uint32_t *)buf[0], (uint32_t *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -99,8 +101,9 @@ extern "C" int ke2e0a7980cf8(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k72c2de48f34f_kernel(const int8_t *b0, int8_t *b1, const uint32_t *b2, const uint32_t *b3) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k1fc003d5c1bb_kernel(const int8_t *b0, int8_t *b1, const uint32_t *b2, const uint32_t *b3) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     __shared__ uint32_t keys[4096];
@@ -122,11 +125,9 @@ extern "C" __global__ void __launch_bounds__(256) k72c2de48f34f_kernel(const int
         mine[j] = ~(uint32_t)0, from[j] = 0;
         if (i < count) {
             const int t = begin + i;
-            const int8_t x_0 = b0[5000 * i0 + t];
-            const int8_t x = x_0;
+            const int8_t x = b0[5000 * i0 + t];
             const uint32_t key = ~t_order_i8(x);
-            const int64_t place_0 = (int64_t)t;
-            const int64_t place = place_0;
+            const int64_t place = (int64_t)t;
             mine[j] = key, from[j] = (uint32_t)place;
         }
     }
@@ -196,8 +197,8 @@ extern "C" __global__ void __launch_bounds__(256) k72c2de48f34f_kernel(const int
     }
 }
 
-extern "C" int k72c2de48f34f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k1fc003d5c1bb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k72c2de48f34f_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (int8_t *)buf[1], (const uint32_t *)buf[2], (const uint32_t *)buf[3]);
+    T_LAUNCH(k1fc003d5c1bb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int8_t *)buf[0], (int8_t *)buf[1], (const uint32_t *)buf[2], (const uint32_t *)buf[3]);
     return (int)cudaGetLastError();
 }

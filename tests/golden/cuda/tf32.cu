@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ke9e313df372d_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k8faea90ee0b3_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) ke9e313df372d_kernel(const flo
     t_write4(b1 + 32 * i0 + i1, q0);
 }
 
-extern "C" int ke9e313df372d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8faea90ee0b3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke9e313df372d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k8faea90ee0b3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int ke9e313df372d(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k3359f042d987_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     extern __shared__ __align__(16) float tiles[];
@@ -56,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k3359f042d987_kernel(const 
         const int m1 = line % 28;
         int line_rest = line / 28;
         const int m0 = line_rest;
-        a_at[i] = 896 * m0 + 32 * m1 + (-928);
+        a_at[i] = 896 * m0 + 32 * m1 - 928;
         a_in[i] = line < rows;
         a_m0[i] = m0;
         a_m1[i] = m1;
@@ -89,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k3359f042d987_kernel(const 
                 const int step = 896 * k0 + 32 * k1 + k2;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    const bool inside = a_in[i] && place < 32 && (((0 <= (k0 + a_m0[i] + (-1))) && ((k0 + a_m0[i] + (-1)) < 28)) && ((0 <= (k1 + a_m1[i] + (-1))) && ((k1 + a_m1[i] + (-1)) < 28)));
+                    const bool inside = a_in[i] && place < 32 && (((0 <= (k0 + a_m0[i] - 1)) && ((k0 + a_m0[i] - 1) < 28)) && ((0 <= (k1 + a_m1[i] - 1)) && ((k1 + a_m1[i] - 1) < 28)));
                     float *const to = &a_tile[s % 4][a_line + i * 16][a_k];
                     if (inside) t_cp_async16(to, b0 + a_at[i] + step);
                     else *(t_packet<float, 4> *)to = t_packet<float, 4>();
@@ -161,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k3359f042d987_kernel(const 
             const int k0 = tap_rest;
             for (int place = at_k; place < at_k + 32 && place < 32; place++) {
                 const int k2 = place;
-                const float x = (((0 <= (k0 + m0 + (-1))) && ((k0 + m0 + (-1)) < 28)) && ((0 <= (k1 + m1 + (-1))) && ((k1 + m1 + (-1)) < 28))) ? b0[896 * k0 + 32 * k1 + k2 + 896 * m0 + 32 * m1 + (-928)] : 0.0f, y = b1[4608 * k0 + 1536 * k1 + 48 * k2 + n0];
+                const float x = (((0 <= (k0 + m0 - 1)) && ((k0 + m0 - 1) < 28)) && ((0 <= (k1 + m1 - 1)) && ((k1 + m1 - 1) < 28))) ? b0[896 * k0 + 32 * k1 + k2 + 896 * m0 + 32 * m1 - 928] : 0.0f, y = b1[4608 * k0 + 1536 * k1 + 48 * k2 + n0];
                 total = T_FMA_f32(x, y, total);
             }
         }
@@ -199,9 +201,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k3359f042d987_kernel(const 
     }
 }
 
-extern "C" int k3359f042d987(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k9fd7af1b7f7b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k3359f042d987_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k9fd7af1b7f7b_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -209,8 +211,9 @@ extern "C" int k3359f042d987(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k85112b4dde0b_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kfacfa833867e_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -228,8 +231,8 @@ extern "C" __global__ void __launch_bounds__(256) k85112b4dde0b_kernel(const flo
     t_write4(b1 + 784 * i0 + i1, q0);
 }
 
-extern "C" int k85112b4dde0b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kfacfa833867e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k85112b4dde0b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kfacfa833867e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

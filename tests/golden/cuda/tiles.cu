@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k25f48d768d23_kernel(const float *b0, uint16_t *b1, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k6b1a28e54f8a_kernel(const float *b0, uint16_t *b1, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int64_t packet = block * 256 + tid;
@@ -13,8 +14,8 @@ extern "C" __global__ void __launch_bounds__(256) k25f48d768d23_kernel(const flo
     b1[i0] = t_encode_bf16(v0);
 }
 
-extern "C" int k25f48d768d23(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k25f48d768d23_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], dim[0]);
+extern "C" int k6b1a28e54f8a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k6b1a28e54f8a_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], dim[0]);
     return (int)cudaGetLastError();
 }
 
@@ -22,8 +23,9 @@ extern "C" int k25f48d768d23(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k3dfb6594c2da_kernel(const uint16_t *b0, const uint16_t *b1, const float *b2, float *b3, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(128, 4) k138afde15176_kernel(const uint16_t *b0, const uint16_t *b1, const float *b2, float *b3, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     extern __shared__ __align__(16) uint16_t tiles[];
@@ -138,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k3dfb6594c2da_kernel(const 
     }
 }
 
-extern "C" int k3dfb6594c2da(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k3dfb6594c2da_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int k138afde15176(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k138afde15176_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kf9180cdfca8c_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k92d0cd2a6a26_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     __shared__ uint64_t best[4];
@@ -18,8 +19,7 @@ extern "C" __global__ void __launch_bounds__(256) kf9180cdfca8c_kernel(const flo
         if (tid == 0) held = 0;
         __syncthreads();
         for (int t = begin + tid; t < end; t += 256) {
-            const float x_0 = b0[19 * i0 + t];
-            const float x = x_0;
+            const float x = b0[19 * i0 + t];
             const uint64_t item = (uint64_t)t_order_f32(x) << 32 | (uint32_t)~(uint32_t)t;
             if ((item & mask) == known) atomicAdd(&counts[item >> shift & 255], 1);
         }
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) kf9180cdfca8c_kernel(const flo
             if (tid < 256) above[tid] += more;
         }
         __syncthreads();
-        if (tid < 256 && above[tid] >= left && above[tid] - counts[tid] < left) chosen[0] = (int)tid, chosen[1] = above[tid] - counts[tid];
+        if (tid < 256 && above[tid] >= left && above[tid] - counts[tid] < left) chosen[0] = tid, chosen[1] = above[tid] - counts[tid];
         __syncthreads();
         known |= (uint64_t)chosen[0] << shift, mask |= (uint64_t)255 << shift;
         left -= chosen[1];
@@ -42,14 +42,13 @@ extern "C" __global__ void __launch_bounds__(256) kf9180cdfca8c_kernel(const flo
         __syncthreads(); /* counts have been read */
     }
     for (int t = begin + tid; t < end; t += 256) {
-        const float x_0 = b0[19 * i0 + t];
-        const float x = x_0;
+        const float x = b0[19 * i0 + t];
         const uint64_t item = (uint64_t)t_order_f32(x) << 32 | (uint32_t)~(uint32_t)t;
         if (item >= known) best[atomicAdd(&held, 1)] = item;
     }
     int all = 1;
     while (all < wanted) all *= 2;
-    for (int i = (int)wanted + (int)tid; i < all; i += 256) best[i] = 0;
+    for (int i = (int)wanted + tid; i < all; i += 256) best[i] = 0;
     /* Sorted, the highest first: bitonic runs of twice the length each time. */
     for (int run = 2; run <= all; run *= 2) {
         for (int step = run / 2; step > 0; step /= 2) {
@@ -69,8 +68,8 @@ extern "C" __global__ void __launch_bounds__(256) kf9180cdfca8c_kernel(const flo
     }
 }
 
-extern "C" int kf9180cdfca8c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k92d0cd2a6a26(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kf9180cdfca8c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k92d0cd2a6a26_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k89b1c35e865c_kernel(const int32_t *b0, const int32_t *b1, const float *b2, const float *b3, const int32_t *b4, int32_t *b5, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kc7c0c3891fe3_kernel(const int32_t *b0, const int32_t *b1, const float *b2, const float *b3, const int32_t *b4, int32_t *b5, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int64_t packet = block * 256 + tid;
@@ -15,8 +16,8 @@ extern "C" __global__ void __launch_bounds__(256) k89b1c35e865c_kernel(const int
     b5[i0] = v2;
 }
 
-extern "C" int k89b1c35e865c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k89b1c35e865c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int32_t *)buf[0], (const int32_t *)buf[1], (const float *)buf[2], (const float *)buf[3], (const int32_t *)buf[4], (int32_t *)buf[5], dim[0]);
+extern "C" int kc7c0c3891fe3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(kc7c0c3891fe3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int32_t *)buf[0], (const int32_t *)buf[1], (const float *)buf[2], (const float *)buf[3], (const int32_t *)buf[4], (int32_t *)buf[5], dim[0]);
     return (int)cudaGetLastError();
 }
 
@@ -24,8 +25,9 @@ extern "C" int k89b1c35e865c(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ka645e2664b40_kernel(const int32_t *b0, const float *b1, float *b2, const int64_t s0) {
-    const int64_t block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k6662c00f35f7_kernel(const int32_t *b0, const float *b1, float *b2, const int64_t s0) {
+    const int64_t block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int64_t point = block * 256 + tid;
@@ -36,11 +38,10 @@ extern "C" __global__ void __launch_bounds__(256) ka645e2664b40_kernel(const int
         const float v0 = b1[(int64_t)b0[i0]];
         a0 = a0 + v0;
     }
-    const float x0 = a0;
-    b2[i0] = x0;
+    b2[i0] = a0;
 }
 
-extern "C" int ka645e2664b40(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(ka645e2664b40_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int32_t *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k6662c00f35f7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k6662c00f35f7_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const int32_t *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) ke9e313df372d_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k8faea90ee0b3_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -21,9 +22,9 @@ extern "C" __global__ void __launch_bounds__(256) ke9e313df372d_kernel(const flo
     t_write4(b1 + 32 * i0 + i1, q0);
 }
 
-extern "C" int ke9e313df372d(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8faea90ee0b3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(ke9e313df372d_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k8faea90ee0b3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -31,8 +32,9 @@ extern "C" int ke9e313df372d(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) kdd3c6da9672b_kernel(const float *b0, const float *b1, float *b2) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256, 2) k8dad78e8a2cb_kernel(const float *b0, const float *b1, float *b2) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     typedef t_packet<float, 4> packet;
@@ -57,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdd3c6da9672b_kernel(const 
         const int m1 = line % 28;
         int line_rest = line / 28;
         const int m0 = line_rest;
-        a_at[i] = 896 * m0 + 32 * m1 + (-928);
+        a_at[i] = 896 * m0 + 32 * m1 - 928;
         a_in[i] = line < rows;
         a_m0[i] = m0;
         a_m1[i] = m1;
@@ -87,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdd3c6da9672b_kernel(const 
                 const int step = 896 * k0 + 32 * k1 + k2;
 #pragma unroll
                 for (int i = 0; i < 1; i++) {
-                    const bool inside = a_in[i] && place < 32 && (((0 <= (k0 + a_m0[i] + (-1))) && ((k0 + a_m0[i] + (-1)) < 28)) && ((0 <= (k1 + a_m1[i] + (-1))) && ((k1 + a_m1[i] + (-1)) < 28)));
+                    const bool inside = a_in[i] && place < 32 && (((0 <= (k0 + a_m0[i] - 1)) && ((k0 + a_m0[i] - 1) < 28)) && ((0 <= (k1 + a_m1[i] - 1)) && ((k1 + a_m1[i] - 1) < 28)));
                     for (int j = 0; j < 4; j++) a_next[i][j] = 0;
                     if (inside) t_read4(a_next[i], b0 + a_at[i] + step);
                 }
@@ -157,9 +159,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) kdd3c6da9672b_kernel(const 
     }
 }
 
-extern "C" int kdd3c6da9672b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k8dad78e8a2cb(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kdd3c6da9672b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(k8dad78e8a2cb_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }
 
@@ -167,8 +169,9 @@ extern "C" int kdd3c6da9672b(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kf6e956bfa2fd_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) kc384795f1bae_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -196,9 +199,9 @@ extern "C" __global__ void __launch_bounds__(256) kf6e956bfa2fd_kernel(const flo
     t_write4(b1 + i0, q0);
 }
 
-extern "C" int kf6e956bfa2fd(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kc384795f1bae(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(kf6e956bfa2fd_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kc384795f1bae_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 
@@ -206,8 +209,9 @@ extern "C" int kf6e956bfa2fd(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k23c0ebb936aa_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x, tid = threadIdx.x;
+extern "C" __global__ void __launch_bounds__(256) k4c898431ca1b_kernel(const float *b0, float *b1) {
+    const int block = blockIdx.x;
+    const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
     const int packet = block * 256 + tid;
@@ -225,8 +229,8 @@ extern "C" __global__ void __launch_bounds__(256) k23c0ebb936aa_kernel(const flo
     t_write4(b1 + 784 * i0 + i1, q0);
 }
 
-extern "C" int k23c0ebb936aa(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k4c898431ca1b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k23c0ebb936aa_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(k4c898431ca1b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

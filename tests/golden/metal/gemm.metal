@@ -3,14 +3,15 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void k98fd781e6bf9(
+kernel void k1ad9896d64dd(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
     device float *b3 [[buffer(3)]],
     constant int64_t *dim [[buffer(4)]],
     uint block_ [[threadgroup_position_in_grid]], uint thread_ [[thread_position_in_threadgroup]]) {
-    const int64_t block = (int64_t)block_, tid = (int64_t)thread_;
+    const int64_t block = (int64_t)block_;
+    const int tid = (int)thread_;
     const int64_t s0 = dim[0];
     typedef t_packet<float, 4> packet;
     threadgroup packet a_tile[2][32][17], b_tile[2][32][9];

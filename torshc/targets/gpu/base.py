@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...base.features import Feature
 from ...expr import F32, DType, Expr, as_int, walk
 from ...graph import Graph, Value
-from ...kernels.base import Buffer, Kernel, Packed, Store, expressions_in
+from ...kernels.base import Buffer, Kernel, Packed, Store
 from ...kernels.lower import idle_when_empty
 from ...kernels.machine import Device, Machine
 from ...kernels.nest import Accumulator
@@ -146,21 +146,6 @@ class GridPrinter(IndexPrinter):
     def type(self, dtype: DType) -> str:
         return register_type(dtype)
 
-    def axes_in(self, axes: Sequence[Expr], among: object) -> tuple[Expr, ...]:
-        """Those of some axes that expressions in parts of the kernel read; elements kept in registers need none."""
-        found: dict[Expr, None] = {}
-        pending = expressions_in(among)
-        while pending:
-            e = pending.pop()
-            if e not in found:
-                found[e] = None
-                pending += () if e.op == "axis" or (e.op == "load" and isinstance(e.data, str)) else e.args
-        return tuple(a for a in axes if a in found)
-
-    def takes(self, name: str, *among: object) -> bool:
-        """Whether expressions in parts of the kernel take an accumulation, by its name."""
-        return any(e.op == "acc" and e.data == name for e in walk(*expressions_in(among)))
-
     def block(
         self,
         stores: Iterable[Store],
@@ -237,8 +222,9 @@ class GridPrinter(IndexPrinter):
         """Statements that define register `name` as an expression."""
         s = self._statements(accs, f"{name}_", None)
         s.expect(e)
-        text = s.emit(e)
-        return indented([*s.lines, f"const {register_type(e.dtype)} {name} = {text};"], indent)
+        s.called[e] = name
+        s.emit(e)
+        return indented(s.lines, indent)
 
     def values(self, e: Expr, accs: Mapping[str, str], name: str, packet: Expr, size: int, whole: bool = False) -> str:
         """Statements that define registers `name` as an expression for each point of a packet.

@@ -86,6 +86,7 @@ class Statements(StatementPrinter):
     def __init__(self, names: Names, prefix: str = "v", packet: Packet | None = None) -> None:
         super().__init__(names.dims, prefix)
         self.names, self.packet = names, packet
+        self.called: dict[Expr, str] = {}  # values that get names of their own
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
         self._spelt = plain_index(names.dims, lambda load: True)
 
@@ -130,6 +131,9 @@ class Statements(StatementPrinter):
         return "auto"  # int where indices are
 
     def finish(self, e: Expr, text: str) -> str:
+        if e in self.called:
+            self.lines.append(f"const {register_type(e.dtype)} {self.called[e]} = {text};")
+            return self.called[e]
         if e.op in ("const", "acc") or text.isidentifier():
             return text
         if self.uses.get(e, 2) == 1 and len(text) < INLINE:
