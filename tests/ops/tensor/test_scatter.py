@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.support.nodes import F32, F64, I64, check, given, numbers, refused
+from torshc.expr.text import condition_text
+from torshc.formats import import_model
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
@@ -63,3 +66,14 @@ def test_empty_tensors() -> None:
     data = numbers(2, 3)
     check("ScatterElements", data, np.zeros((0, 3), I64), np.zeros((0, 3), F32))
     check("ScatterND", data, np.zeros((0, 1), I64), np.zeros((0, 3), F32))
+
+
+def test_indices_that_reach_beyond_the_data_are_a_condition() -> None:
+    """Beside the axis there may be fewer of them; more would be written behind a row, and behind the last one."""
+    made = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n, m] x, int64[k, j] i, float[k, j] u) => (float[n, m] y, float[k, j] z) {
+            y = ScatterElements <axis = 0> (x, i, u)
+            z = GatherElements <axis = 0> (x, i)
+        }""")
+    found = {condition_text(left, right) for left, right in import_model(made.SerializeToString()).constraints}
+    assert found == {"j <= m"}

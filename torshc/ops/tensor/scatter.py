@@ -18,6 +18,7 @@ from typing import ClassVar
 from ...base.errors import ModelError
 from ...expr import BOOL, DType, Expr, as_int, const, eq, select
 from ...graph import Builder, Node, Shape, TensorType, Value
+from ..core.axes import require
 from ..core.base import (
     Constraints,
     Index,
@@ -139,9 +140,9 @@ class ScatterElements(Scattering):
             raise ModelError(f"ScatterElements into {data.type!r} with indices {indices.type!r}")
         for k, (d, i) in enumerate(zip(data.shape, indices.shape, strict=True)):
             same_dim(i, updates.shape[k], constraints, "the indices and updates of ScatterElements")
-            have, want = as_int(d), as_int(i)
-            if k != axis and have is not None and want is not None and want > have:
-                raise ModelError(f"ScatterElements into {data.type!r} with indices {indices.type!r}")
+            if k != axis:
+                what = f"ScatterElements into {data.type!r} with indices {indices.type!r}"
+                require(constraints, i <= d, what)
         return [data.type]
 
     def chosen(self, node: Node) -> tuple[int, ...]:
