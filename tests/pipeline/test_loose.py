@@ -84,6 +84,20 @@ EXAMPLES: dict[str, tuple[onnx.ModelProto, list[tuple[tuple[int, ...], ...]]]] =
         model([NODE("Gemm", ["x", "w", "c"], ["y"])], {"x": ["a", 3], "c": ["p", "q"]}, {"w": W}),
         [((4, 3), (1, 2)), ((4, 3), (4, 1)), ((4, 3), (1, 1)), ((4, 3), (4, 2)), ((1, 3), (1, 1))],
     ),
+    "sum of products": (
+        model(
+            [NODE("Einsum", ["x", "z"], ["y"], equation="...ij,...jk->...ik")],
+            {"x": ["a", "i", 4], "z": ["b", 4, "k"]},
+        ),
+        [((1, 3, 4), (2, 4, 5)), ((2, 3, 4), (1, 4, 5)), ((2, 3, 4), (2, 4, 5))],
+    ),
+    "scale": (
+        model(
+            [NODE("Abs", ["x"], ["p"]), NODE("Cast", ["p"], ["q"], to=2), NODE("DequantizeLinear", ["q", "s"], ["y"])],
+            {"x": [2, "d", 3], "s": ["c"]},
+        ),
+        [((2, 5, 3), (1,)), ((2, 5, 3), (5,)), ((2, 1, 3), (1,))],
+    ),
     "normalisation": (
         model([NODE("LayerNormalization", ["x", "g"], ["y"])], {"x": ["a", "d"], "g": ["e"]}),
         [((2, 5), (1,)), ((2, 5), (5,))],

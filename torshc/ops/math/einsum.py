@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...base.errors import ModelError
 from ...expr import Expr, const
 from ...graph import Builder, Node, TensorType, Value
-from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator, same_dim
 from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
 from ..tensor.view import Reshape, Transpose
@@ -31,15 +31,19 @@ class Einsum(Op):
 
     def sizes(self, inputs: Inputs, constraints: Constraints) -> dict[str, Expr]:
         """Extent of each label; a dimension of 1 broadcasts where the ellipsis stands."""
-        out: dict[str, Expr] = {}
+        dims: dict[str, list[Expr]] = {}
         for k, (v, labels) in enumerate(zip(inputs, self.labels, strict=True)):
             for label, d in zip(labels, need(v, f"input {k} of Einsum").shape, strict=True):
-                have = out.get(label)
-                if have is None or (label.isupper() and have is const(1)):
-                    out[label] = d
-                elif not (label.isupper() and d is const(1)):
-                    out[label] = same_dim(have, d, constraints, f"label {label!r} of Einsum")
-        return out
+                dims.setdefault(label, []).append(d)
+        return {label: self._extent(label, found, constraints) for label, found in dims.items()}
+
+    def _extent(self, label: str, dims: list[Expr], constraints: Constraints) -> Expr:
+        if label.isupper():
+            return broadcast([(d,) for d in dims], constraints)[0]
+        first = dims[0]
+        for d in dims[1:]:
+            first = same_dim(first, d, constraints, f"label {label!r} of Einsum")
+        return first
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         first = need(inputs[0], "input 0 of Einsum")
@@ -56,8 +60,7 @@ class Einsum(Op):
             place = {**dict(zip(self.result, at, strict=True)), **dict(zip(summed, inner, strict=True))}
             total: Scalar | None = None
             for k, (v, labels) in enumerate(zip(node.operands, self.labels, strict=True)):
-                index = (const(0) if d is const(1) else place[label] for label, d in zip(labels, v.shape, strict=True))
-                value = read(k, tuple(index))
+                value = read(k, broadcast_index(tuple(place[label] for label in labels), v.shape))
                 total = value if total is None else total * value
             assert total is not None
             return total

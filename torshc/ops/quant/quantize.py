@@ -40,7 +40,7 @@ from ...expr import (
     from_onnx,
 )
 from ...graph import Builder, TensorType, Value
-from ..core.base import Constraints, Inputs, Op, axis_of, need, operator, same_dim
+from ..core.base import Constraints, Inputs, Op, axis_of, broadcast_into, need, operator, same_dim
 from ..core.compose import apply, as_type
 from ..core.source import SourceNode, Unsupported
 from ..nn.conv import kernel_of, window
@@ -74,7 +74,7 @@ def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constr
     if not block:
         if v.type.rank != 1:
             raise ModelError(f"{what} {v.type!r} of {x.type!r}, which is not a vector")
-        same_dim(v.shape[0], x.shape[axis_of(axis, x.type.rank)], constraints, f"{what} of {x.type!r}")
+        broadcast_into(v.shape, (x.shape[axis_of(axis, x.type.rank)],), constraints, f"{what} of {x.type!r}")
         return
     along = axis_of(axis, x.type.rank)
     wanted = [(d + (block - 1)) // block if k == along else d for k, d in enumerate(x.shape)]
