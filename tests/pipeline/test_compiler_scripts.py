@@ -328,5 +328,5 @@ def test_what_no_output_needs_makes_no_script(tmp_path: Path, target: str, dead:
     onnx.save(model, tmp_path / "model.onnx")
     compilation = prepare(tmp_path / "model.onnx", CompileOptions(target=target, opt_level=0))
     assert compilation.script is None
-    assert compilation.program.names == ("k",)
+    assert compilation.program.sizes == ("k",)
     assert [n.op.name for n in compilation.graph.nodes] == ["Relu"]

@@ -45,7 +45,8 @@ class ToyToolchain(Toolchain):
         compiler = ToyCompiler("toycc", cc.command, cc.version, cc.env, cc.kind)
         return Tools(compiler, (*compiler.base_flags(1), *isa.flags(cc.kind), "-Wno-psabi", "-Werror=implicit-int"))
 
-    def script(self, options: CompileOptions, isa: Isa) -> dict[str, Any]:
+    def script(self, options: CompileOptions, versions: Mapping[str, Isa]) -> dict[str, Any]:
+        isa = next(iter(versions.values()))
         flags = ["-O1", *BASE_FLAGS, *isa.flags("clang"), "-Wno-psabi"]
         return {"flags": shlex.join(flags), "link": shlex.join(LINK_FLAGS)}
 

@@ -88,7 +88,7 @@ class _Collected:
                 "give one of them another name, with function=",
             )
         line, declared = o.declared.line, c_text(Path(o.declared.file).name)
-        words = {"line": line, "file": declared, "function": o.sources.function, "cuda": cuda}
+        words = {"line": line, "file": declared, "function": o.sources.function, "device": cuda}
         check = environment(("c",)).get_template("custom_check.j2").render(words)
         if name not in self.sources:
             self.sources[name] = f"#line 1 {c_text(file.name)}\n{_text(file, o)}"

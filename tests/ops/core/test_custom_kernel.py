@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.support import compilers
 from torshc.base.errors import ConfigError, ModelError, RunError, ToolchainError, TorshcError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.workbench.bisect import bisect_model
@@ -239,8 +240,9 @@ def test_a_changed_source_or_header_is_compiled_again(tmp_path: Path) -> None:
     assert all(str(tmp_path / name) in text for name in ("mine.py", "fan.c", "fan.h"))
 
 
-@pytest.mark.parametrize("cc", ["clang", "gcc"])
-def test_compiles_without_warnings(cc: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["clang", "gcc"])
+def test_compiles_without_warnings(kind: str, tmp_path: Path) -> None:
+    cc = compilers.needed(kind).cc
     for files, nodes, outputs in ((fan_files, CHAIN, ["z"]), (None, HOSTED, ["z", "p"])):
         file = files(tmp_path) if files else written(tmp_path, mine_py=KEEP, keep_c=KEEP_C)
         torshc.compile(model(tmp_path, nodes, outputs), tmp_path / "m.tsc", ops=file, emit="source")
