@@ -7,6 +7,7 @@ A template may begin with a comment whose first line is ``{# ---`` and whose las
       tile: {is: rows x vectors of a register tile, lanes: {16: [6x4, 8x3], 8: [4x3, 6x2]}}
 
 ``lanes`` gives the values by the number of lanes of a vector; at widths that are not named there is nothing to choose.
+``tile: {like: finish.j2}`` is the parameter of that name of another file.
 """
 
 from __future__ import annotations
@@ -45,15 +46,23 @@ def parameters_of(search: tuple[str, ...], template: str, lanes: int) -> tuple[P
     Raises:
         InternalError: there is no such template, or its front matter is damaged.
     """
+    stated = _front_matter(search, template)
+    shared = {name: _front_matter(search, p["like"])[name] for name, p in stated.items() if "like" in p}
+    stated = {**stated, **shared}
+    found = (Parameter(name, p["is"], _values(p, lanes)) for name, p in stated.items())
+    return tuple(p for p in found if p.values)
+
+
+def _front_matter(search: tuple[str, ...], template: str) -> Mapping[str, Any]:
+    """The parameters that a file states, by name."""
     text = find_template(search, template).read_text(encoding="utf-8")
     if not text.startswith(_OPEN):
-        return ()
+        return {}
     body, closed, _ = text.removeprefix(_OPEN).partition(_CLOSE)
     if not closed:
         raise InternalError(f"the front matter of {template} has no end")
     stated: Mapping[str, Any] = yaml.safe_load(body)["parameters"]
-    found = (Parameter(name, p["is"], _values(p, lanes)) for name, p in stated.items())
-    return tuple(p for p in found if p.values)
+    return stated
 
 
 def _values(stated: Mapping[str, Any], lanes: int) -> tuple[Choice, ...]:
