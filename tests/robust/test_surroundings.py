@@ -23,9 +23,8 @@ ZOO = zoo()
 HEADER = Path(__file__).parents[2] / "templates" / "c" / "host" / "model.h"
 STATED = int(re.findall(r"TORSHC_STACK_BYTES (\d+)", HEADER.read_text())[0])
 FEW, MANY = 3, 300  # inputs and outputs, and symbols
-SPILLS = (
-    4096  # bytes of stack by which functions of other lengths may differ: registers that compilers spill, arguments
-)
+# Bytes of stack by which functions of other lengths may differ: registers that compilers spill, arguments.
+SPILLS = 4096
 
 
 @pytest.mark.parametrize("name", some(NAMES, 8))

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-LARGE = (
-    32 << 20
-)  # bytes from which on the C library gives freed memory back, and new memory comes as pages to be zeroed
+# Bytes from which on the C library gives freed memory back, and new memory comes as pages to be zeroed.
+LARGE = 32 << 20
 KEPT = 2  # blocks that wait for a run: a caller who replaces a result by the next has two
 
 

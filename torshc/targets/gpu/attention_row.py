@@ -30,10 +30,8 @@ from .grid import SHARED, WARP
 WORDS = 8  # halves that are read at once
 
 ROW_THREADS = (256, 128, 32)  # threads of a block, as many as memory for their sums allows
-ENOUGH, FULL = (
-    1.5,
-    4,
-)  # blocks a multiprocessor from which on memory is busy, and up to which several share a query's keys
+# Blocks a multiprocessor from which on memory is busy, and up to which several share a query's keys.
+ENOUGH, FULL = 1.5, 4
 AHEAD = 4  # keys that a group of threads reads at once
 HEIGHT = 4  # queries that share a block, at most
 MMA_PART = 8  # threads that share a value on tensor cores

@@ -10,9 +10,8 @@ from ...kernels.machine import Choice
 from .grid import WARP
 
 LANES_M, LANES_N = 4, 8  # a warp is 4 x 8 threads
-CACHE_BYTES = (
-    28.0  # bytes that a multiprocessor gets from the second cache in a clock, where all warps ask and multiply
-)
+# Bytes that a multiprocessor gets from the second cache in a clock, where all warps ask and multiply.
+CACHE_BYTES = 28.0
 LANES_SM = 128.0  # multiply-adds of a multiprocessor in a clock
 TENSOR_SM = 2048.0  # those of its tensor cores, of 16-bit floats
 TF32_SM = TENSOR_SM / 2  # and of tf32
