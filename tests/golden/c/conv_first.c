@@ -85,15 +85,15 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
 /* Panel p of a row of pixels that starts at pixel m. */
 static void line(const struct call *c, const float *planes, int64_t m, int64_t p) {
     const float *b = (const float *)c->buf[1] + p * (IC * KH * KW * T_NR);
-    const int64_t few = OW / TILES, longer = OW % TILES;
+    const int64_t base = OW / TILES, extra = OW % TILES;
     for (int64_t t = 0; t < TILES; t++) {
-        const int64_t w = t * few + t_imin(t, longer), rows = few + (t < longer);
+        const int64_t w = t * base + t_imin(t, extra), rows = base + (t < extra);
         (void)rows;
         tile(c, 6, 2, m + w, p * T_NR, planes + w * 2, b);
     }
 }
 
-void kb2f9f919e2e5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k1d98b1d499b2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t h_blocks = 2;
     float *planes = scratch;

@@ -117,7 +117,7 @@ static const struct {
 };
 
 /* table[tap][pixel] for the pixels from m0 up to m1, a stretch of an output row after the other. */
-static void fill_table(const struct call *c, const float **table, int64_t apart, const float *x,
+static void fill_table(const struct call *c, const float **table, int64_t tap_stride, const float *x,
     const float *zero, const struct tap *tap, int taps, int64_t m0, int64_t m1) {
     int64_t w = m0 % COLUMNS, h = m0 / COLUMNS % ROWS;
     const float *image = x + m0 / (COLUMNS * ROWS) * X_IMAGE;
@@ -128,7 +128,7 @@ static void fill_table(const struct call *c, const float **table, int64_t apart,
             const int64_t ih = h + tap[t].h, iw = w + tap[t].w;
             const int64_t width = ih >= 0 && ih < IH ? IW : 0;
             const int64_t first = ih * X_ROW + iw * X_PIXEL;
-            const float **to = table + t * apart;
+            const float **to = table + t * tap_stride;
             for (int64_t i = 0; i < count; i++) {
                 const int64_t at = iw + i;
                 to[i] = at >= 0 && at < width ? image + (first + i * X_PIXEL) : zero;
@@ -143,7 +143,7 @@ static void fill_table(const struct call *c, const float **table, int64_t apart,
 
 struct step {
     const float *const *row; /* table at the tile's first pixel and tap */
-    int64_t apart;           /* from a tap to the next there */
+    int64_t tap_stride;      /* from a tap to the next there */
     const float *b; /* panel at the first tap and channel */
     int64_t channel0;        /* the first input channel */
     int taps, channels;
@@ -154,7 +154,7 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
     t_tile_open(rows, vecs, NULL, acc);
     for (int t = 0; t < s.taps; t++) {
         const float *row[T_MR];
-        T_UNROLL for (int r = 0; r < rows; r++) row[r] = s.row[t * s.apart + r] + s.channel0;
+        T_UNROLL for (int r = 0; r < rows; r++) row[r] = s.row[t * s.tap_stride + r] + s.channel0;
         t_tile_fma(rows, vecs, s.channels, row, s.b + t * (DEPTH * T_NR), acc);
     }
     T_UNROLL for (int r = 0; r < rows; r++) {
@@ -167,9 +167,9 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
 
 /* Pixels of the tiles from t0 up to t1, by panel p of a group. */
 static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, struct step s) {
-    const int64_t few = PIXELS / TILES, longer = PIXELS % TILES;
+    const int64_t base = PIXELS / TILES, extra = PIXELS % TILES;
     for (int64_t t = t0; t < t1; t++) {
-        const int64_t m = t * few + t_imin(t, longer), rows = few + (t < longer);
+        const int64_t m = t * base + t_imin(t, extra), rows = base + (t < extra);
         switch (rows) {
             case 8: tile(c, 8, 1, m, p * T_NR, s); break;
             case 7: tile(c, 7, 1, m, p * T_NR, s); break;
@@ -186,24 +186,24 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, struc
 
 /* Pixels of the tiles from t0 up to t1, by the panels from q0 up to q1. */
 static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1, int taps,
-    const float *const *table, int64_t apart, const float *weights) {
+    const float *const *table, int64_t tap_stride, const float *weights) {
     for (int64_t q = q0; q < q1; q++) {
-        struct step s = {.row = table, .apart = apart, .b = weights + q * taps * (DEPTH * T_NR), .taps = taps, .channels = IC};
+        struct step s = {.row = table, .tap_stride = tap_stride, .b = weights + q * taps * (DEPTH * T_NR), .taps = taps, .channels = IC};
         s.channel0 = 0;
         panel(c, q % PANELS, t0, t1, s);
     }
 }
 
-void k9ab2cdc7c854(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k28c249b91d85(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     float *zero = scratch;
     const float **table = (const float **)(zero + 64);
     memset(zero, 0, sizeof *zero * 64);
-    const int64_t apart = 56;
+    const int64_t tap_stride = 56;
     for (int64_t task = begin; task < end; task++) {
         const int64_t nb = task % n_blocks, mb = task / n_blocks % m_blocks;
-        const float *x = (const float *)buf[0];
+        const float *x = buf[0];
         const float *weights = buf[1];
         const int64_t phase = task / (n_blocks * m_blocks);
         c->row0 = phases[phase].row;
@@ -216,8 +216,8 @@ void k9ab2cdc7c854(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         weights += phases[phase].weights;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
         const int64_t q0 = t_cut(1, n_blocks, nb), q1 = t_cut(1, n_blocks, nb + 1);
-        fill_table(c, table, apart, x, zero, tap, count, t_cut(PIXELS, TILES, t0), t_cut(PIXELS, TILES, t1));
-        block(c, t0, t1, q0, q1, count, table, apart, weights);
+        fill_table(c, table, tap_stride, x, zero, tap, count, t_cut(PIXELS, TILES, t0), t_cut(PIXELS, TILES, t1));
+        block(c, t0, t1, q0, q1, count, table, tap_stride, weights);
     }
 }
 

@@ -25,12 +25,12 @@ static void column(const struct call *c, const float *b, float *out, int64_t cou
     for (int64_t j = 0; j < 16; j++) out[i * NR + j] = j < count ? b[i * STEP_K + j * STEP_N] : 0;
 }
 
-void k81c9ffac1faa(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k518d764a5f82(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     (void)scratch;
     for (int64_t task = begin; task < end; task++) {
         const int64_t first = task % PANELS * NR;
-        const float *b = (const float *)buf[0];
+        const float *b = buf[0];
         float *out = (float *)buf[1] + first * K;
         for (int64_t n = first; n < first + NR; n += 16)
         column(c, b + n * STEP_N, out + n - first, t_imax(0, t_imin(16, N - n)));
@@ -92,9 +92,9 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
 
 /* Rows of the tiles from t0 up to t1, by panel p. */
 static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const float *a, struct step s) {
-    const int64_t few = M / TILES, longer = M % TILES;
+    const int64_t base = M / TILES, extra = M % TILES;
     for (int64_t t = t0; t < t1; t++) {
-        const int64_t m = t * few + t_imin(t, longer), rows = few + (t < longer);
+        const int64_t m = t * base + t_imin(t, extra), rows = base + (t < extra);
         (void)rows;
         switch (rows) {
             case 7: tile(c, 7, 3, m, p * T_NR, a + m * A_ROW, s); break;
@@ -103,7 +103,7 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void kc50d68821071(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k01aef94c8520(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     (void)scratch;
@@ -111,8 +111,8 @@ void kc50d68821071(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t mb = task % m_blocks, nb = task / m_blocks % n_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
         const int64_t p0 = t_cut(PANELS, n_blocks, nb), p1 = t_cut(PANELS, n_blocks, nb + 1);
-        const float *a = (const float *)buf[0];
-        const float *b = (const float *)buf[1];
+        const float *a = buf[0];
+        const float *b = buf[1];
         for (int64_t p = p0; p < p1; p++) {
             struct step s = {.b = b + p * (K * T_NR), .k = (int)K};
             panel(c, p, t0, t1, a, s);

@@ -49,15 +49,15 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
 
 /* Rows of the tiles from t0 up to t1, by panel p. */
 static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const float *a, struct step s) {
-    const int64_t few = M / TILES, longer = M % TILES;
+    const int64_t base = M / TILES, extra = M % TILES;
     for (int64_t t = t0; t < t1; t++) {
-        const int64_t m = t * few + t_imin(t, longer), rows = few + (t < longer);
+        const int64_t m = t * base + t_imin(t, extra), rows = base + (t < extra);
         (void)rows;
         tile(c, 6, 4, m, p * T_NR, a + m * A_ROW, s);
     }
 }
 
-void k7315353710e8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka8ccefa77f6c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     (void)scratch;
@@ -65,8 +65,8 @@ void k7315353710e8(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t mb = task % m_blocks, nb = task / m_blocks % n_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
         const int64_t p0 = t_cut(PANELS, n_blocks, nb), p1 = t_cut(PANELS, n_blocks, nb + 1);
-        const float *a = (const float *)buf[0];
-        const float *b = (const float *)buf[1];
+        const float *a = buf[0];
+        const float *b = buf[1];
         for (int64_t p = p0; p < p1; p++) {
             struct step s = {.b = b + p * (K * T_NR), .k = (int)K};
             panel(c, p, t0, t1, a, s);

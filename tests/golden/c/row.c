@@ -1,11 +1,11 @@
 #include "t_kernel.h"
 
-void k336ce7cd8781(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k53836d7a5ae9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
     const int64_t s0 = dim[0];
-    float *row0 = (float *)scratch + 0 * (48);
+    float *row0 = scratch;
     const int64_t rows = s0;
     for (int64_t task = begin; task < end; task++) {
         const int64_t first = task * 442, last = t_imin(first + 442, rows);

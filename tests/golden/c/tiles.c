@@ -87,7 +87,7 @@ static void pack(const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
     for (int64_t m = m1; (m - m0) % 16; m++) t_half_pack(a, 0, DEPTH, m - m0, out);
 }
 
-void k82a3c4700333(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k3d5e9a39f268(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = t_imin(((c->dim[0] + 31) / 32), t_imax(1, ((c->dim[0] + 192) / 384))), n_blocks = c->dim[1];
     int64_t packed = -1; /* block of rows that scratch holds */
@@ -96,8 +96,8 @@ void k82a3c4700333(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t nb = task % n_blocks, block = task / n_blocks, mb = block % m_blocks;
         const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
         const int64_t p0 = t_cut(GROUPS, n_blocks, nb), p1 = t_cut(GROUPS, n_blocks, nb + 1);
-        const uint16_t *a = (const uint16_t *)buf[0];
-        const uint32_t *b = (const uint32_t *)buf[1];
+        const uint16_t *a = buf[0];
+        const uint32_t *b = buf[1];
         const int64_t m0 = t0 * T_MR;
         if (block != packed) pack(a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
         packed = block;
