@@ -47,9 +47,9 @@ static void fill_planes(const struct call *c, float *planes, const float *x, int
                 memset(planes, 0, sizeof(float) * (size_t)WIDTH);
                 continue;
             }
-            const float *from = x + channel * 144 + i * 12 + skip * 1;
+            const float *from = x + channel * 144 + i * 12 + skip;
             for (int64_t j = 0; j < left; j++) planes[j] = 0;
-            for (int64_t j = 0; j < inside; j++) planes[left + j] = from[j * 1];
+            for (int64_t j = 0; j < inside; j++) planes[left + j] = from[j];
             for (int64_t j = left + inside; j < WIDTH; j++) planes[j] = 0;
         }
     }
@@ -62,13 +62,13 @@ T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, 
     t_tile_open(rows, vecs, NULL, acc);
     for (int ic = 0; ic < IC; ic++) {
         for (int kh = 0; kh < KH; kh++) {
-            const float *line = from + (ic * ROWS_IN + kh * 1) * WIDTH;
+            const float *line = from + (ic * ROWS_IN + kh) * WIDTH;
             /* Not unrolled: compilers would hoist loads across taps and spill. */
             T_ROLLED for (int kw = 0; kw < KW; kw++, b += T_NR) {
                 f32v col[T_NV];
                 T_UNROLL for (int v = 0; v < vecs; v++) col[v] = t_load_f32(b + v * 16);
                 T_UNROLL for (int r = 0; r < rows; r++) {
-                    const f32v x = t_splat_f32(line[r * 2 + kw * 1]);
+                    const f32v x = t_splat_f32(line[r * 2 + kw]);
                     T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v];
                 }
             }
@@ -93,7 +93,7 @@ static void line(const struct call *c, const float *planes, int64_t m, int64_t p
     }
 }
 
-void k1d98b1d499b2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k47628ad219cd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t h_blocks = 2;
     float *planes = scratch;

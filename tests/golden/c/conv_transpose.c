@@ -89,7 +89,7 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t ow = m % COLUMNS * 2 + c->column0, image = m / (COLUMNS * ROWS);
-    const int64_t oh = m / COLUMNS % ROWS * 1 + c->row0;
+    const int64_t oh = m / COLUMNS % ROWS + c->row0;
     (void)ow, (void)image, (void)oh;
     float *b2 = c->buf[2];
     (void)c, (void)count;
@@ -194,7 +194,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k28c249b91d85(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka6917ebbaff8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = 1, n_blocks = 1;
     float *zero = scratch;
@@ -208,7 +208,7 @@ void k28c249b91d85(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t phase = task / (n_blocks * m_blocks);
         c->row0 = phases[phase].row;
         c->column0 = phases[phase].column;
-        c->rows = t_imax(0, (OH - c->row0 + 0) / 1);
+        c->rows = t_imax(0, OH - c->row0);
         c->columns = t_imax(0, (OW - c->column0 + 1) / 2);
         if (PIXELS == 0) continue;
         const struct tap *tap = phases[phase].tap;

@@ -101,28 +101,28 @@ struct row {
 /* `cols` pixels from column w on, the vector of channels that starts at n. */
 T_FN void tile(const struct call *c, const int cols, struct row s, int64_t w, int64_t n, int64_t count) {
     const float *taps = (const float *)c->buf[1] + n * (KH * KW);
-    const float *x = s.x + (w * 1 - PAD_W) * X_PIXEL + n;
+    const float *x = s.x + (w - PAD_W) * X_PIXEL + n;
     f32v acc[4];
     T_UNROLL for (int i = 0; i < cols; i++) acc[i] = (f32v){0};
-    for (int64_t kh = s.kh0; kh < s.kh1; kh++, x += 1 * X_ROW) {
+    for (int64_t kh = s.kh0; kh < s.kh1; kh++, x += X_ROW) {
         f32v in[6];
-        T_UNROLL for (int j = 0; j < (cols - 1) * 1 + 3; j++) in[j] = t_loadn_f32(x + j * X_PIXEL, count);
+        T_UNROLL for (int j = 0; j < (cols - 1) + 3; j++) in[j] = t_loadn_f32(x + j * X_PIXEL, count);
         T_UNROLL for (int j = 0; j < KW; j++) {
             const f32v tap = t_load_f32(taps + (kh * KW + j) * 16);
-            T_UNROLL for (int i = 0; i < cols; i++) acc[i] += in[i * 1 + j * 1] * tap;
+            T_UNROLL for (int i = 0; i < cols; i++) acc[i] += in[i + j] * tap;
         }
     }
     T_UNROLL for (int i = 0; i < cols; i++) finish(c, s.pixel + w + i, n, acc[i], count);
 }
 
 static void edge(const struct call *c, struct row s, int64_t w, int64_t n, int64_t count) {
-    const int64_t i = w * 1 - PAD_W, kw0 = tap_begin(i, 1), kw1 = tap_end(i, IW, KW, 1);
+    const int64_t i = w - PAD_W, kw0 = tap_begin(i, 1), kw1 = tap_end(i, IW, KW, 1);
     const float *taps = (const float *)c->buf[1] + n * (KH * KW);
     f32v acc = {0};
     for (int64_t kh = s.kh0; kh < s.kh1; kh++) {
-        const float *x = s.x + (kh - s.kh0) * 1 * X_ROW + n;
+        const float *x = s.x + (kh - s.kh0) * X_ROW + n;
         for (int64_t kw = kw0; kw < kw1; kw++) {
-            acc += t_loadn_f32(x + (i + kw * 1) * X_PIXEL, count) * t_load_f32(taps + (kh * KW + kw) * 16);
+            acc += t_loadn_f32(x + (i + kw) * X_PIXEL, count) * t_load_f32(taps + (kh * KW + kw) * 16);
         }
     }
     finish(c, s.pixel + w, n, acc, count);
@@ -140,8 +140,8 @@ T_FN void pixels(const struct call *c, struct row s, int64_t w, int64_t cols, in
 /* The channels of the vectors from v0 up to v1; the columns from inner0 up to inner1 see no border. */
 static void line(const struct call *c, struct row s, int64_t v0, int64_t v1) {
     const int64_t last = IW + PAD_W - 3;
-    const int64_t inner0 = t_imax(0, t_imin(OW, (PAD_W + 0) / 1));
-    const int64_t inner1 = t_imax(inner0, t_imin(OW, last < 0 ? 0 : last / 1 + 1));
+    const int64_t inner0 = t_imax(0, t_imin(OW, PAD_W));
+    const int64_t inner1 = t_imax(inner0, t_imin(OW, last < 0 ? 0 : last + 1));
     const int64_t tiles = (inner1 - inner0 + 3) / 4, full = t_imin(v1, CHANNELS / 16);
     for (int64_t w = 0; w < inner0; w++) {
         for (int64_t v = v0; v < v1; v++) edge(c, s, w, v * 16, t_imin(16, CHANNELS - v * 16));
@@ -156,7 +156,7 @@ static void line(const struct call *c, struct row s, int64_t v0, int64_t v1) {
     }
 }
 
-void kdff946a189c9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k081b17d965f1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t h_blocks = 1, c_blocks = 1;
     (void)scratch;
@@ -164,8 +164,8 @@ void kdff946a189c9(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t hb = task % h_blocks, cb = task / h_blocks % c_blocks, n = task / (h_blocks * c_blocks);
         const int64_t v0 = t_cut(VECTORS, c_blocks, cb), v1 = t_cut(VECTORS, c_blocks, cb + 1);
         for (int64_t h = t_cut(OH, h_blocks, hb); h < t_cut(OH, h_blocks, hb + 1); h++) {
-            const int64_t i = h * 1 - PAD_H, kh0 = tap_begin(i, 1);
-            const float *x = (const float *)buf[0] + n * 784 + (i + kh0 * 1) * X_ROW;
+            const int64_t i = h - PAD_H, kh0 = tap_begin(i, 1);
+            const float *x = (const float *)buf[0] + n * 784 + (i + kh0) * X_ROW;
             const struct row s = {x, kh0, tap_end(i, IH, KH, 1), (n * OH + h) * OW};
             line(c, s, v0, v1);
         }
