@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from torshc.passes import PASSES
 from torshc.passes.policy import Policy
@@ -58,3 +59,23 @@ def test_a_transposed_image_is_its_memory() -> None:
     plan = make_plan(finalise(graph, Policy.of()))
     assert [n.op.name for g in plan.groups for n in g.nodes] == ["Conv"]
     assert {place.root for place in plan.storage.values()} == {graph.inputs[0], graph.nodes[1].output}
+
+
+@pytest.mark.parametrize(
+    ("shape", "copies"),
+    [((1, 2, 64), 1), ((1, 2, 4, 4, 4), 0), ((1, 8, 16), 0), ((1, 8, 2, 8), 0), ((128,), 1), ((1, 4, 32), 1)],
+)
+def test_a_reshape_across_channels_and_places_reads_a_copy(shape: tuple[int, ...], copies: int) -> None:
+    """A kernel of sums would gather its elements one by one; what has a stride for each dimension needs no copy."""
+    m = Model()
+    x = m.input(1, 8, 4, 4)
+    w = m.const(np.ones((8, 8, 1, 1)))
+    attributes = {"strides": (1, 1), "pads": dims(0, 0, 0, 0), "dilations": (1, 1)}
+    y = m("Conv", x, w, **attributes)
+    parts = [m("Reshape", m("Neg", y) if k else y, shape=dims(*shape)) for k in range(2)]
+    graph = m.done(*(m("ReduceMean", p, axes=(len(shape) - 1,)) for p in (*parts, parts[0])))
+    made = run_pass("choose_layout", graph)
+    assert made.count("Identity") == 1 + 2 * copies  # the first is the convolution's operand
+    plan = make_plan(finalise(graph, Policy.of()))
+    stored = [n for g in plan.groups for n in g.nodes if n.op.name == "Identity"]
+    assert len(stored) == 1 + 2 * copies

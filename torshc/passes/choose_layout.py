@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..base.options import CompileOptions
-from ..expr import as_int
+from ..expr import as_int, axis, const
+from ..expr.affine import strides_along
 from ..graph import Graph, Node, Rewriter, Value, relayout, rewire
 from ..ops import REGISTRY
 from ..ops.core.pointwise import Pointwise
@@ -14,7 +15,7 @@ from ..ops.nn.conv import FEW_CHANNELS
 from ..ops.nn.norm import LRN
 from ..ops.nn.pool import Pool
 from ..ops.tensor.parts import Pad, Slice, Split
-from ..ops.tensor.view import Concat, Transpose
+from ..ops.tensor.view import Concat, Reshape, Transpose, remap
 from .manager import graph_pass
 
 Layout = tuple[int, ...]
@@ -26,8 +27,10 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     """Store what convolutions make, and what is computed from it place by place, with the channels innermost.
 
     Logical shapes stay. Inputs, outputs and constants of the graph stay row-major: a convolution that reads something
-    row-major, and an output that is not, get a copy (Identity) between. Other readers take any layout. What a Transpose
-    makes of a tensor with the channels innermost needs no copy: channels-last it is that tensor's memory.
+    row-major, and an output that is not, get a copy (Identity) between, and so does a Reshape that takes channels and
+    places together, as GroupNormalization's: its elements would lie apart in no order. Other readers take any layout.
+    What a Transpose makes of a tensor with the channels innermost needs no copy: channels-last it is that tensor's
+    memory.
 
     Before::
 
@@ -44,10 +47,15 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     if any(v.layout is not None for n in graph.nodes for v in n.outputs):
         return False  # chosen before
     rewriter = Rewriter(graph, "choose_layout")
-    users, copies = graph.users(), dict[Value, Value]()
+    users, copies, planes = graph.users(), dict[Value, Value](), dict[Value, Value]()
     for node in rewriter:
         if node.op.family in _CONVOLUTIONS:
             _copy_operand(rewriter, node, copies)
+        elif isinstance(node.op, Reshape) and node.operands[0].layout is not None and not _is_strided(node):
+            x = node.operands[0]
+            if x not in planes:
+                planes[x] = _copy(rewriter, x, None)
+            rewire(node, (planes[x], *node.inputs[1:]))
         rewriter.keep(node)
         for v in node.outputs:
             if matters(v) and (_is_last(node) or (_keeps_memory(node) and any(map(_is_convolution, users.get(v, []))))):
@@ -82,6 +90,16 @@ def _keeps_memory(node: Node) -> bool:
         return False
     perm = node.op.perm
     return [perm[d] for d in channels_last(len(perm))] == list(range(len(perm)))
+
+
+def _is_strided(reshape: Node) -> bool:
+    """Whether the result is its operand's memory by strides, one for each dimension."""
+    x, shape = reshape.operands[0], reshape.output.shape
+    index = tuple(const(0) if as_int(d) == 1 else axis(f"d{k}", d) for k, d in enumerate(shape))
+    offset = const(0)
+    for i, s in zip(remap(index, shape, x.shape), x.strides, strict=True):
+        offset = offset + i * s
+    return strides_along(offset, [a for a in index if a.op == "axis"]) is not None
 
 
 def _copy_operand(rewriter: Rewriter, node: Node, copies: dict[Value, Value]) -> None:

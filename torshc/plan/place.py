@@ -204,6 +204,8 @@ class _Placer:
             return "it is an output of the model"
         if len(group.nodes) > (most.nodes or 0):
             return f"its kernel has {len(group.nodes)} nodes, more than {most.nodes}"
+        if node.op.name == "Identity" and node.output.layout != node.operands[0].layout:
+            return "its readers need another order in memory"
         if any(n.op.heavy for v in node.outputs for n in readers(v, self.users)):
             return "a heavy kernel reads it, which takes its operands from memory"
         index = tuple(axis(f"i{k}", d) for k, d in enumerate(node.output.shape))
