@@ -31,7 +31,7 @@ def link_files(
         "shared": soname(prefix),
         "static": archive_name(prefix) if archive else "",
         "weights": WEIGHTS if weights else "",
-        "needs": " ".join([*libraries, NEEDS]),
+        "needs": " ".join(dict.fromkeys([*libraries, *NEEDS.split()])),
     }
     made = environment(search)
     package, config = made.get_template("name.pc.j2"), made.get_template("Config.cmake.j2")

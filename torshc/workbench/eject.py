@@ -10,6 +10,7 @@ from typing import Any
 from ..base.errors import ConfigError, OutputError, ToolchainError
 from ..explain.sizes import Evaluator, bind
 from ..kernels.base import Kernel
+from ..ops.core.custom_kernel import CustomKernel
 from ..pipeline.compilation import Compilation, Unit, commented_sources, kernel_headers
 from ..pipeline.contract import EDITED, FILE, ORIGINAL, Contract, contracts_of, sizes_of_kernel
 from ..targets import Target
@@ -31,12 +32,18 @@ def eject(compilation: Compilation, group: int, out: Path, dims: Mapping[str, in
         The folders.
 
     Raises:
-        ConfigError: there is no such group, or a folder is there.
+        ConfigError: there is no such group, it calls a user's function, or a folder is there.
         OutputError: a file cannot be written.
     """
     if not 0 <= group < len(compilation.units):
         raise ConfigError(f"there is no group {group}", f"groups are 0 to {len(compilation.units) - 1}")
     unit = compilation.units[group]
+    for node in unit.group.nodes:
+        if isinstance(node.op, CustomKernel):
+            raise ConfigError(
+                f"group {group} calls {node.op.sources.function}(), a function of yours",
+                f"edit it where it is: {', '.join(map(str, node.op.sources.files))}",
+            )
     sizes = Evaluator(bind(list(compilation.program.sizes), dims or {}))
     texts: dict[Path, str] = {out / INCLUDE / name: text for name, text in kernel_headers(compilation).items()}
     folders = []

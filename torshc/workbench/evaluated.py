@@ -74,11 +74,13 @@ def _by_definition(
     versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     model = helper.make_model(helper.make_graph([node], "node", inputs, outputs), opset_imports=versions)
     graph = import_model(model.SerializeToString(), custom=custom)
-    found = dict(zip(graph.output_names, run_graph(graph, {v: given[v.name] for v in graph.inputs}, _run), strict=True))
+    found = dict(
+        zip(graph.output_names, run_graph(graph, {v: given[v.name] for v in graph.inputs}, run_judged), strict=True)
+    )
     return [found.get(name) for name in node.output]
 
 
-def _run(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
+def run_judged(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     """The results of a node of a graph: of a kernel by its reference."""
     if not isinstance(node.op, CustomKernel):
         return run_node(node, arrays)

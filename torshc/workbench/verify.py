@@ -344,9 +344,10 @@ def _reference(path: Path, names: Sequence[str], feeds: Arrays, ops: Sequence[Pa
     proto, custom = onnx_proto(path), CustomOperators(ops)
     if proto is None:
         from ..passes.interpret import run_graph  # start-up: only a JSON graph needs it
+        from .evaluated import run_judged  # start-up: as above
 
         graph = load_graph(path, {name: array.shape for name, array in feeds.items()}, custom=custom)
-        found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs})
+        found = run_graph(graph, {v: feeds[v.name] for v in graph.inputs}, run_judged)
         return dict(zip(graph.output_names, found, strict=True))
     from onnx.reference import ReferenceEvaluator  # start-up: as above
 

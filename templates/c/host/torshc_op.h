@@ -23,12 +23,14 @@
  * There are two kinds. The sizes of an operator in the plan are known before the function is called: all its outputs have
  * memory, and it computes the tasks from `begin` to `end` of `tasks`. Several threads may call it at once, with other
  * ranges, and a result must not depend on how tasks are split. An operator of the host decides its sizes in the run: one
- * thread calls it for all tasks, and it gets the memory of each output by torshc_op_make(). Outputs that nobody reads have
- * memory, too.
+ * thread calls it, and it gets the memory of each output by torshc_op_make(). Outputs that nobody reads have memory, too.
  *
- * The function has no state of its own: contexts call it at the same time. It returns 0, or what torshc_op_fail() gives; then the run ends with
- * TORSHC_E_VALUE and the message. With CUDA, tensors and scratch lie on the card, and it queues its work in `stream`: it
- * neither waits nor allocates, as the calls of a run may be recorded in a graph and repeated.
+ * Contexts of a model call the function at the same time, so it keeps nothing between calls. It returns 0, or what
+ * torshc_op_fail() gives; then the run ends with TORSHC_E_VALUE and the message.
+ *
+ * With CUDA, tensors and scratch lie on the card. The function is `extern "C"`, is called once for all tasks, and puts its
+ * work into `stream`; it neither waits nor allocates, as the calls of a run may be recorded in a graph and repeated. It
+ * returns 0 or an error of CUDA's.
  */
 #ifndef TORSHC_OP_H
 #define TORSHC_OP_H

@@ -17,8 +17,10 @@ from tests.emulation.emulated import emulated_tools
 from tests.support import compilers
 from torshc.base.errors import ConfigError, ModelError, RunError, ToolchainError, TorshcError, UnsupportedError
 from torshc.base.options import CompileOptions
+from torshc.pipeline.compiler import prepare
 from torshc.workbench.bisect import bisect_model
 from torshc.workbench.depfile import write_depfile
+from torshc.workbench.eject import eject
 from torshc.workbench.verify import verify_model
 
 DOMAIN = "com.example"
@@ -404,3 +406,12 @@ def test_a_target_without_a_function(tmp_path: Path) -> None:
         torshc.compile(source, tmp_path / "m.tsc", ops=file, target="cuda", emit="source", fallback=False)
     with pytest.raises(UnsupportedError, match="Fan"):
         torshc.compile(source, tmp_path / "m.tsc", ops=file, target="webgpu", emit="page")
+
+
+def test_it_is_not_ejected(tmp_path: Path) -> None:
+    done = prepare(model(tmp_path, CHAIN, ["z"]), CompileOptions(ops=(fan_files(tmp_path),)))
+    group = next(k for k, u in enumerate(done.units) if u.group.anchor is not None)
+    with pytest.raises(
+        ConfigError, match=rf"group {group} calls fan\(\), a function of yours\n.*edit it where it is: .*fan.c"
+    ):
+        eject(done, group, tmp_path / "kernels")
