@@ -29,6 +29,7 @@ ELSEWHERE = (
     r"no sizes fit this graph",  # of random graphs, none
     r"this driver cannot be hidden",
     r"this adapter holds it",
+    r"the headers of \w+ are not installed",  # of the formats of images that a sample reads
 )
 
 
