@@ -16,7 +16,7 @@ from ..ops import NONE, REGISTRY, CustomOperators, Op, SourceNode, Unsupported
 from ..ops.core.axes import require
 from ..ops.core.base import Meeting
 from ..ops.text import strings
-from . import called, control, flex, legacy, schemas, unroll
+from . import called, control, differentiate, flex, legacy, schemas, unroll
 from .attribute_values import check_values
 from .calls import DEPTH, CallSizes
 from .model import (
@@ -334,6 +334,8 @@ class _Importer:
             op = replace(op, attributes=attributes)
             make = self.branch if op.op_type == "If" else partial(self.repeat, version)
             return make(op, operands, scope) if known else ()
+        if (op.domain, op.op_type) == differentiate.OPERATOR:
+            return self.gradient(op, operands, scope) if known else ()
         if (op.domain, op.op_type) == ("ai.onnx.preview", "FlexAttention"):
             builder = Builder(self.graph, name=scope.prefix + op.name)
             return flex.attend(op, operands, lambda g, xs: self.nested(op, scope, g, xs), builder) if known else ()
@@ -365,6 +367,16 @@ class _Importer:
         node = SourceNode(op.op_type, version, attributes, operands, count, builder, stated_rank=rank)
         node.apply, node.note = partial(self.apply, node, scope.depth), self.note
         return read(node)
+
+    def gradient(self, op: SourceOp, operands: list[Value | None], scope: _Scope) -> Sequence[Value | None]:
+        """The results of a Gradient; what has none is a problem each."""
+        builder = Builder(self.graph, name=scope.prefix + op.name)
+        try:
+            return differentiate.differentiate(op, operands, scope.values, builder)
+        except UnsupportedError as e:
+            for text in e.problems:
+                self.problem(f"{scope.prefix}{op.describe()}: {text}")
+            return ()
 
     def operator(self, op: SourceOp) -> type[Op] | None:
         """The class of a node's operator: torshc's own, or else one that a user declares."""

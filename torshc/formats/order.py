@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator
 
 from ..base.errors import ModelError
+from . import differentiate
 from .model import Misfit, SourceGraph, SourceOp, several
 
 _DEPTH = 64
@@ -58,6 +59,9 @@ def sort_nodes(nodes: list[SourceOp], own: set[str], around: set[str]) -> list[S
 def reads(op: SourceOp, depth: int = 0) -> Iterator[str]:
     """Names that a node reads, those that its subgraphs take from outside included."""
     yield from filter(None, op.inputs)
+    if (op.domain, op.op_type) == differentiate.OPERATOR:
+        xs, zs, y = differentiate.names_of(op)
+        yield from filter(None, (*xs, *zs, y))
     if depth > _DEPTH:
         raise Misfit(f"{op.describe()}: subgraphs are nested too deeply")
     for value in op.attributes.values():

@@ -18,7 +18,7 @@ from ..graph import Partial, Value
 from ..ops import REGISTRY, CustomOperators, Op, Unsupported
 from ..ops.core.custom import label_of
 from ..ops.microsoft.base import DOMAIN as MICROSOFT
-from . import legacy, quantized_lstm
+from . import differentiate, legacy, quantized_lstm
 from .model import Misfit, SourceFunction, SourceGraph, SourceOp, Unusable, fits
 from .onnx_reader import read_attribute, read_function
 
@@ -67,7 +67,8 @@ _CONTROL = frozenset({"If", "Loop", "Scan"})  # the importer's own
 def exists(domain: str, op_type: str) -> bool:
     """Whether torshc itself has an operator."""
     key = (domain, op_type)
-    return key in REGISTRY or (not domain and op_type in _CONTROL) or is_function(schema_of(op_type, domain, 1 << 30))
+    own = key in REGISTRY or key == differentiate.OPERATOR or (not domain and op_type in _CONTROL)
+    return own or is_function(schema_of(op_type, domain, 1 << 30))
 
 
 def require_new(custom: CustomOperators) -> None:

@@ -3,6 +3,6 @@
 What is added are operators, so gradients of gradients are had by differentiating again.
 """
 
-from .reverse import gradients
+from .reverse import gradients, replaced
 
-__all__ = ["gradients"]
+__all__ = ["gradients", "replaced"]

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from ..base.errors import InternalError, UnsupportedError
 from ..graph import Builder, Node, Value
-from ..ops.core.base import Op
+from ..ops.core.base import Op, same_dim
+from ..ops.core.functions import identity
 from ..ops.core.gradient import PARTS, RULES, Backward, Gradients, NoGradient, as_shape, spread, zeros
 from ..ops.core.pointwise import Pointwise
 from ..ops.core.tensor import Tensor
@@ -69,6 +70,38 @@ def gradients(builder: Builder, y: Value, xs: Sequence[Value], seed: Value | Non
     if way.problems:
         raise UnsupportedError([*way.problems], "differentiate with respect to values behind them, or a result before")
     return [(found[x] if x in found else zeros(Tensor(builder, x))).value for x in xs]
+
+
+def replaced(builder: Builder, y: Value, pairs: Mapping[Value, Value]) -> tuple[Value, list[Value]]:
+    """A value as it is computed from others in place of some.
+
+    Args:
+        pairs: values, each with what takes its place, of its type; maybe itself.
+
+    Returns:
+        The value, and what stands for each of those that were replaced. Of other values that is a copy, so that
+        gradients with respect to it are of this place alone.
+
+    Raises:
+        ModelError: the shapes of a pair differ.
+        UnsupportedError: an operator of the host would have to be computed again.
+    """
+    constraints, now = builder.graph.constraints, dict[Value, Value]()
+    for old, new in pairs.items():
+        if new is not old:
+            for a, b in zip(old.shape, new.shape, strict=True):
+                same_dim(a, b, constraints, f"what takes the place of {old.name!r}")
+            now[old] = as_shape(identity(Tensor(builder, new)), old.shape).value
+    for node in _behind([y], pairs) if now else ():
+        if not any(v in now for v in node.operands):
+            continue
+        if node.op.family == "host":
+            raise UnsupportedError(
+                [f"{node.describe()} would have to be computed again"], "give the values that are named"
+            )
+        inputs = [None if v is None else now.get(v, v) for v in node.inputs]
+        now.update(zip(node.outputs, builder.add(node.op, inputs, node.name), strict=True))
+    return now.get(y, y), [now.get(old, old) for old in pairs]
 
 
 def _behind(results: Sequence[Value], stops: Collection[Value]) -> list[Node]:
