@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from .entry.inprocess import InProcess
-    from .entry.tracing import TracedFunction
+    from .entry.tracing import Differentiated, TracedFunction
     from .formats.torch_program import Program
     from .graph import Graph
     from .pipeline.compilation import Compilation
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto | Graph | Program
 
-__all__ = ["TorshcError", "__version__", "compile", "errors", "jit", "load", "load_model", "trace"]
+__all__ = [
+    "TorshcError", "__version__", "compile", "errors", "grad", "jit", "load", "load_model", "trace", "value_and_grad",
+]  # fmt: skip
 
 
 @overload
@@ -160,3 +162,27 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TracedFunc
     from .entry.tracing import trace as trace_here  # start-up: as above
 
     return trace_here(function, *args, **kwargs)
+
+
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Differentiated:
+    """The function that gives the gradient of a NumPy function's result, one float, with respect to arguments.
+
+    It is compiled when it is called, may be traced by others, and may be differentiated itself.
+
+    Args:
+        argnums: places of the arguments: arrays of floats, or tuples, lists and dictionaries of these. The gradient of
+            one has its form; of several it is a tuple.
+
+    Raises:
+        TorshcError: by the call; :class:`UnsupportedError` names the line of what cannot be traced or has no gradient.
+    """
+    from .entry.tracing import grad as grad_here  # start-up: as above
+
+    return grad_here(function, argnums)
+
+
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Differentiated:
+    """As :func:`grad`, for a function that gives the value and the gradient."""
+    from .entry.tracing import value_and_grad as value_and_grad_here  # start-up: as above
+
+    return value_and_grad_here(function, argnums)

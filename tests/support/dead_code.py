@@ -34,6 +34,8 @@ KEPT = {
     # user is collected: a folder, a tensor
     "outputs_info", "list_commands", "windows_expand_args", "trace", "deleter", "intra_op_num_threads",
     "log_severity_level", "popitem", "_folder", "_owner", "__init_subclass__", "__getattr__",
+    # read by inspect
+    "__signature__",
     # set for llvmlite; what stats() tells its callers
     "data_layout", "compile_seconds", "traces",
     # read by string.Template

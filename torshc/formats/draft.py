@@ -47,18 +47,21 @@ class Draft:
         self._scope.values[name] = self._importer.constant(array, name)
         return name
 
-    def add(self, op: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> list[str]:
+    def add(
+        self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", name: str = "", **attributes: Any
+    ) -> list[str]:
         """Add a node.
 
         Args:
-            op: ONNX's name of the operator, of the newest operator set.
+            op: ONNX's name of the operator, of the newest operator set of its domain.
             inputs: names; "" where an optional one is absent.
+            name: of the node, for messages.
 
         Raises:
             ModelError, UnsupportedError: the operands do not fit, or torshc cannot do it.
         """
         made = tuple(f"v{len(self.source.nodes)}{f'_{k}' if k else ''}" for k in range(outputs))
-        node = SourceOp(op, "", "", tuple(inputs), made, attributes)
+        node = SourceOp(op, domain, name, tuple(inputs), made, attributes)
         self._importer.node(node, self._scope)
         if self._importer.mistakes:
             raise self._importer.mistakes.pop()
@@ -117,6 +120,7 @@ class Draft:
         nodes: list[dict[str, Any]] = []
         for node in source.nodes:
             spec = {"op": node.op_type, "inputs": list(node.inputs), "outputs": list(node.outputs)}
+            spec |= {"domain": node.domain} if node.domain else {}
             nodes.append(spec | ({"attributes": dict(node.attributes)} if node.attributes else {}))
         inputs = {n: {"dtype": _dtype(t).name, "shape": list(t.dims or ())} for n, t in source.inputs}
         return {

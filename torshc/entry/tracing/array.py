@@ -38,12 +38,17 @@ def implements(*functions: Any, method: str = "") -> Callable[[Callable[..., Any
     return register
 
 
-def place_of() -> str:
-    """The line of the user's code that is being run, for messages."""
+def line_of() -> tuple[str, int]:
+    """The file and the line of the user's code that is being run."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
-    file, line = frame.f_code.co_filename, frame.f_lineno
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def place_of() -> str:
+    """That line, for messages."""
+    file, line = line_of()
     text = linecache.getline(file, line).strip()
     return f"{file}:{line}{f', {text!r}' if text else ''}"
 
@@ -86,12 +91,14 @@ class Trace:
         """The result of an operator of ONNX."""
         return self.several(op, 1, *inputs, **attributes)[0]
 
-    def several(self, op: str, count: int, *inputs: Traced | None, **attributes: Any) -> list[Traced]:
-        """The results of an operator."""
+    def several(self, op: str, count: int, *inputs: Traced | None, domain: str = "", **attributes: Any) -> list[Traced]:
+        """The results of an operator; its node is named after the line that it is for."""
         if not self.open:
             raise refusal("uses an array of a trace that has ended", "return what a function computes")
         try:
-            names = self.draft.add(op, ["" if x is None else x.name for x in inputs], count, **attributes)
+            file, line = line_of()
+            more = {"domain": domain, "name": f"{Path(file).name}:{line}"}
+            names = self.draft.add(op, ["" if x is None else x.name for x in inputs], count, **more, **attributes)
         except (ModelError, UnsupportedError) as error:
             raise refusal(f"{op}: {error.message}", error.remedy or "") from error
         return [Traced(self, n) for n in names]

@@ -107,6 +107,11 @@ class Jitted:
         self._lock = threading.Lock()
         self._traces = self._hits = 0
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What is traced."""
+        return self._function
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
@@ -221,12 +226,12 @@ def _traced(
     after = np.random.get_state(legacy=False)["state"]
     if before is not None and before != (after["pos"], after["key"].tobytes()):
         raise UnsupportedError(
-            [f"{_where(function)}: draws random numbers, which a trace would freeze"], "pass them in"
+            [f"{where_of(function)}: draws random numbers, which a trace would freeze"], "pass them in"
         )
     outputs: list[str] = []
     shape = _results(made, trace, outputs, function)
     if not outputs:
-        raise UnsupportedError([f"{_where(function)}: returns nothing"], "return what is computed")
+        raise UnsupportedError([f"{where_of(function)}: returns nothing"], "return what is computed")
     trace.draft.finish(outputs)
     trace.open = False
     return TracedFunction(name, trace, shape)
@@ -257,11 +262,12 @@ def _results(made: Any, trace: Trace, outputs: list[str], function: Any) -> Any:
         return {k: _results(m, trace, outputs, function) for k, m in made.items()}
     what = "nothing" if made is None else f"a {type(made).__name__}"
     raise UnsupportedError(
-        [f"{_where(function)}: returns {what}"], "return arrays, alone or in tuples, lists, dictionaries"
+        [f"{where_of(function)}: returns {what}"], "return arrays, alone or in tuples, lists, dictionaries"
     )
 
 
-def _where(function: Any) -> str:
+def where_of(function: Any) -> str:
+    """Where a function stands, for messages."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
 
@@ -310,4 +316,4 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TracedFunc
     return _traced(inner, signature, form, arrays)
 
 
-__all__ = ["Jitted", "Stats", "TracedFunction", "jit", "trace"]
+__all__ = ["Jitted", "Stats", "TracedFunction", "jit", "trace", "where_of"]

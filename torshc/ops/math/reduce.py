@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from ..core.scalar import Scalar, element, log, sqrt
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_named, apply_op
 from ..tensor.view import Reshape, Stretch
+from .expression import Expression, argument
 from .pointwise import through_float
 
 
@@ -255,17 +256,21 @@ class _Reduced:
     Attributes:
         x: what is reduced.
         y, g: the result and its gradient, both broadcast to the shape of x.
+        count: elements of x that one of the result is made of.
         again: another reduction over the same axes, its result broadcast as well.
     """
 
     x: Tensor
     y: Tensor
     g: Tensor
+    count: Expr
     again: Callable[[str, Tensor], Tensor]
 
 
 def _mean_gradient(r: _Reduced) -> Tensor:
-    return r.g / r.again("ReduceSum", r.x.constant(1.0).expand(*r.x.shape))
+    dtype = compute(r.x.dtype)
+    share = Scalar(argument(0, dtype)) / element(r.count, dtype)
+    return apply_op(Expression(share.expr, r.x.dtype), r.g)
 
 
 def _extreme_gradient(r: _Reduced) -> Tensor:
@@ -315,7 +320,7 @@ def _reduce_gradient(op: Reduce, at: Backward) -> Tensor:
         return spread(apply_named(kind, t, axes=op.axes, keepdims=True), x.shape)
 
     y, g = (spread(as_shape(t, kept), x.shape) for t in (at.outputs[0], at.gradient))
-    return _GRADIENTS[op.name](_Reduced(x, y, g, again))
+    return _GRADIENTS[op.name](_Reduced(x, y, g, _product(x.shape[k] for k in op.axes), again))
 
 
 @gradient_of(ReduceMarked)
@@ -325,4 +330,13 @@ def _reduce_marked_gradient(op: ReduceMarked, at: Backward) -> Tensor:
     def again(kind: str, t: Tensor) -> Tensor:
         return spread(apply_op(ReduceMarked(kind, op.marked), t), x.shape)
 
-    return _GRADIENTS[op.kind](_Reduced(x, spread(at.outputs[0], x.shape), spread(at.gradient, x.shape), again))
+    y, g = (spread(t, x.shape) for t in (at.outputs[0], at.gradient))
+    count = _product(select(m, d, const(1)) for m, d in zip(op.marked, x.shape, strict=True))
+    return _GRADIENTS[op.kind](_Reduced(x, y, g, count, again))
+
+
+def _product(sizes: Iterable[Expr]) -> Expr:
+    total = const(1)
+    for d in sizes:
+        total = total * d
+    return total
