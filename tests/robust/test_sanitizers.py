@@ -45,6 +45,26 @@ def test_gathers_of_joined_and_padded_tensors(tmp_path: Path) -> None:
     check(made, [{"a": a, "b": b, "c": c, "at": np.arange(-14, 14)[:k]} for k in (28, 3)], tmp_path)
 
 
+def test_both_forms_of_a_script_under_sanitizers(tmp_path: Path) -> None:
+    """Runs that take them in turns, and ones that begin again: what one form held is let go, strings too."""
+    made = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 19]>
+        g (float[k, 4] u, float[l, 4] v, float[n] x, float[m, 1] q) => (float[K, 4] y, bool[n] z, float[M, 1] r)
+        <string[1] w = {"1"}> {
+            y = Add(u, v)
+            text = Cast <to = 8> (x)
+            z = Equal(text, w)
+            found = NonZero(x)
+            places = Transpose(found)
+            whole = Cast <to = 1> (places)
+            r = Add(whole, q)
+        }""")
+    sizes = [(2, 2, 3), (1, 2, 3), (2, 2, 1), (2, 2, 3), (2, 1, 1), (1, 1, 3), (1, 3, 1)]
+    x = np.array([1, 0, 2, 3], np.float32)
+    ones = [{"u": (k, 4), "v": (m, 4), "q": (q, 1)} for k, m, q in sizes]
+    feeds = [{n: np.full(s, j + 1, np.float32) for j, (n, s) in enumerate(one.items())} | {"x": x} for one in ones]
+    check(made, feeds, tmp_path)
+
+
 def check(made: onnx.ModelProto, feeds: list[dict[str, np.ndarray[Any, Any]]], tmp_path: Path) -> None:
     """Runs agree with those of the same bundle built with the sanitizers, which say nothing."""
     found = sanitize.usable()
