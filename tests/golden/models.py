@@ -141,6 +141,11 @@ CASES = {
         {"x": ("n", 48)}, "map gemm_tiles", "map contraction_mma",
         precision="bf16", extras=("amx-tile", "amx-bf16"), w=(48, 40), b=(40,),
     ),
+    "tiles_windows": case(
+        [node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])], {"x": (1, 16, 9, 8)}, "tiles gemm_tiles tiles",
+        "map contraction_mma map",
+        precision="bf16", extras=("amx-tile", "amx-bf16"), w=(24, 16, 3, 3), b=(24,),
+    ),
     "scan": case([node("CumSum", ["x", "one"], ["y"])], {"x": (3, 19)}, "scan", "scan"),
     "topk": case([node("TopK", ["x", "three"], ["y", "i"])], {"x": (3, 19)}, "topk", "topk"),
     "sort": case(

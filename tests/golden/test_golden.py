@@ -35,7 +35,7 @@ def generated(case: Case, target: str) -> tuple[str, str]:
     options = CompileOptions(target=target, precision=case.precision)
     pipeline = pipeline_of(options)
     graph = import_model(case.model().SerializeToString())
-    run_pipeline(graph, pipeline, options, find_target(target).features_on(case.archs))
+    run_pipeline(graph, pipeline, options, find_target(target).features_on(case.archs, case.extras))
     plan = make_plan(finalise(graph, policy_of(options, pipeline)))
     made = find_target(target)(Machine(lanes=16, winograd=case.winograd, archs=case.archs, extras=case.extras))
     kernels = [k for group in plan.groups for k in made.lower(graph, group, plan.storage)]

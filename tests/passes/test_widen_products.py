@@ -13,7 +13,8 @@ from torshc.base.options import CompileOptions
 from torshc.base.resources import rules
 from torshc.expr import DTYPES
 from torshc.graph.verify import verify
-from torshc.passes.manager import read_pipeline
+from torshc.passes.manager import PASSES, read_pipeline
+from torshc.targets.cpu.c import CTarget
 
 from ..support.pass_graphs import Model, dims, lines, names, run_one, text
 
@@ -63,19 +64,25 @@ def test_weights_of_bf16_stay_halves_where_there_are_kernels_for_them() -> None:
     assert names(widened(m, kept, target="llvm")) == ["Cast", "MatMul"]
 
 
+@pytest.mark.parametrize("windows", [False, True])
 @pytest.mark.parametrize(
-    ("kernel", "more", "kept"),
+    ("kernel", "more", "product"),
     [
         ((1, 1), {}, True), ((3, 3), {}, False), ((1, 1), {"strides": (2, 2)}, False),
-        ((1, 1), {"pads": dims(1, 0, 0, 0)}, False), ((1, 1), {"group": 2}, False),
+        ((1, 1), {"pads": dims(1, 0, 0, 0)}, False), ((1, 1), {"group": 2}, None),
     ],
 )  # fmt: skip
-def test_convolutions_that_are_products_keep_halves(kernel: tuple[int, int], more: dict[str, Any], kept: bool) -> None:
+def test_convolutions_by_constants_keep_halves(
+    kernel: tuple[int, int], more: dict[str, Any], product: bool | None, windows: bool
+) -> None:
+    """Those that are products on every processor, others where instructions multiply halves, none in groups."""
     m = Model()
     fields = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(0, 0, 0, 0), "group": 1, **more}
-    channels = 16 // fields["group"]
-    x, w = m.input(1, 16, 4, 4, dtype="bf16"), m.const(np.ones((6, channels, *kernel)), "bf16")
-    graph = widened(m, m("Conv", x, w, out="f32", **fields))
+    x, w = m.input(1, 16, 4, 4, dtype="bf16"), m.const(np.ones((6, 16 // fields["group"], *kernel)), "bf16")
+    graph = m.done(m("Conv", x, w, out="f32", **fields))
+    features = CTarget.features_on((), ("avx512bf16",) if windows else ())
+    PASSES["widen_products"](graph, CompileOptions(), features=features)
+    kept = product or (windows and product is not None)
     assert names(graph) == (["Conv"] if kept else ["Cast", "Conv"])
 
 

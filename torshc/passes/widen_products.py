@@ -26,8 +26,8 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
 
     A product of two halves is exact in f32 and sums were f32 before: no result changes but by the order of its sum.
     Constants are widened here, so they take twice the memory. Where a target has `HALF_WEIGHTS`, bf16 is multiplied by
-    constant matrices as it is, in 1x1 convolutions too. Recurrent cells of halves, for which no target has kernels, are
-    widened everywhere; what they carry from step to step stays f32.
+    constant matrices as it is, in 1x1 convolutions too, and with `HALF_WINDOWS` in others. Recurrent cells of halves,
+    for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
     Args:
         products: whether what the target lacks `HALF_PRODUCTS` for is widened, or recurrent cells alone.
@@ -49,7 +49,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
         node, op = site.node, site.node.op
         if op.family not in families or not any(v.dtype in _HALVES for v in node.operands):
             return None
-        if Feature.HALF_WEIGHTS in features and isinstance(op, MatMul | Conv) and _has_weights(node):
+        if isinstance(op, MatMul | Conv) and _reads_weights(node, features):
             if op.out == F32.name:
                 return None
             op, inputs = dataclasses.replace(op, out=F32.name), list(node.inputs)
@@ -68,18 +68,20 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     return walk(graph, rule, "widen_products")
 
 
-def _has_weights(node: Node) -> bool:
-    """Whether a product, or a convolution that is one, multiplies bf16 by a constant matrix, in sums of some length."""
+def _reads_weights(node: Node, features: Features) -> bool:
+    """Whether a product or a convolution of bf16 with constants has a kernel; short sums are left to others."""
     x, w, op = *node.operands[:2], node.op
     if x.dtype is not BF16 or w.dtype is not BF16 or w.const is None or w.type.rank < 2:
         return False
-    depth, columns = w.const.shape[-2:]
     if isinstance(op, Conv):
         columns, depth, *kernel = w.const.shape
-        plain = op.group == 1 and {*op.strides} == {1} and all(as_int(p) == 0 for p in op.pads)
-        if not plain or {*kernel} != {1} or len(kernel) > 2:
-            return False
-    return bool(depth >= SHALLOW and columns > 1)
+        plain = {*kernel} == {1} == {*op.strides} and all(as_int(p) == 0 for p in op.pads)
+        wanted = Feature.HALF_WEIGHTS if plain else Feature.HALF_WINDOWS
+        fits = op.group == 1 and len(kernel) <= 2
+    else:
+        depth, columns = w.const.shape[-2:]
+        wanted, fits = Feature.HALF_WEIGHTS, True
+    return bool(fits and wanted in features and depth >= SHALLOW and columns > 1)
 
 
 def _widened(v: Value, site: Site, made: dict[Value, Value]) -> Value:

@@ -81,7 +81,7 @@ def _job_of(options: CompileOptions) -> Job:
         policy=policy,
         isa=isa,
         archs=archs,
-        features=kind.features_on(archs),
+        features=kind.features_on(archs, isa.extras),
         target=target,
         tuning=tuning_of(options.tuning_records, target, isa),
     )

@@ -137,8 +137,8 @@ class Target(ABC):
         cls._lowerings = {}
 
     @classmethod
-    def features_on(cls, archs: Sequence[str]) -> Features:
-        """Its features where code is for all of these architectures."""
+    def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
+        """Its features where code is for all of these architectures, and a processor with these instruction sets."""
         return cls.features
 
     def on_processor(self) -> Target:

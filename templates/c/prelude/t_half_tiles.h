@@ -90,13 +90,16 @@ static __attribute__((noinline, unused)) void t_half_sums(int down, int across, 
 }
 #endif
 
-/* Row `row` of a block of rows, its k elements, into tiles of `depth` elements a row. */
-T_FN void t_half_pack(const uint16_t *a, int k, int depth, int64_t row, uint16_t *out) {
+/* Elements of row `row` of a block of rows into its tiles, from place `at` of its `depth` on; zeros where there are none. */
+T_FN void t_half_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {
     out += row / 16 * 16 * depth + row % 16 * 32;
-    int i = 0;
-    for (; i + 32 <= k; i += 32, out += 512) __builtin_memcpy(out, a + i, 64);
-    for (; i < depth; i += 32, out += 512)
-        for (int j = 0; j < 32; j++) out[j] = i + j < k ? a[i + j] : 0;
+    for (int i = 0, some; i < count; i += some) {
+        uint16_t *to = out + (at + i) / 32 * 512 + (at + i) % 32;
+        some = (int)t_imin(32 - (at + i) % 32, count - i);
+        if (a && some == 32) __builtin_memcpy(to, a + i, 64);
+        else
+            for (int j = 0; j < some; j++) to[j] = a ? a[i + j] : 0;
+    }
 }
 
 #endif

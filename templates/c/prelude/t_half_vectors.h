@@ -30,6 +30,13 @@ T_FN f32v t_pair_(f32v acc, u32v x, u32v w) {
 }
 #endif
 
+/* Elements of row `row` of a block of rows, from place `at` of its `depth` on; zeros where there are none. */
+T_FN void t_half_put(const uint16_t *a, int count, int at, int depth, int64_t row, uint16_t *out) {
+    out += row * depth + at;
+    for (int i = 0; i < count; i += TORSHC_LANES)
+        t_storen_u16(out + i, a ? t_loadn_u16(a + i, count - i) : (u16v){0}, count - i);
+}
+
 /* Two elements of a row in every lane, or the last `count`. */
 T_FN u32v t_half_pair(const uint16_t *p, const int count) {
     uint32_t x = 0;
@@ -59,11 +66,11 @@ T_FN void t_half_sums(const int rows, const int vecs, int k, const uint16_t *a, 
     t_tile_park(rows, vecs, sums, acc);
 }
 #else
-/* Row `row` of a block of rows, its k elements, as `depth` floats: an even number of them. */
-T_FN void t_half_pack(const uint16_t *a, int k, int depth, int64_t row, float *out) {
-    out += row * depth;
-    for (int i = 0; i < k; i += TORSHC_LANES) t_storen_f32(out + i, t_loadn_bf16(a + i, k - i), k - i);
-    if (depth > k) out[k] = 0;
+/* Elements of row `row` of a block of rows as floats, from place `at` of its `depth` on; zeros where there are none. */
+T_FN void t_half_put(const uint16_t *a, int count, int at, int depth, int64_t row, float *out) {
+    out += row * depth + at;
+    for (int i = 0; i < count; i += TORSHC_LANES)
+        t_storen_f32(out + i, a ? t_loadn_bf16(a + i, count - i) : (f32v){0}, count - i);
 }
 
 /* sums[r][v] = sum over i < k of a[r][i] * b[i][v]. */

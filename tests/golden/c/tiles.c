@@ -82,12 +82,16 @@ static void tile(const struct call *c, int64_t m, int64_t p, const uint16_t *a, 
 }
 
 /* Packs the rows from m0 up to m1. */
-static void pack(const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
-    for (int64_t m = m0; m < m1; m++) t_half_pack(a + m * A_ROW, (int)K, DEPTH, m - m0, out);
-    for (int64_t m = m1; (m - m0) % 16; m++) t_half_pack(a, 0, DEPTH, m - m0, out);
+static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
+    (void)c;
+    for (int64_t m = m0; m < m1; m++) {
+        t_half_put(a + m * A_ROW, (int)K, 0, DEPTH, m - m0, out);
+        t_half_put(NULL, (int)(DEPTH - K), (int)K, DEPTH, m - m0, out);
+    }
+    for (int64_t m = m1; (m - m0) % 16; m++) t_half_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void k3d5e9a39f268(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kd58946a39ec8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t m_blocks = t_imin(((c->dim[0] + 31) / 32), t_imax(1, ((c->dim[0] + 192) / 384))), n_blocks = c->dim[1];
     int64_t packed = -1; /* block of rows that scratch holds */
@@ -99,7 +103,7 @@ void k3d5e9a39f268(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const uint16_t *a = buf[0];
         const uint32_t *b = buf[1];
         const int64_t m0 = t0 * T_MR;
-        if (block != packed) pack(a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
+        if (block != packed) pack(c, a, m0, t_imin(M, t1 * T_MR), (uint16_t *)scratch);
         packed = block;
         for (int64_t p = p0; p < p1; p++) {
             const uint32_t *group = b + p * (T_NR / 16 * PANEL);

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import torshc
-from torshc.expr import BF16
+from torshc.expr import BF16, const
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
 from torshc.ops.math.linalg import MatMul
+from torshc.ops.nn.conv import Conv
 from torshc.targets.cpu.halves import FORMS, HalfGemmKernel, choose_form
 from torshc.targets.isa import resolve
 
@@ -158,7 +161,7 @@ def test_tiles_flush_what_is_below_the_normal_numbers(lanes: int) -> None:
     ],
 )  # fmt: skip
 def test_a_processor_takes_the_form_that_it_is_fastest_with(extras: tuple[str, ...], wanted: str) -> None:
-    assert name(choose_form(Machine(16, extras=extras))) == wanted
+    assert name(choose_form(extras)) == wanted
 
 
 def test_forms_share_their_weights() -> None:
@@ -175,7 +178,7 @@ def test_forms_share_their_weights() -> None:
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_a_whole_model(form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Activations between products are halves in memory; the result keeps to the tolerance that the model states."""
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda machine: form)
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: form)
     rng = np.random.default_rng(16)
     sizes = {"w": (60, 200), "b": (200,), "v": (200, 50)}
     weights = {n: (rng.standard_normal(s) / np.sqrt(s[0])).astype(np.float32) for n, s in sizes.items()}
@@ -195,7 +198,7 @@ def test_a_whole_model(form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("cut", [False, True])
 def test_pixels_by_weights(cut: bool, form: type[HalfGemmKernel], tmp_path: Path, monkeypatch: Any) -> None:
     """A 1x1 convolution, of a part of an image too, whose rows do not follow each other."""
-    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda machine: form)
+    monkeypatch.setattr("torshc.targets.cpu.gemm.choose_form", lambda extras: form)
     rng = np.random.default_rng(17)
     weights = {n: rng.integers(-3, 4, s).astype(np.float32) for n, s in {"w": (20, 24, 1, 1), "b": (20,)}.items()}
     more = {"begin": np.array([1, 1]), "end": np.array([6, 9]), "axes": np.array([2, 3])}
@@ -210,3 +213,44 @@ def test_pixels_by_weights(cut: bool, form: type[HalfGemmKernel], tmp_path: Path
     part = np.maximum(x, 0)[:, :, 1:6, 1:9] if cut else np.maximum(x, 0)
     expected = np.einsum("nchw,oc->nohw", part, weights["w"][:, :, 0, 0]) + weights["b"][:, None, None]
     np.testing.assert_array_equal(found, expected)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution: input and kernel, and its fields where they are not the plain ones."""
+
+    x: Shape
+    w: tuple[int, ...]
+    strides: tuple[int, ...] = (1, 1)
+    dilations: tuple[int, ...] = (1, 1)
+    pads: tuple[int, ...] = (0, 0, 0, 0)
+
+
+WINDOWS = [
+    Windows((1, 32, 9, 11), (20, 32, 3, 3), pads=(1, 1, 1, 1)),
+    Windows((2, 10, 8, 7), (17, 10, 3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+    Windows((1, 8, 12, 12), (33, 8, 3, 3), dilations=(2, 3)),
+    Windows(("b", 24, 13, "s"), (16, 24, 1, 1), strides=(2, 2)),
+    Windows((2, 16, "s"), (40, 16, 5), strides=(2,), dilations=(1,), pads=(2, 2)),
+    Windows((1, 64, 30, 30), (8, 64, 3, 3), pads=(1, 1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("form", FORMS, ids=name)
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_windows(case: Windows, form: type[HalfGemmKernel], lanes: int, compiler: str) -> None:
+    """What the taps of a pixel read is a row of a product, with zeros in the margin."""
+    m = Maker()
+    bias = random(np.random.default_rng(20), (case.w[0],))
+    left, right = halves(18, *sizes(case.x, DIMS)), halves(19, *case.w)
+    fields = {"strides": case.strides, "dilations": case.dilations, "pads": tuple(map(const, case.pads))}
+    x, w, b = m.input(*case.x, dtype=BF16), m.constant(right), m.constant(bias)
+    y = m.add("Relu", m.builder.one(Conv(out="f32", **fields), x, w, b))
+    made = program(m.output(y), form, lanes, compiler)
+    assert kinds(made)[-1] == name(form)
+    nodes = [node("Conv", "x w b", "y", **{f: list(getattr(case, f)) for f in fields}), node("Relu", "y", "z")]
+    reference = ReferenceEvaluator(model(nodes, {"x": left.shape}, ["z"], {"w": right.astype(np.float32), "b": bias}))
+    (expected,) = reference.run(None, {"x": left.astype(np.float32)})
+    close(made.run(left)[0], expected, 4e-6)

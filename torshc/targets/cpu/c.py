@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from ...base.features import Feature
+from ...base.features import Feature, Features
 from ...expr import I64, NARROW, DType, Expr, acc, as_int, call, const, locals_of, substitute, walk
 from ...expr.affine import contains
 from ...expr.derived import Derived
@@ -17,6 +17,7 @@ from ..base import IndexPrinter, Rendered, indented, register, render_kernel
 from ..index import CTYPES, STORED, bare, literal
 from ..statements import INDEX, VALUE
 from .base import CpuTarget
+from .halves import choose_form
 from .vector import Block, Names, vector_type
 
 LINE = 64  # bytes that memory brings at once
@@ -254,9 +255,15 @@ class CTarget(CpuTarget):
 
     name = "c"
     title = "C for this processor"
-    features = frozenset({Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.HALF_WEIGHTS, Feature.NARROW_WEIGHTS})
+    features = frozenset({
+        Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.HALF_WEIGHTS, Feature.HALF_WINDOWS, Feature.NARROW_WEIGHTS,
+    })  # fmt: skip
     options = CpuTarget.options | {"isa", "named_weights", "weights_dtype", "tuning_records"}
     tunable = True
+
+    @classmethod
+    def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
+        return cls.features if choose_form(extras).needs else cls.features - {Feature.HALF_WINDOWS}
 
     def render(self, kernel: Kernel) -> Rendered:
         lanes = self.machine.lanes

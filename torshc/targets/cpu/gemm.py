@@ -184,7 +184,7 @@ def lower_product(
     if p.b.op != "load":
         return None
     buffers, plain_floats = Buffers(storage), p.b.dtype is F32 and not p.halves
-    form = choose_form(machine) if p.halves else None
+    form = choose_form(machine.extras) if p.halves else None
     left, before = _left(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
     tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
@@ -209,7 +209,7 @@ def lower_product(
     blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
     stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
     if form is not None:
-        blocks = form.choose_blocks(machine, tile, size, columns, depth, count)
+        blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows)
     made = ProductKernel(
         buffers=tuple(buffers.list),
         tasks=count * blocks.m * blocks.n,

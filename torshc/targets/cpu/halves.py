@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
 
 from ...expr import Expr, as_int, const
 from ...kernels.axes import ceil_div
 from ...kernels.machine import Machine
+from .conv_shape import Geometry
 from .pack import HALF_COLUMNS, STEP
 from .tiles import BLOCK_ROWS, FEW_ROWS, TASK_FLOPS, Blocks, ProductKernel, Tile, choose_blocks
 
-BLOCK_BYTES = 640 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
+BLOCK_BYTES = 512 * 1024  # of packed rows that a task reads again for each group of columns: they stay in L2
 MOST_ROWS = 384  # of a block
+
+
+@dataclass(frozen=True)
+class Window:
+    """What pixels of a convolution read: the rows of its product, tap after tap.
+
+    Attributes:
+        size: sizes of the convolution, of one group.
+        pixels: output axes of the epilogue.
+    """
+
+    size: Geometry
+    pixels: tuple[Expr, ...]
+
+    @property
+    def taps(self) -> tuple[tuple[int, int], ...]:
+        """Where each tap reads, in input rows and columns from the first one of its pixel."""
+        (h, w) = self.size.dilation
+        return tuple((r * h, s * w) for r, s in np.ndindex(*self.size.kernel))
 
 
 @dataclass(frozen=True)
@@ -21,13 +44,21 @@ class HalfGemmKernel(ProductKernel):
 
     Class attributes:
         needs: instruction sets that the form is made for; elsewhere it is the same in C.
-        packed: bytes of an element of the rows that a task packs; 0 where rows are read as they lie.
+        reads_rows: whether rows are read as they lie; else a task packs them.
+        packed: bytes of an element of packed rows.
         task_flops: a task of fewer is not worth handing to a thread.
+
+    Attributes:
+        window: of a convolution, what the rows are made of, which are packed in any form; ``a`` is its input, stepping
+            along images, rows and pixels.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
-    packed: ClassVar[int] = 0
+    reads_rows: ClassVar[bool] = False
+    packed: ClassVar[int] = 2
     task_flops: ClassVar[int] = TASK_FLOPS
+
+    window: Window | None = None
 
     @classmethod
     def choose_tile(cls, lanes: int, rows: int | None) -> Tile:
@@ -37,15 +68,20 @@ class HalfGemmKernel(ProductKernel):
         return Tile({8: 6, 4: 3}.get(lanes, 2), HALF_COLUMNS // lanes, lanes)
 
     @classmethod
-    def choose_blocks(cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr) -> Blocks:
-        """How a product is cut into tasks: rows by the bytes that a cache holds of them."""
+    def choose_blocks(cls, machine: Machine, tile: Tile, m: Expr, n: Expr, k: Expr, batch: Expr, packs: bool) -> Blocks:
+        """How a product is cut into tasks: rows that are packed by the bytes that a cache holds of them."""
         depth = (as_int(k) or 1) + STEP
-        rows = min(max(BLOCK_BYTES // (depth * cls.packed), STEP), MOST_ROWS) if cls.packed else BLOCK_ROWS
+        rows = min(max(BLOCK_BYTES // (depth * cls.packed), STEP), MOST_ROWS) if packs else BLOCK_ROWS
         return choose_blocks(machine, tile, m, tile.panels(n), m * n * k * batch * 2, batch, rows, cls.task_flops)
 
     @property
+    def packs(self) -> bool:
+        """Whether a task packs its rows."""
+        return self.window is not None or not self.reads_rows
+
+    @property
     def scratch(self) -> Expr:
-        if not self.packed:
+        if not self.packs:
             return const(0)
         rows = ceil_div(self.tile.tiles(self.m.args[0]), self.blocks.m) * self.tile.rows
         return rows * ceil_div(self.k, STEP) * (STEP * self.packed)
@@ -57,7 +93,6 @@ class TilesKernel(HalfGemmKernel):
 
     template: ClassVar[str] = "gemm_tiles.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("amx-tile", "amx-bf16")
-    packed: ClassVar[int] = 2
     task_flops: ClassVar[int] = 16 * TASK_FLOPS
 
     @classmethod
@@ -71,6 +106,7 @@ class PairsKernel(HalfGemmKernel):
 
     template: ClassVar[str] = "gemm_pairs.c.j2"
     needs: ClassVar[tuple[str, ...]] = ("avx512bf16",)
+    reads_rows: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -84,10 +120,10 @@ class FloatsKernel(HalfGemmKernel):
 FORMS: tuple[type[HalfGemmKernel], ...] = (TilesKernel, PairsKernel, FloatsKernel)  # the best first
 
 
-def choose_form(machine: Machine) -> type[HalfGemmKernel]:
+def choose_form(extras: Sequence[str]) -> type[HalfGemmKernel]:
     """The best form that a processor has instructions for.
 
     Intel's processors, which have AVX512-FP16 beside AVX512-BF16, add pairs at half the rate of their multiply-adds.
     """
-    forms = (f for f in FORMS if f is not PairsKernel or "avx512fp16" not in machine.extras)
-    return next(form for form in forms if set(form.needs) <= set(machine.extras))
+    forms = (f for f in FORMS if f is not PairsKernel or "avx512fp16" not in extras)
+    return next(form for form in forms if set(form.needs) <= set(extras))

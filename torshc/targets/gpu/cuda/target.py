@@ -87,7 +87,7 @@ class CudaTarget(GridTarget):
     words = Words(shared="__shared__", barrier="__syncthreads();", near=True)
 
     @classmethod
-    def features_on(cls, archs: Sequence[str]) -> Features:
+    def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:
         return cls.features if has_clusters(archs) else cls.features - {Feature.CACHED_ATTENTION}
 
     @classmethod
