@@ -43,6 +43,17 @@ def test_levels_with_instructions_for_halves() -> None:
     assert pairs.name == "x86-64-v4-bf16" and set(pairs.cpu_features) < set(tiles.cpu_features)
 
 
+def test_processors_that_llvm_names() -> None:
+    xeon, amd = resolve("sapphirerapids"), resolve("znver4")
+    assert (xeon.name, xeon.has_tiles, resolve("sapphirerapids", tiles=False).has_tiles) == (
+        "sapphirerapids",
+        True,
+        False,
+    )
+    assert (amd.name, amd.extras) == ("znver4", ("avx512vnni", "avx512bf16"))
+    assert resolve("skylake-avx512").extras == ()
+
+
 def test_the_best_version_comes_first() -> None:
     assert versions_of(("x86-64-v3", "x86-64-v4", "x86-64-v4-amx"), "native") == (
         "x86-64-v4-amx",

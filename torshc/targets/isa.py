@@ -36,6 +36,14 @@ _VARIANTS = {
     "x86-64-v4-amx": ("avx512vnni", "avx512bf16", *_TILES),
     "x86-64-v4-bf16": ("avx512vnni", "avx512bf16"),
 }
+# The same of processors that LLVM names.
+_PROCESSORS = {
+    **dict.fromkeys(
+        ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"),
+        ("avxvnni", "avx512vnni", "avx512bf16", "avx512fp16", *_TILES),
+    ),
+    **dict.fromkeys(("znver4", "znver5"), ("avx512vnni", "avx512bf16")),
+}
 # What a library may hold versions for, the best first.
 VERSIONS = (*_VARIANTS, *(name for name, _ in reversed(_LEVELS)), "x86-64")
 
@@ -66,6 +74,8 @@ class Isa:
     @property
     def processor(self) -> str:
         """What ``--mcpu`` calls it."""
+        if self.mcpu != "x86-64-v4":
+            return self.mcpu
         same = (name for name, extras in _VARIANTS.items() if extras == self.extras)
         return next(same, f"{self.mcpu}-amx" if self.has_tiles else self.mcpu)
 
@@ -117,7 +127,7 @@ def resolve(mcpu: str | None = None, triple: str = "", tiles: bool = True) -> Is
 
     Args:
         triple: another machine than this; without a processor, what all of its kind have.
-        tiles: whether the host's may be used.
+        tiles: whether those that a processor has may be used.
 
     Raises:
         ConfigError: LLVM knows no such processor for the machine's architecture, or there is no such machine.
@@ -137,7 +147,8 @@ def resolve(mcpu: str | None = None, triple: str = "", tiles: bool = True) -> Is
         raise ConfigError(f"--mcpu {mcpu[:80]!r} is not the name of a processor", "for example --mcpu x86-64-v3")
     if arch == "x86_64" and mcpu in _VARIANTS:
         return Isa(arch, mcpu[: len("x86-64-v4")], "", _VARIANTS[mcpu], 16)
-    return Isa(arch, mcpu, "", (), _lanes_of(arch, mcpu))
+    extras = tuple(e for e in _PROCESSORS.get(mcpu, ()) if tiles or e not in _TILES)
+    return Isa(arch, mcpu, "", extras if arch == "x86_64" else (), _lanes_of(arch, mcpu))
 
 
 def versions_of(isa: Sequence[str], mcpu: str, triple: str = "") -> tuple[str, ...]:
