@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 import torshc
 from tests.emulation.emulated import emulated_tools
 from tests.support import compilers
+from tests.support.contrib import model_of
 from torshc.base.errors import ConfigError, ModelError, RunError, ToolchainError, TorshcError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
@@ -186,18 +187,70 @@ def test_a_composite_calls_it_as_a_function(tmp_path: Path) -> None:
 HOSTED = [("Neg", "x", "e", {}), ("Keep", "e", ("k", "p"), {"above": 0.25}), ("Mul", ("k", "k"), "z", {})]
 
 
+@pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("outputs", [["z", "p"], ["z"], ["p"]])
-def test_a_function_of_the_host_decides_its_sizes(outputs: list[str], tmp_path: Path) -> None:
+def test_a_function_of_the_host_decides_its_sizes(outputs: list[str], target: str, tmp_path: Path) -> None:
     file, source = written(tmp_path, mine_py=KEEP, keep_c=KEEP_C), model(tmp_path, HOSTED, outputs)
-    torshc.compile(source, tmp_path / "m.tsc", ops=file)
-    with torshc.load(tmp_path / "m.tsc") as loaded:
+    with emulated_tools() if target == "cuda" else pytest.MonkeyPatch.context():
+        torshc.compile(source, tmp_path / "m.tsc", ops=file, target=target)
+        _check_kept(tmp_path / "m.tsc")
+    assert verify_model(source, CompileOptions(ops=(file,)), dims={"n": 3}).ok
+
+
+def _check_kept(bundle: Path) -> None:
+    with torshc.load(bundle) as loaded:
         for n in (0, 1, 5):
             x = np.random.default_rng(n).standard_normal((n, 7)).astype(np.float32)
             kept = -x > 0.25
             wanted = {"z": (x * x)[kept], "p": np.argwhere(kept)}
             for name, got in loaded.run({"x": x}).items():
                 np.testing.assert_allclose(got, wanted[name], rtol=1e-6)
-    assert verify_model(source, CompileOptions(ops=(file,)), dims={"n": 3}).ok
+
+
+SHOUT = """
+from torshc import ops
+
+@ops.kernel("Other", "com.example", c="other.c", host=True)
+def other(x, *, end: str = "!"):
+    return ops.Result(ops.STRING, x.shape)
+"""
+SHOUT_C = """
+#include "torshc_op.h"
+
+#include <ctype.h>
+#include <string.h>
+
+int other(torshc_op *op)
+{
+    const torshc_string *x = op->inputs[0].data;
+    const char *end = op->attributes[0].text;
+    const int64_t size = torshc_op_count(&op->inputs[0]), more = (int64_t)strlen(end);
+    const int status = torshc_op_make(op, 0, op->inputs[0].shape);
+    for (int64_t i = 0; !status && i < size; i++) {
+        char *text = torshc_op_text(op, x[i].bytes + more);
+        if (!text)
+            return TORSHC_E_MEMORY;
+        for (int64_t k = 0; k < x[i].bytes; k++)
+            text[k] = (char)toupper((unsigned char)x[i].text[k]);
+        memcpy(text + x[i].bytes, end, (size_t)more);
+        ((torshc_string *)op->outputs[0].data)[i] = (torshc_string){text, x[i].bytes + more};
+    }
+    return status;
+}
+"""
+
+
+def test_a_function_of_the_host_takes_and_makes_strings(tmp_path: Path) -> None:
+    file = written(tmp_path, mine_py=SHOUT, other_c=SHOUT_C)
+    x = np.array([["one", ""], ["three", "f\u00fcr"]], object)
+    onnx.save(model_of("Other", (x,), domain=DOMAIN, dims={0: ["n", 2]}, end="?!"), tmp_path / "m.onnx")
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", ops=file)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        got = loaded.run({"x0": x})["out0"]
+    assert got.tolist() == [["ONE?!", "?!"], ["THREE?!", "F\u00fcR?!"]]
+    written(tmp_path, mine_py=SHOUT.replace(", host=True", "").replace("ops.Result(ops.STRING, x.shape)", "x.type"))
+    with pytest.raises(UnsupportedError, match="Other of string elements"):
+        torshc.compile(tmp_path / "m.onnx", tmp_path / "m2.tsc", ops=file)
 
 
 def test_contexts_call_it_at_the_same_time(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from ...base.errors import ConfigError, ModelError
-from ...expr import DLPACK, OPTIONAL, SEQUENCE, STRING, DType, Expr, as_expr, as_int
+from ...expr import DLPACK, MAP, OPTIONAL, SEQUENCE, DType, Expr, as_expr, as_int
 from ...graph import Partial, Shape, TensorType, Value
 from .base import Constraints, Inputs
 from .custom import Custom, Reference, call_operator, checked_results, declare_operator, label_of, reading
@@ -167,7 +167,9 @@ class CustomKernel(Custom):
         for name, value in attributes.items():
             if value is dataclasses.MISSING:
                 raise ModelError(f"{source.op_type} lacks its attribute {name!r}")
-        cls.operands.values(source)
+        for v in cls.operands.values(source):
+            if v is not None and v.dtype in (SEQUENCE, OPTIONAL, MAP):
+                raise ModelError(f"{source.op_type} of {v.type!r}, which functions of users cannot take")
         return attributes
 
 
@@ -181,11 +183,6 @@ class PlannedKernel(CustomKernel):
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
         attributes = cls.arguments(source)
-        nested = [v.dtype for v in source.inputs if v is not None and v.dtype in (STRING, SEQUENCE, OPTIONAL)]
-        if nested:
-            raise ModelError(
-                f"{source.op_type} of {nested[0]!r}: declare it with host=True, as it takes no such operand"
-            )
         return checked_results(cls, source, source.emit(cls(**attributes), source.inputs))
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
