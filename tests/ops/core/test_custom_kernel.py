@@ -175,6 +175,22 @@ def test_operands_and_results_that_lie_elsewhere(tmp_path: Path) -> None:
     np.testing.assert_allclose(outer, np.concatenate([g, f], 0), rtol=1e-6)
 
 
+def test_operands_that_a_node_leaves_out(tmp_path: Path) -> None:
+    """More of them than a frame has places for what nodes leave out by themselves."""
+    names = [f"y{k}=None" for k in range(12)]
+    text = BARE.replace("WORDS", ", host=True").replace("def other(x)", f"def other(x, {', '.join(names)})")
+    source = RIGHT.replace(
+        "return op->end != op->tasks;",
+        "int absent = 0; for (int k = 0; k < op->input_count; k++) absent += op->inputs[k].ndim < 0;"
+        " const int64_t size[] = {op->input_count, absent}; const int status = torshc_op_make(op, 0, size);"
+        " return status;",
+    )
+    file = written(tmp_path, mine_py=text.replace("x.type", "ops.Result(x.dtype, (None, None))"), other_c=source)
+    torshc.compile(model(tmp_path, [("Other", "x", "y", {})], ["y"]), tmp_path / "m.tsc", ops=file)
+    with torshc.load(tmp_path / "m.tsc") as loaded:
+        assert loaded.run({"x": np.zeros((2, 7), np.float32)})["y"].shape == (13, 12)
+
+
 def test_a_composite_calls_it_as_a_function(tmp_path: Path) -> None:
     file, source = fan_files(tmp_path), model(tmp_path, [("Twice", "x", "y", {})], ["y"])
     torshc.compile(source, tmp_path / "m.tsc", ops=file)

@@ -213,9 +213,10 @@ class HostKernel(CustomKernel, HostOp):
         attributes = cls.arguments(source)
         work = cls.described(source.inputs, attributes)
         partials = [Partial(t.dtype, tuple(None if d is None else as_expr(d) for d in t.shape)) for t in work.types]
-        most = max(len(source.inputs), len(cls.operands.optional))
-        made = ((most, len(partials)), *map(_type_words, partials))
-        return checked_results(cls, source, emit(source, cls(**attributes, made=made), source.inputs, *partials))
+        absent = [None] * (len(cls.operands.optional) - len(source.inputs))
+        inputs = [*source.inputs, *absent]
+        made = ((len(inputs), len(partials)), *map(_type_words, partials))
+        return checked_results(cls, source, emit(source, cls(**attributes, made=made), inputs, *partials))
 
     def integers(self) -> tuple[int, ...]:
         return (*(n for row in self.made for n in row), *attribute_words(self))
