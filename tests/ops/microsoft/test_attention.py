@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.contrib import Array, check, compiled, expected, model_of, numbers, some_bytes
+from tests.support.contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
 from tests.support.evaluate import run
 from torshc.base.errors import ModelError, RunError, TorshcError, UnsupportedError
 from torshc.formats import import_model
@@ -129,6 +129,35 @@ def test_groups_of_heads(new: int, past: int, room: int, rotary: int) -> None:
         check("GroupQueryAttention", *operands, outputs=3, smooth_softmax=1, **form)
         sink = [None] * 4 + [numbers(4)]
         check("GroupQueryAttention", *operands, *sink, outputs=3, **form)
+
+
+@pytest.mark.parametrize(
+    "epsilons", [{}, {"qk_norm_epsilon": 0.5}, {"q_norm_epsilon": 0.5}, {"qk_norm_epsilon": 0.1, "k_norm_epsilon": 2.0}]
+)
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_queries_and_keys_that_are_normalised(rotary: int, epsilons: dict[str, float]) -> None:
+    """Each head by its root mean square, ahead of rotary positions; ONNX Runtime, which does so on cards alone, gets
+    operands that were."""
+    weights = numbers(16, seed=3), numbers(16, seed=4)
+    tables = TABLES if rotary else [None, None]
+    form: dict[str, Any] = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": rotary, "outputs": 3, "fixed": (6,)}
+    usual = epsilons.get("qk_norm_epsilon", 1e-6)
+    for new, past in ((3, 0), (1, 5)):
+        operands = grouped(2, new, past)
+        given = (*operands, *tables, *[None] * 5, *weights)
+        model, feeds = model_of("GroupQueryAttention", given, **form, **epsilons), feeds_of(given, (6,))
+        got = run(import_model(model.SerializeToString()), feeds)
+        for k, (name, weight) in enumerate(zip("qk", weights, strict=True)):
+            x = np.asarray(operands[k]).reshape(2, new, -1, 16)
+            scale = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + epsilons.get(f"{name}_norm_epsilon", usual))
+            operands[k] = (x * scale * weight).reshape(2, new, -1).astype(F32)
+        plain = (*operands, *tables)
+        wanted = expected(model_of("GroupQueryAttention", plain, **form), feeds_of(plain, (6,)))
+        for g, w in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(g, w, **CLOSE)
+    one = model_of("GroupQueryAttention", given[:-1], **form)
+    with pytest.raises(ModelError, match="normalises queries but no keys"):
+        import_model(one.SerializeToString())
 
 
 def test_groups_of_heads_in_one_operand() -> None:

@@ -28,6 +28,7 @@ from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor, apply_op
 from ..nn.attention import Attention
 from ..nn.heads import added, heads, kept, merged, places, window
+from ..nn.norm import RMSNormalization
 from ..nn.rotary import rotated
 from .base import DOMAIN
 from .quantize import integers, scaled
@@ -267,22 +268,28 @@ class Appended(Op):
 def group_query_attention(
     source: SourceNode, q: Tensor, k: Tensor | None, v: Tensor | None, past_k: Tensor | None, past_v: Tensor | None,
     last: Tensor, longest: Tensor, cos: Tensor | None = None, sin: Tensor | None = None,
-    positions: Tensor | None = None, bias: Tensor | None = None, sink: Tensor | None = None, *more: Tensor | None,
-    causal: int = 1, do_rotary: int = 0, k_quant_type: str = "NONE", kv_cache_bit_width: int = 0,
-    kv_num_heads: int = 0, local_window_size: int = -1, num_heads: int = 0, qk_norm_epsilon: float = 1e-6,
-    qk_output: int = 0, rotary_interleaved: int = 0, scale: float = 0.0, sliding_window_cache: int = 0,
-    smooth_softmax: int = -1, softcap: float = 0.0, v_quant_type: str = "NONE",
+    positions: Tensor | None = None, bias: Tensor | None = None, sink: Tensor | None = None,
+    k_scale: Tensor | None = None, v_scale: Tensor | None = None, q_norm: Tensor | None = None,
+    k_norm: Tensor | None = None, *more: Tensor | None,
+    causal: int = 1, do_rotary: int = 0, k_norm_epsilon: float = 0.0, k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0, kv_num_heads: int = 0, local_window_size: int = -1, num_heads: int = 0,
+    q_norm_epsilon: float = 0.0, qk_norm_epsilon: float = 1e-6, qk_output: int = 0, rotary_interleaved: int = 0,
+    scale: float = 0.0, sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0.0,
+    v_quant_type: str = "NONE",
 ) -> list[Tensor]:  # fmt: skip
     """Attention of H heads of queries to G heads of keys and values, whose past is a cache.
 
     Operands: queries [B, S, H * D], keys and values [B, S, G * D] (or all in one), caches of keys and values
     [B, G, P, D], the last position of each sequence [B], the longest sequence, tables of cosines and sines, positions
-    [B, S], an addend of the scores, a logit of each head that takes part in the softmax and has no value. Results:
-    [B, S, H * D] and the caches, of max(P, longest) positions.
+    [B, S], an addend of the scores, a logit of each head that takes part in the softmax and has no value, and behind
+    two scales of quantised caches factors [D] of queries and keys that are divided by their root mean squares, ahead of
+    rotary positions. Results: [B, S, H * D] and the caches, of max(P, longest) positions.
     """
     caches = k_quant_type != "NONE" or v_quant_type != "NONE" or sliding_window_cache
-    if caches or source.outputs > 3 or any(v is not None for v in more):
-        raise Unsupported("GroupQueryAttention with caches quantised or of a window, scores as a result, or norms")
+    if caches or source.outputs > 3 or any(v is not None for v in (k_scale, v_scale, *more)):
+        raise Unsupported("GroupQueryAttention with caches quantised or of a window, scores as a result, or lengths")
+    if (q_norm is None) != (k_norm is None):
+        raise ModelError("GroupQueryAttention that normalises queries but no keys, or the other way round")
     if (past_k is None) != (past_v is None) or (k is None) != (v is None):
         raise ModelError("GroupQueryAttention with keys but no values, or the other way round")
     if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
@@ -297,6 +304,9 @@ def group_query_attention(
     total = cast(integer(source, 6, "the length of GroupQueryAttention"), I64)
     begin = larger(last.cast(I64) + 1 - q.range(length, 1), 0).reshape(batch)
     row = begin.reshape(batch, 1) + places(q, length).cast(I64)  # [B, S]
+    if q_norm is not None and k_norm is not None:
+        q = apply_op(RMSNormalization(-1, q_norm_epsilon or qk_norm_epsilon), q, q_norm)
+        k = apply_op(RMSNormalization(-1, k_norm_epsilon or qk_norm_epsilon), k, k_norm)
     if do_rotary:
         if cos is None or sin is None:
             raise ModelError("GroupQueryAttention with rotary positions needs inputs 7 and 8, cosines and sines")
