@@ -40,7 +40,7 @@ bare := cat cp cut dirname echo env ln make mkdir mktemp mv rm sed sh sha256sum 
 .DELETE_ON_ERROR:
 # Two targets must not install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants fuzz coverage trust operators bench bench-operators bench-resize contexts card sample-c dist venv clean distclean
+.PHONY: help demo demo-numpy demo-web browser test test-all exporters test-bare test-rest golden check lint types doctest conformance conformance-dynamic conformance-sanitized models-sanitized shape-fuzz graph-fuzz contrib-fuzz mutants mutate fuzz coverage trust operators bench bench-operators bench-resize contexts card sample-c dist venv clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -115,6 +115,9 @@ contrib-fuzz: $(call stamp,test) ## COUNT=50: random nodes of com.microsoft agai
 
 mutants: $(call stamp,test) ## COUNT=5000 SEED=0: models with senseless fields, compiled as far as their sources
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.mutants --count $(COUNT) --seed $(SEED)
+
+mutate: $(call stamp,test) ## COUNT=60 SEED=0: change expressions of torshc/ops, expr and plan, one at a time; what tests do not notice
+	OPENBLAS_NUM_THREADS=1 $(py) -m tests.robust.source_mutants --seed $(SEED) --count $(if $(filter file,$(origin COUNT)),60,$(COUNT)) $(ARGS)
 
 fuzz: $(call stamp,fuzz) ## WHAT=model|rules|pipeline|records|arrays|kernel|measured|manifest|words SECONDS=600: vary files by what they make run
 	OPENBLAS_NUM_THREADS=1 $(py) -W ignore -m tests.robust.fuzz $(if $(filter file,$(origin WHAT)),model,$(WHAT)) --seconds $(SECONDS) --seed $(SEED)
