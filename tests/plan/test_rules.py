@@ -236,11 +236,15 @@ def test_the_last_general_limit_counts(tmp_path: Path) -> None:
     assert {s.rule for s in explained(CHAIN, file, max_fusion_size=3).stops} == {"--max-fusion-size"}
 
 
-def test_one_reader_is_a_limit(tmp_path: Path) -> None:
+def test_readers_are_a_limit(tmp_path: Path) -> None:
+    """As many as the limit says are let be."""
     text = f"{HEAD}m (float[8,9] x) => (float[8,9] y, float[8,9] z) {{ a = Exp(x) \n y = Tanh(a) \n z = Neg(a) }}"
     file = rules(tmp_path, "- name: mine\n  limit: {readers: 1}\n- name: other\n  recompute: forbid\n")
     e = explained(text, file)
     assert groups(e) == ["Exp", "Tanh", "Neg"] and {s.reason for s in e.stops} == {"reader"}
+    file = rules(tmp_path, "- name: mine\n  limit: {readers: 2}\n- name: other\n  recompute: forbid\n")
+    e = explained(text, file)
+    assert groups(e) == ["Exp+Tanh+Neg"] and not e.stops
 
 
 @pytest.mark.parametrize(
