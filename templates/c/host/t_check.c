@@ -12,8 +12,7 @@ static _Thread_local char t_message[512];
 static const torshc_fault t_nowhere = {-1, -1, -1, 0, 0};
 static _Thread_local torshc_fault t_fault = {-1, -1, -1, 0, 0};
 
-int t_fail(int status, const char *format, ...)
-{
+int t_fail(int status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(t_message, sizeof t_message, format, arguments);
@@ -22,14 +21,12 @@ int t_fail(int status, const char *format, ...)
     return status;
 }
 
-int t_at_step(int32_t step, int status)
-{
+int t_at_step(int32_t step, int status) {
     t_fault.step = step;
     return status;
 }
 
-int t_fail_in(int32_t node, int status)
-{
+int t_fail_in(int32_t node, int status) {
     char message[sizeof t_message];
     memcpy(message, t_message, sizeof message);
     t_fail(status, "node %d: %.*s", (int)node, (int)sizeof message - 24, message);
@@ -38,13 +35,11 @@ int t_fail_in(int32_t node, int status)
 }
 
 /* A value that is shown; sizes are far smaller. */
-static int64_t shown(t_wide value)
-{
+static int64_t shown(t_wide value) {
     return value > INT64_MAX ? INT64_MAX : value < INT64_MIN ? INT64_MIN : (int64_t)value;
 }
 
-int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right)
-{
+int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right) {
     if (left == right)
         return TORSHC_OK;
     t_fail(TORSHC_E_SHAPE, "the shapes do not fit together: %s does not hold, %lld is not %lld", equation,
@@ -55,8 +50,7 @@ int t_demand(int32_t condition, const char *equation, t_wide left, t_wide right)
     return TORSHC_E_SHAPE;
 }
 
-int t_require(int32_t condition, const char *what, t_wide holds)
-{
+int t_require(int32_t condition, const char *what, t_wide holds) {
     if (holds)
         return TORSHC_OK;
     t_fail(TORSHC_E_SHAPE, "the shapes do not fit together: %s does not hold", what);
@@ -65,16 +59,14 @@ int t_require(int32_t condition, const char *what, t_wide holds)
     return TORSHC_E_SHAPE;
 }
 
-void torshc_last_fault(torshc_fault *fault)
-{
+void torshc_last_fault(torshc_fault *fault) {
     if (fault)
         *fault = t_fault;
 }
 
 const char *torshc_last_error(void) { return t_message; }
 
-const char *torshc_status_text(int status)
-{
+const char *torshc_status_text(int status) {
     static const char *const text[] = {"ok",
                                        "bad argument",
                                        "wrong number of tensors",
@@ -104,8 +96,7 @@ const char *torshc_status_text(int status)
 
 int torshc_abi_version(void) { return TORSHC_ABI_VERSION; }
 
-int t_sizes(const t_wide *size, size_t count)
-{
+int t_sizes(const t_wide *size, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (size[i] < 0)
             return t_fail(TORSHC_E_SHAPE, "inputs of these shapes give a dimension below zero");
@@ -118,16 +109,14 @@ int t_sizes(const t_wide *size, size_t count)
 /* ---- checks ---- */
 
 /* Types of fewer than 8 bits take a byte an element. */
-static int t_tensor_bytes(torshc_dtype dtype)
-{
+static int t_tensor_bytes(torshc_dtype dtype) {
     if (t_is_nested(dtype))
         return sizeof(torshc_tensor);
     return (dtype.bits + 7) / 8;
 }
 
 /* Element i of integers of this type; beyond 64 bits signed it is the largest. */
-int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype)
-{
+int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype) {
     const int is_signed = dtype.code == TORSHC_INT;
     switch (dtype.bits) {
     case 64:
@@ -142,8 +131,7 @@ int64_t t_integer(const void *data, int64_t i, torshc_dtype dtype)
 }
 
 /* Options with defaults for what was not given; the first version of them ended before `device`. */
-int t_options(const torshc_options *given, torshc_options *options)
-{
+int t_options(const torshc_options *given, torshc_options *options) {
     memset(options, 0, sizeof *options);
     if (!given)
         return TORSHC_OK;
@@ -158,8 +146,7 @@ int t_options(const torshc_options *given, torshc_options *options)
 }
 
 /* Device, type, rank: what needs no symbols. */
-int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i)
-{
+int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, int32_t i) {
     if (x->device.type != P->device && x->device.type != TORSHC_CPU)
         return t_fail(TORSHC_E_DEVICE, "%s %d is on device type %d; expected %d", what, (int)i, (int)x->device.type,
                       (int)P->device);
@@ -174,8 +161,7 @@ int t_check_form(const torshc_tensor *x, const t_port *port, const char *what, i
     return TORSHC_OK;
 }
 
-static int check_shape(const torshc_tensor *x, const t_port *port, const int64_t *s, const char *what, int32_t i)
-{
+static int check_shape(const torshc_tensor *x, const t_port *port, const int64_t *s, const char *what, int32_t i) {
     for (int32_t d = 0; d < x->ndim; d++) {
         const int64_t want = t_dim(port, d, s);
         if (x->shape[d] != want || x->shape[d] < 0)
@@ -185,8 +171,7 @@ static int check_shape(const torshc_tensor *x, const t_port *port, const int64_t
     return TORSHC_OK;
 }
 
-static int check_strides(const torshc_tensor *x, const char *what, int32_t i)
-{
+static int check_strides(const torshc_tensor *x, const char *what, int32_t i) {
     int64_t compact = 1;
     for (int32_t d = 0; d < x->ndim; d++)
         if (x->shape[d] == 0)
@@ -202,8 +187,7 @@ static int check_strides(const torshc_tensor *x, const char *what, int32_t i)
 
 /* Bytes of a shape. Empty dimensions count as 1 for the limit, so that a product over some of the dimensions never
  * overflows either. */
-static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t *bytes)
-{
+static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t *bytes) {
     uint64_t limit = t_tensor_bytes(x->dtype);
     int empty = 0;
     for (int32_t d = 0; d < x->ndim; d++) {
@@ -216,8 +200,7 @@ static int extent(const torshc_tensor *x, const char *what, int32_t i, uint64_t 
 }
 
 /* Element `symbol->dim` of a small integer tensor, which says a size, a position or similar. */
-static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t *value)
-{
+static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t *value) {
     int64_t count = 1;
     for (int32_t d = 0; d < x->ndim; d++)
         count *= x->shape[d] > 0 && x->shape[d] <= T_ELEMENTS_MAX ? x->shape[d] : 0;
@@ -234,8 +217,7 @@ static int read_element(const torshc_tensor *x, const t_symbol *symbol, int64_t 
 }
 
 /* Do shapes and sizes fit the form of the model that the symbols name? */
-static int check_sizes(const torshc_tensor *inputs, int32_t count, int64_t *s)
-{
+static int check_sizes(const torshc_tensor *inputs, int32_t count, int64_t *s) {
     uint64_t bytes;
     int status = P->fits(s); /* before any size is computed in 64 bits */
     if (status)
@@ -249,8 +231,7 @@ static int check_sizes(const torshc_tensor *inputs, int32_t count, int64_t *s)
     return P->holds(s);
 }
 
-int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s)
-{
+int t_take_form(int form, const torshc_tensor *inputs, int32_t count, int64_t *s) {
     s[P->form] = form;
     return check_sizes(inputs, count, s);
 }
@@ -259,8 +240,7 @@ int t_is_one(void) { return t_fault.left == 1 || t_fault.right == 1; }
 
 /* Binds the symbols to the inputs' dimensions, and to elements that are sizes, and checks every shape. Where sizes do not
  * fit the fast form of a model, but its loose one, they are for that. */
-int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
-{
+int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s) {
     int status;
     if (count != P->inputs)
         return t_fail(TORSHC_E_COUNT, "%d inputs; expected %d", (int)count, (int)P->inputs);
@@ -295,8 +275,7 @@ int t_bind(const torshc_tensor *inputs, int32_t count, int64_t *s)
 const uint64_t t_nothing[8] = {0};
 
 /* Where a tensor's data lies, checked for strides, size, null and alignment. */
-int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     int status;
     if ((status = extent(x, what, i, &span->bytes)) || (status = check_strides(x, what, i)))
         return status;
@@ -311,8 +290,7 @@ int t_locate(const torshc_tensor *x, const char *what, int32_t i, t_span *span)
 }
 
 /* The elements of strings, sequences and optionals; sequences are as deep as the port. */
-int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i)
-{
+int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i) {
     t_span span = {NULL, 0};
     int status = t_locate(x, "input", i, &span);
     const uint64_t count = status ? 0 : span.bytes / (uint64_t)t_tensor_bytes(x->dtype);
@@ -338,15 +316,13 @@ int t_check_elements(const torshc_tensor *x, const t_port *port, int32_t i)
     return status;
 }
 
-static int overlap(const t_span *a, const t_span *b)
-{
+static int overlap(const t_span *a, const t_span *b) {
     return a->bytes && b->bytes && (uintptr_t)a->at < (uintptr_t)b->at + b->bytes &&
            (uintptr_t)b->at < (uintptr_t)a->at + a->bytes;
 }
 
 /* Outputs and the workspace may overlap nothing; inputs may overlap each other. */
-int t_check_aliases(const t_span *spans, const t_span *work)
-{
+int t_check_aliases(const t_span *spans, const t_span *work) {
     const int32_t n = P->inputs + P->outputs;
     for (int32_t o = P->inputs; o < n; o++)
         for (int32_t i = 0; i < o; i++)
@@ -360,8 +336,7 @@ int t_check_aliases(const t_span *spans, const t_span *work)
     return TORSHC_OK;
 }
 
-int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s)
-{
+int t_check_outputs(const torshc_tensor *outputs, int32_t count, const int64_t *s) {
     int status;
     if (count != P->outputs)
         return t_fail(TORSHC_E_COUNT, "%d outputs; expected %d", (int)count, (int)P->outputs);

@@ -36,8 +36,7 @@ static const feature features[] = {
     {"amx-bf16", 7, 0, EDX, 22, TILES},
 };
 
-static unsigned saved_state(void)
-{
+static unsigned saved_state(void) {
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) /* OSXSAVE: XGETBV may be used */
         return 0;
@@ -47,8 +46,7 @@ static unsigned saved_state(void)
 
 /* Whether the system lets this process use tiles. Linux is asked, for all threads at once; it refuses where a thread has a
  * signal stack too small for them. */
-static int tiles_are_allowed(void)
-{
+static int tiles_are_allowed(void) {
 #if defined(__linux__)
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
@@ -57,8 +55,7 @@ static int tiles_are_allowed(void)
 #endif
 }
 
-static int has(const char *name)
-{
+static int has(const char *name) {
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const feature *f = &features[i];
         unsigned r[4] = {0, 0, 0, 0};
@@ -73,21 +70,18 @@ static int has(const char *name)
     return 0;
 }
 #else
-static int has(const char *name)
-{
+static int has(const char *name) {
     (void)name; /* what torshc compiles for elsewhere, every processor of the architecture has */
     return 1;
 }
 #endif
 
 /* Who lacks a feature. */
-static const char *who(const char *feature)
-{
+static const char *who(const char *feature) {
     return strcmp(feature, "amx-tile") == 0 ? "this processor, or Linux for this process," : "this processor";
 }
 
-static const char *lacking(const t_version *v)
-{
+static const char *lacking(const t_version *v) {
     const char *const *name = v->needs;
     while (*name && has(*name))
         name++;
@@ -95,15 +89,13 @@ static const char *lacking(const t_version *v)
 }
 
 /* What TORSHC_ISA names, or NULL; a library of one version has no choice. */
-static const char *wanted(void)
-{
+static const char *wanted(void) {
     const char *name = t_version_count > 1 ? getenv("TORSHC_ISA") : NULL;
     return name && *name ? name : NULL;
 }
 
 /* The number of the best version that runs here, or -1. */
-static int32_t choose(void)
-{
+static int32_t choose(void) {
     const char *name = wanted();
     for (int32_t i = 0; i < t_version_count; i++)
         if ((!name || strcmp(name, t_versions[i].isa) == 0) && !lacking(&t_versions[i]))
@@ -112,8 +104,7 @@ static int32_t choose(void)
 }
 
 /* Chosen once: steps and weights of a model are of one version as long as the library is loaded. */
-static const t_version *chosen(void)
-{
+static const t_version *chosen(void) {
     enum { NOT_YET = -2 };
     static atomic_int number = NOT_YET;
     int now = atomic_load(&number);
@@ -124,20 +115,17 @@ static const t_version *chosen(void)
     return now < 0 ? NULL : &t_versions[now];
 }
 
-const t_program *t_the_program(void)
-{
+const t_program *t_the_program(void) {
     const t_version *v = chosen();
     return (v ? v : &t_versions[t_version_count - 1])->program;
 }
 
-const char *torshc_isa(void)
-{
+const char *torshc_isa(void) {
     const t_version *v = chosen();
     return v ? v->isa : "";
 }
 
-int t_check_processor(void)
-{
+int t_check_processor(void) {
     const t_version *last = &t_versions[t_version_count - 1];
     const char *name = wanted();
     if (chosen())

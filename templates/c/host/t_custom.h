@@ -16,8 +16,7 @@ typedef struct {
 
 /* Attributes as words: how many there are, then of each its kind, count and number of words, and these. Returns how many
  * there are. */
-static inline int32_t t_read_attributes(const int64_t *n, torshc_op_attribute *to)
-{
+static inline int32_t t_read_attributes(const int64_t *n, torshc_op_attribute *to) {
     const int32_t count = (int32_t)*n++;
     for (int32_t k = 0; k < count; k++, n += 3 + n[2]) {
         to[k].kind = (int32_t)n[0];
@@ -30,8 +29,7 @@ static inline int32_t t_read_attributes(const int64_t *n, torshc_op_attribute *t
 }
 
 static inline torshc_tensor t_custom_tensor(void *data, int32_t device, int32_t code, int32_t bits, int32_t ndim,
-                                            const int64_t *shape)
-{
+                                            const int64_t *shape) {
     torshc_tensor x;
     memset(&x, 0, sizeof x);
     x.data = data;
@@ -44,8 +42,7 @@ static inline torshc_tensor t_custom_tensor(void *data, int32_t device, int32_t 
     return x;
 }
 
-static inline void t_note_fault(t_fault *fault, int status, const torshc_op *op)
-{
+static inline void t_note_fault(t_fault *fault, int status, const torshc_op *op) {
     int32_t none = 0;
     if (!status)
         return;

@@ -10,16 +10,14 @@
 
 #define P (t_the_program())
 
-void t_drop_weights(t_weights *weights)
-{
+void t_drop_weights(t_weights *weights) {
     if (!weights || atomic_fetch_sub(&weights->users, 1) != 1)
         return;
     t_close_weights(&weights->file);
     free(weights);
 }
 
-void t_take_weights(t_model *head)
-{
+void t_take_weights(t_model *head) {
     t_shared *shared = head->shared;
     /* Those that it has cannot be freed and come again at the same address. */
     if (atomic_load_explicit(&shared->weights, memory_order_acquire) == head->weights)
@@ -31,8 +29,7 @@ void t_take_weights(t_model *head)
     pthread_mutex_unlock(&shared->lock);
 }
 
-static t_weights *make(void)
-{
+static t_weights *make(void) {
     t_weights *weights = calloc(1, sizeof *weights);
     if (weights)
         weights->users = 1;
@@ -41,8 +38,7 @@ static t_weights *make(void)
     return weights;
 }
 
-int t_first_weights(t_shared *shared, const char *path)
-{
+int t_first_weights(t_shared *shared, const char *path) {
     t_weights *weights = make();
     if (!weights)
         return TORSHC_E_MEMORY;
@@ -51,8 +47,7 @@ int t_first_weights(t_shared *shared, const char *path)
 }
 
 /* The weights of all runs that begin from now on. */
-static void exchange(t_model *head, t_weights *weights)
-{
+static void exchange(t_model *head, t_weights *weights) {
     t_shared *shared = head->shared;
     pthread_mutex_lock(&shared->lock);
     t_weights *had = atomic_exchange(&shared->weights, weights);
@@ -64,8 +59,7 @@ static void exchange(t_model *head, t_weights *weights)
     }
 }
 
-static int check_exchangeable(void)
-{
+static int check_exchangeable(void) {
     const char *why = P->device != TORSHC_CPU ? "this library is for a GPU"
                       : P->script             ? "the model's sizes or steps are known only at run time"
                       : P->embedded           ? "the weights are inside this library"
@@ -75,8 +69,7 @@ static int check_exchangeable(void)
                : TORSHC_OK;
 }
 
-int torshc_set_weights(torshc_model *m, const char *path)
-{
+int torshc_set_weights(torshc_model *m, const char *path) {
     int status = t_check_alive(m, "torshc_set_weights");
     if (status || (status = check_exchangeable()))
         return status;
@@ -97,16 +90,14 @@ int torshc_set_weights(torshc_model *m, const char *path)
 
 /* ---- by name ---- */
 
-static const t_named *find(const char *name)
-{
+static const t_named *find(const char *name) {
     for (int32_t i = 0; i < P->named_count; i++)
         if (!strcmp(P->named[i].port.name, name))
             return &P->named[i];
     return NULL;
 }
 
-static int check_tensor(const torshc_tensor *x, const t_named *named, int32_t number)
-{
+static int check_tensor(const torshc_tensor *x, const t_named *named, int32_t number) {
     int status = t_check_form(x, &named->port, "tensor", number);
     t_span span;
     if (!status && x->device.type != TORSHC_CPU)
@@ -119,15 +110,13 @@ static int check_tensor(const torshc_tensor *x, const t_named *named, int32_t nu
 }
 
 /* Puts the weight's name before the message. */
-static int fail_at(const char *name, int status)
-{
+static int fail_at(const char *name, int status) {
     char message[512];
     snprintf(message, sizeof message, "%s", torshc_last_error());
     return t_fail(status, "torshc_set_tensors: weight %.200s: %s", name, message);
 }
 
-static int check_named(const torshc_named_tensor *tensors, size_t count, size_t k)
-{
+static int check_named(const torshc_named_tensor *tensors, size_t count, size_t k) {
     const char *name = tensors[k].name;
     if (!name || !tensors[k].tensor)
         return t_fail(TORSHC_E_NULL, "torshc_set_tensors: tensor %zu has no %s", k, name ? "tensor" : "name");
@@ -146,8 +135,7 @@ static int check_named(const torshc_named_tensor *tensors, size_t count, size_t 
     return status ? fail_at(name, status) : TORSHC_OK;
 }
 
-static inline void copy_element(unsigned char *to, const unsigned char *from, size_t size)
-{
+static inline void copy_element(unsigned char *to, const unsigned char *from, size_t size) {
     switch (size) { /* sizes that the compiler knows */
     case 2:
         memcpy(to, from, 2);
@@ -161,8 +149,7 @@ static inline void copy_element(unsigned char *to, const unsigned char *from, si
 }
 
 /* The loops of a copy: the innermost by itself, those around it as one count with carries. */
-static void copy_elements(const t_copy *copy, const unsigned char *from, unsigned char *to, size_t size)
-{
+static void copy_elements(const t_copy *copy, const unsigned char *from, unsigned char *to, size_t size) {
     static const t_loop once = {1, 0, 0};
     const t_loop *loop = &P->loops[copy->first], *inner = copy->loops ? &loop[copy->loops - 1] : &once;
     int64_t round[T_LOOPS_MAX] = {0}, at = copy->from, place = copy->to;
@@ -185,8 +172,7 @@ static void copy_elements(const t_copy *copy, const unsigned char *from, unsigne
     }
 }
 
-static void put(const torshc_named_tensor *given, unsigned char *weights)
-{
+static void put(const torshc_named_tensor *given, unsigned char *weights) {
     const t_named *named = find(given->name);
     const unsigned char *from = (const unsigned char *)given->tensor->data + given->tensor->byte_offset;
     for (int32_t i = 0; i < named->copies; i++)
@@ -194,8 +180,7 @@ static void put(const torshc_named_tensor *given, unsigned char *weights)
 }
 
 /* From the newest weights, which nobody else exchanges meanwhile. */
-static int exchange_tensors(t_model *head, const torshc_named_tensor *tensors, size_t count)
-{
+static int exchange_tensors(t_model *head, const torshc_named_tensor *tensors, size_t count) {
     t_weights *weights = make(), *had;
     int status = weights ? TORSHC_OK : TORSHC_E_MEMORY;
     pthread_mutex_lock(&head->shared->exchanging);
@@ -212,8 +197,7 @@ static int exchange_tensors(t_model *head, const torshc_named_tensor *tensors, s
     return status;
 }
 
-int torshc_set_tensors(torshc_model *m, const torshc_named_tensor *tensors, size_t count)
-{
+int torshc_set_tensors(torshc_model *m, const torshc_named_tensor *tensors, size_t count) {
     int status = t_check_alive(m, "torshc_set_tensors");
     if (status)
         return status;

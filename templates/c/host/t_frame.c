@@ -10,8 +10,7 @@ enum { T_ROUNDS = 8, T_OMITTED = 8 };
 
 /* ---- steps ---- */
 
-int t_grow_work(t_frame *f, size_t bytes)
-{
+int t_grow_work(t_frame *f, size_t bytes) {
     if (f->work && bytes <= f->work_bytes)
         return TORSHC_OK;
     free(f->work);
@@ -24,16 +23,14 @@ int t_grow_work(t_frame *f, size_t bytes)
     return TORSHC_OK;
 }
 
-static int is_of(const t_value *v, const t_port *port, const int64_t *s)
-{
+static int is_of(const t_value *v, const t_port *port, const int64_t *s) {
     int same = v->dtype.code == port->dtype.code && v->dtype.bits == port->dtype.bits && v->ndim == port->ndim;
     for (int32_t d = 0; same && d < v->ndim; d++)
         same = v->shape[d] == t_dim(port, d, s);
     return same;
 }
 
-int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
-{
+int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out) {
     int64_t dims[T_RANK_MAX];
     T_TRY(segment->fits(f->symbols));
     T_TRY(segment->holds(f->symbols));
@@ -53,8 +50,7 @@ int t_call(t_frame *f, const t_program *segment, const int32_t *in, const int32_
 }
 
 int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int32_t *in, int32_t outs,
-              const int32_t *out, const int64_t *n)
-{
+              const int32_t *out, const int64_t *n) {
     /* Operands and results that a model leaves out at the end are absent, too. */
     const t_value **given = f->given;
     t_value **made = f->made;
@@ -72,8 +68,7 @@ int t_operate(t_frame *f, int32_t node, t_operator *run, int32_t ins, const int3
     return status ? t_fail_in(node, status) : TORSHC_OK;
 }
 
-int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *symbol)
-{
+int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *symbol) {
     const t_value *v = &f->slot[slot];
     const int64_t most = INT32_MAX;
     if (position >= (kind == T_DIM ? v->ndim : t_count(v)))
@@ -88,8 +83,7 @@ int t_bind_value(t_frame *f, int32_t slot, int32_t position, int kind, int64_t *
     return TORSHC_OK;
 }
 
-int t_scalar(t_frame *f, int32_t slot, int64_t *value)
-{
+int t_scalar(t_frame *f, int32_t slot, int64_t *value) {
     if (t_count(&f->slot[slot]) != 1)
         return t_fail(TORSHC_E_SHAPE, "a condition or a number of iterations has %lld elements; expected 1",
                       (long long)t_count(&f->slot[slot]));
@@ -98,32 +92,28 @@ int t_scalar(t_frame *f, int32_t slot, int64_t *value)
     return TORSHC_OK;
 }
 
-int t_truth(t_frame *f, int32_t slot, int *yes)
-{
+int t_truth(t_frame *f, int32_t slot, int *yes) {
     int64_t value = 0;
     T_TRY(t_scalar(f, slot, &value));
     *yes = value != 0;
     return TORSHC_OK;
 }
 
-int t_set(t_frame *f, int32_t to, int32_t from)
-{
+int t_set(t_frame *f, int32_t to, int32_t from) {
     if (to == from)
         return TORSHC_OK;
     t_drop(f, &f->slot[to]);
     return t_share(f, &f->slot[to], &f->slot[from]);
 }
 
-void t_clear(t_frame *f, int32_t count, const int32_t *slots)
-{
+void t_clear(t_frame *f, int32_t count, const int32_t *slots) {
     for (int32_t k = 0; k < count; k++)
         t_drop(f, &f->slot[slots[k]]);
 }
 
 /* ---- loops ---- */
 
-int t_set_round(t_frame *f, int32_t number, int32_t going, int64_t i)
-{
+int t_set_round(t_frame *f, int32_t number, int32_t going, int64_t i) {
     t_drop(f, &f->slot[number]);
     t_drop(f, &f->slot[going]);
     T_TRY(t_make(f, &f->slot[number], T_I64, 0, NULL));
@@ -133,8 +123,7 @@ int t_set_round(t_frame *f, int32_t number, int32_t going, int64_t i)
     return TORSHC_OK;
 }
 
-int t_turn(t_frame *f, int32_t count, const int32_t *states, const int32_t *next)
-{
+int t_turn(t_frame *f, int32_t count, const int32_t *states, const int32_t *next) {
     t_value *held = f->held;
     for (int32_t k = 0; k < count; k++)
         t_share(f, &held[k], &f->slot[next[k]]);
@@ -145,8 +134,7 @@ int t_turn(t_frame *f, int32_t count, const int32_t *states, const int32_t *next
     return TORSHC_OK;
 }
 
-int t_begin(t_frame *f, int32_t many)
-{
+int t_begin(t_frame *f, int32_t many) {
     static const torshc_dtype sequence = {TORSHC_SEQUENCE, 0, 1};
     t_drop(f, &f->slot[many]);
     T_TRY(t_make(f, &f->slot[many], sequence, 1, (const int64_t[]){T_ROUNDS}));
@@ -154,8 +142,7 @@ int t_begin(t_frame *f, int32_t many)
     return TORSHC_OK;
 }
 
-int t_append(t_frame *f, int32_t many, int32_t each)
-{
+int t_append(t_frame *f, int32_t many, int32_t each) {
     t_value *list = &f->slot[many];
     const int64_t n = list->shape[0];
     if (n >= T_ROUNDS && !(n & (n - 1))) { /* full: there is room for T_ROUNDS, and twice as many each time */
@@ -171,8 +158,7 @@ int t_append(t_frame *f, int32_t many, int32_t each)
     return t_share(f, &t_values(list)[n], &f->slot[each]);
 }
 
-int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const int64_t *dims)
-{
+int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const int64_t *dims) {
     const t_value *list = &f->slot[many], *first = t_values(list);
     t_value *out = &f->slot[joined];
     int64_t shape[T_VALUE_RANK] = {list->shape[0]};
@@ -193,8 +179,7 @@ int t_stack(t_frame *f, int32_t joined, int32_t many, const t_port *kind, const 
 
 /* ---- values from outside, and to it ---- */
 
-static int constant(t_frame *f, const t_constant *c)
-{
+static int constant(t_frame *f, const t_constant *c) {
     t_value *v = &f->slot[c->slot];
     unsigned char *at = f->weights ? f->weights + c->offset : NULL; /* of empty constants alone there is no file */
     if (c->dtype.code != TORSHC_STRING) {
@@ -219,8 +204,7 @@ static void *zeros(int32_t count, size_t each) { return calloc((size_t)count + 1
 static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* Arrays for the scripts of all forms. */
-static int allocate_arrays(t_frame *f)
-{
+static int allocate_arrays(t_frame *f) {
     const t_script *fast = P->script, *loose = P->form ? P->loose_script : fast;
     const int32_t operands = larger(fast->operands, loose->operands) + T_OMITTED;
     const int32_t held = larger(larger(fast->states, fast->constants), larger(loose->states, loose->constants));
@@ -236,8 +220,7 @@ static int allocate_arrays(t_frame *f)
 }
 
 /* Has a run take a script: the slots hold its constants, and nothing else. */
-static int take_script(t_frame *f, const t_script *script)
-{
+static int take_script(t_frame *f, const t_script *script) {
     f->script = NULL;
     for (int32_t k = 0; k < f->slots; k++)
         t_drop(f, &f->slot[k]);
@@ -247,8 +230,7 @@ static int take_script(t_frame *f, const t_script *script)
     return TORSHC_OK;
 }
 
-t_frame *t_frame_open(const t_run *with, unsigned char *weights)
-{
+t_frame *t_frame_open(const t_run *with, unsigned char *weights) {
     t_frame *f = calloc(1, sizeof *f);
     if (!f)
         return NULL;
@@ -263,8 +245,7 @@ t_frame *t_frame_open(const t_run *with, unsigned char *weights)
     return NULL;
 }
 
-void t_frame_close(t_frame *f)
-{
+void t_frame_close(t_frame *f) {
     if (!f)
         return;
     for (int32_t k = 0; f->slot && k < f->slots; k++)
@@ -283,8 +264,7 @@ void t_frame_close(t_frame *f)
 }
 
 /* A caller's tensor as a value that borrows its memory. */
-static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
-{
+static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at) {
     if (x->ndim > T_VALUE_RANK)
         return t_fail(TORSHC_E_RANK, "an input has too many dimensions: %d", (int)x->ndim);
     if (t_is_nested(x->dtype)) {
@@ -303,8 +283,7 @@ static int borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char 
 }
 
 /* Empties the slots of the run before, but for constants. */
-static void reset(t_frame *f)
-{
+static void reset(t_frame *f) {
     const t_script *script = f->script;
     t_value *held = f->held;
     for (int32_t k = 0; k < script->constants; k++) {
@@ -318,8 +297,7 @@ static void reset(t_frame *f)
     t_free_text(f, f->text);
 }
 
-static size_t tensors_in(const t_value *v)
-{
+static size_t tensors_in(const t_value *v) {
     size_t count = 0;
     if (t_is_nested(v->dtype))
         for (int64_t i = 0; i < t_count(v); i++)
@@ -327,8 +305,7 @@ static size_t tensors_in(const t_value *v)
     return count;
 }
 
-static void show(const t_value *v, torshc_tensor *x, torshc_tensor **room)
-{
+static void show(const t_value *v, torshc_tensor *x, torshc_tensor **room) {
     *x = (torshc_tensor){.data = v->data, .device = {TORSHC_CPU, 0}, .ndim = v->ndim, .dtype = v->dtype};
     x->shape = (int64_t *)(uintptr_t)v->shape;
     if (!t_is_nested(v->dtype))
@@ -340,8 +317,7 @@ static void show(const t_value *v, torshc_tensor *x, torshc_tensor **room)
         show(&t_values(v)[i], &inner[i], room);
 }
 
-static int show_results(t_frame *f, torshc_tensor *outputs)
-{
+static int show_results(t_frame *f, torshc_tensor *outputs) {
     size_t count = 1;
     for (int32_t k = 0; k < P->outputs; k++) {
         T_TRY(t_fetch(f, &f->slot[f->script->output[k]]));
@@ -361,8 +337,7 @@ static int show_results(t_frame *f, torshc_tensor *outputs)
     return TORSHC_OK;
 }
 
-static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *spans)
-{
+static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *spans) {
     for (int32_t k = 0; k < P->outputs; k++) {
         const t_value *v = &f->slot[f->script->output[k]];
         const torshc_tensor *x = &outputs[k];
@@ -382,8 +357,7 @@ static int copy_results(t_frame *f, const torshc_tensor *outputs, const t_span *
 
 /* What the caller passes, and where it lies: inputs, then outputs where it gives them. */
 static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *shown, const torshc_tensor *outputs,
-                 int32_t output_count, t_span *spans)
-{
+                 int32_t output_count, t_span *spans) {
     static const t_span nothing;
     for (int32_t i = 0; i < P->inputs; i++) {
         T_TRY(t_check_elements(&inputs[i], &P->input[i], i));
@@ -401,8 +375,7 @@ static int check(t_frame *f, const torshc_tensor *inputs, const torshc_tensor *s
 }
 
 /* The steps of the form that the run has taken. */
-static int run_steps(t_frame *f, const torshc_tensor *inputs)
-{
+static int run_steps(t_frame *f, const torshc_tensor *inputs) {
     const t_script *script = P->form && f->symbols[P->form] ? P->loose_script : P->script;
     if (script == f->script)
         reset(f);
@@ -414,15 +387,13 @@ static int run_steps(t_frame *f, const torshc_tensor *inputs)
 }
 
 /* The same of a form in which the run begins again, as it gave no result yet. */
-static int run_again(t_frame *f, int form, const torshc_tensor *inputs)
-{
+static int run_again(t_frame *f, int form, const torshc_tensor *inputs) {
     T_TRY(t_take_form(form, inputs, P->inputs, f->symbols));
     return run_steps(f, inputs);
 }
 
 int t_frame_run(t_frame *f, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *shown,
-                const torshc_tensor *outputs, int32_t output_count)
-{
+                const torshc_tensor *outputs, int32_t output_count) {
     t_span *spans = f->spans;
     memset(f->symbols, 0, sizeof *f->symbols * (size_t)P->places);
     T_TRY(t_bind(inputs, input_count, f->symbols));

@@ -22,8 +22,7 @@ const size_t t_model_bytes = sizeof(torshc_model);
 /* ---- memory ---- */
 
 /* Huge pages for large memory: a convolution walks far more 4 KiB pages than a processor remembers. */
-static unsigned char *allocate(size_t bytes)
-{
+static unsigned char *allocate(size_t bytes) {
     void *memory = NULL;
     const size_t align = bytes >= 2 * T_HUGE ? T_HUGE : T_ALIGN;
     if (posix_memalign(&memory, align, bytes ? bytes : T_ALIGN))
@@ -33,8 +32,7 @@ static unsigned char *allocate(size_t bytes)
     return memory;
 }
 
-static int grow(torshc_model *m, size_t bytes)
-{
+static int grow(torshc_model *m, size_t bytes) {
     if (m->own && bytes <= m->own_bytes)
         return TORSHC_OK;
     free(m->own);
@@ -48,8 +46,7 @@ static int grow(torshc_model *m, size_t bytes)
 
 /* ---- open and close ---- */
 
-int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with)
-{
+int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with) {
     (void)of, (void)options;
     if (!P->script)
         return P->symbols ? TORSHC_OK : grow(m, t_workspace_bytes(m, NULL));
@@ -60,28 +57,24 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     return TORSHC_OK;
 }
 
-void t_empty_model(torshc_model *m, int last)
-{
+void t_empty_model(torshc_model *m, int last) {
     (void)last;
     free(m->own);
 }
 
 /* ---- runs ---- */
 
-size_t t_workspace_bytes(const torshc_model *m, const int64_t *s)
-{
+size_t t_workspace_bytes(const torshc_model *m, const int64_t *s) {
     const size_t behind = P->symbols ? T_ALIGN : 0; /* an empty value may lie at the very end, see t_nothing */
     return t_round_up(P->arena(s)) + (size_t)m->head.threads * t_round_up(P->scratch(s)) + behind;
 }
 
-int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     (void)m;
     return t_locate(x, what, i, span);
 }
 
-int t_run_on(torshc_model *m, t_span *work)
-{
+int t_run_on(torshc_model *m, t_span *work) {
     const t_model *head = &m->head;
     const int64_t *s = head->symbols;
     unsigned char **at = head->at;
@@ -107,16 +100,14 @@ int t_run_on(torshc_model *m, t_span *work)
     return P->run(&run, s);
 }
 
-int t_end_script(torshc_model *m, int status)
-{
+int t_end_script(torshc_model *m, int status) {
     (void)m;
     return status;
 }
 
 /* ---- memory for callers ---- */
 
-int torshc_alloc(torshc_model *m, size_t bytes, void **data)
-{
+int torshc_alloc(torshc_model *m, size_t bytes, void **data) {
     const int status = t_check_alive(m, "torshc_alloc");
     if (status)
         return status;
@@ -126,16 +117,14 @@ int torshc_alloc(torshc_model *m, size_t bytes, void **data)
     return *data ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for %zu bytes", bytes);
 }
 
-int torshc_free(torshc_model *m, void *data)
-{
+int torshc_free(torshc_model *m, void *data) {
     const int status = t_check_alive(m, "torshc_free");
     if (!status)
         free(data);
     return status;
 }
 
-int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes)
-{
+int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes) {
     const int status = t_check_alive(m, "torshc_copy");
     if (status || !bytes)
         return status;

@@ -17,8 +17,7 @@ struct t_run {
 
 /* One kernel over tasks [0, tasks). `scratch`: bytes that it wants for itself in each thread. */
 static inline void t_launch(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim,
-                            int64_t scratch, int64_t tasks)
-{
+                            int64_t scratch, int64_t tasks) {
     if (tasks <= 0)
         return;
 #ifdef TORSHC_PROFILE

@@ -9,8 +9,7 @@
 
 static t_model *head_of(torshc_model *m) { return (t_model *)m; }
 
-int t_check_alive(const torshc_model *m, const char *what)
-{
+int t_check_alive(const torshc_model *m, const char *what) {
     const t_model *head = (const t_model *)m;
     if (!m)
         return t_fail(TORSHC_E_ARGUMENT, "%s: model is NULL", what);
@@ -23,8 +22,7 @@ int t_check_alive(const torshc_model *m, const char *what)
 
 /* Zeros on cache lines of their own, of which processors fetch two at a time: runs in one context write to none that
  * another one reads. */
-static void *allocate_apart(size_t bytes)
-{
+static void *allocate_apart(size_t bytes) {
     enum { LINES = 128 };
     bytes = (bytes + LINES - 1) / LINES * LINES;
     void *memory = aligned_alloc(LINES, bytes);
@@ -32,8 +30,7 @@ static void *allocate_apart(size_t bytes)
 }
 
 /* Threads, where the processor has kernels to run or other work between those of a device. */
-static void start_threads(t_model *head, int threads)
-{
+static void start_threads(t_model *head, int threads) {
     if (P->device == TORSHC_CPU || P->fallbacks || P->script) {
         const uint64_t was = t_fp_enter(); /* the threads inherit it */
         head->pool = t_pool_create(threads ? threads : t_usable_processors());
@@ -42,8 +39,7 @@ static void start_threads(t_model *head, int threads)
     head->threads = t_pool_threads(head->pool);
 }
 
-static int allocate_arrays(t_model *head)
-{
+static int allocate_arrays(t_model *head) {
     const size_t n = (size_t)P->inputs + (size_t)P->outputs, places = (size_t)P->places;
     const size_t each = sizeof *head->span + sizeof *head->tensor + sizeof *head->at;
     head->symbols = allocate_apart(2 * places * sizeof *head->symbols + n * each + 1);
@@ -56,8 +52,7 @@ static int allocate_arrays(t_model *head)
     return TORSHC_OK;
 }
 
-static int share(t_model *head, const torshc_model *of, const torshc_options *options)
-{
+static int share(t_model *head, const torshc_model *of, const torshc_options *options) {
     if (of) {
         head->shared = ((const t_model *)of)->shared;
         atomic_fetch_add(&head->shared->users, 1);
@@ -73,8 +68,7 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
     return t_first_weights(head->shared, options->weights_path);
 }
 
-static int fill(torshc_model *m, const torshc_model *of, const torshc_options *options)
-{
+static int fill(torshc_model *m, const torshc_model *of, const torshc_options *options) {
     t_model *head = head_of(m);
     const t_run *with = NULL;
     int status = share(head, of, options);
@@ -92,8 +86,7 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     return head->frame ? TORSHC_OK : t_fail(TORSHC_E_MEMORY, "no memory for a frame");
 }
 
-static int make(const torshc_model *of, const torshc_options *options, torshc_model **model)
-{
+static int make(const torshc_model *of, const torshc_options *options, torshc_model **model) {
     torshc_model *m = allocate_apart(t_model_bytes);
     if (!m)
         return t_fail(TORSHC_E_MEMORY, "no memory for the model");
@@ -108,8 +101,7 @@ static int make(const torshc_model *of, const torshc_options *options, torshc_mo
     return status;
 }
 
-int torshc_open(const torshc_options *given, torshc_model **model)
-{
+int torshc_open(const torshc_options *given, torshc_model **model) {
     if (!model)
         return t_fail(TORSHC_E_ARGUMENT, "torshc_open: model is NULL");
     *model = NULL;
@@ -124,8 +116,7 @@ int torshc_open(const torshc_options *given, torshc_model **model)
     return status ? status : make(NULL, &options, model);
 }
 
-int torshc_context_new(const torshc_model *model, const torshc_options *given, torshc_model **context)
-{
+int torshc_context_new(const torshc_model *model, const torshc_options *given, torshc_model **context) {
     const t_model *head = (const t_model *)model;
     torshc_options options;
     if (!context)
@@ -147,8 +138,7 @@ int torshc_context_new(const torshc_model *model, const torshc_options *given, t
 
 void torshc_context_free(torshc_model *context) { torshc_close(context); }
 
-void torshc_close(torshc_model *m)
-{
+void torshc_close(torshc_model *m) {
     t_model *head = head_of(m);
     if (!m || head->owner != getpid()) /* a run of the parent may have been at any point when it forked */
         return;
@@ -174,21 +164,19 @@ void torshc_close(torshc_model *m)
 /* ---- sizes ---- */
 
 /* Binds the symbols of a question; the caller puts back the floating-point state, which may compute sizes, and the lock. */
-static int ask(t_model *head, const torshc_tensor *inputs, int32_t count, uint64_t *was)
-{
+static int ask(t_model *head, const torshc_tensor *inputs, int32_t count, uint64_t *was) {
     pthread_mutex_lock(&head->asking);
     *was = t_fp_enter();
     return t_bind(inputs, count, head->asked);
 }
 
-static void end_asking(t_model *head, uint64_t was)
-{
+static void end_asking(t_model *head, uint64_t was) {
     t_fp_leave(was);
     pthread_mutex_unlock(&head->asking);
 }
 
-int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index, int64_t *dims)
-{
+int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int32_t count, int32_t index,
+                        int64_t *dims) {
     t_model *head = (t_model *)(uintptr_t)m;
     uint64_t was;
     int status = t_check_alive(m, "torshc_output_shape");
@@ -204,8 +192,7 @@ int torshc_output_shape(const torshc_model *m, const torshc_tensor *inputs, int3
     return status;
 }
 
-int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes)
-{
+int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, int32_t count, size_t *bytes) {
     t_model *head = (t_model *)(uintptr_t)m;
     uint64_t was;
     int status = t_check_alive(m, "torshc_workspace_size");
@@ -224,8 +211,7 @@ int torshc_workspace_size(const torshc_model *m, const torshc_tensor *inputs, in
 
 /* A script's results are its own; they are shown (`shown`), or copied to `outputs`. */
 static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t count, torshc_tensor *shown,
-                      const torshc_tensor *outputs, int32_t output_count)
-{
+                      const torshc_tensor *outputs, int32_t output_count) {
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
     const int status = t_end_script(m, P->script->run(head->frame, inputs, count, shown, outputs, output_count));
@@ -234,8 +220,7 @@ static int run_script(torshc_model *m, const torshc_tensor *inputs, int32_t coun
 }
 
 int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, torshc_tensor *outputs,
-                     int32_t output_count)
-{
+                     int32_t output_count) {
     int status = t_check_alive(m, "torshc_run_sized");
     if (status)
         return status;
@@ -248,8 +233,7 @@ int torshc_run_sized(torshc_model *m, const torshc_tensor *inputs, int32_t input
     return status;
 }
 
-static int check_workspace(const t_span *work, size_t need)
-{
+static int check_workspace(const t_span *work, size_t need) {
     if ((uintptr_t)work->at % T_ALIGN)
         return t_fail(TORSHC_E_ALIGN, "the workspace is not aligned to %d bytes", T_ALIGN);
     if (work->at && work->bytes < need)
@@ -260,8 +244,7 @@ static int check_workspace(const t_span *work, size_t need)
 
 /* Checks the call and notes where its tensors lie. */
 static int check_call(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
-                      int32_t output_count, const t_span *work)
-{
+                      int32_t output_count, const t_span *work) {
     t_model *head = head_of(m);
     int status;
     if ((status = t_bind(inputs, input_count, head->symbols)) ||
@@ -278,8 +261,7 @@ static int check_call(torshc_model *m, const torshc_tensor *inputs, int32_t inpu
 }
 
 static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
-                       int32_t output_count, t_span *work)
-{
+                       int32_t output_count, t_span *work) {
     t_model *head = head_of(m);
     pthread_mutex_lock(&head->lock);
     int status = check_call(m, inputs, input_count, outputs, output_count, work);
@@ -292,8 +274,7 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
 }
 
 int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
-               int32_t output_count, void *workspace, size_t bytes)
-{
+               int32_t output_count, void *workspace, size_t bytes) {
     t_span work = {workspace, workspace ? bytes : 0};
     int status = t_check_alive(m, "torshc_run");
     if (status)
@@ -307,8 +288,7 @@ int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count
 
 /* ---- profiling ---- */
 
-int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds)
-{
+int torshc_profile(torshc_model *m, int32_t step, uint64_t *calls, uint64_t *nanoseconds) {
     const int status = t_check_alive(m, "torshc_profile");
     if (status)
         return status;

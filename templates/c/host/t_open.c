@@ -17,16 +17,14 @@ enum { T_FOOTER = 64 };
 /* ---- weights ---- */
 
 /* The last 64 bytes of a weights file: 16 of magic, payload size, identity, zeros; little-endian. */
-static uint64_t little(const unsigned char *at)
-{
+static uint64_t little(const unsigned char *at) {
     uint64_t value = 0;
     for (int i = 7; i >= 0; i--)
         value = value << 8 | at[i];
     return value;
 }
 
-static int check_footer(const unsigned char *footer)
-{
+static int check_footer(const unsigned char *footer) {
     if (memcmp(footer, "TORSHC WEIGHTS 1", 16) != 0)
         return t_fail(TORSHC_E_WEIGHTS, "the weights file has no torshc footer");
     if (little(footer + 16) != P->file_bytes || little(footer + 24) != P->weights_id)
@@ -35,8 +33,7 @@ static int check_footer(const unsigned char *footer)
 }
 
 /* A file of another size: whole, but of another build, or damaged. */
-static int refuse_size(const char *path, int file, off_t size, uint64_t want)
-{
+static int refuse_size(const char *path, int file, off_t size, uint64_t want) {
     unsigned char footer[T_FOOTER];
     if (size >= T_FOOTER && pread(file, footer, T_FOOTER, size - T_FOOTER) == T_FOOTER &&
         little(footer + 16) == (uint64_t)size - T_FOOTER && check_footer(footer) == TORSHC_E_BUILD)
@@ -45,8 +42,7 @@ static int refuse_size(const char *path, int file, off_t size, uint64_t want)
                   (unsigned long long)want);
 }
 
-static int map_file(t_weights_file *weights, const char *path, int file)
-{
+static int map_file(t_weights_file *weights, const char *path, int file) {
     const uint64_t want = P->file_bytes + T_FOOTER;
     struct stat status;
     if (fstat(file, &status))
@@ -64,8 +60,7 @@ static int map_file(t_weights_file *weights, const char *path, int file)
     return check_footer(weights->at + P->file_bytes);
 }
 
-static uint32_t widen_f16(uint32_t half)
-{
+static uint32_t widen_f16(uint32_t half) {
     const uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
     if (rest >= 0x7c00u) /* infinity, NaN */
         return sign | 0x7f800000u | (rest & 0x3ffu) << 13;
@@ -78,8 +73,7 @@ static uint32_t widen_f16(uint32_t half)
 }
 
 /* A byte of f8 times a power of two, `scale` as bits of f32. No f32 on the way is subnormal. */
-static uint32_t widen_f8(uint32_t byte, uint32_t scale)
-{
+static uint32_t widen_f8(uint32_t byte, uint32_t scale) {
     const uint32_t sign = (byte & 0x80u) << 24, rest = byte & 0x7fu;
     if (rest >= 0x7eu)
         return sign | (rest == 0x7eu ? 0x7f800000u : 0x7fc00000u);
@@ -91,15 +85,13 @@ static uint32_t widen_f8(uint32_t byte, uint32_t scale)
     return bits ? sign | (bits + scale - (127u << 23)) : sign;
 }
 
-static void widen_blocks(const unsigned char *from, uint32_t *to, uint64_t count)
-{
+static void widen_blocks(const unsigned char *from, uint32_t *to, uint64_t count) {
     for (uint64_t i = 0; i < count; i += T_F8_BLOCK, from += T_F8_BLOCK + 1)
         for (uint64_t k = 0; k < T_F8_BLOCK && i + k < count; k++)
             to[i + k] = widen_f8(from[k + 1], (uint32_t)from[0] << 23);
 }
 
-static void widen(const t_stored *s, const unsigned char *file, unsigned char *memory)
-{
+static void widen(const t_stored *s, const unsigned char *file, unsigned char *memory) {
     const uint16_t *from = (const uint16_t *)(const void *)(file + s->place);
     uint32_t *to = (uint32_t *)(void *)(memory + s->offset);
     const uint64_t count = s->bytes / sizeof *to;
@@ -116,8 +108,7 @@ static void widen(const t_stored *s, const unsigned char *file, unsigned char *m
 }
 
 /* Memory for weights, to be written until t_keep_weights(). */
-static int allocate_weights(t_weights_file *weights)
-{
+static int allocate_weights(t_weights_file *weights) {
     unsigned char *memory =
         mmap(NULL, (size_t)P->weights_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -131,8 +122,7 @@ static int allocate_weights(t_weights_file *weights)
 
 void t_keep_weights(const t_weights_file *weights) { (void)mprotect(weights->at, weights->mapped, PROT_READ); }
 
-int t_copy_weights(t_weights_file *weights, const t_weights_file *of)
-{
+int t_copy_weights(t_weights_file *weights, const t_weights_file *of) {
     const int status = allocate_weights(weights);
     if (!status)
         memcpy(weights->at, of->at, (size_t)P->weights_bytes);
@@ -140,8 +130,7 @@ int t_copy_weights(t_weights_file *weights, const t_weights_file *of)
 }
 
 /* Weights in memory in place of a file that holds some in a narrower type. */
-static int widen_all(t_weights_file *weights)
-{
+static int widen_all(t_weights_file *weights) {
     t_weights_file wide;
     const int status = allocate_weights(&wide);
     if (status)
@@ -154,8 +143,7 @@ static int widen_all(t_weights_file *weights)
     return TORSHC_OK;
 }
 
-static int open_as_stored(t_weights_file *weights, const char *path)
-{
+static int open_as_stored(t_weights_file *weights, const char *path) {
     if (P->embedded) {
         weights->at = (unsigned char *)(uintptr_t)P->embedded; /* read-only; kernels take `void *` for all buffers */
         return check_footer(weights->at + P->file_bytes);
@@ -175,14 +163,12 @@ static int open_as_stored(t_weights_file *weights, const char *path)
     return status;
 }
 
-int t_open_weights(t_weights_file *weights, const char *path)
-{
+int t_open_weights(t_weights_file *weights, const char *path) {
     const int status = open_as_stored(weights, path);
     return status || !P->stored_count ? status : widen_all(weights);
 }
 
-void t_close_weights(t_weights_file *weights)
-{
+void t_close_weights(t_weights_file *weights) {
     if (weights->mapped)
         munmap(weights->at, weights->mapped);
     *weights = (t_weights_file){NULL, 0};
@@ -190,8 +176,7 @@ void t_close_weights(t_weights_file *weights)
 
 /* ---- the processor ---- */
 
-int t_usable_processors(void)
-{
+int t_usable_processors(void) {
 #ifdef __linux__
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -202,15 +187,13 @@ int t_usable_processors(void)
     return count > 0 && count <= T_THREADS_MAX ? (int)count : 1;
 }
 
-uint64_t t_now(void)
-{
+uint64_t t_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t t_fp_enter(void)
-{
+uint64_t t_fp_enter(void) {
 #if defined(__x86_64__)
     const uint32_t was = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(0x1f80);
@@ -225,8 +208,7 @@ uint64_t t_fp_enter(void)
 #endif
 }
 
-void t_fp_leave(uint64_t was)
-{
+void t_fp_leave(uint64_t was) {
 #if defined(__x86_64__)
     __builtin_ia32_ldmxcsr((uint32_t)was);
 #elif defined(__aarch64__)
@@ -249,8 +231,7 @@ int32_t torshc_output_count(void) { return P->outputs; }
 int32_t torshc_step_count(void) { return P->steps; }
 
 static int port_info(const t_port *ports, int32_t count, int32_t index, torshc_dtype *dtype, int32_t *ndim,
-                     const int64_t **dims)
-{
+                     const int64_t **dims) {
     if (index < 0 || index >= count)
         return t_fail(TORSHC_E_ARGUMENT, "index %d is out of range: there are %d", (int)index, (int)count);
     if (dtype)
@@ -262,25 +243,21 @@ static int port_info(const t_port *ports, int32_t count, int32_t index, torshc_d
     return TORSHC_OK;
 }
 
-int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims)
-{
+int torshc_input_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims) {
     return port_info(P->input, P->inputs, index, dtype, ndim, dims);
 }
 
-int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims)
-{
+int torshc_output_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims) {
     return port_info(P->output, P->outputs, index, dtype, ndim, dims);
 }
 
 const char *torshc_input_name(int32_t index) { return index >= 0 && index < P->inputs ? P->input[index].name : NULL; }
 
-const char *torshc_output_name(int32_t index)
-{
+const char *torshc_output_name(int32_t index) {
     return index >= 0 && index < P->outputs ? P->output[index].name : NULL;
 }
 
-static const char *dim_name(const t_port *ports, int32_t count, int32_t index, int32_t dim)
-{
+static const char *dim_name(const t_port *ports, int32_t count, int32_t index, int32_t dim) {
     if (index < 0 || index >= count || dim < 0 || dim >= ports[index].ndim || !ports[index].dim_names)
         return NULL;
     return ports[index].dim_names[dim];

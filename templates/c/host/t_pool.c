@@ -44,8 +44,7 @@ struct t_pool {
     struct worker workers[];
 };
 
-static inline void pause_cpu(void)
-{
+static inline void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__) || defined(__arm__)
@@ -53,8 +52,7 @@ static inline void pause_cpu(void)
 #endif
 }
 
-static void work(t_pool *pool, int index)
-{
+static void work(t_pool *pool, int index) {
     unsigned char *scratch = pool->scratch;
     if (scratch)
         scratch += (size_t)index * pool->scratch_stride;
@@ -68,8 +66,7 @@ static void work(t_pool *pool, int index)
 }
 
 /* Waits until the generation differs from `seen`, which it returns. */
-static unsigned next_generation(t_pool *pool, unsigned seen)
-{
+static unsigned next_generation(t_pool *pool, unsigned seen) {
     for (int i = 0; i < SPINS; i++) {
         const unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
         if (now != seen)
@@ -86,8 +83,7 @@ static unsigned next_generation(t_pool *pool, unsigned seen)
     return now;
 }
 
-static void *worker_main(void *argument)
-{
+static void *worker_main(void *argument) {
     struct worker *self = argument;
     t_pool *pool = self->pool;
     for (unsigned seen = 0;;) {
@@ -106,8 +102,7 @@ static void *worker_main(void *argument)
 }
 
 /* Raises the generation; the lock orders it with a worker that is about to sleep. */
-static void publish(t_pool *pool)
-{
+static void publish(t_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add_explicit(&pool->generation, 1, memory_order_release);
     const int sleepers = pool->sleepers;
@@ -116,8 +111,7 @@ static void publish(t_pool *pool)
         pthread_cond_broadcast(&pool->started);
 }
 
-static void wait_workers(t_pool *pool)
-{
+static void wait_workers(t_pool *pool) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0)
             return;
@@ -132,8 +126,7 @@ static void wait_workers(t_pool *pool)
 }
 
 void t_pool_run(t_pool *pool, t_kernel *fn, void *const *buf, const int64_t *dim, unsigned char *scratch,
-                size_t scratch_stride, int64_t tasks)
-{
+                size_t scratch_stride, int64_t tasks) {
     if (tasks <= 0)
         return;
     if (!pool || tasks == 1) {
@@ -159,8 +152,7 @@ int t_pool_threads(const t_pool *pool) { return pool ? pool->threads : 1; }
 
 /* Workers inherit the mask that they are started with: signals of the program run on its own threads. Those stay that a
  * fault in a worker raises there. */
-static void block_signals(sigset_t *before)
-{
+static void block_signals(sigset_t *before) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked;
     sigfillset(&blocked);
@@ -169,8 +161,7 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
-static int start_workers(t_pool *pool, int threads)
-{
+static int start_workers(t_pool *pool, int threads) {
     int started = 1;
     sigset_t before;
     block_signals(&before);
@@ -185,8 +176,7 @@ static int start_workers(t_pool *pool, int threads)
     return started;
 }
 
-t_pool *t_pool_create(int threads)
-{
+t_pool *t_pool_create(int threads) {
     if (threads <= 1)
         return NULL;
     if (threads > MAX_THREADS)
@@ -208,8 +198,7 @@ t_pool *t_pool_create(int threads)
     return NULL;
 }
 
-void t_pool_destroy(t_pool *pool)
-{
+void t_pool_destroy(t_pool *pool) {
     if (!pool)
         return;
     atomic_store_explicit(&pool->stop, 1, memory_order_relaxed);

@@ -85,8 +85,7 @@ typedef struct t_port {
 
 /* Dimension d in a run: `s` holds the symbols, and behind them what t_program.sizes made of them. -1 where only the run
  * computes it. */
-static inline int64_t t_dim(const t_port *port, int32_t d, const int64_t *s)
-{
+static inline int64_t t_dim(const t_port *port, int32_t d, const int64_t *s) {
     return port->places && port->places[d] >= 0 ? s[port->places[d]] : port->dims[d];
 }
 

@@ -2,8 +2,7 @@
 #include "t_frame.h"
 #include "t_host.h"
 
-int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
-{
+int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out) {
     t_run run = *f->with;
     const size_t arena = t_round_up(segment->arena(f->symbols)), scratch = t_round_up(segment->scratch(f->symbols));
     unsigned char **at = f->at;
@@ -20,26 +19,22 @@ int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const
     return segment->run(&run, f->symbols);
 }
 
-int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     (void)f;
     return t_locate(x, what, i, span);
 }
 
-int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
-{
+int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at) {
     (void)f, (void)v, (void)x, (void)at;
     return TORSHC_OK;
 }
 
-int t_fetch(t_frame *f, const t_value *v)
-{
+int t_fetch(t_frame *f, const t_value *v) {
     (void)f, (void)v;
     return TORSHC_OK;
 }
 
-int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned char *at)
-{
+int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned char *at) {
     (void)f, (void)x;
     memcpy(at, v->data, (size_t)(t_count(v) * t_element_bytes(v->dtype)));
     return TORSHC_OK;

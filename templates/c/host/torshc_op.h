@@ -81,8 +81,7 @@ struct torshc_op {
 typedef int torshc_op_function(torshc_op *op);
 
 /* Number of elements; 1 for a scalar. */
-static inline int64_t torshc_op_count(const torshc_tensor *x)
-{
+static inline int64_t torshc_op_count(const torshc_tensor *x) {
     int64_t count = 1;
     for (int32_t d = 0; d < x->ndim; d++)
         count *= x->shape[d];
@@ -91,8 +90,7 @@ static inline int64_t torshc_op_count(const torshc_tensor *x)
 
 /* Gives an output of an operator of the host its sizes, as many as the declaration says it has dimensions, and memory,
  * which is not cleared. Returns 0 or a status, which the function returns in turn. */
-static inline int torshc_op_make(torshc_op *op, int32_t output, const int64_t *shape)
-{
+static inline int torshc_op_make(torshc_op *op, int32_t output, const int64_t *shape) {
     return op->make(op, output, shape);
 }
 
@@ -103,8 +101,7 @@ static inline char *torshc_op_text(torshc_op *op, int64_t bytes) { return op->te
 __attribute__((format(printf, 2, 3), unused))
 #endif
 /* Leaves a message, and gives the status to return. */
-static int torshc_op_fail(torshc_op *op, const char *format, ...)
-{
+static int torshc_op_fail(torshc_op *op, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(op->message, sizeof op->message, format, arguments);

@@ -15,8 +15,7 @@ typedef struct {
 
 static t_value *value_of(t_custom_call *call, int32_t k) { return call->out[k] ? call->out[k] : &call->spare[k]; }
 
-static int make(torshc_op *op, int32_t k, const int64_t *shape)
-{
+static int make(torshc_op *op, int32_t k, const int64_t *shape) {
     t_custom_call *call = (t_custom_call *)op;
     if (k < 0 || k >= op->output_count)
         return torshc_op_fail(op, "there is no output %d", (int)k);
@@ -34,16 +33,14 @@ static int make(torshc_op *op, int32_t k, const int64_t *shape)
     return TORSHC_OK;
 }
 
-static char *text(torshc_op *op, int64_t bytes)
-{
+static char *text(torshc_op *op, int64_t bytes) {
     char *found = t_characters(((t_custom_call *)op)->f, bytes);
     if (!found)
         ((t_custom_call *)op)->status = TORSHC_E_MEMORY;
     return found;
 }
 
-static int run_call(t_custom_call *call, torshc_op_function *run)
-{
+static int run_call(t_custom_call *call, torshc_op_function *run) {
     torshc_op *op = &call->op;
     const int status = run(op);
     if (status && call->status)
@@ -58,8 +55,7 @@ static int run_call(t_custom_call *call, torshc_op_function *run)
     return TORSHC_OK;
 }
 
-int t_custom_run(t_frame *f, torshc_op_function *run, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_custom_run(t_frame *f, torshc_op_function *run, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const int32_t ins = (int32_t)n[0], outs = (int32_t)n[1];
     const size_t bytes =
         (size_t)(ins + outs) * sizeof(torshc_tensor) + (size_t)outs * (sizeof(t_value) + sizeof(void *));

@@ -27,16 +27,14 @@ typedef struct {
     uint32_t limb[T_LIMBS];
 } t_big;
 
-static inline void t_big_set(t_big *a, uint64_t v)
-{
+static inline void t_big_set(t_big *a, uint64_t v) {
     a->limb[0] = (uint32_t)v;
     a->limb[1] = (uint32_t)(v >> 32);
     a->size = v >> 32 ? 2 : v ? 1 : 0;
 }
 
 /* a * m + c */
-static inline void t_big_mul(t_big *a, uint32_t m, uint32_t c)
-{
+static inline void t_big_mul(t_big *a, uint32_t m, uint32_t c) {
     uint64_t carry = c;
     for (int i = 0; i < a->size; i++) {
         carry += (uint64_t)a->limb[i] * m;
@@ -47,16 +45,14 @@ static inline void t_big_mul(t_big *a, uint32_t m, uint32_t c)
         a->limb[a->size++] = (uint32_t)carry;
 }
 
-static inline void t_big_pow10(t_big *a, int power)
-{
+static inline void t_big_pow10(t_big *a, int power) {
     for (; power >= 9; power -= 9)
         t_big_mul(a, 1000000000u, 0);
     for (; power > 0; power--)
         t_big_mul(a, 10, 0);
 }
 
-static inline void t_big_shift(t_big *a, int by)
-{
+static inline void t_big_shift(t_big *a, int by) {
     const int limbs = by / 32;
     if (a->size && limbs && a->size + limbs <= T_LIMBS) {
         memmove(a->limb + limbs, a->limb, (size_t)a->size * sizeof *a->limb);
@@ -67,8 +63,7 @@ static inline void t_big_shift(t_big *a, int by)
         t_big_mul(a, 1u << by % 32, 0);
 }
 
-static inline int t_big_compare(const t_big *a, const t_big *b)
-{
+static inline int t_big_compare(const t_big *a, const t_big *b) {
     if (a->size != b->size)
         return a->size < b->size ? -1 : 1;
     for (int i = a->size - 1; i >= 0; i--)
@@ -78,8 +73,7 @@ static inline int t_big_compare(const t_big *a, const t_big *b)
 }
 
 /* a + b against c */
-static inline int t_big_compare_sum(const t_big *a, const t_big *b, const t_big *c)
-{
+static inline int t_big_compare_sum(const t_big *a, const t_big *b, const t_big *c) {
     t_big sum;
     uint64_t carry = 0;
     const int size = a->size > b->size ? a->size : b->size;
@@ -95,8 +89,7 @@ static inline int t_big_compare_sum(const t_big *a, const t_big *b, const t_big 
 }
 
 /* a - b, which is not below 0 */
-static inline void t_big_subtract(t_big *a, const t_big *b)
-{
+static inline void t_big_subtract(t_big *a, const t_big *b) {
     uint64_t borrow = 0;
     for (int i = 0; i < a->size; i++) {
         const uint64_t take = borrow + (i < b->size ? b->limb[i] : 0);
@@ -107,8 +100,7 @@ static inline void t_big_subtract(t_big *a, const t_big *b)
         a->size--;
 }
 
-static inline int t_big_bits(const t_big *a)
-{
+static inline int t_big_bits(const t_big *a) {
     int bits = 0;
     for (uint32_t top = a->size ? a->limb[a->size - 1] : 0; top; top >>= 1)
         bits++;
@@ -116,8 +108,7 @@ static inline int t_big_bits(const t_big *a)
 }
 
 /* x 2^e, where no bit is lost */
-static inline double t_scaled(double x, int e)
-{
+static inline double t_scaled(double x, int e) {
     for (; e >= 30; e -= 30)
         x *= 0x1p30;
     for (; e <= -30; e += 30)
@@ -126,8 +117,7 @@ static inline double t_scaled(double x, int e)
 }
 
 /* The float next to top / bottom; both change. */
-static inline double t_nearest(t_big *top, t_big *bottom, t_float_kind kind)
-{
+static inline double t_nearest(t_big *top, t_big *bottom, t_float_kind kind) {
     const int start = t_big_bits(top) - t_big_bits(bottom) - kind.bits;
     int e = start < kind.least ? kind.least : start, order;
     uint64_t q;
@@ -162,8 +152,7 @@ static inline double t_nearest(t_big *top, t_big *bottom, t_float_kind kind)
 }
 
 /* The digits of x > 0 without the point, which comes before digit *point when counted from 1 there; their number. */
-static inline int t_shortest(double x, t_float_kind kind, char *digit, int *point)
-{
+static inline int t_shortest(double x, t_float_kind kind, char *digit, int *point) {
     t_big r, s, up, down;
     uint64_t m;
     int e = 0, count = 0, digits, low, high, near_two;

@@ -5,8 +5,7 @@
 
 /* Makes the first n columns of a[n, width] upper triangular by subtracting rows, the largest pivot of each column
  * first. Gives 0 where a column has no pivot, else 1; the determinant of the columns in any case. */
-static int eliminate(double *a, int64_t n, int64_t width, double *determinant)
-{
+static int eliminate(double *a, int64_t n, int64_t width, double *determinant) {
     *determinant = 1;
     for (int64_t k = 0; k < n; k++) {
         int64_t top = k;
@@ -32,13 +31,11 @@ static int eliminate(double *a, int64_t n, int64_t width, double *determinant)
 }
 
 /* Element i of floats of 32 or 64 bits. */
-static double number(const t_value *x, int64_t i)
-{
+static double number(const t_value *x, int64_t i) {
     return x->dtype.bits == 64 ? ((const double *)x->data)[i] : (double)((const float *)x->data)[i];
 }
 
-static void put(t_value *x, int64_t i, double value)
-{
+static void put(t_value *x, int64_t i, double value) {
     if (x->dtype.bits == 64)
         ((double *)x->data)[i] = value;
     else
@@ -46,8 +43,7 @@ static void put(t_value *x, int64_t i, double value)
 }
 
 /* Finds the number of matrices in x[..., n, n]; a status. */
-static int count(const t_value *x, int64_t *many)
-{
+static int count(const t_value *x, int64_t *many) {
     const int64_t rows = x->shape[x->ndim - 2], columns = x->shape[x->ndim - 1];
     *many = 1;
     for (int32_t d = 0; d < x->ndim - 2; d++)
@@ -58,8 +54,7 @@ static int count(const t_value *x, int64_t *many)
 }
 
 /* x[..., n, n] of f32 or f64 -> the determinants [...]. */
-int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers)
-{
+int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers) {
     const t_value *x = in[0];
     const int64_t n = x->shape[x->ndim - 1];
     int64_t many;
@@ -83,8 +78,7 @@ int t_op_determinant(t_frame *f, const t_value *const *in, t_value *const *out, 
 }
 
 /* From [u | b] with u[n, n] upper triangular to [. | inverse of u times b]. */
-static void substitute(double *a, int64_t n)
-{
+static void substitute(double *a, int64_t n) {
     for (int64_t i = n; i-- > 0;) {
         double *row = a + i * 2 * n;
         for (int64_t k = i + 1; k < n; k++)
@@ -96,8 +90,7 @@ static void substitute(double *a, int64_t n)
 }
 
 /* x[..., n, n] of f32 or f64 -> the inverses. */
-int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers)
-{
+int t_op_inverse(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *integers) {
     const t_value *x = in[0];
     const int64_t n = x->shape[x->ndim - 1];
     int64_t many;

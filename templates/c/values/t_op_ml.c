@@ -5,8 +5,7 @@
  * sum of (r[j, i] p[i] - r[i, j] p[j])^2. T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability estimates for multi-class
  * classification by pairwise coupling" (2004), algorithm 2, ended as ONNX's reference ends it. `q` is that sum's
  * matrix, [k, k], `qp` has room for q p. */
-static void couple(int64_t k, const float *q, float *qp, float *p)
-{
+static void couple(int64_t k, const float *q, float *qp, float *p) {
     const float close = 0.005F / (float)k;
     for (int64_t i = 0; i < k; i++)
         p[i] = 1.0F / (float)k;
@@ -37,8 +36,7 @@ static void couple(int64_t k, const float *q, float *qp, float *p)
 }
 
 /* f32 r[N, k (k - 1) / 2], for each pair of classes i < j the probability of i, {k} -> f32[N, k], those of the classes. */
-int t_op_couple(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_couple(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const int64_t rows = in[0]->shape[0], pairs = in[0]->shape[1], k = n[0];
     float *q;
     int status;
@@ -66,8 +64,7 @@ int t_op_couple(t_frame *f, const t_value *const *in, t_value *const *out, const
 }
 
 /* f32 x[N, K], keys[K] -> a sequence of N maps from the keys to a row's numbers, which stay where they are. */
-int t_op_zip_map(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_zip_map(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     static const torshc_dtype sequence = {TORSHC_SEQUENCE, 0, 1}, map = {TORSHC_MAP, 0, 1};
     const int64_t rows = in[0]->shape[0], keys = in[0]->shape[1];
     int status;

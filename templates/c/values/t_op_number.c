@@ -6,8 +6,7 @@ enum { DIGITS_MAX = 780, TEXT_MAX = 32 }; /* digits that can matter in a float, 
 
 /* ---- numbers in memory ---- */
 
-static int kind_of(torshc_dtype dtype, t_float_kind *kind)
-{
+static int kind_of(torshc_dtype dtype, t_float_kind *kind) {
     *kind = dtype.code == TORSHC_BFLOAT ? T_KIND_BF16
             : dtype.bits == 64          ? T_KIND_F64
             : dtype.bits == 32          ? T_KIND_F32
@@ -15,8 +14,7 @@ static int kind_of(torshc_dtype dtype, t_float_kind *kind)
     return dtype.code == TORSHC_FLOAT || dtype.code == TORSHC_BFLOAT;
 }
 
-static double load_float(const t_value *v, int64_t i)
-{
+static double load_float(const t_value *v, int64_t i) {
     uint32_t bits;
     float x;
     if (v->dtype.bits == 64)
@@ -37,8 +35,7 @@ static double load_float(const t_value *v, int64_t i)
 }
 
 /* x is a float of the value's type. */
-static void store_float(const t_value *v, int64_t i, double x)
-{
+static void store_float(const t_value *v, int64_t i, double x) {
     const float narrow = (float)x;
     uint32_t bits, sign;
     int exponent;
@@ -66,15 +63,13 @@ static void store_float(const t_value *v, int64_t i, double x)
 
 /* ---- to text ---- */
 
-static int64_t put(char *to, const char *text)
-{
+static int64_t put(char *to, const char *text) {
     const size_t length = strlen(text);
     memcpy(to, text, length);
     return (int64_t)length;
 }
 
-static int64_t put_integer(char *to, uint64_t magnitude, int negative, int least)
-{
+static int64_t put_integer(char *to, uint64_t magnitude, int negative, int least) {
     char digit[20];
     int count = 0;
     int64_t at = 0;
@@ -91,8 +86,7 @@ static int64_t put_integer(char *to, uint64_t magnitude, int negative, int least
 }
 
 /* Plain from 0.0001 up to below 10^16, with an exponent elsewhere; always with a point or an exponent. */
-static int64_t put_float(char *to, double x, t_float_kind kind)
-{
+static int64_t put_float(char *to, double x, t_float_kind kind) {
     char digit[20];
     int count = 1, point = 1;
     int64_t at = 0;
@@ -131,8 +125,7 @@ static int64_t put_float(char *to, double x, t_float_kind kind)
 }
 
 /* x of numbers or bools -> their text: "True", "-12", "0.1", "1e-05", "inf", "nan". */
-int t_op_text_from(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_from(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *x = in[0];
     const int64_t count = t_count(x);
     t_float_kind kind;
@@ -175,8 +168,7 @@ static int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
-static int is_word(const char *text, int64_t bytes, const char *lower)
-{
+static int is_word(const char *text, int64_t bytes, const char *lower) {
     if (bytes != (int64_t)strlen(lower))
         return 0;
     for (int64_t i = 0; i < bytes; i++)
@@ -186,8 +178,7 @@ static int is_word(const char *text, int64_t bytes, const char *lower)
 }
 
 /* Splits a text into its parts; 0 when it is not a number. */
-static int take_apart(const t_string *s, literal *l)
-{
+static int take_apart(const t_string *s, literal *l) {
     const char *c = s->text;
     int64_t at = 0, end = s->bytes, digits = 0, points = 0;
     int down;
@@ -225,8 +216,7 @@ static int take_apart(const t_string *s, literal *l)
     return at == end;
 }
 
-static double to_float(const t_string *s, const literal *l, t_float_kind kind)
-{
+static double to_float(const t_string *s, const literal *l, t_float_kind kind) {
     int64_t exponent = l->exponent, digits = 0;
     int behind = 0, more = 0;
     double x;
@@ -267,8 +257,7 @@ static double to_float(const t_string *s, const literal *l, t_float_kind kind)
 }
 
 /* An integer of a type, what follows the point dropped; 0 where there is none. */
-static int to_integer(const t_string *s, const literal *l, torshc_dtype dtype, uint64_t *bits)
-{
+static int to_integer(const t_string *s, const literal *l, torshc_dtype dtype, uint64_t *bits) {
     const int is_signed = dtype.code == TORSHC_INT;
     const uint64_t top = UINT64_MAX >> (64 - dtype.bits), most = is_signed ? top >> 1 : top;
     const uint64_t limit = l->negative ? (is_signed ? most + 1 : 0) : most;
@@ -293,8 +282,7 @@ static int to_integer(const t_string *s, const literal *l, torshc_dtype dtype, u
     return magnitude <= limit;
 }
 
-static void store_integer(const t_value *v, int64_t i, uint64_t bits)
-{
+static void store_integer(const t_value *v, int64_t i, uint64_t bits) {
     if (v->dtype.bits == 64)
         ((uint64_t *)v->data)[i] = bits;
     else if (v->dtype.bits == 32)
@@ -305,8 +293,7 @@ static void store_integer(const t_value *v, int64_t i, uint64_t bits)
         ((uint8_t *)v->data)[i] = (uint8_t)bits;
 }
 
-static int read_number(const t_string *s, const t_value *to, int64_t i)
-{
+static int read_number(const t_string *s, const t_value *to, int64_t i) {
     t_float_kind kind;
     literal l;
     uint64_t bits;
@@ -332,8 +319,7 @@ static int read_number(const t_string *s, const t_value *to, int64_t i)
 }
 
 /* x of text -> numbers of type code n[0] with n[1] bits. */
-int t_op_text_to(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_to(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const torshc_dtype dtype = {(uint8_t)n[0], (uint8_t)n[1], 1};
     const int64_t count = t_count(in[0]);
     int status;

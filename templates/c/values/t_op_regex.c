@@ -25,8 +25,7 @@ typedef struct {
 } machine;
 
 /* Whether a program stays within itself. */
-static int is_sound(const int64_t *code, int64_t length)
-{
+static int is_sound(const int64_t *code, int64_t length) {
     const int64_t steps = length > 0 ? code[0] : 0;
     if (steps < 1 || steps > (length - 1) / 3)
         return 0;
@@ -44,13 +43,11 @@ static int is_sound(const int64_t *code, int64_t length)
     return 1;
 }
 
-static int is_word(int32_t c)
-{
+static int is_word(int32_t c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
 
-static int is_in(const int64_t *range, int64_t ranges, int64_t c)
-{
+static int is_in(const int64_t *range, int64_t ranges, int64_t c) {
     int64_t low = 0, high = ranges;
     while (low < high) { /* the first range that does not end before c */
         const int64_t mid = low + (high - low) / 2;
@@ -63,15 +60,13 @@ static int is_in(const int64_t *range, int64_t ranges, int64_t c)
 }
 
 /* What is true between two code points, -1 being none. */
-static int64_t facts_of(int32_t before, int32_t after)
-{
+static int64_t facts_of(int32_t before, int32_t after) {
     return (before < 0 ? AT_START : 0) | (after < 0 ? AT_END : 0) | (before < 0 || before == '\n' ? LINE_START : 0) |
            (after < 0 || after == '\n' ? LINE_END : 0) | (is_word(before) != is_word(after) ? WORD_EDGE : 0);
 }
 
 /* Puts a state and all that it leads to without a character into a list. */
-static void put(machine *m, state_list *list, int64_t pc, int64_t facts)
-{
+static void put(machine *m, state_list *list, int64_t pc, int64_t facts) {
     int64_t depth = 0;
     if (list->stamp[pc] == m->now)
         return;
@@ -97,8 +92,7 @@ static void put(machine *m, state_list *list, int64_t pc, int64_t facts)
 }
 
 /* Where the longest match that begins at `at`, behind a code point or -1, ends; -1 when there is none. */
-static int64_t longest(machine *m, const t_string *s, int64_t at, int32_t before)
-{
+static int64_t longest(machine *m, const t_string *s, int64_t at, int32_t before) {
     state_list *here = &m->list[0], *there = &m->list[1];
     int64_t peek = at, end;
     int32_t c = at < s->bytes ? t_decode(s, &peek) : -1;
@@ -127,8 +121,7 @@ static int64_t longest(machine *m, const t_string *s, int64_t at, int32_t before
 }
 
 /* Makes a machine of a program; its stack is what t_scratch_free gives back. */
-static int prepare(t_frame *f, const t_value *program, machine *m)
-{
+static int prepare(t_frame *f, const t_value *program, machine *m) {
     const int64_t *code = (const int64_t *)program->data;
     int64_t *memory;
     if (!is_sound(code, t_count(program)))
@@ -146,8 +139,7 @@ static int prepare(t_frame *f, const t_value *program, machine *m)
 }
 
 /* x, a program -> whether each element matches as a whole. */
-int t_op_text_match(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_match(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const int64_t count = t_count(in[0]);
     machine m;
     int status;
@@ -164,8 +156,7 @@ int t_op_text_match(t_frame *f, const t_value *const *in, t_value *const *out, c
 }
 
 /* The next match of at least that many code points from *at on, behind `*before`, or 0 when there is none. */
-static int next_token(machine *m, const t_string *s, int64_t least, int64_t *at, int32_t *before, t_string *token)
-{
+static int next_token(machine *m, const t_string *s, int64_t least, int64_t *at, int32_t *before, t_string *token) {
     while (*at < s->bytes) {
         const int64_t begin = *at, end = longest(m, s, begin, *before);
         int32_t last = *before;
@@ -185,8 +176,7 @@ static int next_token(machine *m, const t_string *s, int64_t least, int64_t *at,
 
 /* x[...], a program, the padding and the marks of begin and end -> what matches in each element, its longest matches from
  * the left, [..., most]. n: least code points of one; 1 for marks around them. */
-int t_op_text_tokens(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_tokens(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *x = in[0];
     const t_string *around = t_strings(in[2]);
     const int64_t count = t_count(x);

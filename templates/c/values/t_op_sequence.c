@@ -7,8 +7,7 @@ static const torshc_dtype T_SEQUENCE = {TORSHC_SEQUENCE, 8 * sizeof(torshc_tenso
 static const torshc_dtype T_OPTIONAL = {TORSHC_OPTIONAL, 8 * sizeof(torshc_tensor) % 256, 1};
 
 /* Product of the dimensions [from, to) of a shape that has elements. */
-static int64_t extent(const t_value *x, int32_t from, int32_t to)
-{
+static int64_t extent(const t_value *x, int32_t from, int32_t to) {
     int64_t total = 1;
     for (int32_t d = from; d < to; d++)
         total *= x->shape[d];
@@ -16,8 +15,7 @@ static int64_t extent(const t_value *x, int32_t from, int32_t to)
 }
 
 /* A position from the operand, counted from the end where negative, as one of 0..last; `count` is the length. */
-static int position_of(const t_value *operand, int64_t count, int64_t last, const char *name, int64_t *position)
-{
+static int position_of(const t_value *operand, int64_t count, int64_t last, const char *name, int64_t *position) {
     if (t_count(operand) != 1)
         return t_fail(TORSHC_E_VALUE, "%s: %lld positions; expected one", name, (long long)t_count(operand));
     const int64_t given = t_at(operand, 0);
@@ -31,8 +29,7 @@ static int position_of(const t_value *operand, int64_t count, int64_t last, cons
 /* ---- sequences ---- */
 
 /* (x...), {how many} -> a sequence of them. */
-int t_op_sequence_construct(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_sequence_construct(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     int status = t_make(f, out[0], T_SEQUENCE, 1, n);
     for (int64_t k = 0; !status && k < n[0]; k++)
         status = t_share(f, t_values(out[0]) + k, in[k]);
@@ -40,8 +37,7 @@ int t_op_sequence_construct(t_frame *f, const t_value *const *in, t_value *const
 }
 
 /* (sequence, x, position or nothing for the end) -> the sequence with x before what stood there. */
-int t_op_sequence_insert(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_sequence_insert(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     const int64_t count = t_count(in[0]), more = count + 1;
     int64_t at = count;
@@ -54,8 +50,7 @@ int t_op_sequence_insert(t_frame *f, const t_value *const *in, t_value *const *o
 }
 
 /* (sequence, position or nothing for the last) -> the sequence without it. */
-int t_op_sequence_erase(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_sequence_erase(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     const int64_t count = t_count(in[0]), less = count - 1;
     int64_t at = less;
@@ -70,8 +65,7 @@ int t_op_sequence_erase(t_frame *f, const t_value *const *in, t_value *const *ou
 }
 
 /* (sequence, position) -> the element there. */
-int t_op_sequence_at(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_sequence_at(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     int64_t at = 0;
     const int64_t count = t_count(in[0]);
@@ -80,8 +74,7 @@ int t_op_sequence_at(t_frame *f, const t_value *const *in, t_value *const *out, 
 }
 
 /* (sequence) -> int64 scalar. */
-int t_op_sequence_length(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_sequence_length(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     const int status = t_make(f, out[0], T_I64, 0, NULL);
     if (!status)
@@ -92,8 +85,7 @@ int t_op_sequence_length(t_frame *f, const t_value *const *in, t_value *const *o
 /* ---- between sequences and tensors ---- */
 
 /* Whether tensors can be joined along an axis: same type, same dimensions elsewhere. */
-static int fits(const t_value *a, const t_value *b, int32_t axis)
-{
+static int fits(const t_value *a, const t_value *b, int32_t axis) {
     int same = a->dtype.code == b->dtype.code && a->dtype.bits == b->dtype.bits && a->ndim == b->ndim;
     for (int32_t d = 0; same && d < a->ndim; d++)
         same = d == axis || a->shape[d] == b->shape[d];
@@ -101,8 +93,7 @@ static int fits(const t_value *a, const t_value *b, int32_t axis)
 }
 
 /* Shape of a joined sequence. `axis` is -1 for `at` being a new axis. */
-static int joined_shape(const t_value *sequence, int32_t axis, int32_t at, int64_t *shape)
-{
+static int joined_shape(const t_value *sequence, int32_t axis, int32_t at, int64_t *shape) {
     const int64_t count = t_count(sequence);
     const t_value *each = t_values(sequence);
     int64_t length = axis < 0 ? count : 0;
@@ -122,8 +113,7 @@ static int joined_shape(const t_value *sequence, int32_t axis, int32_t at, int64
 }
 
 /* (sequence), {axis, whether it is a new one} -> all elements in a row along the axis. */
-int t_op_concat_from_sequence(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_concat_from_sequence(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const int64_t count = t_count(in[0]);
     const t_value *each = t_values(in[0]);
     const int32_t stacked = n[1] != 0;
@@ -154,8 +144,7 @@ int t_op_concat_from_sequence(t_frame *f, const t_value *const *in, t_value *con
 }
 
 /* Number of parts of a dimension. Operand absent: parts of 1; a scalar: parts of that, the last perhaps shorter. */
-static int count_parts(const t_value *split, int64_t length, int64_t *count)
-{
+static int count_parts(const t_value *split, int64_t length, int64_t *count) {
     if (split && split->ndim) {
         int64_t total = 0;
         *count = t_count(split);
@@ -175,8 +164,7 @@ static int count_parts(const t_value *split, int64_t length, int64_t *count)
 }
 
 /* (x, split or nothing), {axis, whether parts of 1 keep the axis} -> a sequence of parts. */
-int t_op_split_to_sequence(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_split_to_sequence(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *x = in[0], *split = in[1];
     const int32_t axis = (int32_t)n[0], squeezed = !split && !n[1];
     const int64_t length = x->shape[axis];
@@ -206,16 +194,14 @@ int t_op_split_to_sequence(t_frame *f, const t_value *const *in, t_value *const 
 
 /* ---- optionals ---- */
 
-static int is_full(const t_value *optional)
-{
+static int is_full(const t_value *optional) {
     if (optional->dtype.code != TORSHC_OPTIONAL)
         return optional->ndim >= 0;
     return t_count(optional) > 0 && t_values(optional)->ndim >= 0;
 }
 
 /* (x or nothing) -> an optional with it. */
-int t_op_optional(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_optional(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     const int64_t count = in[0] != NULL;
     const int status = t_make(f, out[0], T_OPTIONAL, 1, &count);
@@ -223,8 +209,7 @@ int t_op_optional(t_frame *f, const t_value *const *in, t_value *const *out, con
 }
 
 /* (optional) -> bool scalar: whether there is something in it. */
-int t_op_optional_has(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_optional_has(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     const int status = t_make(f, out[0], T_BOOL, 0, NULL);
     if (!status)
@@ -233,8 +218,7 @@ int t_op_optional_has(t_frame *f, const t_value *const *in, t_value *const *out,
 }
 
 /* (optional) -> what is in it. */
-int t_op_optional_get(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_optional_get(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     if (!is_full(in[0]))
         return t_fail(TORSHC_E_VALUE, "OptionalGetElement: the optional is empty");

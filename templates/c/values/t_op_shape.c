@@ -4,8 +4,7 @@
 #include <string.h>
 
 /* Product of the dimensions [from, to) of a shape; 0 where one of them is, else at most INT64_MAX. */
-static int64_t extent(const t_value *x, int32_t from, int32_t to)
-{
+static int64_t extent(const t_value *x, int32_t from, int32_t to) {
     int64_t total = 1;
     for (int32_t d = from; d < to; d++)
         if (__builtin_mul_overflow(total, x->shape[d], &total))
@@ -14,14 +13,12 @@ static int64_t extent(const t_value *x, int32_t from, int32_t to)
 }
 
 /* memcpy that takes NULL where there is nothing to copy. */
-static void put(void *to, const void *from, int64_t bytes)
-{
+static void put(void *to, const void *from, int64_t bytes) {
     if (bytes > 0)
         memcpy(to, from, (size_t)bytes);
 }
 
-static int refuse(const char *name, torshc_dtype dtype)
-{
+static int refuse(const char *name, torshc_dtype dtype) {
     return t_fail(TORSHC_E_DTYPE, "%s of elements of type code %d with %d bits", name, dtype.code, dtype.bits);
 }
 
@@ -30,8 +27,7 @@ static int refuse(const char *name, torshc_dtype dtype)
 static int is_string(torshc_dtype dtype) { return dtype.code == TORSHC_STRING; }
 
 /* Numbers whose bits are understood below: integers and bools of whole bytes, floats of 16 bits or more. */
-static int is_number(torshc_dtype dtype)
-{
+static int is_number(torshc_dtype dtype) {
     const int wide = dtype.bits == 16 || dtype.bits == 32 || dtype.bits == 64;
     switch (dtype.code) {
     case TORSHC_INT:
@@ -48,8 +44,7 @@ static int is_number(torshc_dtype dtype)
 
 static int is_float(torshc_dtype dtype) { return dtype.code == TORSHC_FLOAT || dtype.code == TORSHC_BFLOAT; }
 
-static uint64_t bits_of(const void *data, int64_t i, int32_t bits)
-{
+static uint64_t bits_of(const void *data, int64_t i, int32_t bits) {
     switch (bits) {
     case 64:
         return ((const uint64_t *)data)[i];
@@ -63,8 +58,7 @@ static uint64_t bits_of(const void *data, int64_t i, int32_t bits)
 }
 
 /* Element i of numbers as an unsigned integer with the same order. -0 is 0, and every NaN one key after all numbers. */
-static uint64_t key_of(const void *data, int64_t i, torshc_dtype dtype)
-{
+static uint64_t key_of(const void *data, int64_t i, torshc_dtype dtype) {
     const uint64_t bits = bits_of(data, i, dtype.bits), sign = UINT64_C(1) << (dtype.bits - 1);
     if (dtype.code == TORSHC_BOOL)
         return bits != 0;
@@ -82,16 +76,14 @@ static uint64_t key_of(const void *data, int64_t i, torshc_dtype dtype)
 /* ---- NonZero ---- */
 
 /* Of floats all bits but the sign count: -0 is zero, NaN is not. Of strings the empty one is zero. */
-static int is_set(const t_value *x, int64_t i, uint64_t mask)
-{
+static int is_set(const t_value *x, int64_t i, uint64_t mask) {
     if (is_string(x->dtype))
         return ((const t_string *)x->data)[i].bytes != 0;
     return (bits_of(x->data, i, x->dtype.bits) & mask) != 0;
 }
 
 /* (x) -> int64 of shape (rank of x, number found): a column for each element that is not 0, in row-major order. */
-int t_op_nonzero(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_nonzero(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     (void)n;
     const t_value *x = in[0];
     if (!is_number(x->dtype) && !is_string(x->dtype))
@@ -125,8 +117,7 @@ int t_op_nonzero(t_frame *f, const t_value *const *in, t_value *const *out, cons
 
 /* (x, condition), {axis, or -1 for all elements in a row} -> the slices where the condition holds. A condition may be
  * shorter than the axis, which leaves out the rest; it may be longer where it does not hold. */
-int t_op_compress(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_compress(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *x = in[0], *condition = in[1];
     const int32_t axis = (int32_t)n[0], rank = axis < 0 ? 1 : x->ndim;
     const int64_t outer = axis < 0 ? 1 : extent(x, 0, axis), length = axis < 0 ? t_count(x) : x->shape[axis];
@@ -166,8 +157,7 @@ int t_op_compress(t_frame *f, const t_value *const *in, t_value *const *out, con
 typedef int t_compare(const void *items, int64_t a, int64_t b);
 
 /* Sorts the numbers 0..n-1 of items into `order`; equal ones stay in order. Merges runs of doubling length. */
-static void sort(int64_t *order, int64_t *spare, int64_t n, t_compare *compare, const void *items)
-{
+static void sort(int64_t *order, int64_t *spare, int64_t n, t_compare *compare, const void *items) {
     for (int64_t i = 0; i < n; i++)
         order[i] = i;
     for (int64_t width = 1; width < n; width *= 2) {
@@ -192,15 +182,13 @@ typedef struct {
     int64_t length;
 } t_rows;
 
-static int compare_strings(const t_string *a, const t_string *b)
-{
+static int compare_strings(const t_string *a, const t_string *b) {
     const int64_t shorter = a->bytes < b->bytes ? a->bytes : b->bytes;
     const int found = shorter ? memcmp(a->text, b->text, (size_t)shorter) : 0;
     return found ? found : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-static int compare_rows(const void *items, int64_t a, int64_t b)
-{
+static int compare_rows(const void *items, int64_t a, int64_t b) {
     const t_rows *rows = items;
     a *= rows->length;
     b *= rows->length;
@@ -214,8 +202,7 @@ static int compare_rows(const void *items, int64_t a, int64_t b)
 }
 
 /* The operand's elements as `count` rows: row i is what stands at i along the axis, in row-major order. */
-static void fill_rows(void *rows, const t_value *x, int64_t outer, int64_t count, int64_t inner)
-{
+static void fill_rows(void *rows, const t_value *x, int64_t outer, int64_t count, int64_t inner) {
     uint64_t *keys = rows;
     t_string *strings = rows;
     int64_t k = 0;
@@ -236,8 +223,7 @@ typedef struct {
 } t_groups;
 
 /* Finds the groups. `work` has room for four numbers a row. */
-static t_groups find_groups(const t_rows *rows, int64_t count, int sorted, int64_t *work)
-{
+static t_groups find_groups(const t_rows *rows, int64_t count, int sorted, int64_t *work) {
     int64_t *order = work, *spare = work + count;
     t_groups g = {0, spare, work + 2 * count, order, work + 3 * count};
     sort(order, spare, count, compare_rows, rows);
@@ -262,8 +248,7 @@ static t_groups find_groups(const t_rows *rows, int64_t count, int sorted, int64
 }
 
 static int unique_results(t_frame *f, const t_value *x, t_value *const *out, const t_groups *g, int32_t axis,
-                          int64_t count)
-{
+                          int64_t count) {
     const int32_t rank = axis < 0 ? 1 : x->ndim;
     const int64_t outer = axis < 0 ? 1 : extent(x, 0, axis), inner = axis < 0 ? 1 : extent(x, axis + 1, x->ndim);
     int64_t shape[T_VALUE_RANK] = {0};
@@ -292,8 +277,7 @@ static int unique_results(t_frame *f, const t_value *x, t_value *const *out, con
 
 /* (x), {axis, or -1 for all elements in a row; whether sorted} -> what there is, the first place of each, what stands
  * at each place, how often each is there. */
-int t_op_unique(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_unique(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *x = in[0];
     const int32_t axis = (int32_t)n[0];
     if (!is_number(x->dtype) && !is_string(x->dtype))
@@ -325,8 +309,7 @@ typedef struct {
 } t_box;
 
 /* Corners from two opposite ones (center = 0), or from a centre and sizes. */
-static t_box box_of(const float *from, int center)
-{
+static t_box box_of(const float *from, int center) {
     t_box box;
     for (int d = 0; d < 2; d++) {
         const float a = from[d], b = from[d + 2];
@@ -338,8 +321,7 @@ static t_box box_of(const float *from, int center)
 }
 
 /* Whether two boxes overlap by more than a ratio of what both cover; never those with a NaN, or without an area. */
-static int suppresses(const t_box *a, const t_box *b, float ratio)
-{
+static int suppresses(const t_box *a, const t_box *b, float ratio) {
     float side[2];
     for (int d = 0; d < 2; d++) {
         const float low = a->low[d] > b->low[d] ? a->low[d] : b->low[d];
@@ -354,15 +336,13 @@ static int suppresses(const t_box *a, const t_box *b, float ratio)
 }
 
 /* The greatest score first; there is no NaN among them. */
-static int compare_scores(const void *items, int64_t a, int64_t b)
-{
+static int compare_scores(const void *items, int64_t a, int64_t b) {
     const float *scores = items;
     return (scores[a] < scores[b]) - (scores[a] > scores[b]);
 }
 
 /* The first element of an operand, or a default where the operand is absent or empty. */
-static float number_or(const t_value *x, float fallback)
-{
+static float number_or(const t_value *x, float fallback) {
     return x && t_count(x) > 0 ? *(const float *)x->data : fallback;
 }
 
@@ -375,8 +355,7 @@ typedef struct {
 } t_suppression;
 
 /* Selects boxes of one class from the best on; `found[3 * k + 2]` becomes the place of the k-th. */
-static int64_t suppress(const t_suppression *s, int64_t passed, int64_t *found)
-{
+static int64_t suppress(const t_suppression *s, int64_t passed, int64_t *found) {
     int64_t chosen = 0;
     sort(s->order, s->spare, passed, compare_scores, s->scores);
     for (int64_t k = 0; k < passed && chosen < s->limit; k++) {
@@ -392,8 +371,7 @@ static int64_t suppress(const t_suppression *s, int64_t passed, int64_t *found)
 
 /* All classes of all batches. Returns how many rows of (batch, class, box) it has written to `found`. */
 static int64_t suppress_all(const t_value *boxes, const t_value *scores, const t_value *threshold, int center,
-                            const t_suppression *s, int64_t *found)
-{
+                            const t_suppression *s, int64_t *found) {
     const int64_t classes = scores->shape[1];
     const int is_limited = threshold && t_count(threshold) > 0;
     const float least = number_or(threshold, 0);
@@ -421,8 +399,7 @@ static int64_t suppress_all(const t_value *boxes, const t_value *scores, const t
 
 /* (boxes (batch, box, 4), scores (batch, class, box), limit, ratio, score threshold), {whether boxes are given by their
  * centres} -> rows of (batch, class, box). */
-int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_non_max_suppression(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *boxes = in[0], *scores = in[1], *limit = in[2];
     if (boxes->ndim != 3 || scores->ndim != 3 || boxes->shape[2] != 4 || boxes->shape[0] != scores->shape[0] ||
         boxes->shape[1] != scores->shape[2])

@@ -8,8 +8,7 @@ typedef struct {
     int64_t shape[T_VALUE_RANK], step[2][T_VALUE_RANK], index[T_VALUE_RANK], at[2];
 } pairing;
 
-static int pair_up(const t_value *const *in, pairing *p)
-{
+static int pair_up(const t_value *const *in, pairing *p) {
     memset(p, 0, sizeof *p);
     p->rank = in[0]->ndim > in[1]->ndim ? in[0]->ndim : in[1]->ndim;
     for (int k = 0; k < 2; k++) {
@@ -31,8 +30,7 @@ static int pair_up(const t_value *const *in, pairing *p)
 }
 
 /* To the next element; behind the last one it starts again. */
-static void advance(pairing *p)
-{
+static void advance(pairing *p) {
     for (int32_t d = p->rank - 1; d >= 0; d--) {
         if (++p->index[d] < p->shape[d]) {
             p->at[0] += p->step[0][d];
@@ -45,8 +43,7 @@ static void advance(pairing *p)
     }
 }
 
-static int begin_pair(const t_value *const *in, pairing *p)
-{
+static int begin_pair(const t_value *const *in, pairing *p) {
     int status;
     if ((status = t_check_text(in[0], 0)) || (status = t_check_text(in[1], 1)))
         return status;
@@ -54,8 +51,7 @@ static int begin_pair(const t_value *const *in, pairing *p)
 }
 
 /* x, y -> the text of x with that of y behind it. */
-int t_op_text_concat(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_concat(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     pairing p;
     int64_t total = 0;
     char *text;
@@ -82,16 +78,14 @@ int t_op_text_concat(t_frame *f, const t_value *const *in, t_value *const *out, 
     return TORSHC_OK;
 }
 
-static int compare(const t_string *a, const t_string *b)
-{
+static int compare(const t_string *a, const t_string *b) {
     const int64_t shorter = a->bytes < b->bytes ? a->bytes : b->bytes;
     const int order = shorter ? memcmp(a->text, b->text, (size_t)shorter) : 0;
     return order ? order : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
 /* x, y -> whether they are the same, byte for byte. */
-int t_op_text_equal(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_equal(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     pairing p;
     int status;
     (void)n;
@@ -106,15 +100,13 @@ int t_op_text_equal(t_frame *f, const t_value *const *in, t_value *const *out, c
 /* ---- split ---- */
 
 /* White space as Unicode has it, and also the separators 28 to 31. */
-static int is_space(int32_t c)
-{
+static int is_space(int32_t c) {
     return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 /* The first place of the delimiter from `at` on, or the end of the text. */
-static int64_t find_delimiter(const t_string *s, const t_string *delimiter, int64_t at)
-{
+static int64_t find_delimiter(const t_string *s, const t_string *delimiter, int64_t at) {
     while (at <= s->bytes - delimiter->bytes) {
         const char *hit = memchr(s->text + at, delimiter->text[0], (size_t)(s->bytes - delimiter->bytes + 1 - at));
         if (!hit)
@@ -129,8 +121,7 @@ static int64_t find_delimiter(const t_string *s, const t_string *delimiter, int6
 
 /* The piece from *at on, or 0 when there is none. *at becomes where the next one may start, -1 behind the last.
  * `last`: it takes all that is left. */
-static int next_piece(const t_string *s, const t_string *delimiter, int64_t *at, int last, t_string *piece)
-{
+static int next_piece(const t_string *s, const t_string *delimiter, int64_t *at, int last, t_string *piece) {
     int64_t begin = *at, end, behind;
     if (begin < 0)
         return 0;
@@ -153,8 +144,7 @@ static int next_piece(const t_string *s, const t_string *delimiter, int64_t *at,
 
 /* x[...], a delimiter ("": white space) -> pieces[..., most], filled up with "", and their numbers[...].
  * n: how often an element is split at most, -1 for no limit. */
-int t_op_text_split(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_split(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_value *x = in[0];
     const t_string *delimiter = t_strings(in[1]);
     const int64_t count = t_count(x);
@@ -205,8 +195,7 @@ typedef struct {
 } case_map;
 
 /* What a code point becomes, written where `to` is not NULL; returns its bytes. */
-static int64_t put_case(const case_map *m, int32_t code, char *to)
-{
+static int64_t put_case(const case_map *m, int32_t code, char *to) {
     int64_t low = 0, high = m->rows, bytes = 0;
     if (code < ASCII)
         return t_encode(m->ascii[code], to);
@@ -224,8 +213,7 @@ static int64_t put_case(const case_map *m, int32_t code, char *to)
     return bytes;
 }
 
-static int64_t put_text(const case_map *m, const t_string *s, char *to)
-{
+static int64_t put_text(const case_map *m, const t_string *s, char *to) {
     int64_t bytes = 0;
     for (int64_t at = 0; at < s->bytes;)
         bytes += put_case(m, t_decode(s, &at), to ? to + bytes : NULL);
@@ -233,8 +221,7 @@ static int64_t put_text(const case_map *m, const t_string *s, char *to)
 }
 
 /* x, a map[rows, 4] of code points in ascending order -> the text with all of them replaced. */
-int t_op_text_case(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_case(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     case_map m = {(const int64_t *)in[1]->data, in[1]->shape[0], {0}};
     const int64_t count = t_count(in[0]);
     int64_t total = 0;
@@ -264,8 +251,7 @@ int t_op_text_case(t_frame *f, const t_value *const *in, t_value *const *out, co
 
 /* x, keys[K] in ascending order of their bytes -> the place of each among the keys, K where it is none of them, which
  * is an error when n[0] is 1. */
-int t_op_text_find(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_find(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const t_string *key = t_strings(in[1]);
     const int64_t keys = t_count(in[1]), count = t_count(in[0]);
     int status;
@@ -291,8 +277,7 @@ int t_op_text_find(t_frame *f, const t_value *const *in, t_value *const *out, co
 }
 
 /* x[C] or [1, C], places of as many -> the elements whose place is n[0]; one "" when there are none. */
-int t_op_text_keep(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_keep(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const int64_t count = t_count(in[0]);
     int64_t shape[2] = {1, 1}, kept = 0;
     int status;
@@ -313,8 +298,7 @@ int t_op_text_keep(t_frame *f, const t_value *const *in, t_value *const *out, co
 }
 
 /* places, n[0] tensors of strings -> the strings at those places, counted from 1 through all tensors; 0 gives "". */
-int t_op_text_pick(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_pick(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     const int64_t count = t_count(in[0]);
     int64_t sizes = 0;
     int status;
@@ -337,7 +321,6 @@ int t_op_text_pick(t_frame *f, const t_value *const *in, t_value *const *out, co
 }
 
 /* x -> the same elements; under the n[0] dimensions n[1...] unless n[0] is -1. */
-int t_op_text_view(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n)
-{
+int t_op_text_view(t_frame *f, const t_value *const *in, t_value *const *out, const int64_t *n) {
     return n[0] < 0 ? t_share(f, out[0], in[0]) : t_view(f, out[0], in[0], (int32_t)n[0], n + 1);
 }

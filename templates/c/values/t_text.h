@@ -9,8 +9,7 @@ static const torshc_dtype T_STRING = {TORSHC_STRING, 128, 1};
 static inline t_string *t_strings(const t_value *v) { return (t_string *)v->data; }
 
 /* The code point at *at, which moves behind it; -1, without a move, where the bytes there are no UTF-8. */
-static inline int32_t t_decode(const t_string *s, int64_t *at)
-{
+static inline int32_t t_decode(const t_string *s, int64_t *at) {
     static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *c = (const unsigned char *)s->text + *at;
     int32_t code = *c, length;
@@ -34,8 +33,7 @@ static inline int32_t t_decode(const t_string *s, int64_t *at)
 }
 
 /* Bytes of a code point, written where `to` is not NULL. */
-static inline int64_t t_encode(int64_t code, char *to)
-{
+static inline int64_t t_encode(int64_t code, char *to) {
     const int64_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     if (!to)
         return length;
@@ -50,8 +48,7 @@ static inline int64_t t_encode(int64_t code, char *to)
 }
 
 /* Whether all elements are text; `operand` is its number, for the message. */
-static inline int t_check_text(const t_value *v, int operand)
-{
+static inline int t_check_text(const t_value *v, int operand) {
     const int64_t count = t_count(v);
     for (int64_t i = 0; i < count; i++) {
         const t_string *s = &t_strings(v)[i];
@@ -66,8 +63,7 @@ static inline int t_check_text(const t_value *v, int operand)
 }
 
 /* Adds to the characters that a result needs. */
-static inline int t_add_bytes(int64_t *total, int64_t bytes)
-{
+static inline int t_add_bytes(int64_t *total, int64_t bytes) {
     if (bytes > T_BYTES_MAX - *total)
         return t_fail(TORSHC_E_SIZE, "the strings of a result need more than 2^47 bytes");
     *total += bytes;

@@ -8,8 +8,7 @@
 
 /* ---- memory ---- */
 
-t_block *t_take(t_frame *f, size_t bytes)
-{
+t_block *t_take(t_frame *f, size_t bytes) {
     for (t_block **at = &f->free; *at; at = &(*at)->next)
         if ((*at)->bytes >= bytes && (*at)->bytes / 2 <= bytes) {
             t_block *found = *at;
@@ -29,8 +28,7 @@ t_block *t_take(t_frame *f, size_t bytes)
     return block;
 }
 
-static void give(t_frame *f, t_block *block)
-{
+static void give(t_frame *f, t_block *block) {
     block->values = 0;
     if (f->kept + block->bytes > T_KEPT_MAX) {
         t_free_copy(f, block->copy);
@@ -42,23 +40,20 @@ static void give(t_frame *f, t_block *block)
     f->free = block;
 }
 
-int64_t t_element_bytes(torshc_dtype dtype)
-{
+int64_t t_element_bytes(torshc_dtype dtype) {
     if (t_is_nested(dtype))
         return sizeof(t_value);
     return dtype.code == TORSHC_STRING ? (int64_t)sizeof(t_string) : (dtype.bits + 7) / 8;
 }
 
-int64_t t_count(const t_value *v)
-{
+int64_t t_count(const t_value *v) {
     int64_t count = v->ndim >= 0;
     for (int32_t d = 0; d < v->ndim; d++)
         count *= v->shape[d];
     return count;
 }
 
-int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64_t *shape)
-{
+int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64_t *shape) {
     int64_t bytes = t_element_bytes(dtype), limit = bytes;
     if (ndim < 0 || ndim > T_VALUE_RANK)
         return t_fail(TORSHC_E_SIZE, "a value has too many dimensions: %d", (int)ndim);
@@ -87,8 +82,7 @@ int t_make(t_frame *f, t_value *v, torshc_dtype dtype, int32_t ndim, const int64
 }
 
 /* Sequences hold sequences only as deep as their type says. */
-void t_drop(t_frame *f, t_value *v)
-{
+void t_drop(t_frame *f, t_value *v) {
     t_block *block = v->block;
     *v = (t_value){.ndim = -1};
     if (!block || --block->users)
@@ -99,8 +93,7 @@ void t_drop(t_frame *f, t_value *v)
     give(f, block);
 }
 
-int t_share(t_frame *f, t_value *to, const t_value *from)
-{
+int t_share(t_frame *f, t_value *to, const t_value *from) {
     (void)f;
     *to = *from;
     if (to->block)
@@ -108,8 +101,7 @@ int t_share(t_frame *f, t_value *to, const t_value *from)
     return TORSHC_OK;
 }
 
-int t_view(t_frame *f, t_value *to, const t_value *from, int32_t ndim, const int64_t *shape)
-{
+int t_view(t_frame *f, t_value *to, const t_value *from, int32_t ndim, const int64_t *shape) {
     int64_t count = 1;
     for (int32_t d = 0; d < ndim && d < T_VALUE_RANK; d++)
         if (shape[d] < 0 || __builtin_mul_overflow(count, shape[d], &count))
@@ -124,8 +116,7 @@ int t_view(t_frame *f, t_value *to, const t_value *from, int32_t ndim, const int
     return TORSHC_OK;
 }
 
-char *t_characters(t_frame *f, int64_t bytes)
-{
+char *t_characters(t_frame *f, int64_t bytes) {
     if (!f->text || f->text->bytes - f->text->used < bytes) {
         const int64_t capacity = bytes > 65536 ? bytes : 65536;
         t_chunk *chunk = bytes >= 0 && bytes < T_BYTES_MAX ? malloc(sizeof *chunk + (size_t)capacity) : NULL;
@@ -141,8 +132,7 @@ char *t_characters(t_frame *f, int64_t bytes)
     return found;
 }
 
-void *t_scratch(t_frame *f, int64_t bytes)
-{
+void *t_scratch(t_frame *f, int64_t bytes) {
     (void)f;
     void *memory = bytes >= 0 && bytes < T_BYTES_MAX ? malloc(bytes ? (size_t)bytes : 1) : NULL;
     if (!memory)
@@ -152,8 +142,7 @@ void *t_scratch(t_frame *f, int64_t bytes)
 
 void t_scratch_free(void *memory) { free(memory); }
 
-void t_free_values(t_frame *f)
-{
+void t_free_values(t_frame *f) {
     for (t_block *block = f->free, *next; block; block = next) {
         next = block->next;
         t_free_copy(f, block->copy);
@@ -164,8 +153,7 @@ void t_free_values(t_frame *f)
 }
 
 /* All characters but for those of one chunk, which may be used again. */
-void t_free_text(t_frame *f, t_chunk *kept)
-{
+void t_free_text(t_frame *f, t_chunk *kept) {
     for (t_chunk *chunk = f->text, *next; chunk; chunk = next) {
         next = chunk->next;
         if (chunk != kept)

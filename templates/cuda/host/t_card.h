@@ -33,15 +33,13 @@ struct t_graph {
 // Makes a card current for as long as it lives.
 struct t_current {
     int was = -1;
-    explicit t_current(int ordinal)
-    {
+    explicit t_current(int ordinal) {
         if (cudaGetDevice(&was) != cudaSuccess || was == ordinal)
             was = -1;
         else
             cudaSetDevice(ordinal);
     }
-    ~t_current()
-    {
+    ~t_current() {
         if (was >= 0)
             cudaSetDevice(was);
     }

@@ -2,8 +2,7 @@
 #include "t_card.h"
 
 // Waits for a slot and gives a download to whom it belongs.
-static int settle(t_device *d, t_slot *slot)
-{
+static int settle(t_device *d, t_slot *slot) {
     if (!slot->busy)
         return TORSHC_OK;
     const cudaError_t error = cudaEventSynchronize(slot->done);
@@ -15,8 +14,7 @@ static int settle(t_device *d, t_slot *slot)
     return TORSHC_OK;
 }
 
-static int check_staging(t_device *d)
-{
+static int check_staging(t_device *d) {
     if (int status = t_check_lost(d))
         return status;
     if (t_is_captured(d))
@@ -25,8 +23,7 @@ static int check_staging(t_device *d)
 }
 
 // One piece, of at most SLOT_BYTES, up (`to` is on the device) or down.
-static int move_piece(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes, bool up)
-{
+static int move_piece(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes, bool up) {
     t_slot *slot = &d->slots[d->next++ % SLOTS];
     if (int status = settle(d, slot))
         return status;
@@ -44,16 +41,14 @@ static int move_piece(t_device *d, unsigned char *to, const unsigned char *from,
     return TORSHC_OK;
 }
 
-static int move(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes, bool up)
-{
+static int move(t_device *d, unsigned char *to, const unsigned char *from, size_t bytes, bool up) {
     int status = check_staging(d);
     for (size_t at = 0; at < bytes && !status; at += SLOT_BYTES)
         status = move_piece(d, to + at, from + at, bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES, up);
     return status;
 }
 
-int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
-{
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes) {
     t_current current(d->ordinal);
     if (way != T_ACROSS)
         return move(d, to, from, bytes, way == T_UP);
@@ -63,8 +58,7 @@ int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char
     return t_check_call(d, error, "copying on the device");
 }
 
-int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
-{
+int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes) {
     t_current current(d->ordinal);
     if (int status = t_device_finish(d))
         return status;
@@ -74,8 +68,7 @@ int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
     return t_check_call(d, error, "copying");
 }
 
-void t_device_drop(t_device *d)
-{
+void t_device_drop(t_device *d) {
     t_current current(d->ordinal);
     if (!t_is_captured(d))
         (void)cudaStreamSynchronize(d->stream);
@@ -84,8 +77,7 @@ void t_device_drop(t_device *d)
         d->slots[i].busy = false;
 }
 
-int t_device_finish(t_device *d)
-{
+int t_device_finish(t_device *d) {
     t_current current(d->ordinal);
     int status = check_staging(d);
     const cudaError_t error = status ? cudaSuccess : cudaStreamSynchronize(d->stream);

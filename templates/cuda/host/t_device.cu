@@ -7,8 +7,7 @@ extern "C" __global__ void t_probe() {}
 
 static const char *const CONTEXT_LOST = "; the device's context is lost: restart the process";
 
-int t_fail_call(t_device *d, cudaError_t error, int status, const char *what)
-{
+int t_fail_call(t_device *d, cudaError_t error, int status, const char *what) {
     (void)cudaGetLastError();
     const cudaError_t now = d->stream ? cudaStreamQuery(d->stream) : cudaSuccess;
     (void)cudaGetLastError();
@@ -18,20 +17,17 @@ int t_fail_call(t_device *d, cudaError_t error, int status, const char *what)
                   d->lost ? CONTEXT_LOST : "");
 }
 
-int t_check_call(t_device *d, cudaError_t error, const char *what)
-{
+int t_check_call(t_device *d, cudaError_t error, const char *what) {
     return error == cudaSuccess ? TORSHC_OK : t_fail_call(d, error, TORSHC_E_DRIVER, what);
 }
 
-int t_check_lost(const t_device *d)
-{
+int t_check_lost(const t_device *d) {
     if (!d->lost)
         return TORSHC_OK;
     return t_fail(TORSHC_E_LAUNCH, "an earlier failure: %s%s", cudaGetErrorName(d->lost), CONTEXT_LOST);
 }
 
-bool t_is_captured(t_device *d)
-{
+bool t_is_captured(t_device *d) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     if (!d->own_stream && cudaStreamIsCapturing(d->stream, &capture) != cudaSuccess)
         (void)cudaGetLastError();
@@ -40,8 +36,7 @@ bool t_is_captured(t_device *d)
 
 // ---- open and close ----
 
-static int find_card(int32_t ordinal)
-{
+static int find_card(int32_t ordinal) {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     (void)cudaGetLastError();
@@ -54,8 +49,7 @@ static int find_card(int32_t ordinal)
 }
 
 // What the library was compiled for, as "sm_80 sm_90 "; the compiler says 800,900.
-static void list_archs(char *text, size_t capacity)
-{
+static void list_archs(char *text, size_t capacity) {
     size_t at = 0;
 #ifdef __CUDA_ARCH_LIST__
     static const int archs[] = {__CUDA_ARCH_LIST__};
@@ -67,8 +61,7 @@ static void list_archs(char *text, size_t capacity)
 }
 
 // Whether the card can run the library's code, tried with a kernel that was compiled like all others.
-static int check_code(t_device *d)
-{
+static int check_code(t_device *d) {
     int major = 0, minor = 0;
     char archs[96] = "";
     t_probe<<<1, 1, 0, d->stream>>>();
@@ -82,8 +75,7 @@ static int check_code(t_device *d)
                   archs, cudaGetErrorName(error));
 }
 
-static int fill_device(t_device *d, void *stream)
-{
+static int fill_device(t_device *d, void *stream) {
     t_current current(d->ordinal);
     cudaError_t error = cudaFree(nullptr);  // starts the card
     d->own_stream = !stream;
@@ -112,8 +104,7 @@ static int fill_device(t_device *d, void *stream)
     return TORSHC_OK;
 }
 
-int t_device_open(int32_t ordinal, void *stream, t_device **device)
-{
+int t_device_open(int32_t ordinal, void *stream, t_device **device) {
     *device = nullptr;
     if (int status = find_card(ordinal))
         return status;
@@ -129,8 +120,7 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
     return status;
 }
 
-void t_device_close(t_device *d)
-{
+void t_device_close(t_device *d) {
     if (!d)
         return;
     t_current current(d->ordinal);
@@ -156,8 +146,7 @@ void t_device_close(t_device *d)
 
 // ---- memory ----
 
-int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
-{
+int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at) {
     t_current current(d->ordinal);
     size_t left = 0, all = 0;
     *at = nullptr;
@@ -175,8 +164,7 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
                   bytes, left, all);
 }
 
-void t_device_free(t_device *d, unsigned char *at)
-{
+void t_device_free(t_device *d, unsigned char *at) {
     if (!d || !at)
         return;
     t_current current(d->ordinal);
@@ -185,13 +173,11 @@ void t_device_free(t_device *d, unsigned char *at)
     (void)cudaGetLastError();
 }
 
-int t_device_share(t_device *, t_device *, unsigned char *)
-{
+int t_device_share(t_device *, t_device *, unsigned char *) {
     return TORSHC_OK;  // addresses are those of the process
 }
 
-int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     span->at = (unsigned char *)x->data + x->byte_offset;
     unsigned char **const known = &d->known[((uintptr_t)span->at / 512 ^ (uintptr_t)span->at / 131072) % KNOWN];
     if (*known == span->at)
@@ -211,8 +197,7 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
 
 // ---- time ----
 
-int t_device_mark(t_device *d, int32_t index)
-{
+int t_device_mark(t_device *d, int32_t index) {
     t_current current(d->ordinal);
     if (index >= d->mark_count) {
         cudaEvent_t *marks = (cudaEvent_t *)realloc(d->marks, (size_t)(index + 1) * sizeof *marks);
@@ -226,8 +211,7 @@ int t_device_mark(t_device *d, int32_t index)
     return t_check_call(d, cudaEventRecord(d->marks[index], d->stream), "recording an event");
 }
 
-int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
-{
+int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns) {
     t_current current(d->ordinal);
     float milliseconds = 0;
     const cudaError_t error = cudaEventElapsedTime(&milliseconds, d->marks[index], d->marks[index + 1]);

@@ -7,8 +7,7 @@
 
 // Blocks that wait for each other have to run at the same time, for which the card, or a part of it (MIG, MPS), is too
 // small.
-static int fail_room(t_device *d, const t_step *step, const char *what)
-{
+static int fail_room(t_device *d, const t_step *step, const char *what) {
     int units = 0;
     (void)cudaGetLastError();
     (void)cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, d->ordinal);
@@ -18,8 +17,7 @@ static int fail_room(t_device *d, const t_step *step, const char *what)
                   what, (long long)step->blocks, units, d->ordinal);
 }
 
-int t_device_launch(t_device *d, const t_step *step)
-{
+int t_device_launch(t_device *d, const t_step *step) {
     t_current current(d->ordinal);
     char what[90];
     const cudaError_t error = (cudaError_t)step->launcher(step->buf, step->dim, step->blocks, d->target);
@@ -31,8 +29,7 @@ int t_device_launch(t_device *d, const t_step *step)
     return t_fail_call(d, error, TORSHC_E_LAUNCH, what);
 }
 
-void t_forget(t_graph *graph)
-{
+void t_forget(t_graph *graph) {
     if (graph->exec)
         (void)cudaGraphExecDestroy(graph->exec);
     free(graph->key);
@@ -40,8 +37,7 @@ void t_forget(t_graph *graph)
 }
 
 // The graph of a key; a new one takes the place of the one used least recently.
-static t_graph *find_graph(t_device *d, const int64_t *key, int32_t count)
-{
+static t_graph *find_graph(t_device *d, const int64_t *key, int32_t count) {
     t_graph *oldest = &d->graphs[0];
     d->clock++;
     for (int i = 0; i < GRAPHS; i++) {
@@ -63,8 +59,7 @@ static t_graph *find_graph(t_device *d, const int64_t *key, int32_t count)
     return nullptr;  // recorded when it comes again
 }
 
-int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
-{
+int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed) {
     t_current current(d->ordinal);
     (void)cudaGetLastError();
     d->target = d->stream;
@@ -91,8 +86,7 @@ int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed
     return TORSHC_OK;
 }
 
-int t_device_end(t_device *d, int status)
-{
+int t_device_end(t_device *d, int status) {
     t_current current(d->ordinal);
     t_graph *graph = d->recording;
     cudaGraph_t recorded = nullptr;

@@ -75,14 +75,12 @@ struct t_map_bytes { int64_t at[4]; };
  * from window to window; the innermost side first. */
 struct t_map_windows { int first[3], last[3], step[3]; };
 #ifdef T_EMULATED
-static inline void t_map_array(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows)
-{
+static inline void t_map_array(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows) {
     map->base = (const unsigned char *)at, map->rank = rank, map->rows = rows;
     for (int i = 0; i < rank; i++) map->size[i] = sizes.at[i], map->distance[i] = i ? bytes.at[i - 1] : 2;
 }
 #else
-static inline int t_driver_entry(const char *name, void **found)
-{
+static inline int t_driver_entry(const char *name, void **found) {
     cudaDriverEntryPointQueryResult result;
 #if CUDART_VERSION >= 12050
     const cudaError_t error = cudaGetDriverEntryPointByVersion(name, found, 12000, cudaEnableDefault, &result);
@@ -93,8 +91,7 @@ static inline int t_driver_entry(const char *name, void **found)
 }
 #endif
 /* A copy brings `rows` rows of 64 elements, with zeros beyond the ends. */
-static inline int t_map_tiles(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows)
-{
+static inline int t_map_tiles(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows) {
 #ifdef T_EMULATED
     t_map_array(map, at, sizes, bytes, rank, rows);
     return 0;
@@ -118,8 +115,7 @@ static inline int t_map_tiles(t_tensor_map *map, const void *at, t_map_sizes siz
 }
 /* Of images, channels innermost: a copy brings 64 channels of a pixel in each of `rows` windows, one after the other. */
 static inline int t_map_images(t_tensor_map *map, const void *at, t_map_sizes sizes, t_map_bytes bytes, int rank, int rows,
-                               t_map_windows windows)
-{
+                               t_map_windows windows) {
 #ifdef T_EMULATED
     t_map_array(map, at, sizes, bytes, rank, rows);
     for (int i = 0; i < rank - 2; i++)

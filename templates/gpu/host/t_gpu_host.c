@@ -13,8 +13,7 @@ const size_t t_model_bytes = sizeof(torshc_model);
 
 /* The old block goes before the new one comes, as both together may be too large; if the new one does not fit, the old
  * one comes back. */
-int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what)
-{
+int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what) {
     if (bytes <= block->bytes)
         return TORSHC_OK;
     const size_t was = block->bytes;
@@ -31,8 +30,7 @@ int t_grow(torshc_model *m, t_memory *block, size_t bytes, const char *what)
 /* ---- open and close ---- */
 
 /* The weights on the device, for a model and all its contexts; those here stay for steps on the processor. */
-static int upload_weights(torshc_model *m, const torshc_model *of)
-{
+static int upload_weights(torshc_model *m, const torshc_model *of) {
     t_shared *shared = m->head.shared;
     int status;
     if (!P->weights_bytes)
@@ -52,8 +50,7 @@ static int upload_weights(torshc_model *m, const torshc_model *of)
     return TORSHC_OK;
 }
 
-int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with)
-{
+int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *options, const t_run **with) {
     m->ordinal = options->device;
     m->streamed = options->stream != NULL;
     m->marked = calloc((size_t)P->steps + 1, sizeof *m->marked);
@@ -70,8 +67,7 @@ int t_fill_model(torshc_model *m, const torshc_model *of, const torshc_options *
     return t_grow(m, &m->arena, t_workspace_bytes(m, NULL), "intermediate values");
 }
 
-void t_empty_model(torshc_model *m, int last)
-{
+void t_empty_model(torshc_model *m, int last) {
     t_device_free(m->device, m->staging.at);
     t_device_free(m->device, m->arena.at);
     t_device_free(m->device, last ? m->weights : NULL);
@@ -83,8 +79,7 @@ void t_empty_model(torshc_model *m, int last)
 
 /* ---- runs ---- */
 
-size_t t_workspace_bytes(const torshc_model *m, const int64_t *s)
-{
+size_t t_workspace_bytes(const torshc_model *m, const int64_t *s) {
     (void)m;
     return t_round_up(P->arena(s));
 }
@@ -101,13 +96,11 @@ typedef struct {
 static int is_on_device(const torshc_tensor *x) { return x->device.type == P->device; }
 
 /* Whether kernels use a copy of a tensor on the device: it is not there, or not aligned as kernels want it. */
-static int is_staged(const t_call *call, int32_t i)
-{
+static int is_staged(const t_call *call, int32_t i) {
     return !is_on_device(call->tensor[i]) || (uintptr_t)call->span[i].at % T_ALIGN_DEVICE;
 }
 
-int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     const int status = t_locate(x, what, i, span);
     if (status || !is_on_device(x))
         return status;
@@ -118,16 +111,14 @@ int t_locate_on(torshc_model *m, const torshc_tensor *x, const char *what, int32
 }
 
 /* The caller's workspace has to be on the device. */
-static int locate_workspace(torshc_model *m, t_span *work)
-{
+static int locate_workspace(torshc_model *m, t_span *work) {
     const torshc_tensor memory = {work->at, {P->device, m->ordinal}, 0, {TORSHC_UINT, 8, 1}, NULL, NULL, 0};
     return t_device_locate(m->device, &memory, "workspace", 0, work);
 }
 
 /* Where each tensor lies on the device. Copies lie at places that only shapes decide, so that recorded runs stay of
  * use when host arrays move. */
-static int place_tensors(torshc_model *m, t_call *call)
-{
+static int place_tensors(torshc_model *m, t_call *call) {
     size_t bytes = 0;
     for (int32_t i = 0; i < call->count; i++)
         if (is_staged(call, i))
@@ -145,8 +136,7 @@ static int place_tensors(torshc_model *m, t_call *call)
 }
 
 /* Copies of inputs to the device before the steps, of outputs from it after them. */
-static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end, int out)
-{
+static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end, int out) {
     int status = TORSHC_OK;
     for (int32_t i = begin; i < end && !status; i++) {
         const int here = !is_on_device(call->tensor[i]);
@@ -161,8 +151,7 @@ static int stage(torshc_model *m, const t_call *call, int32_t begin, int32_t end
     return status;
 }
 
-static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
-{
+static int run_steps(torshc_model *m, const t_call *call, const int64_t *s) {
     const t_run run = {call->at, call->at + P->inputs, m->weights, call->arena, NULL, m};
     int64_t *key = m->key;
     int32_t k = 0;
@@ -191,8 +180,7 @@ static int run_steps(torshc_model *m, const t_call *call, const int64_t *s)
     return status;
 }
 
-static int run_call(torshc_model *m, t_call *call, const int64_t *s)
-{
+static int run_call(torshc_model *m, t_call *call, const int64_t *s) {
     int status = place_tensors(m, call);
     if (status)
         return status;
@@ -213,8 +201,7 @@ static int run_call(torshc_model *m, t_call *call, const int64_t *s)
     return status;
 }
 
-int t_run_on(torshc_model *m, t_span *work)
-{
+int t_run_on(torshc_model *m, t_span *work) {
     const t_model *head = &m->head;
     const size_t need = t_workspace_bytes(m, head->symbols);
     int status = TORSHC_OK;
@@ -228,8 +215,7 @@ int t_run_on(torshc_model *m, t_span *work)
     return run_call(m, &call, head->symbols);
 }
 
-int t_end_script(torshc_model *m, int status)
-{
+int t_end_script(torshc_model *m, int status) {
     if (!status)
         status = t_device_finish(m->device);
     if (status)
@@ -239,8 +225,7 @@ int t_end_script(torshc_model *m, int status)
 
 /* ---- memory for callers ---- */
 
-int torshc_alloc(torshc_model *m, size_t bytes, void **data)
-{
+int torshc_alloc(torshc_model *m, size_t bytes, void **data) {
     unsigned char *at = NULL;
     int status = t_check_alive(m, "torshc_alloc");
     if (status)
@@ -254,16 +239,14 @@ int torshc_alloc(torshc_model *m, size_t bytes, void **data)
     return status;
 }
 
-int torshc_free(torshc_model *m, void *data)
-{
+int torshc_free(torshc_model *m, void *data) {
     const int status = t_check_alive(m, "torshc_free");
     if (!status)
         t_device_free(m->device, data);
     return status;
 }
 
-int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes)
-{
+int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes) {
     int status = t_check_alive(m, "torshc_copy");
     if (status || !bytes)
         return status;
@@ -275,8 +258,7 @@ int torshc_copy(torshc_model *m, void *to, const void *from, size_t bytes)
     return status;
 }
 
-int torshc_synchronize(torshc_model *m)
-{
+int torshc_synchronize(torshc_model *m) {
     int status = t_check_alive(m, "torshc_synchronize");
     if (status)
         return status;

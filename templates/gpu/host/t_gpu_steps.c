@@ -6,8 +6,7 @@
 
 #define P (t_the_program())
 
-static void mark(torshc_model *m, int32_t step)
-{
+static void mark(torshc_model *m, int32_t step) {
 #ifdef TORSHC_PROFILE
     m->status = t_device_mark(m->device, m->marks);
     m->marked[m->marks++] = (t_marked){step, t_now()};
@@ -18,8 +17,7 @@ static void mark(torshc_model *m, int32_t step)
 }
 
 void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launcher, void *const *buf, int32_t buffers,
-              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks, const int64_t *spans)
-{
+              const int64_t *dim, int32_t dims, int32_t threads, int64_t blocks, const int64_t *spans) {
     torshc_model *m = r->model;
     if (m->status || blocks <= 0)
         return;
@@ -37,8 +35,7 @@ void t_launch(const t_run *r, int32_t step, const char *name, t_launcher *launch
 }
 
 #ifdef TORSHC_PROFILE
-int t_count_steps(torshc_model *m)
-{
+int t_count_steps(torshc_model *m) {
     int status = t_device_mark(m->device, m->marks);
     m->marked[m->marks].at = t_now();
     if (status || (status = t_device_finish(m->device)))
@@ -57,8 +54,7 @@ int t_count_steps(torshc_model *m)
 /* ---- steps on the processor ---- */
 
 void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, const int64_t *dim,
-                   int64_t scratch, int64_t tasks)
-{
+                   int64_t scratch, int64_t tasks) {
     torshc_model *m = r->model;
     if (tasks <= 0)
         return;
@@ -74,8 +70,7 @@ void t_launch_here(const t_run *r, int32_t step, t_kernel *kernel, void *const *
 #endif
 }
 
-static int grow_host(t_memory *block, size_t bytes)
-{
+static int grow_host(t_memory *block, size_t bytes) {
     void *memory = NULL;
     if (bytes <= block->bytes)
         return TORSHC_OK;
@@ -94,8 +89,7 @@ typedef struct {
 } t_range;
 
 /* Buffers that share memory on the device share it here: ranges that overlap become the same larger range. */
-static void join(t_range *ranges, int32_t count)
-{
+static void join(t_range *ranges, int32_t count) {
     for (int changed = 1; changed;) {
         changed = 0;
         for (int32_t i = 0; i < count; i++)
@@ -113,8 +107,7 @@ static void join(t_range *ranges, int32_t count)
 }
 
 /* Gives each range its place here and fetches it; ranges of weights are here already. */
-static int fetch(torshc_model *m, const t_run *r, t_range *ranges, int32_t count, int64_t scratch)
-{
+static int fetch(torshc_model *m, const t_run *r, t_range *ranges, int32_t count, int64_t scratch) {
     size_t bytes = (size_t)m->head.threads * t_round_up(scratch);
     int status;
     for (int32_t i = 0; i < count; i++)
@@ -142,8 +135,7 @@ static int fetch(torshc_model *m, const t_run *r, t_range *ranges, int32_t count
     return t_device_finish(m->device);
 }
 
-static int return_written(torshc_model *m, const t_range *ranges, int32_t count)
-{
+static int return_written(torshc_model *m, const t_range *ranges, int32_t count) {
     for (int32_t i = 0; i < count; i++) {
         const t_range *range = &ranges[i];
         int32_t first = 0;
@@ -159,8 +151,7 @@ static int return_written(torshc_model *m, const t_range *ranges, int32_t count)
 }
 
 void t_fallback(const t_run *r, int32_t step, t_kernel *kernel, void *const *buf, int32_t buffers, const int64_t *bytes,
-                const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks)
-{
+                const unsigned char *written, const int64_t *dim, int64_t scratch, int64_t tasks) {
     torshc_model *m = r->model;
     t_range ranges[buffers + 1];
     void *here[buffers + 1];

@@ -10,16 +10,14 @@ static size_t bytes_of(const t_value *v) { return (size_t)(t_count(v) * t_elemen
 /* ---- values ---- */
 
 /* Memory on the device for what a block holds. */
-static int reserve(t_frame *f, t_block *block)
-{
+static int reserve(t_frame *f, t_block *block) {
     if (block->copy)
         return TORSHC_OK;
     return t_device_alloc(f->with->model->device, block->bytes ? block->bytes : T_ALIGN, "a value", &block->copy);
 }
 
 /* Where a segment on the device reads a value: a constant among the weights there, another in its block's copy. */
-static int send(t_frame *f, const t_value *v, unsigned char **at)
-{
+static int send(t_frame *f, const t_value *v, unsigned char **at) {
     t_block *block = v->block;
     if (!block && bytes_of(v)) {
         *at = f->with->weights + ((unsigned char *)v->data - f->weights);
@@ -38,8 +36,7 @@ static int send(t_frame *f, const t_value *v, unsigned char **at)
     return TORSHC_OK;
 }
 
-int t_fetch(t_frame *f, const t_value *v)
-{
+int t_fetch(t_frame *f, const t_value *v) {
     t_block *block = v->block;
     torshc_model *m = f->with->model;
     if (v->ndim < 0)
@@ -54,13 +51,11 @@ int t_fetch(t_frame *f, const t_value *v)
     return TORSHC_OK;
 }
 
-int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_find(t_frame *f, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     return t_locate_on(f->with->model, x, what, i, span);
 }
 
-int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
-{
+int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at) {
     const size_t bytes = bytes_of(v);
     if (!bytes)
         return TORSHC_OK;
@@ -76,8 +71,7 @@ int t_borrow(t_frame *f, t_value *v, const torshc_tensor *x, unsigned char *at)
     return TORSHC_OK;
 }
 
-int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned char *at)
-{
+int t_deliver(t_frame *f, const t_value *v, const torshc_tensor *x, unsigned char *at) {
     torshc_model *m = f->with->model;
     const int is_away = v->block && v->block->newest != T_HERE;
     if (x->device.type == P->device && is_away)
@@ -93,8 +87,7 @@ void t_free_copy(t_frame *f, unsigned char *copy) { t_device_free(f->with->model
 
 /* ---- segments ---- */
 
-static int run_here(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
-{
+static int run_here(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out) {
     torshc_model *m = f->with->model;
     const size_t arena = t_round_up(segment->arena(f->symbols)), scratch = t_round_up(segment->scratch(f->symbols));
     unsigned char **at = f->at;
@@ -109,8 +102,7 @@ static int run_here(t_frame *f, const t_program *segment, const int32_t *in, con
     return segment->run(&run, f->symbols);
 }
 
-static int run_away(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
-{
+static int run_away(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out) {
     torshc_model *m = f->with->model;
     unsigned char **at = f->at;
     int replayed = 0;
@@ -135,7 +127,6 @@ static int run_away(t_frame *f, const t_program *segment, const int32_t *in, con
 #endif
 }
 
-int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out)
-{
+int t_run_segment(t_frame *f, const t_program *segment, const int32_t *in, const int32_t *out) {
     return (segment->device == TORSHC_CPU ? run_here : run_away)(f, segment, in, out);
 }

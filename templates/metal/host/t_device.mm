@@ -52,8 +52,7 @@ struct t_device {
     std::vector<id<MTLCommandBuffer>> marks;  // the first one behind each, if any
 };
 
-static const char *text_of(NSError *error)
-{
+static const char *text_of(NSError *error) {
     const char *text = error.localizedDescription.UTF8String;
     return text ? text : "no reason is given";
 }
@@ -61,8 +60,7 @@ static const char *text_of(NSError *error)
 // ---- the stream of work ----
 
 // Waits until at most `keep` command buffers are on their way.
-static int settle(t_device *d, size_t keep)
-{
+static int settle(t_device *d, size_t keep) {
     int status = TORSHC_OK;
     while (d->sent.size() > keep) {
         const Batch batch = d->sent.front();
@@ -82,14 +80,12 @@ static int settle(t_device *d, size_t keep)
     return status;
 }
 
-static void end_encoder(t_device *d)
-{
+static void end_encoder(t_device *d) {
     [d->encoder endEncoding];
     d->encoder = nil;
 }
 
-static int commit(t_device *d)
-{
+static int commit(t_device *d) {
     end_encoder(d);
     if (!d->open.commands)
         return TORSHC_OK;
@@ -101,27 +97,23 @@ static int commit(t_device *d)
     return settle(d, d->blocking ? 0 : MOST_SENT);
 }
 
-static int finish(t_device *d)
-{
+static int finish(t_device *d) {
     const int status = commit(d), late = settle(d, 0);
     return status ? status : late;
 }
 
-static void abandon(t_device *d)
-{
+static void abandon(t_device *d) {
     end_encoder(d);
     d->open = Batch();
 }
 
-static int open_commands(t_device *d)
-{
+static int open_commands(t_device *d) {
     if (!d->open.commands)
         d->open.commands = [d->queue commandBuffer];
     return d->open.commands ? TORSHC_OK : t_fail(TORSHC_E_DRIVER, "Metal returned no command buffer");
 }
 
-static int open_encoder(t_device *d)
-{
+static int open_encoder(t_device *d) {
     if (d->encoder)
         return TORSHC_OK;
     const int status = open_commands(d);
@@ -132,8 +124,7 @@ static int open_encoder(t_device *d)
 
 // ---- open and close ----
 
-static int add_pipeline(t_device *d, id<MTLLibrary> library, NSString *name)
-{
+static int add_pipeline(t_device *d, id<MTLLibrary> library, NSString *name) {
     NSError *error = nil;
     id<MTLFunction> function = [library newFunctionWithName:name];
     id<MTLComputePipelineState> made = nil;
@@ -150,8 +141,7 @@ static int add_pipeline(t_device *d, id<MTLLibrary> library, NSString *name)
 }
 
 // All kernels of the library; there are none when every step runs on the processor.
-static int load_kernels(t_device *d)
-{
+static int load_kernels(t_device *d) {
     unsigned long size = 0;
     NSError *error = nil;
     const uint8_t *bytes = getsectiondata(&_mh_dylib_header, "__TEXT", "__metallib", &size);
@@ -169,8 +159,7 @@ static int load_kernels(t_device *d)
 }
 
 // Not MTLCreateSystemDefaultDevice: it gives none to programs without a screen unless they link CoreGraphics.
-static int find_device(t_device *d)
-{
+static int find_device(t_device *d) {
     NSArray<id<MTLDevice>> *devices = MTLCopyAllDevices();
     if (devices.count == 0)
         return t_fail(TORSHC_E_DRIVER, "no Metal device was found");
@@ -181,8 +170,7 @@ static int find_device(t_device *d)
     return TORSHC_OK;
 }
 
-static int fill_device(t_device *d, void *stream)
-{
+static int fill_device(t_device *d, void *stream) {
     if (int status = find_device(d))
         return status;
     d->queue = stream ? (__bridge id<MTLCommandQueue>)stream : [d->device newCommandQueue];
@@ -195,8 +183,7 @@ static int fill_device(t_device *d, void *stream)
     return load_kernels(d);
 }
 
-int t_device_open(int32_t ordinal, void *stream, t_device **device)
-{
+int t_device_open(int32_t ordinal, void *stream, t_device **device) {
     @autoreleasepool {
         t_device *d = new t_device();
         d->ordinal = ordinal;
@@ -208,8 +195,7 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
     }
 }
 
-void t_device_close(t_device *d)
-{
+void t_device_close(t_device *d) {
     if (!d)
         return;
     t_device_drop(d);
@@ -221,8 +207,7 @@ void t_device_close(t_device *d)
 // ---- memory ----
 
 // Which buffer an address is in, if any.
-static Place find(t_device *d, const void *at)
-{
+static Place find(t_device *d, const void *at) {
     const std::lock_guard<std::mutex> guard(d->lock);
     const uintptr_t address = (uintptr_t)at;
     auto next = d->memory.upper_bound(address);
@@ -233,8 +218,7 @@ static Place find(t_device *d, const void *at)
     return offset < next->second.length ? Place{next->second, offset} : Place{nil, 0};
 }
 
-int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
-{
+int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at) {
     @autoreleasepool {
         // Whole pages are aligned like pages.
         const size_t whole = bytes < PAGE ? PAGE : (bytes + PAGE - 1) / PAGE * PAGE;
@@ -257,8 +241,7 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
 }
 
 // Command buffers hold what they use until they are done.
-void t_device_free(t_device *d, unsigned char *at)
-{
+void t_device_free(t_device *d, unsigned char *at) {
     if (!d || !at)
         return;
     @autoreleasepool {
@@ -268,8 +251,7 @@ void t_device_free(t_device *d, unsigned char *at)
 }
 
 // Each device holds the buffer, which ends with the last of them.
-int t_device_share(t_device *d, t_device *owner, unsigned char *at)
-{
+int t_device_share(t_device *d, t_device *owner, unsigned char *at) {
     @autoreleasepool {
         const Place place = find(owner, at);
         if (!place.buffer)
@@ -280,8 +262,7 @@ int t_device_share(t_device *d, t_device *owner, unsigned char *at)
     }
 }
 
-int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     span->at = (unsigned char *)x->data + x->byte_offset;
     const Place place = find(d, span->at);
     if (!place.buffer || span->bytes > place.buffer.length - place.offset)
@@ -294,8 +275,7 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
 // ---- copies ----
 
 // Between any two places once the work before is done.
-static int move(t_device *d, void *to, const void *from, size_t bytes)
-{
+static int move(t_device *d, void *to, const void *from, size_t bytes) {
     @autoreleasepool {
         const int status = finish(d);
         if (!status)
@@ -306,8 +286,7 @@ static int move(t_device *d, void *to, const void *from, size_t bytes)
 
 int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes) { return move(d, to, from, bytes); }
 
-int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
-{
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes) {
     if (way != T_ACROSS)
         return move(d, to, from, bytes);
     @autoreleasepool {
@@ -328,15 +307,13 @@ int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char
     }
 }
 
-int t_device_finish(t_device *d)
-{
+int t_device_finish(t_device *d) {
     @autoreleasepool {
         return finish(d);
     }
 }
 
-void t_device_drop(t_device *d)
-{
+void t_device_drop(t_device *d) {
     @autoreleasepool {
         abandon(d);
         d->running = false;
@@ -348,8 +325,7 @@ void t_device_drop(t_device *d)
 
 // ---- steps ----
 
-static int encode(t_device *d, const t_step *step, id<MTLComputePipelineState> pipeline)
-{
+static int encode(t_device *d, const t_step *step, id<MTLComputePipelineState> pipeline) {
     if (int status = open_encoder(d))
         return status;
     [d->encoder setComputePipelineState:pipeline];
@@ -370,8 +346,7 @@ static int encode(t_device *d, const t_step *step, id<MTLComputePipelineState> p
     return d->blocking ? commit(d) : TORSHC_OK;
 }
 
-int t_device_launch(t_device *d, const t_step *step)
-{
+int t_device_launch(t_device *d, const t_step *step) {
     @autoreleasepool {
         const auto found = d->pipelines.find(step->name);
         if (found == d->pipelines.end())
@@ -385,8 +360,7 @@ int t_device_launch(t_device *d, const t_step *step)
 }
 
 // Encoding is cheap, so runs are not recorded.
-int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
-{
+int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed) {
     (void)key;
     (void)count;
     *replayed = 0;
@@ -394,8 +368,7 @@ int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed
     return TORSHC_OK;
 }
 
-int t_device_end(t_device *d, int status)
-{
+int t_device_end(t_device *d, int status) {
     @autoreleasepool {
         d->running = false;
         if (!status)
@@ -408,8 +381,7 @@ int t_device_end(t_device *d, int status)
 // ---- time ----
 
 // What comes behind a mark is in a command buffer of its own, which knows when it ran.
-int t_device_mark(t_device *d, int32_t index)
-{
+int t_device_mark(t_device *d, int32_t index) {
     @autoreleasepool {
         const int status = commit(d);
         d->marks.resize((size_t)index);  // marks are made one after the other
@@ -418,8 +390,7 @@ int t_device_mark(t_device *d, int32_t index)
     }
 }
 
-int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
-{
+int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns) {
     @autoreleasepool {
         const id<MTLCommandBuffer> commands = d->marks[(size_t)index];
         if (commands)  // else a step on the processor

@@ -15,8 +15,7 @@ struct t_device {
     char last[48];          /* the kernel that was launched last */
 };
 
-int t_device_open(int32_t ordinal, void *stream, t_device **device)
-{
+int t_device_open(int32_t ordinal, void *stream, t_device **device) {
     *device = NULL;
     if (ordinal)
         return t_fail(TORSHC_E_DEVICE, "there is no device %d of WebGPU, only device 0", (int)ordinal);
@@ -33,8 +32,7 @@ int t_device_open(int32_t ordinal, void *stream, t_device **device)
 
 /* ---- the stream of work ---- */
 
-static void end_pass(t_device *d)
-{
+static void end_pass(t_device *d) {
     if (d->pass) {
         w.ComputePassEncoderEnd(d->pass);
         w.ComputePassEncoderRelease(d->pass);
@@ -43,8 +41,7 @@ static void end_pass(t_device *d)
 }
 
 /* Ends what is encoded, and gives it to the queue unless it is not wanted. */
-static void end_commands(t_device *d, int wanted)
-{
+static void end_commands(t_device *d, int wanted) {
     end_pass(d);
     if (d->encoder) {
         w_object commands = wanted && !g.lost ? w.CommandEncoderFinish(d->encoder, NULL) : NULL;
@@ -60,15 +57,13 @@ static void end_commands(t_device *d, int wanted)
 
 static void commit(t_device *d) { end_commands(d, 1); }
 
-static w_object encoder(t_device *d)
-{
+static w_object encoder(t_device *d) {
     if (!d->encoder)
         d->encoder = w.DeviceCreateCommandEncoder(g.device, NULL);
     return d->encoder;
 }
 
-int t_device_finish(t_device *d)
-{
+int t_device_finish(t_device *d) {
     char what[80];
     commit(d);
     w.DevicePoll(g.device, 1, NULL);
@@ -76,15 +71,13 @@ int t_device_finish(t_device *d)
     return t_gpu_told(TORSHC_E_LAUNCH, what);
 }
 
-void t_device_drop(t_device *d)
-{
+void t_device_drop(t_device *d) {
     end_commands(d, 0);
     w.DevicePoll(g.device, 1, NULL);
     t_gpu_forget();
 }
 
-void t_device_close(t_device *d)
-{
+void t_device_close(t_device *d) {
     if (!d)
         return;
     t_device_drop(d);
@@ -103,8 +96,7 @@ typedef struct {
 enum { NUMBER = 40 };
 static const uintptr_t FIRST = (uintptr_t)1 << 62;
 
-static t_place find(const void *at)
-{
+static t_place find(const void *at) {
     const uintptr_t place = (uintptr_t)at - FIRST, number = place >> NUMBER;
     const uint64_t offset = place - (number << NUMBER);
     t_place found = {NULL, 0, 0};
@@ -116,8 +108,7 @@ static t_place find(const void *at)
 }
 
 /* Holds a buffer by a number: one that was given back, or a new one. NULL: no memory. */
-static unsigned char *hold(w_object buffer, size_t bytes)
-{
+static unsigned char *hold(w_object buffer, size_t bytes) {
     size_t number = 0;
     while (number < g.blocks && g.block[number].buffer)
         number++;
@@ -131,8 +122,7 @@ static unsigned char *hold(w_object buffer, size_t bytes)
     return (unsigned char *)(FIRST + (number << NUMBER));
 }
 
-int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at)
-{
+int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **at) {
     (void)d;
     const size_t whole = bytes < T_BIND ? T_BIND : (bytes + T_BIND - 1) / T_BIND * T_BIND;
     const int fits = bytes <= whole && whole <= g.limits.buffer_bytes;
@@ -149,8 +139,7 @@ int t_device_alloc(t_device *d, size_t bytes, const char *what, unsigned char **
     return status;
 }
 
-void t_device_free(t_device *d, unsigned char *at)
-{
+void t_device_free(t_device *d, unsigned char *at) {
     if (!d || !at)
         return;
     commit(d);
@@ -164,14 +153,12 @@ void t_device_free(t_device *d, unsigned char *at)
     pthread_mutex_unlock(&g.lock);
 }
 
-int t_device_share(t_device *d, t_device *owner, unsigned char *at)
-{
+int t_device_share(t_device *d, t_device *owner, unsigned char *at) {
     (void)d, (void)owner, (void)at; /* one device has them all */
     return TORSHC_OK;
 }
 
-int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span)
-{
+int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32_t i, t_span *span) {
     (void)d;
     span->at = (unsigned char *)x->data + x->byte_offset;
     const t_place place = find(span->at);
@@ -185,8 +172,7 @@ int t_device_locate(t_device *d, const torshc_tensor *x, const char *what, int32
 
 /* ---- copies ---- */
 
-static void on_mapped(uint32_t status, w_text message, void *user, void *more)
-{
+static void on_mapped(uint32_t status, w_text message, void *user, void *more) {
     (void)more;
     *(int *)user = status == W_SUCCESS ? 1 : -1;
     if (status != W_SUCCESS)
@@ -194,8 +180,7 @@ static void on_mapped(uint32_t status, w_text message, void *user, void *more)
 }
 
 /* Reads from a buffer; waits. */
-static int read_back(t_device *d, unsigned char *to, const t_place *place, size_t bytes)
-{
+static int read_back(t_device *d, unsigned char *to, const t_place *place, size_t bytes) {
     const size_t first = place->offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
     int done = 0;
     w_object here = t_gpu_buffer(W_MAP_READ | W_COPY_TO, whole);
@@ -217,8 +202,7 @@ static int read_back(t_device *d, unsigned char *to, const t_place *place, size_
 }
 
 /* Writes less than whole words of a buffer, or what is on the device too: with the rest of the words, which it reads. */
-static int write_within(t_device *d, const t_place *to, const unsigned char *from, size_t bytes)
-{
+static int write_within(t_device *d, const t_place *to, const unsigned char *from, size_t bytes) {
     const t_place source = find(from);
     const size_t first = to->offset % T_COPY, whole = (first + bytes + T_COPY - 1) / T_COPY * T_COPY;
     const t_place words = {to->buffer, to->offset - first, whole};
@@ -237,8 +221,7 @@ static int write_within(t_device *d, const t_place *to, const unsigned char *fro
 }
 
 /* Addresses say by themselves which way it is. */
-int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes)
-{
+int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char *from, size_t bytes) {
     (void)way;
     const t_place a = find(from);
     t_place b = find(to);
@@ -261,8 +244,7 @@ int t_device_copy(t_device *d, t_way way, unsigned char *to, const unsigned char
     return body == bytes ? TORSHC_OK : write_within(d, &b, from + body, bytes - body);
 }
 
-int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
-{
+int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes) {
     const int status = t_device_copy(d, T_ACROSS, to, from, bytes);
     return status ? status : t_device_finish(d);
 }
@@ -270,8 +252,7 @@ int t_device_transfer(t_device *d, void *to, const void *from, size_t bytes)
 /* ---- steps ---- */
 
 /* The sizes that a kernel gets, after its number of blocks, in a place of their own. */
-static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
-{
+static int give_sizes(t_device *d, const t_step *step, w_entry *entry) {
     int32_t words[(step->dims + 4) / 4 * 4];
     memset(words, 0, sizeof words);
     words[0] = (int32_t)step->blocks;
@@ -292,8 +273,7 @@ static int give_sizes(t_device *d, const t_step *step, w_entry *entry)
 
 /* Binds what kernels see from an address on, as far as a binding may reach; an empty tensor, which is never read, to
  * memory of ours. */
-static int bind(const t_step *step, int32_t i, w_entry *entry)
-{
+static int bind(const t_step *step, int32_t i, w_entry *entry) {
     const t_place place = find(step->buf[i]);
     const uint64_t need = (uint64_t)step->spans[i], size = (need + T_COPY - 1) / T_COPY * T_COPY;
     const uint64_t most = g.limits.storage_bytes / T_COPY * T_COPY;
@@ -307,8 +287,7 @@ static int bind(const t_step *step, int32_t i, w_entry *entry)
     return TORSHC_OK;
 }
 
-int t_device_launch(t_device *d, const t_step *step)
-{
+int t_device_launch(t_device *d, const t_step *step) {
     w_entry entry[step->buffers + 1];
     const t_made *made = t_gpu_made(step->name);
     int status;
@@ -334,15 +313,13 @@ int t_device_launch(t_device *d, const t_step *step)
 }
 
 /* Encoding is cheap, so runs are not recorded. wgpu-native ends the process where a lost device is given work. */
-int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed)
-{
+int t_device_begin(t_device *d, const int64_t *key, int32_t count, int *replayed) {
     (void)d, (void)key, (void)count;
     *replayed = 0;
     return g.lost ? t_gpu_told(TORSHC_E_LAUNCH, "WebGPU") : TORSHC_OK;
 }
 
-int t_device_end(t_device *d, int status)
-{
+int t_device_end(t_device *d, int status) {
     if (status)
         t_device_drop(d);
     else
@@ -352,14 +329,12 @@ int t_device_end(t_device *d, int status)
 
 /* ---- time: a mark waits for what is before it ---- */
 
-int t_device_mark(t_device *d, int32_t index)
-{
+int t_device_mark(t_device *d, int32_t index) {
     (void)index;
     return t_device_finish(d);
 }
 
-int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns)
-{
+int t_device_elapsed(t_device *d, int32_t index, uint64_t *ns) {
     (void)d, (void)index, (void)ns; /* as the processor's clock has it */
     return TORSHC_OK;
 }

@@ -15,8 +15,7 @@ struct t_gpu g = {.lock = PTHREAD_MUTEX_INITIALIZER, .noting = PTHREAD_MUTEX_INI
 
 /* ---- what WebGPU says ---- */
 
-void t_gpu_note(w_text message, int lost)
-{
+void t_gpu_note(w_text message, int lost) {
     const w_text text = message.data && message.length ? message : (w_text){"no reason is given", SIZE_MAX};
     const size_t length = text.length == SIZE_MAX ? strlen(text.data) : text.length;
     pthread_mutex_lock(&g.noting);
@@ -30,14 +29,12 @@ void t_gpu_note(w_text message, int lost)
 }
 
 /* A call failed, or, where `user` is not NULL, the device is lost. */
-static void on_fault(const w_object *device, uint32_t type, w_text message, void *user, void *more)
-{
+static void on_fault(const w_object *device, uint32_t type, w_text message, void *user, void *more) {
     (void)device, (void)type, (void)more;
     t_gpu_note(message, user && g.device); /* else there was none yet */
 }
 
-static void on_made(uint32_t status, void *made, w_text message, void *user, void *more)
-{
+static void on_made(uint32_t status, void *made, w_text message, void *user, void *more) {
     (void)more;
     if (status == W_SUCCESS)
         *(void **)user = made;
@@ -45,16 +42,14 @@ static void on_made(uint32_t status, void *made, w_text message, void *user, voi
         t_gpu_note(message, 0);
 }
 
-static int is_well(void)
-{
+static int is_well(void) {
     pthread_mutex_lock(&g.noting);
     const int well = !*g.error;
     pthread_mutex_unlock(&g.noting);
     return well;
 }
 
-int t_gpu_told(int status, const char *what)
-{
+int t_gpu_told(int status, const char *what) {
     if (is_well())
         return TORSHC_OK;
     if (g.lost)
@@ -67,8 +62,7 @@ int t_gpu_told(int status, const char *what)
     return status;
 }
 
-void t_gpu_forget(void)
-{
+void t_gpu_forget(void) {
     if (!g.lost)
         *g.error = 0;
 }
@@ -81,8 +75,7 @@ void t_gpu_forget(void)
 #define W_LIBRARY "libwgpu_native.so"
 #endif
 
-static int load_functions(void)
-{
+static int load_functions(void) {
     const char *named = getenv("TORSHC_WEBGPU");
     void *library = dlopen(named && *named ? named : W_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -94,13 +87,11 @@ static int load_functions(void)
     return TORSHC_OK;
 }
 
-w_object t_gpu_buffer(uint64_t usage, uint64_t bytes)
-{
+w_object t_gpu_buffer(uint64_t usage, uint64_t bytes) {
     return w.DeviceCreateBuffer(g.device, &(w_buffer_options){.usage = usage, .size = bytes});
 }
 
-static int open_adapter(void)
-{
+static int open_adapter(void) {
     const w_adapter_options options = {.level = 2, .power = W_FAST};
     g.instance = w.CreateInstance(NULL);
     if (!g.instance)
@@ -117,8 +108,7 @@ static int open_adapter(void)
     return TORSHC_OK;
 }
 
-static int open_device(void)
-{
+static int open_device(void) {
     w_limits limits; /* what every adapter has, but for the sizes of buffers */
     memset(&limits, 0xff, sizeof limits);
     limits.next = NULL;
@@ -148,19 +138,16 @@ static int open_device(void)
 extern const t_source *const __start_t_kernels[] __attribute__((weak, visibility("hidden")));
 extern const t_source *const __stop_t_kernels[] __attribute__((weak, visibility("hidden")));
 
-static int by_name(const void *a, const void *b)
-{
+static int by_name(const void *a, const void *b) {
     return strcmp(((const t_made *)a)->source->name, ((const t_made *)b)->source->name);
 }
 
-const t_made *t_gpu_made(const char *name)
-{
+const t_made *t_gpu_made(const char *name) {
     return bsearch(&(t_made){.source = &(t_source){.name = name}}, g.made, g.kernels, sizeof *g.made, by_name);
 }
 
 /* Whether the device runs this text of a kernel: not where it lacks subgroups, or has them and another text is for these. */
-static int is_for_device(const t_source *kernel)
-{
+static int is_for_device(const t_source *kernel) {
     if (kernel->subgroups || !g.feature)
         return !kernel->subgroups || g.feature;
     for (const t_source *const *other = __start_t_kernels; other < __stop_t_kernels; other++)
@@ -170,8 +157,7 @@ static int is_for_device(const t_source *kernel)
 }
 
 /* A kernel's text with what the standard has in front of one that uses subgroups, in memory of ours; NULL for no memory. */
-static char *module_of(const t_source *kernel)
-{
+static char *module_of(const t_source *kernel) {
     const char *const enable = kernel->subgroups && g.feature == W_SUBGROUPS ? "enable subgroups;\n" : "";
     char *const made = malloc(strlen(enable) + strlen(kernel->text) + 1);
     if (made)
@@ -179,8 +165,7 @@ static char *module_of(const t_source *kernel)
     return made;
 }
 
-static void make(t_made *kernel)
-{
+static void make(t_made *kernel) {
     char *const text = module_of(kernel->source);
     if (!text) {
         t_gpu_note((w_text){"no memory for its text", SIZE_MAX}, 0);
@@ -198,16 +183,14 @@ static void make(t_made *kernel)
         kernel->layout = w.ComputePipelineGetBindGroupLayout(kernel->pipeline, 0);
 }
 
-static void make_some(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end)
-{
+static void make_some(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)buf, (void)dim, (void)scratch;
     for (int64_t i = begin; i < end; i++)
         make(&g.made[i]);
 }
 
 /* Adapters compile kernels for long, each by itself: as many at a time as there are processors. */
-static int make_kernels(void)
-{
+static int make_kernels(void) {
     const size_t texts = (size_t)(__stop_t_kernels - __start_t_kernels);
     if (!(g.made = calloc(texts + 1, sizeof *g.made)))
         return t_fail(TORSHC_E_MEMORY, "no memory for %zu kernels", texts);
@@ -228,8 +211,7 @@ static int make_kernels(void)
         w.RELEASE(WHAT);                                                                                               \
     WHAT = NULL
 
-static void release(void)
-{
+static void release(void) {
     for (size_t i = 0; i < g.kernels; i++) {
         W_DROP(g.made[i].layout, BindGroupLayoutRelease);
         W_DROP(g.made[i].pipeline, ComputePipelineRelease);
@@ -250,16 +232,14 @@ static void release(void)
 }
 
 /* A library that is unloaded must leave nothing behind that could call it: threads, and callbacks of a lost device. */
-void t_gpu_close(void)
-{
+void t_gpu_close(void) {
     pthread_mutex_lock(&g.lock);
     if (--g.users == 0 && !g.held)
         release();
     pthread_mutex_unlock(&g.lock);
 }
 
-int t_gpu_open(void)
-{
+int t_gpu_open(void) {
     int status = TORSHC_OK;
     pthread_mutex_lock(&g.lock);
     g.users++;
