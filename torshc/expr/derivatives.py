@@ -92,6 +92,7 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "trunc": (None,),
     "sqrt": (lambda t, y, a: _div(t, _mul(y, 2.0)),),
     "exp": (lambda t, y, a: _mul(t, y),),
+    "exp_low": (lambda t, y, a: _mul(t, y),),
     "log": (lambda t, y, a: _div(t, a),),
     "log1p": (lambda t, y, a: _div(t, _add(a, 1.0)),),
     "expm1": (lambda t, y, a: _mul(t, call("exp", a)),),

@@ -1,24 +1,45 @@
 """Scalar functions of f32 as formulas over arithmetic, and elements of 16 bits and fewer as the bits that hold them.
 
-For targets whose language lacks a function, or has one that is not right in every corner. The polynomials are those of
-the C prelude (``t_math_exp.h``, ``t_math_trig.h``), with their bound of 4 ULP. NaN is asked for by name where it has to
-stay, since compilers of shaders may take it for absent.
+The polynomials are minimax fits (weighted least squares, coefficients rounded to float in turn) on the reduced interval
+named beside each; those on a long path are summed in pairs (Estrin), since latency bounds a loop over one register at a
+time. Results are within 4 ULP, and nothing needs a fused multiply-add to be right. Printers write a formula as a
+function of their language; what differs between languages is in :class:`Language`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
-from .dtype import BF16, F8E8M0, F16, F32, I8, I16, I32, NARROW, U8, U16, U32, DType
+from .dtype import BF16, F8E8M0, F16, F32, F64, I8, I16, I32, NARROW, U8, U16, U32, DType
 from .expr import Expr, Scalar, acc, const
 from .formulas_wide import wide_formulas
 from .functions import call, cast
 
+
+@dataclass(frozen=True)
+class Language:
+    """What a language has of the arithmetic that formulas are made of.
+
+    Attributes:
+        exact: whether sums are computed in the order written, and NaN and infinities are not taken for absent.
+        wide: whether it has f64.
+    """
+
+    exact: bool = True
+    wide: bool = True
+
+
+_LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
+
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690581e-4  # the first has 10 bits: times any exponent it is exact
 LOG2E, LN2 = 1.44269504088896341, 0.693147180559945309
-SMALL = 2.0**-25  # below it expm1, log1p and atanh are x itself
+SMALL = 2.0**-25  # below it expm1, log1p, sinh and atanh are x itself
 LEAST = 2.0**-126  # of normal numbers
-HALF_PI = 1.57079632679489662
+HALF_PI, HALF_PI_HIGH, HALF_PI_LOW = 1.57079632679489662, 1.57079637050628662109, -4.37113882867379e-8
 INF, NAN = const(math.inf, F32), const(math.nan, F32)
 X, Y, BITS = acc("x", F32), acc("y", F32), acc("x", U32)  # arguments of formulas
 
@@ -31,18 +52,39 @@ def _over(a: Scalar, b: Scalar) -> Expr:
     return call("div", a, b)
 
 
+def _less(a: Scalar, b: Scalar) -> Expr:
+    return call("sub", a, b)
+
+
 def _abs(x: Expr) -> Expr:
     return call("abs", x)
 
 
+def _and(a: Expr, b: int) -> Expr:
+    return call("bitand", a, b)
+
+
+def _or(a: Expr, b: Expr) -> Expr:
+    return call("bitor", a, b)
+
+
+def _bits(number: int) -> Expr:
+    return const(number, U32)
+
+
 def _with_sign(x: Expr, sign: Expr) -> Expr:
     """x, which is not negative, with the sign of another."""
-    return call("float32", call("bitor", call("raw32", x), call("bitand", call("raw32", sign), 1 << 31)))
+    return call("float32", _or(call("raw32", x), _and(call("raw32", sign), 1 << 31)))
+
+
+def _flipped(x: Expr, bits: Expr) -> Expr:
+    """x with another sign where the first of some bits is set."""
+    return call("float32", call("bitxor", call("raw32", x), bits))
 
 
 def _magnitude(x: Expr) -> Expr:
     """The bits of a float but for its sign."""
-    return call("bitand", call("raw32", x), 0x7FFFFFFF)
+    return _and(call("raw32", x), 0x7FFFFFFF)
 
 
 def _polynomial(x: Expr, *factors: float) -> Expr:
@@ -55,84 +97,125 @@ def _polynomial(x: Expr, *factors: float) -> Expr:
     return found
 
 
-# ---- exponentials --------------------------------------------------------------------------------------------------
+def _keep_nan(x: Expr, value: Expr) -> Expr:
+    """A value that arithmetic makes NaN where x is, said where compilers may take NaN for absent."""
+    return value if _LANGUAGE.get().exact else _where(call("isnan", x), x, value)
 
 
-def _pow2(n: Expr) -> Expr:
-    """2^n for -126 <= n <= 127."""
-    return call("float32", call("shl", cast(n + 127, U32), 23))
+def _nearest(x: Expr, offset: int) -> tuple[Expr, Expr]:
+    """The integer nearest to x of less than 2^22, and the same plus an offset in the low bits of a u32."""
+    if not _LANGUAGE.get().exact:
+        k = call("round", x)
+        return k, cast(cast(k, I32) + offset, U32)
+    whole = 1.5 * 2**23 + offset  # a sum with it has no bits behind the point
+    moved = x + whole
+    return _less(moved, whole), call("raw32", moved)
 
 
-def _scale(p: Expr, n: Expr) -> Expr:
-    """p * 2^n for p in [0.5, 2] and |n| <= 250 with one rounding: in two halves."""
-    half = call("shr", n, 1)
-    return p * _pow2(half) * _pow2(n - half)
+# ---- exponentials: x = n ln2 + r, abs(r) <= ln2/2 ------------------------------------------------------------------
 
 
-def _exp_parts(x: Expr, low: float) -> tuple[Expr, Expr]:
-    """x = n ln2 + r: e^r - 1, with an error of 2^-28 of e^r, and n."""
-    c = _where(call("lt", x, low), low, _where(call("gt", x, 89.0), 89.0, x))
-    k = call("round", c * LOG2E)
-    r = (c - k * LN2_HIGH) - k * LN2_LOW
+def _power(n: Expr) -> Expr:
+    """2^(n - 127) of the low bits of n, which are 1 to 254."""
+    return call("float32", call("shl", n, 23))
+
+
+def _clamped(x: Expr, low: float, high: float) -> Expr:
+    """Within limits; NaN stays."""
+    x = _where(call("lt", x, low), low, x)
+    return _where(call("gt", x, high), high, x)
+
+
+def _exp_parts(x: Expr, offset: int) -> tuple[Expr, Expr]:
+    """e^r - 1, with an error of 2^-28 of e^r, and n with an offset."""
+    k, n = _nearest(x * LOG2E, offset)
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
     p01, p23 = r * 1.666652113e-1 + 4.999999404e-1, r * 8.368703537e-3 + 4.166828841e-2
     z = r * r
-    return r + ((z * 1.381893875e-3 + p23) * z + p01) * z, cast(k, I32)
+    return r + ((z * 1.381893875e-3 + p23) * z + p01) * z, n
+
+
+def _exp_within(x: Expr, shift: int = 0) -> Expr:
+    """e^x * 2^shift for x of -104.5 to 90: 2^n in two halves, so that nothing between overflows or is subnormal."""
+    e, n = _exp_parts(x, 254 + shift)
+    half = call("shr", n, 1)
+    s = _power(half)
+    return (s * e + s) * _power(n - half)
 
 
 def _exp(x: Expr) -> Expr:
-    part, n = _exp_parts(x, -104.0)
-    return _where(call("isnan", x), x, _scale(part + 1.0, n))
+    return _keep_nan(x, _exp_within(_clamped(x, -104.5, 90.0)))
+
+
+def _exp_low(x: Expr) -> Expr:
+    """e^x for x <= 0: 2^64 times as much is normal, so that 2^n needs no halves."""
+    e, n = _exp_parts(_where(call("lt", x, -104.5), -104.5, x), 127 + 64)
+    s = _power(n)
+    return _keep_nan(x, (s * e + s) * 2.0**-64)
 
 
 def _expm1(x: Expr) -> Expr:
-    part, n = _exp_parts(x, -18.0)
-    s = _pow2(n - 1)
-    half = s * part + (s - 0.5)  # 2^n (e^r - 1) + (2^n - 1) overflows too early
-    return _where(call("or", call("isnan", x), call("lt", _abs(x), SMALL)), x, half + half)
+    """Half of it first: 2^n (e^r - 1) + (2^n - 1) overflows too early. The smallest arguments are their own result."""
+    e, n = _exp_parts(_clamped(x, -18.0, 89.0), 127 - 1)
+    s = _power(n)
+    half = s * e + (s - 0.5)
+    return _keep_nan(x, _where(call("lt", _abs(x), SMALL), x, half + half))
 
 
 def _tanh(x: Expr) -> Expr:
-    a = _abs(x)
-    e = call("expm1", _where(call("gt", a, 10.0), 20.0, a + a))
-    return _where(call("isnan", x), x, _with_sign(_over(e, e + 2.0), x))
+    """d / (d + 2), d = e^(2 abs(x)) - 1, with n of 0 to 29; from 10 on it is 1."""
+    twice = _abs(x) + _abs(x)
+    e, n = _exp_parts(_where(call("gt", twice, 20.0), 20.0, twice), 127)
+    s = _power(n)
+    d = s * e + (s - 1.0)
+    return _keep_nan(x, _with_sign(_over(d, d + 2.0), x))
 
 
 def _sigmoid(x: Expr) -> Expr:
-    e = call("exp", call("neg", _abs(x)))
+    """e^-abs(x) never overflows, and e / (1 + e) keeps the far negative side right."""
+    e = call("exp_low", call("neg", _abs(x)))
     return _over(_where(call("lt", x, 0.0), e, 1.0), e + 1.0)
 
 
 def _sinh(x: Expr) -> Expr:
     a = _abs(x)
-    e, root = call("expm1", a), call("exp", a * 0.5)
-    return _with_sign(_where(call("gt", a, 40.0), root * 0.5 * root, (e + _over(e, e + 1.0)) * 0.5), x)
+    e = call("expm1", _where(call("gt", a, 10.0), 10.0, a))
+    near, far = (e + _over(e, e + 1.0)) * 0.5, _exp_within(_clamped(a, -104.5, 90.0), -1)
+    found = _where(call("lt", a, SMALL), a, _where(call("gt", a, 9.5), far, near))
+    return _keep_nan(x, _with_sign(found, x))
 
 
 def _cosh(x: Expr) -> Expr:
-    root = call("exp", _abs(x) * 0.5)
-    return root * 0.5 * root + _over(_over(0.5, root), root)
+    a = _abs(x)
+    e = _exp_within(_where(call("gt", a, 90.0), 90.0, a), -1)
+    return _keep_nan(x, e + _over(0.25, e))
 
 
 def _erf(x: Expr) -> Expr:
     """|x| < 1: x + x P(x^2), error 2^-29; else 1 - e^Q(|x|), Q = log(erfc) on [1, 4], beyond which erf is 1 in f32."""
-    p = _polynomial(x * x, 7.919187919e-5, -8.030509343e-4, 5.190716591e-3, -2.685512230e-2, 1.128361821e-1,
-                    -3.761262894e-1, 1.283791661e-1)  # fmt: skip
     a = _where(call("gt", _abs(x), 4.0), 4.0, _abs(x))
-    b, q01, q23 = a * a, a * -1.127048492 + -3.515695571e-4, a * -1.030487865e-1 + -6.382120848e-1
+    z = a * a
+    p = _polynomial(z, 7.919187919e-5, -8.030509343e-4, 5.190716591e-3, -2.685512230e-2, 1.128361821e-1,
+                    -3.761262894e-1, 1.283791661e-1)  # fmt: skip
+    q01, q23 = a * -1.127048492 + -3.515695571e-4, a * -1.030487865e-1 + -6.382120848e-1
     q45 = a * -2.940882463e-3 + 2.181060053e-2
-    far = call("sub", 1.0, call("exp", (b * 1.856994058e-4 + q45) * (b * b) + (q23 * b + q01)))
-    return _where(call("isnan", x), x, _where(call("lt", a, 1.0), x + x * p, _with_sign(far, x)))
+    e, n = _exp_parts((z * 1.856994058e-4 + q45) * (z * z) + (q23 * z + q01), 127)
+    s = _power(n)
+    far = _less(1.0, s) - s * e
+    return _keep_nan(x, _with_sign(_where(call("lt", a, 1.0), a + a * p, far), x))
 
 
-# ---- logarithms ----------------------------------------------------------------------------------------------------
+# ---- logarithms: positive finite x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) ------------------------------------
 
 
-def _log_parts(x: Expr) -> tuple[Expr, Expr]:
-    """Positive finite x is 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)): f and k."""
-    tiny = call("lt", x, LEAST)
+def _log_parts(x: Expr, normal: bool = False) -> tuple[Expr, Expr]:
+    """f and k, of an x that is not subnormal if that is known."""
+    tiny = const(False) if normal else call("lt", x, LEAST)
     u = call("raw32", _where(tiny, x * 2.0**23, x)) - 0x3F3504F3
-    k = call("shr", cast(u, I32), 23) - _where(tiny, const(23, I32), const(0, I32))
-    return call("float32", call("bitand", u, 0x7FFFFF) + 0x3F3504F3) - 1.0, k
+    k = call("shr", cast(u, I32), 23)
+    if not normal:
+        k = k - _where(tiny, const(23, I32), const(0, I32))
+    return call("float32", _and(u, 0x7FFFFF) + 0x3F3504F3) - 1.0, k
 
 
 def _log_tail(f: Expr, low: Scalar) -> Expr:
@@ -148,6 +231,10 @@ def _log_of(x: Expr, f: Expr, k: Expr) -> Expr:
     """The logarithm of x from its parts, and what it is outside (0, inf)."""
     k = cast(k, F32)
     found = k * LN2_HIGH + (f + _log_tail(f, k * LN2_LOW))
+    if _LANGUAGE.get().exact:
+        found = _where(call("lt", x, INF), found, x)
+        found = _where(call("eq", x, 0.0), call("neg", INF), found)
+        return _where(call("lt", x, 0.0), NAN, found)
     at_end = _where(call("eq", x, 0.0), call("neg", INF), NAN)
     return _where(call("gt", x, 0.0), _where(call("isinf", x), x, found), at_end)
 
@@ -159,84 +246,130 @@ def _log(x: Expr) -> Expr:
 def _log1p(x: Expr) -> Expr:
     """log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction."""
     u = x + 1.0
-    lost = _where(call("ge", u, 2.0), call("sub", 1.0, u - x), x - (u - 1.0))
-    f, k = _log_parts(u)
-    back = _where(call("gt", k, 100), const(-100, I32), call("neg", k))  # nothing of weight is lost beyond 2^24
-    return _where(call("lt", _abs(x), SMALL), x, _log_of(u, f + lost * _pow2(back), k))
+    lost = _where(call("ge", u, 2.0), _less(1.0, u - x), x - (u - 1.0))
+    f, k = _log_parts(u, normal=True)
+    most = _where(call("gt", k, 100), const(100, I32), k)  # nothing of weight is lost beyond 2^24
+    back = _power(cast(_less(127, most), U32))
+    return _where(call("lt", _abs(x), SMALL), x, _log_of(u, f + lost * back, k))
+
+
+def _log_double(x: Expr, below: Expr) -> Expr:
+    """log1p(below), and log(2x) where x is so large that a square root of x^2 + 1 is x itself."""
+    large = call("gt", x, 2.0**28)
+    return call("log1p", _where(large, x, below)) + _where(large, const(LN2, F32), const(0.0, F32))
 
 
 def _asinh(x: Expr) -> Expr:
     a = _abs(x)
-    near = call("log1p", a + _over(a * a, call("sqrt", a * a + 1.0) + 1.0))
-    return _with_sign(_where(call("gt", a, 1e9), call("log", a) + LN2, near), x)
+    z = a * a
+    return _with_sign(_log_double(a, a + _over(z, call("sqrt", z + 1.0) + 1.0)), x)
 
 
 def _acosh(x: Expr) -> Expr:
     f = x - 1.0
-    near = call("log1p", f + call("sqrt", f * (f + 2.0)))
-    return _where(call("ge", x, 1.0), _where(call("gt", x, 1e9), call("log", x) + LN2, near), NAN)
+    found = _log_double(x, f + call("sqrt", f * (f + 2.0)))
+    return _keep_nan(x, _where(call("lt", x, 1.0), NAN, found))
 
 
 def _atanh(x: Expr) -> Expr:
     a = _abs(x)
-    far = _with_sign(call("log1p", _over(a + a, call("sub", 1.0, a))) * 0.5, x)
-    return _where(call("lt", a, SMALL), x, far)
+    far = call("log1p", _over(a + a, _less(1.0, a))) * 0.5
+    return _with_sign(_where(call("lt", a, SMALL), a, far), x)
 
 
 # ---- trigonometry --------------------------------------------------------------------------------------------------
 
 
 def _quarter(x: Expr) -> tuple[Expr, Expr]:
-    """x less the nearest multiple of pi/2, in four parts of 8 to 11 bits each, and which multiple it is, modulo 4.
+    """x less a multiple of pi/2, nearly the nearest, and which multiple it is in the low bits of a u32, any for NaN.
 
-    Beyond 2^13 pi/2 the argument's own rounding is the larger error.
+    In f64 the high part of pi/2 has 33 bits, so that its product with a multiple below 2^20 is exact. Without f64 it is
+    in four parts of 8 to 11 bits each, and beyond 2^13 pi/2 the argument's own rounding is the larger error.
     """
-    k, r = call("round", x * (1 / HALF_PI)), x
+    k, quarter = _nearest(x * (1 / HALF_PI), 0)
+    if _LANGUAGE.get().wide:
+        d = cast(k, F64)
+        return cast((cast(x, F64) - d * 1.5707963267341256) - d * 6.077100506506192e-11, F32), quarter
     for part in (1.5703125, 4.83751296997070312e-4, 7.54953362047672271e-8, 2.56334416e-12):
-        r = r - k * part
-    return r, k - call("floor", k * 0.25) * 4.0
+        x = x - k * part
+    return x, quarter
 
 
 def _sin_core(r: Expr) -> Expr:
+    """On abs(r) <= pi/4, error 2^-32."""
     z = r * r
-    return r + r * z * _polynomial(z, -1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+    return r + r * z * _polynomial(z, 2.832099653e-6, -1.985304698e-4, 8.333379403e-3, -1.666666716e-1)
 
 
 def _cos_core(r: Expr) -> Expr:
+    """On abs(r) <= pi/4, error 2^-33."""
     z = r * r
-    tail = _polynomial(z, 2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-    return call("sub", 1.0, z * 0.5) + z * z * tail
-
-
-def _finite(x: Expr, value: Expr) -> Expr:
-    return _where(call("isinf", x), NAN, value)
-
-
-def _negated(value: Expr, test: Expr) -> Expr:
-    return _where(test, call("neg", value), value)
+    return z * (z * _polynomial(z, 2.443066114e-5, -1.388730132e-3, 4.166664556e-2) - 0.5) + 1.0
 
 
 def _is_odd(quarter: Expr) -> Expr:
-    return call("or", call("eq", quarter, 1.0), call("eq", quarter, 3.0))
+    return call("lt", cast(call("shl", quarter, 31), I32), 0)
+
+
+def _finite(x: Expr, value: Expr) -> Expr:
+    """A value that arithmetic makes NaN where x is infinite, said where compilers may take infinities for absent."""
+    return value if _LANGUAGE.get().exact else _where(call("isinf", x), NAN, value)
+
+
+def _sin_quarter(r: Expr, quarter: Expr) -> Expr:
+    """sin(r + quarter pi/2)"""
+    found = _where(_is_odd(quarter), _cos_core(r), _sin_core(r))
+    return _flipped(found, call("shl", _and(quarter, 2), 30))
 
 
 def _sin(x: Expr) -> Expr:
-    r, quarter = _quarter(x)
-    found = _negated(_where(_is_odd(quarter), _cos_core(r), _sin_core(r)), call("ge", quarter, 2.0))
-    return _finite(x, _where(call("lt", _abs(x), 1e-4), x, found))
+    return _finite(x, _where(call("eq", x, 0.0), x, _sin_quarter(*_quarter(x))))
 
 
 def _cos(x: Expr) -> Expr:
     r, quarter = _quarter(x)
-    turned = call("or", call("eq", quarter, 1.0), call("eq", quarter, 2.0))
-    return _finite(x, _negated(_where(_is_odd(quarter), _sin_core(r), _cos_core(r)), turned))
+    return _finite(x, _sin_quarter(r, quarter + 1))
 
 
 def _tan(x: Expr) -> Expr:
     r, quarter = _quarter(x)
-    s, c = _sin_core(r), _cos_core(r)
-    found = _where(_is_odd(quarter), _over(call("neg", c), s), _over(s, c))
-    return _finite(x, _where(call("lt", _abs(x), 1e-4), x, found))
+    s, c, odd = _sin_core(r), _cos_core(r), _is_odd(quarter)
+    found = _over(_where(odd, call("neg", c), s), _where(odd, s, c))
+    return _finite(x, _where(call("eq", x, 0.0), x, found))
+
+
+def _asin_tail(s: Expr, z: Expr) -> Expr:
+    """asin(s) - s on [0, 1/2], z = s^2, error 2^-27."""
+    p = _polynomial(z, 4.221852124e-2, 2.414884977e-2, 4.547652975e-2, 7.495249808e-2, 1.666675359e-1)
+    return p * z * s
+
+
+def _asin(x: Expr) -> Expr:
+    """Beyond 1/2: asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2))."""
+    a = _abs(x)
+    far = call("gt", a, 0.5)
+    z = _where(far, _less(1.0, a) * 0.5, a * a)
+    s = _where(far, call("sqrt", z), a)
+    near = s + _asin_tail(s, z)
+    found = _where(far, _less(HALF_PI_HIGH, near * 2.0 - HALF_PI_LOW), near)
+    return _in_unit(x, a, _with_sign(found, x))
+
+
+def _acos(x: Expr) -> Expr:
+    a = _abs(x)
+    far = call("gt", a, 0.5)
+    z = _where(far, _less(1.0, a) * 0.5, x * x)
+    s = _where(far, call("sqrt", z), x)
+    near = s + _asin_tail(s, z)
+    twice = near + near
+    other = _less(2 * HALF_PI_HIGH, twice - 2 * HALF_PI_LOW)
+    beyond = _where(call("lt", x, 0.0), other, twice)
+    return _in_unit(x, a, _where(far, beyond, _less(HALF_PI_HIGH, near - HALF_PI_LOW)))
+
+
+def _in_unit(x: Expr, a: Expr, value: Expr) -> Expr:
+    """A value that a square root of less than 0 makes NaN where a = abs(x) > 1, said where NaN may be absent."""
+    return value if _LANGUAGE.get().exact else _keep_nan(x, _where(call("gt", a, 1.0), NAN, value))
 
 
 def _atan(x: Expr) -> Expr:
@@ -247,25 +380,52 @@ def _atan(x: Expr) -> Expr:
     t = _over(above, _where(far, a, _where(mid, a + 1.0, const(1.0, F32))))
     z = t * t
     p = _polynomial(z, -6.090630963e-2, 1.059942842e-1, -1.424442679e-1, 1.999852955e-1, -3.333331645e-1)
-    base = _where(far, const(HALF_PI, F32), _where(mid, const(HALF_PI / 2, F32), const(0.0, F32)))
+    base = _where(mid, _where(far, const(HALF_PI, F32), const(HALF_PI / 2, F32)), const(0.0, F32))
     return _with_sign(base + (t + t * z * p), x)
-
-
-def _asin(x: Expr) -> Expr:
-    """2 atan(x / (1 + sqrt(1 - x^2))), with 1 - x^2 as a product that does not cancel."""
-    root = call("sqrt", call("sub", 1.0, x) * (x + 1.0))
-    return _where(call("le", _abs(x), 1.0), call("atan", _over(x, root + 1.0)) * 2.0, NAN)
-
-
-def _acos(x: Expr) -> Expr:
-    half = call("atan", call("sqrt", _over(call("sub", 1.0, x), x + 1.0)))
-    return _where(call("le", _abs(x), 1.0), _where(call("le", x, -1.0), 2 * HALF_PI, half * 2.0), NAN)
 
 
 # ---- powers --------------------------------------------------------------------------------------------------------
 
 
-def _power(a: Expr, y: Expr) -> Expr:
+def _log2_wide(x: Expr) -> Expr:
+    """log2 of positive finite x to 2^-42, in f64: 2/ln2 atanh(f / (2 + f))."""
+    m, k = _log_parts(x)
+    f = cast(m, F64)
+    s = _over(f, f + 2.0)
+    p = _polynomial(s * s, 0.28295569816318067, 0.3199019512689901, 0.412209339869544, 0.5770779415400279,
+                    0.9617966941159797, 2.885390081777851)  # fmt: skip
+    return p * s + cast(cast(k, F32), F64)
+
+
+def _exp2_wide(t: Expr) -> Expr:
+    """2^t to 2^-40 for abs(t) <= 1000, larger ones clamped: they are 0 or inf in f32."""
+    t = _clamped(t, -1000.0, 1000.0)
+    u = t + 1.5 * 2.0**52
+    r = t - (u - 1.5 * 2.0**52)
+    p = _polynomial(r, 1.317878516868302e-06, 1.5309380404736074e-05, 0.0001540382783631662, 0.0013333454040291646,
+                    0.00961812861019364, 0.05550410936083865, 0.24022650698145948, 0.6931471805480277)  # fmt: skip
+    return (p * r + 1.0) * call("float64", call("shl", call("raw64", u) + 1023, 52))
+
+
+def _pow_wide(x: Expr, y: Expr) -> Expr:
+    """2^(y log2|x|) through f64, rounded once, so well within 1 ULP."""
+    a = _abs(x)
+    edge = _where(call("eq", a, 0.0), call("neg", INF), a)
+    inside = call("and", call("gt", a, 0.0), call("lt", a, INF))
+    log = _where(inside, _log2_wide(a), cast(edge, F64))
+    r = cast(_exp2_wide(log * cast(y, F64)), F32)
+    endless = call("eq", _abs(y), INF)
+    twice = call("trunc", y * 0.5) * 2.0
+    odd = call("eq", _abs(y - twice), 1.0)
+    whole = call("or", call("or", odd, call("eq", y, twice)), endless)
+    r = _flipped(r, _where(odd, _and(call("raw32", x), 1 << 31), _bits(0)))
+    root = call("and", call("and", call("lt", x, 0.0), call("lt", a, INF)), call("not", whole))
+    r = _where(root, NAN, r)
+    unit = call("and", call("eq", a, 1.0), endless)
+    return _where(call("or", call("or", unit, call("eq", x, 1.0)), call("eq", y, 0.0)), 1.0, r)
+
+
+def _pow_positive(a: Expr, y: Expr) -> Expr:
     """a^y for finite a > 0 and finite y: 2^(y (k + log2(1 + f))), whole parts apart, so that large ones lose little."""
     f, k = _log_parts(a)
     log = (f + _log_tail(f, 0.0)) * LOG2E
@@ -276,7 +436,9 @@ def _power(a: Expr, y: Expr) -> Expr:
     r = (rest - n1) * LN2
     z = r * r
     p01, p23 = r * 1.666652113e-1 + 4.999999404e-1, r * 8.368703537e-3 + 4.166828841e-2
-    found = _scale(r + ((z * 1.381893875e-3 + p23) * z + p01) * z + 1.0, cast(n0 + n1, I32))
+    e, n = r + ((z * 1.381893875e-3 + p23) * z + p01) * z, cast(cast(n0 + n1, I32) + 254, U32)
+    half = call("shr", n, 1)
+    found = (e + 1.0) * _power(half) * _power(n - half)
     total = part + y * log
     return _where(call("gt", total, 130.0), INF, _where(call("lt", total, -152.0), 0.0, found))
 
@@ -284,25 +446,27 @@ def _power(a: Expr, y: Expr) -> Expr:
 def _whole_power(a: Expr, y: Expr) -> Expr:
     """a^y for whole y up to 64, as products."""
     n = cast(_abs(y), I32)
-    found = _where(call("ne", call("bitand", n, 1), 0), a, 1.0)
+    found = _where(call("ne", _and(n, 1), 0), a, 1.0)
     for bit in range(1, 7):
         a = a * a
-        found = _where(call("ne", call("bitand", n, 1 << bit), 0), found * a, found)
+        found = _where(call("ne", _and(n, 1 << bit), 0), found * a, found)
     return _where(call("lt", y, 0.0), _over(1.0, found), found)
 
 
 def _pow(x: Expr, y: Expr) -> Expr:
     """The cases of C's pow (annex F)."""
+    if _LANGUAGE.get().wide:
+        return _pow_wide(x, y)
     a, zero = _abs(x), const(0.0, F32)
     is_zero, is_large = call("eq", a, 0.0), call("isinf", x)
     whole = call("eq", call("trunc", y), y)
     odd = call("and", whole, call("ne", call("trunc", y * 0.5), y * 0.5))
     small = call("and", whole, call("le", _abs(y), 64.0))
     below, falls = call("lt", a, 1.0), call("lt", y, 0.0)
-    r = _where(small, _whole_power(a, y), _power(a, y))
+    r = _where(small, _whole_power(a, y), _pow_positive(a, y))
     r = _where(call("isinf", y), _where(call("eq", below, falls), INF, zero), r)
     r = _where(call("or", is_zero, is_large), _where(call("eq", is_zero, falls), INF, zero), r)
-    r = _negated(r, call("and", odd, call("ge", call("raw32", x), 1 << 31)))
+    r = _where(call("and", odd, call("ge", call("raw32", x), 1 << 31)), call("neg", r), r)
     r = _where(call("and", call("lt", x, 0.0), call("not", call("or", whole, is_large))), NAN, r)
     r = _where(call("and", call("eq", a, 1.0), call("isinf", y)), 1.0, r)
     r = _where(call("or", call("isnan", x), call("isnan", y)), NAN, r)
@@ -316,18 +480,6 @@ FORMATS = {
     "f16": (10, 15, 0x7C00), "bf16": (7, 127, 0x7F80), "f8e4m3fn": (3, 7, 0x7F), "f8e4m3fnuz": (3, 8, 0x80),
     "f8e5m2": (2, 15, 0x7C), "f8e5m2fnuz": (2, 16, 0x80), "f4e2m1": (1, 1, 7),
 }  # fmt: skip
-
-
-def _and(a: Expr, b: int) -> Expr:
-    return call("bitand", a, b)
-
-
-def _or(a: Expr, b: Expr) -> Expr:
-    return call("bitor", a, b)
-
-
-def _bits(number: int) -> Expr:
-    return const(number, U32)
 
 
 def decode(code: Expr, dtype: DType) -> Expr:
@@ -462,23 +614,52 @@ def _ordered(key: Expr) -> Expr:
     return call("float32", call("bitxor", key, turned))
 
 
-def formulas() -> dict[str, Expr]:
-    """All formulas, by the names of functions in generated code after ``t_``; their arguments are x and y."""
-    found = {f"{f.__name__[1:]}_f32": f(X) for f in _OF_ONE} | {"pow_f32": _pow(X, Y)}
-    found |= {"isnan_f32": call("gt", _magnitude(X), 0x7F800000), "isinf_f32": call("eq", _magnitude(X), 0x7F800000)}
-    found |= {"order_max_f32": _order(X, 0xFFFFFFFF), "order_min_f32": _order(X, 0), "ordered_f32": _ordered(BITS)}
-    found |= {f"decode_{dtype.name}": decode(BITS, dtype) for dtype in (F16, BF16, I16, I8, *NARROW)}
-    for dtype in (F16, BF16, *NARROW):
-        kind = {"f": F32, "i": I32, "u": U32}[dtype.kind]
-        found[f"encode_{dtype.name}"] = encode(acc("x", kind), dtype)
-    found |= _of_floats() | _of_integers(I32) | _of_integers(U32) | wide_formulas()
-    found |= {f"cast_f32_{t.name}": _truncated(X, t) for t in (I32, I16, I8, U32, U16, U8)}
-    return found | {"as_f8e8m0_up": _to_power(X, False), "as_f8e8m0_nearest": _to_power(X, True)}
-
-
 _OF_ONE = (
-    _exp, _expm1, _tanh, _sigmoid, _sinh, _cosh, _erf, _log, _log1p, _asinh, _acosh, _atanh, _sin, _cos, _tan, _atan,
-    _asin, _acos,
+    _exp, _exp_low, _expm1, _tanh, _sigmoid, _sinh, _cosh, _erf, _log, _log1p, _asinh, _acosh, _atanh, _sin, _cos, _tan,
+    _atan, _asin, _acos,
 )  # fmt: skip
+ELEMENTARY = frozenset({*(f"{f.__name__[1:]}_f32" for f in _OF_ONE), "pow_f32"})
+# Where an argument is too large for what _quarter does in f64.
+REACH = {"sin_f32": 1e6, "cos_f32": 1e6, "tan_f32": 1e6}
 
-__all__ = ["formulas"]
+
+def _rows() -> Iterator[tuple[str, Callable[[], Expr]]]:
+    yield from ((f"{f.__name__[1:]}_f32", partial(f, X)) for f in _OF_ONE)
+    yield "pow_f32", partial(_pow, X, Y)
+    yield "isnan_f32", lambda: call("gt", _magnitude(X), 0x7F800000)
+    yield "isinf_f32", lambda: call("eq", _magnitude(X), 0x7F800000)
+    yield from ((f"order_{how}_f32", partial(_order, X, nan)) for how, nan in (("max", 0xFFFFFFFF), ("min", 0)))
+    yield "ordered_f32", partial(_ordered, BITS)
+    for dtype in (F16, BF16, I16, I8, *NARROW):
+        yield f"decode_{dtype.name}", partial(decode, BITS, dtype)
+    for dtype in (F16, BF16, *NARROW):
+        yield f"encode_{dtype.name}", partial(encode, acc("x", {"f": F32, "i": I32, "u": U32}[dtype.kind]), dtype)
+    yield from ((f"as_f8e8m0_{how}", partial(_to_power, X, how == "nearest")) for how in ("up", "nearest"))
+    yield from ((f"cast_f32_{t.name}", partial(_truncated, X, t)) for t in (I32, I16, I8, U32, U16, U8))
+    for name, e in (_of_floats() | _of_integers(I32) | _of_integers(U32) | wide_formulas()).items():
+        yield name, lambda e=e: e  # type: ignore[misc]
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Callable[[], Expr]]:
+    return dict(_rows())
+
+
+@lru_cache
+def find_formula(name: str, language: Language) -> Expr | None:
+    """The formula of a function, by its name in generated code after ``t_``; its arguments are x and y."""
+    if (make := _table().get(name)) is None:
+        return None
+    was = _LANGUAGE.set(language)
+    try:
+        return make()
+    finally:
+        _LANGUAGE.reset(was)
+
+
+def formulas(language: Language) -> dict[str, Expr]:
+    """All formulas."""
+    return {name: e for name in _table() if (e := find_formula(name, language)) is not None}
+
+
+__all__ = ["ELEMENTARY", "REACH", "Language", "find_formula", "formulas"]

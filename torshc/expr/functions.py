@@ -137,6 +137,7 @@ _ROWS = [
     Function("trunc", "same", np.trunc, host=True),
     Function("sqrt", "same", np.sqrt, 6, host=True),
     Function("exp", "same", np.exp, 12),
+    Function("exp_low", "same", np.exp, 10),  # of what is 0 or less
     Function("log", "same", np.log, 16),
     Function("log1p", "same", np.log1p, 20),
     Function("expm1", "same", np.expm1, 20),

@@ -19,21 +19,19 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
 @group(0) @binding(3) var<uniform> params: array<vec4i, 1>;
 
 fn t_sigmoid_f32(x: f32) -> f32 {
-    let v0 = t_exp_f32((-abs(x)));
+    let v0 = t_exp_low_f32((-abs(x)));
     return (select(1.0f, v0, (x < 0.0f)) / (v0 + 1.0f));
 }
 
-fn t_exp_f32(x: f32) -> f32 {
-    let v0 = select(select(x, 89.0f, (x > 89.0f)), -104.0f, (x < -104.0f));
+fn t_exp_low_f32(x: f32) -> f32 {
+    let v0 = select(x, -104.5f, (x < -104.5f));
     let v1 = round((v0 * 1.4426950408889634f));
-    let v2 = (v0 - (v1 * 0.693359375f)) - (v1 * -0.00021219444005469057f);
-    let v3 = v2 * v2;
-    let v4 = ((v3 * 0.001381893875f) + ((v2 * 0.008368703537f) + 0.04166828841f)) * v3;
-    let v5 = i32(v1);
-    let v6 = v5 >> 1u;
-    let v7 = ((v2 + ((v4 + ((v2 * 0.1666652113f) + 0.4999999404f)) * v3)) + 1.0f) * bitcast<f32>((bitcast<u32>((v6 + 127)) << 23u));
-    let v8 = select((v7 * bitcast<f32>((bitcast<u32>(((v5 - v6) + 127)) << 23u))), x, t_isnan_f32(x));
-    return v8;
+    let v2 = bitcast<f32>((bitcast<u32>((i32(v1) + 191)) << 23u));
+    let v3 = (v0 - (v1 * 0.693359375f)) - (v1 * -0.00021219444005469057f);
+    let v4 = v3 * v3;
+    let v5 = ((v4 * 0.001381893875f) + ((v3 * 0.008368703537f) + 0.04166828841f)) * v4;
+    let v6 = ((v2 * (v3 + ((v5 + ((v3 * 0.1666652113f) + 0.4999999404f)) * v4))) + v2) * 5.421010862427522e-20f;
+    return select(v6, x, t_isnan_f32(x));
 }
 
 fn t_isnan_f32(x: f32) -> bool {

@@ -35,16 +35,17 @@ fn t_max_f32(x: f32, y: f32) -> f32 {
 }
 
 fn t_exp_f32(x: f32) -> f32 {
-    let v0 = select(select(x, 89.0f, (x > 89.0f)), -104.0f, (x < -104.0f));
-    let v1 = round((v0 * 1.4426950408889634f));
-    let v2 = (v0 - (v1 * 0.693359375f)) - (v1 * -0.00021219444005469057f);
-    let v3 = v2 * v2;
-    let v4 = ((v3 * 0.001381893875f) + ((v2 * 0.008368703537f) + 0.04166828841f)) * v3;
-    let v5 = i32(v1);
-    let v6 = v5 >> 1u;
-    let v7 = ((v2 + ((v4 + ((v2 * 0.1666652113f) + 0.4999999404f)) * v3)) + 1.0f) * bitcast<f32>((bitcast<u32>((v6 + 127)) << 23u));
-    let v8 = select((v7 * bitcast<f32>((bitcast<u32>(((v5 - v6) + 127)) << 23u))), x, t_isnan_f32(x));
-    return v8;
+    let v0 = select(x, -104.5f, (x < -104.5f));
+    let v1 = select(v0, 90.0f, (v0 > 90.0f));
+    let v2 = round((v1 * 1.4426950408889634f));
+    let v3 = bitcast<u32>((i32(v2) + 254));
+    let v4 = v3 >> 1u;
+    let v5 = bitcast<f32>((v4 << 23u));
+    let v6 = (v1 - (v2 * 0.693359375f)) - (v2 * -0.00021219444005469057f);
+    let v7 = v6 * v6;
+    let v8 = ((v7 * 0.001381893875f) + ((v6 * 0.008368703537f) + 0.04166828841f)) * v7;
+    let v9 = ((v5 * (v6 + ((v8 + ((v6 * 0.1666652113f) + 0.4999999404f)) * v7))) + v5) * bitcast<f32>(((v3 - v4) << 23u));
+    return select(v9, x, t_isnan_f32(x));
 }
 
 fn t_div_f32(a: f32, b: f32) -> f32 {

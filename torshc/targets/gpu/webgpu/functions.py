@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ....expr import DTYPES, F32, I64, U32, Expr, const, walk
-from ....expr.formulas import formulas
+from ....expr.formulas import Language, formulas
 from ....expr.formulas_wide import high_of, words_of
 from ....kernels.nest import Accumulator
 from ...base import environment, indented
@@ -20,6 +20,7 @@ from .words import TYPES, Needs, apply, constant, register_type
 
 JOINS = "add", "mul", "min", "max"
 JOINED = "f32", "i32", "u32", "i64", "u64"
+LANGUAGE = Language(exact=False, wide=False)  # as compilers of shaders may reorder sums
 _PLAIN = {"div": "/", "shl": "<<", "shr": ">>"}
 
 
@@ -59,7 +60,7 @@ def _plain() -> dict[str, Function]:
     for name in (n for n in vars(module) if n.startswith("t_")):
         calls = Needs()
         found[name] = Function(tidy(getattr(module, name)(calls)), tuple(calls))
-    return found | {f"t_{name}": _formula(f"t_{name}", e) for name, e in formulas().items()}
+    return found | {f"t_{name}": _formula(f"t_{name}", e) for name, e in formulas(LANGUAGE).items()}
 
 
 class FormulaStatements(WgslStatements):
