@@ -18,6 +18,7 @@ import pytest
 from tests.emulation.emulated import missing
 from tests.support import compilers
 from tests.support.compilers import build
+from tests.support.functions import functions_header
 
 from .test_narrow import test_exponents, test_narrow_floats, test_short_integers
 from .test_vec_math import (
@@ -112,7 +113,8 @@ def exact_calls(dtype: np.dtype[Any]) -> list[tuple[str, list[Array], np.dtype[A
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Callable[[np.dtype[Any]], list[Array]]:
     """Results of the exact calls by the vector prelude of the C target."""
     command = [compilers.needed().cc, "-std=gnu11", "-O1", "-DTORSHC_LANES=1"]
-    program = compilers.program(command, [HERE / "math_harness.c"], [TEMPLATES / "c" / "prelude"])
+    include = [TEMPLATES / "c" / "prelude", functions_header(tmp_path_factory.mktemp("functions"))]
+    program = compilers.program(command, [HERE / "math_harness.c"], include)
     work = tmp_path_factory.mktemp("vectors")
     return lru_cache(lambda dtype: Harness(program, work, 1).run(exact_calls(dtype)))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import compilers
+from tests.support.functions import functions_header
 from torshc.base.resources import templates
 
 LEVELS = {8: "x86-64-v3", 16: "x86-64-v4"}
@@ -32,8 +33,19 @@ def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> Non
         pytest.skip("the compiler is for another processor")
     kind, call, scalar = ONE[name]
     source = tmp_path / "one.c"
-    source.write_text(f'#include "t_kernel.h"\nvoid one(const {kind} *x, {kind} *y) {{ {call}; }}\n')
+    source.write_text(
+        f'#include "t_kernel.h"\n#include "t_functions.h"\nvoid one(const {kind} *x, {kind} *y) {{ {call}; }}\n'
+    )
     command = [compiler, *FLAGS, f"-march={LEVELS[lanes]}", "-mprefer-vector-width=512", f"-DTORSHC_LANES={lanes}"]
-    command += ["-I", str(templates("c") / "prelude"), "-S", str(source), "-o", "-"]
+    command += [
+        "-I",
+        str(templates("c") / "prelude"),
+        "-I",
+        str(functions_header(tmp_path)),
+        "-S",
+        str(source),
+        "-o",
+        "-",
+    ]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert not [line for line in text.splitlines() if any(word in line for word in scalar.split())]

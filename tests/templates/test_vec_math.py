@@ -1,6 +1,6 @@
 """The vector prelude of generated C against numpy: every function, dtype, width and compiler.
 
-The harness is a C program (math_harness.c); `math_harness bench` prints throughput figures.
+The harness is a C program (math_harness.c), which has the functions that are formulas as kernels hold them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support import compilers
+from tests.support.functions import functions_header
 from tests.support.slow import SLOW
 
 HERE = Path(__file__).parent
@@ -79,7 +80,8 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if flags == ["sanitized"]:
         flags = ["-O0", *compilers.sanitizing(compiler, "address", "undefined")]
     command = [compiler, *FLAGS, *flags, f"-DTORSHC_LANES={lanes}"]
-    program = compilers.program(command, [HERE / "math_harness.c"], [HEADERS])
+    include = [HEADERS, functions_header(tmp_path_factory.mktemp("functions"))]
+    program = compilers.program(command, [HERE / "math_harness.c"], include)
     return Harness(program, tmp_path_factory.mktemp("harness"), lanes)
 
 
@@ -149,7 +151,7 @@ def sigmoid(x: Array) -> Array:
 
 UNARY: dict[str, Callable[[Array], Array]] = {
     **{name: getattr(np, name) for name in ("floor", "ceil", "trunc", "sqrt", "sign", "abs")},
-    **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log2", "log1p")},
+    **{name: getattr(np, name) for name in ("exp", "expm1", "log", "log1p")},
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "neg": np.negative,
@@ -157,7 +159,6 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "erf": lambda x: np.array([math.erf(v) for v in x.tolist()]).astype(x.dtype),
     "sigmoid": sigmoid,
-    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
 }
 EXACT = {"floor", "ceil", "trunc", "round", "sign", "abs", "neg"}
 KEEPS_ZERO = EXACT - {"sign", "abs"} | {"sqrt", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf"}

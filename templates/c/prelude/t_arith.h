@@ -182,4 +182,22 @@ T_LANEWISE2(t_fmod_f64, f64, __builtin_fmod)
 T_EACH_FLOAT(T_DEF_PYTHON)
 #undef T_DEF_PYTHON
 
+/* ---- functions that reduce their argument, beyond where they can ------------------------ */
+
+/* Whether a finite lane is further from 0. */
+T_FN int t_is_beyond_(f32v x, float reach) {
+    const f32v a = t_abs_f32(x);
+    return t_hany_bool((i32v)(a > reach) & (i32v)(a < __builtin_inff()));
+}
+/* Through memory: a function of its own must not take wide vectors. */
+static __attribute__((noinline, cold, unused)) void t_each_lane_(float *x, float (*f)(float)) {
+    for (int i = 0; i < TORSHC_LANES; i++) x[i] = f(x[i]);
+}
+T_FN f32v t_by_lanes_(f32v x, float (*f)(float)) {
+    float lane[TORSHC_LANES];
+    t_store_f32(lane, x);
+    t_each_lane_(lane, f);
+    return t_load_f32(lane);
+}
+
 #endif

@@ -6,9 +6,6 @@
 
 #include "t_arith.h"
 #include "t_integer.h"
-#include "t_math_exp.h"
 #include "t_math_f64.h"
-#include "t_math_pow.h"
-#include "t_math_trig.h"
 
 #endif

@@ -38,10 +38,8 @@ T_FN f64v t_tanh_f64(f64v x) {
     return t_copysign_f64(d / (d + 2.0), x);
 }
 
-T_LANEWISE1(t_exp2_f64, f64, exp2)
 T_LANEWISE1(t_expm1_f64, f64, expm1)
 T_LANEWISE1(t_log_f64, f64, log)
-T_LANEWISE1(t_log2_f64, f64, log2)
 T_LANEWISE1(t_log1p_f64, f64, log1p)
 T_LANEWISE1(t_sinh_f64, f64, sinh)
 T_LANEWISE1(t_cosh_f64, f64, cosh)
@@ -60,11 +58,6 @@ T_LANEWISE2(t_pow_f64, f64, pow)
 T_FN f64v t_sigmoid_f64(f64v x) {
     f64v e = t_exp_f64(-t_abs_f64(x));
     return t_blend_f64_((i64v)(x < 0.0), e, t_splat_f64(1)) / (1.0 + e);
-}
-
-T_FN f64v t_softplus_f64(f64v x) {
-    f64v positive = t_blend_f64_((i64v)(x > 0.0), x, t_splat_f64(0));
-    return positive + t_log1p_f64(t_exp_f64(-t_abs_f64(x)));
 }
 
 #endif

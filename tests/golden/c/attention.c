@@ -69,7 +69,7 @@ T_FN void finish(const struct call *c, int64_t row, int64_t col, f32v acc, int64
 T_FN f32v weight_of(f32v x) {
     const f32v low = t_splat_f32(-87.0f);
     const i32v gone = (i32v)(x < low);
-    const f32v y = t_blend_f32_(gone, low, x) * T_LOG2E;
+    const f32v y = t_blend_f32_(gone, low, x) * 1.44269504088896341f;
     const f32v t = y + 0x1.8p23f;
     const f32v r = y - (t - 0x1.8p23f);
     f32v e = r * 1.532679307e-4f + 1.339102513e-3f;
@@ -330,7 +330,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
 }
 
-void k30ba85fc9bbb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k4daa6d912c47(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
     const int64_t blocks = (queries + ROWS - 1) / ROWS;

@@ -83,6 +83,40 @@ void ka8ccefa77f6c(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 #define T_MOST 2
 #include "t_tile.h"
 
+T_FN f32v t_exp_low_f32(f32v x) {
+    const i32v v0 = (i32v)(x < -104.5f);
+    const f32v v1 = t_blend_f32_(v0, t_splat_f32(-104.5f), x);
+    const f32v v2 = v1 * 1.442695f + 12583103.0f;
+    const f32v v3 = (f32v)((u32v)v2 << 23u);
+    const f32v v4 = v2 - 12583103.0f;
+    const f32v v5 = v1 - v4 * 0.6933594f - v4 * -0.00021219444f;
+    const f32v v6 = v5 * v5;
+    const f32v v7 = (v6 * 0.0013818939f + (v5 * 0.008368704f + 0.04166829f)) * v6;
+    const f32v v8 = v3 * (v5 + (v7 + (v5 * 0.16666521f + 0.49999994f)) * v6) + v3;
+    return v8 * 5.421011e-20f;
+}
+
+T_FN f32v t_sigmoid_f32(f32v x) {
+    const f32v v0 = t_exp_low_f32(-t_abs_f32(x));
+    const i32v v1 = (i32v)(x < 0.0f);
+    return t_blend_f32_(v1, v0, t_splat_f32(1.0f)) / (v0 + 1.0f);
+}
+
+T_FN f32v t_tanh_f32(f32v x) {
+    const f32v v0 = t_abs_f32(x);
+    const f32v v1 = v0 + v0;
+    const i32v v2 = (i32v)(v1 > 20.0f);
+    const f32v v3 = t_blend_f32_(v2, t_splat_f32(20.0f), v1);
+    const f32v v4 = v3 * 1.442695f + 12583039.0f;
+    const f32v v5 = (f32v)((u32v)v4 << 23u);
+    const f32v v6 = v4 - 12583039.0f;
+    const f32v v7 = v3 - v6 * 0.6933594f - v6 * -0.00021219444f;
+    const f32v v8 = v7 * v7;
+    const f32v v9 = (v8 * 0.0013818939f + (v7 * 0.008368704f + 0.04166829f)) * v8;
+    const f32v v10 = v5 * (v7 + (v9 + (v7 * 0.16666521f + 0.49999994f)) * v8) + (v5 - 1.0f);
+    return (f32v)((u32v)(v10 / (v10 + 2.0f)) | ((u32v)x & 0x80000000u));
+}
+
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
@@ -173,7 +207,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void kba866a86aa83(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k7f613e7d59e6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf, .dim = dim}, *c = &at;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;
     for (int64_t task = begin; task < end; task++) {

@@ -1,4 +1,5 @@
 #include "t_kernel.h"
+
 #include "t_scan.h"
 
 /* The running sums of the lanes. */
@@ -10,7 +11,7 @@ T_FN f32v within(f32v v) {
     return v;
 }
 
-void k4ac6e42af22e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k7bfa014ab8e7(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];

@@ -19,6 +19,7 @@ from ..statements import INDEX, VALUE
 from .base import CpuTarget
 from .halves import choose_form
 from .vector import Block, Names, vector_type
+from .vector_functions import function_text, functions_of
 
 LINE = 64  # bytes that memory brings at once
 NEAR_ROW = 16384  # elements up to which a row and the next are in a near cache together
@@ -43,6 +44,11 @@ class Printer(IndexPrinter):
     def headers(self) -> list[str]:
         """Headers that the source includes; those of narrow types only where needed, to save compile time."""
         return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]
+
+    @property
+    def functions(self) -> str:
+        """The functions that the kernel calls and that are formulas."""
+        return "\n\n".join(map(function_text, functions_of(self.kernel.expressions(), self.low)))
 
     @cached_property
     def low(self) -> frozenset[Expr]:

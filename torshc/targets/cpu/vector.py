@@ -168,9 +168,7 @@ class Block(StatementPrinter):
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
-        if e.op == "exp" and compute == "f32" and e.args[0] in self.names.low:
-            return f"t_exp_low_f32({args[0]})"
-        return _operator(e, args)
+        return _operator(e, args, function_name(e, self.names.low))
 
     def under(self, e: Expr, variant: str, scope: Scope) -> Text:
         assert scope.condition is not None
@@ -391,7 +389,12 @@ class Block(StatementPrinter):
         return self.choose(vector_type(e.dtype), test[1:-1] if test.startswith("(") else test, sides)
 
 
-def _operator(e: Expr, args: Sequence[str]) -> str:
+def function_name(e: Expr, low: Container[Expr]) -> str:
+    """The name of the function that computes a value, without its type; see :class:`Names`."""
+    return "exp_low" if e.op == "exp" and e.dtype.compute == "f32" and e.args[0] in low else e.op
+
+
+def _operator(e: Expr, args: Sequence[str], name: str) -> str:
     """A scalar function of vectors."""
     compute = e.dtype.compute
     if e.op.startswith(STORED):
@@ -407,7 +410,7 @@ def _operator(e: Expr, args: Sequence[str]) -> str:
         for a in args[1:]:
             text = f"t_{e.op}_{compute}({text}, {a})"
         return text
-    return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
+    return f"t_{name.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
 
 
 def _power_of_two(e: Expr) -> int | None:

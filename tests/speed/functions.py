@@ -1,0 +1,110 @@
+"""Nanoseconds an element of the functions that kernels in C hold, of f32 in vectors of 16, 8 and 4 lanes.
+
+    python -m tests.speed.functions [--beside FOLDER] [--rounds N] [NAME ...]
+
+With ``--beside`` each is measured in turns with the same function of other headers, such as those of a checkout of an
+earlier commit, and what differs is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support import compilers
+from torshc.base.resources import templates
+from torshc.expr.formulas import ELEMENTARY
+from torshc.targets.cpu.vector_functions import library
+from torshc.targets.toolchain import BASE_FLAGS
+
+WIDTHS = {16: ["-march=x86-64-v4", "-mprefer-vector-width=512"], 8: ["-march=x86-64-v3"], 4: ["-march=x86-64"]}
+# Where arguments lie; elsewhere within 4 of 0.
+RANGES = {
+    **dict.fromkeys(("log", "log1p", "pow"), (0.1, 4.0)), "acosh": (1.1, 9.0), "exp_low": (-9.0, 0.0),
+    **dict.fromkeys(("asin", "acos", "atanh"), (-0.99, 0.99)),
+}  # fmt: skip
+PROGRAM = """\
+#include <stdio.h>
+#include <time.h>
+#include "t_math.h"
+%(functions)s
+enum { N = 2048, TIMES = 8 };
+float in[N], out[N]; /* which might be read elsewhere */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+%(loops)s
+static const struct { void (*run)(void); float low, high; } entries[] = {%(entries)s};
+
+int main(void) {
+    for (size_t k = 0; k < sizeof entries / sizeof *entries; k++) {
+        double best = 1e30;
+        const float low = entries[k].low, high = entries[k].high;
+        for (int i = 0; i < N; i++) in[i] = low + (high - low) * (float)(i * 37 %% N) / N;
+        for (int round = 0; round < 40; round++) {
+            const double start = now();
+            for (int t = 0; t < TIMES; t++) entries[k].run();
+            const double took = (now() - start) / N / TIMES;
+            if (took < best) best = took;
+        }
+        printf("%%.4f\\n", best);
+    }
+}
+"""
+LOOP = """
+static __attribute__((noinline)) void run_%(name)s(void) {
+    for (int i = 0; i < N; i += TORSHC_LANES) t_store_f32(out + i, t_%(name)s_f32(%(call)s));
+}"""
+
+
+def program(names: Sequence[str], functions: str) -> str:
+    """The text of a program that prints what each function takes."""
+    calls = {n: "t_load_f32(in + i)" + (", t_load_f32(in + i)" if n == "pow" else "") for n in names}
+    loops = "".join(LOOP % {"name": n, "call": call} for n, call in calls.items())
+    ranges = ((n, *RANGES.get(n, (-4.0, 4.0))) for n in names)
+    entries = ", ".join(f"{{run_{n}, {low}f, {high}f}}" for n, low, high in ranges)
+    return PROGRAM % {"functions": functions, "loops": loops, "entries": entries}
+
+
+def measured(programs: Sequence[Path], rounds: int) -> Iterator[tuple[float, ...]]:
+    """The least time of each function in each program, which take turns."""
+    found = [[1e30] * 1000 for _ in programs]
+    for _ in range(rounds):
+        for best, p in zip(found, programs, strict=True):
+            times = subprocess.run([p], capture_output=True, text=True, check=True).stdout.split()
+            best[:] = [min(b, float(t)) for b, t in zip(best, times, strict=False)]
+    yield from zip(*found, strict=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="functions; all unless given")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="a folder with another t_math.h")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each program runs")
+    parser.add_argument("--lanes", type=int, nargs="*", default=[*WIDTHS], choices=[*WIDTHS])
+    options = parser.parse_args()
+    names = options.names or sorted(n.removesuffix("_f32") for n in ELEMENTARY)
+    sides = [(templates("c") / "prelude", library())] + ([(options.beside, "")] if options.beside else [])
+    with TemporaryDirectory() as folder:
+        for kind in ("clang", "gcc"):
+            for lanes in options.lanes:
+                made = []
+                for k, (include, functions) in enumerate(sides):
+                    source, binary = Path(folder) / f"{k}.c", Path(folder) / f"{kind}-{lanes}-{k}"
+                    source.write_text(program(names, functions))
+                    flags = [*BASE_FLAGS, "-O3", *WIDTHS[lanes], f"-DTORSHC_LANES={lanes}", f"-I{include}"]
+                    compilers.build([compilers.needed(kind).cc, *flags, source, "-o", binary, "-lm"])
+                    made.append(binary)
+                for name, times in zip(names, measured(made, options.rounds), strict=False):
+                    text = f"{kind:5} {lanes:2} lanes  {name:8} {times[0]:7.3f} ns"
+                    print(text + (f" {times[1]:7.3f} ns  {times[0] / times[1] - 1:+6.1%}" if len(times) > 1 else ""))
+
+
+if __name__ == "__main__":
+    main()

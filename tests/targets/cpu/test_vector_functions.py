@@ -1,0 +1,29 @@
+"""Functions of vectors that kernels in C hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from torshc.expr import F32, F64, acc, call
+from torshc.expr.formulas import ELEMENTARY
+from torshc.targets.cpu.vector_functions import function_text, functions_of
+
+X = acc("x", F32)
+
+
+def test_a_function_stands_once_behind_what_it_calls() -> None:
+    values = [call("sigmoid", X), call("exp", X), call("asinh", call("exp", X + 1.0))]
+    assert functions_of(values) == ["exp_low_f32", "sigmoid_f32", "exp_f32", "log1p_f32", "asinh_f32"]
+
+
+def test_what_is_not_positive_needs_the_shorter_exp_alone() -> None:
+    assert functions_of([call("exp", X)], low=[X]) == ["exp_low_f32"]
+
+
+def test_doubles_are_the_prelude_s() -> None:
+    assert functions_of([call("exp", acc("x", F64)), X + 1.0]) == []
+
+
+@pytest.mark.parametrize("name", sorted(ELEMENTARY))
+def test_lines_fit_a_screen(name: str) -> None:
+    assert max(map(len, function_text(name).splitlines())) <= 140

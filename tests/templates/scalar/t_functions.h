@@ -1,0 +1,1 @@
+/* The scalar prelude has its functions in its headers. */

@@ -1,0 +1,164 @@
+"""Functions of vectors in C that are formulas (:mod:`torshc.expr.formulas`): a kernel holds those that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
+
+from ...expr import F32, F64, I32, U32, U64, Expr, walk
+from ...expr.formulas import ELEMENTARY, REACH, Language, find_formula
+from ..base import indented
+from ..index import COMPARE, OPERATORS, literal
+from ..statements import VALUE, Text
+from .vector import INLINE, Block, Names, function_name, vector_type
+
+LANGUAGE = Language()
+_BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}
+_UNARY = {"neg": "-", "not": "~", "bitnot": "~"}
+
+
+def functions_of(exprs: Iterable[Expr], low: Container[Expr] = ()) -> list[str]:
+    """The functions that expressions call and that are formulas, by their names after ``t_``; callees come first.
+
+    Args:
+        low: as in :class:`Names`.
+    """
+    found: dict[str, None] = {}
+    for e in walk(*exprs):
+        name = f"{function_name(e, low)}_{e.args[0].dtype.compute}" if e.args else ""
+        if name in ELEMENTARY and name not in found:
+            found |= dict.fromkeys([*functions_of([_formula(name)]), name])
+    return list(found)
+
+
+def _formula(name: str) -> Expr:
+    formula = find_formula(name, LANGUAGE)
+    assert formula is not None
+    return formula
+
+
+@lru_cache
+def function_text(name: str) -> str:
+    """A formula as a function."""
+    formula = _formula(name)
+    arguments = {str(x.data): vector_type(x.dtype) for x in walk(formula) if x.op == "acc"}
+    block = FormulaBlock(formula, arguments)
+    if (reach := REACH.get(name)) is not None:
+        far = f"t_is_beyond_(x, {literal(reach, F32)})"
+        block.lines.append(f"if (__builtin_expect({far}, 0)) return t_by_lanes_(x, {name.partition('_')[0]}f);")
+    block.expect(formula)
+    result = block.emit(formula)
+    body = indented([*block.lines, f"return {result};"], 4)
+    parameters = ", ".join(f"{kind} {x}" for x, kind in sorted(arguments.items()))
+    return f"T_FN {vector_type(formula.dtype)} t_{name}({parameters}) {{\n{body}\n}}"
+
+
+def library() -> str:
+    """All of them."""
+    names = [name for f in sorted(ELEMENTARY) for name in (*functions_of([_formula(f)]), f)]
+    return "\n\n".join(map(function_text, dict.fromkeys(names)))
+
+
+class FormulaBlock(Block):
+    """Statements of a formula, in which numbers stand as they are and masks are those of comparisons."""
+
+    def __init__(self, formula: Expr, arguments: Iterable[str]) -> None:
+        super().__init__(Names({}, {}, (), {x: x for x in arguments}), None, 1)
+        self.formula = formula
+
+    def finish(self, e: Expr, text: str) -> str:
+        if e.op in ("const", "acc") or text.isidentifier() or e is self.formula:
+            return text
+        if self.uses.get(e, 2) == 1 and len(text) < INLINE:
+            return _operand(text)
+        return self.declare(vector_type(e.dtype), _without_brackets(text))
+
+    def spell_value(self, e: Expr) -> Text:
+        if e.op == "acc":
+            return self.names.accs[str(e.data)]
+        if e.op == "const":
+            return f"t_splat_{e.dtype.compute}({literal(e.data, e.dtype)})"
+        if e.op == "select" and e.dtype is F64 and e.args[0].op in COMPARE and e.args[0].args[0].dtype is F64:
+            return (yield from self._wide_choice(e))
+        infix = _infix(e)
+        args = [""] * len(e.args)
+        for k in (
+            reversed(range(len(args))) if e.op == "select" else range(len(args))
+        ):  # values before what replaces them
+            a = e.args[k]
+            if infix and a.op == "const":
+                args[k] = _number(a)
+            else:
+                text = yield a, VALUE
+                args[k] = text if infix and not _binds(a.op, e.op, k) else _without_brackets(text)
+        if infix:
+            text = f" {infix} ".join(args)
+            return f"(i32v)({text})" if e.op in COMPARE else text
+        return _spell(e, args)
+
+    def _wide_choice(self, e: Expr) -> Text:
+        """A choice between doubles by a comparison of doubles, whose mask is as wide as they are."""
+        (test, *sides), texts = e.args, []
+        for a in (*test.args, *sides):
+            texts.append((yield a, VALUE))
+        return f"t_blend_f64_((i64v)({texts[0]} {COMPARE[test.op]} {texts[1]}), {texts[2]}, {texts[3]})"
+
+
+def _binds(inner: str, outer: str, place: int) -> bool:
+    """Whether an operator as an operand of another needs no brackets."""
+    if outer in ("add", "sub"):
+        return inner in ("mul", "div") or (place == 0 and inner in ("add", "sub"))
+    return outer in ("mul", "div") and place == 0 and inner in ("mul", "div")
+
+
+def _number(e: Expr) -> str:
+    """A constant as one number; bits in hexadecimal digits."""
+    if e.dtype is U32 and isinstance(e.data, int) and e.data > 255:
+        return f"{e.data:#x}u"
+    return literal(e.data, U32 if e.dtype is U64 else e.dtype)
+
+
+def _infix(e: Expr) -> str | None:
+    """The operator of C that a function is."""
+    dtype = e.args[0].dtype
+    if e.op in COMPARE:
+        return COMPARE[e.op] if dtype.size == 4 else None
+    return _BITS.get(e.op) or OPERATORS.get(e.op)
+
+
+def _spell(e: Expr, args: Sequence[str]) -> str:
+    dtype, kind = e.args[-1].dtype, vector_type(e.dtype)
+    if e.op == "select":
+        how = f"blend_{dtype.name}_" if dtype.size == 4 else f"select_{dtype.name}"
+        return f"t_{how}({', '.join(args)})"
+    if e.op in _UNARY:
+        return f"{_UNARY[e.op]}{_operand(args[0])}"
+    if e.op in ("raw32", "raw64", "float32", "float64") or (e.op == "cast" and {dtype, e.dtype} == {I32, U32}):
+        return f"({kind}){_operand(args[0])}"
+    if e.op == "cast":
+        return f"T_CONV({args[0]}, {e.dtype.name})"
+    return f"t_{e.op}_{dtype.name}({', '.join(args)})"
+
+
+def _operand(text: str) -> str:
+    return text if _is_one(text) else f"({text})"
+
+
+def _is_one(text: str) -> bool:
+    """Whether a text stands as an operand without brackets."""
+    depth = 0
+    for c in text:
+        depth += (c == "(") - (c == ")")
+        if c == " " and not depth:
+            return False
+    return not text.startswith("-")
+
+
+def _without_brackets(text: str) -> str:
+    """A text without the brackets around the whole of it."""
+    depth = 0
+    for k, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if not depth:
+            return text[1:-1] if k and k == len(text) - 1 and text.startswith("(") else text
+    return text
