@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each program runs")
     parser.add_argument("--lanes", type=int, nargs="*", default=[*WIDTHS], choices=[*WIDTHS])
     options = parser.parse_args()
-    names = options.names or sorted(n.removesuffix("_f32") for n in ELEMENTARY)
+    names = options.names or sorted(n.removesuffix("_f32") for n in ELEMENTARY if n.endswith("_f32"))
     sides = [(templates("c") / "prelude", library())] + ([(options.beside, "")] if options.beside else [])
     with TemporaryDirectory() as folder:
         for kind in ("clang", "gcc"):

@@ -173,7 +173,7 @@ def _tanh(x: Expr) -> Expr:
 
 def _sigmoid(x: Expr) -> Expr:
     """e^-abs(x) never overflows, and e / (1 + e) keeps the far negative side right."""
-    e = call("exp_low", call("neg", _abs(x)))
+    e = call("exp_low" if x.dtype is F32 else "exp", call("neg", _abs(x)))
     return _over(_where(call("lt", x, 0.0), e, 1.0), e + 1.0)
 
 
@@ -618,13 +618,17 @@ _OF_ONE = (
     _exp, _exp_low, _expm1, _tanh, _sigmoid, _sinh, _cosh, _erf, _log, _log1p, _asinh, _acosh, _atanh, _sin, _cos, _tan,
     _atan, _asin, _acos,
 )  # fmt: skip
-ELEMENTARY = frozenset({*(f"{f.__name__[1:]}_f32" for f in _OF_ONE), "pow_f32"})
+_OF_ANY = (_sigmoid,)  # which is a formula of f64 too
+ELEMENTARY = frozenset(
+    {*(f"{f.__name__[1:]}_f32" for f in _OF_ONE), *(f"{f.__name__[1:]}_f64" for f in _OF_ANY), "pow_f32"}
+)
 # Where an argument is too large for what _quarter does in f64.
 REACH = {"sin_f32": 1e6, "cos_f32": 1e6, "tan_f32": 1e6}
 
 
 def _rows() -> Iterator[tuple[str, Callable[[], Expr]]]:
     yield from ((f"{f.__name__[1:]}_f32", partial(f, X)) for f in _OF_ONE)
+    yield from ((f"{f.__name__[1:]}_f64", partial(f, acc("x", F64))) for f in _OF_ANY)
     yield "pow_f32", partial(_pow, X, Y)
     yield "isnan_f32", lambda: call("gt", _magnitude(X), 0x7F800000)
     yield "isinf_f32", lambda: call("eq", _magnitude(X), 0x7F800000)
@@ -658,8 +662,9 @@ def find_formula(name: str, language: Language) -> Expr | None:
 
 
 def formulas(language: Language) -> dict[str, Expr]:
-    """All formulas."""
-    return {name: e for name in _table() if (e := find_formula(name, language)) is not None}
+    """All formulas, but for those of types that it lacks."""
+    names = (name for name in _table() if language.wide or not name.endswith("_f64"))
+    return {name: e for name in names if (e := find_formula(name, language)) is not None}
 
 
 __all__ = ["ELEMENTARY", "REACH", "Language", "find_formula", "formulas"]

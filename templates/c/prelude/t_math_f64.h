@@ -1,4 +1,4 @@
-/* f64 functions: exp and tanh as in f32, at most 4 ULP; the others lane by lane in libm, and the short formulas are f32's. */
+/* f64 functions: exp and tanh as in f32, at most 4 ULP; the others lane by lane in libm. */
 #ifndef T_MATH_F64_H
 #define T_MATH_F64_H
 
@@ -54,10 +54,5 @@ T_LANEWISE1(t_acos_f64, f64, acos)
 T_LANEWISE1(t_atan_f64, f64, atan)
 T_LANEWISE1(t_erf_f64, f64, erf)
 T_LANEWISE2(t_pow_f64, f64, pow)
-
-T_FN f64v t_sigmoid_f64(f64v x) {
-    f64v e = t_exp_f64(-t_abs_f64(x));
-    return t_blend_f64_((i64v)(x < 0.0), e, t_splat_f64(1)) / (1.0 + e);
-}
 
 #endif

@@ -1,4 +1,4 @@
-define void @ka7b0fd2f8e65(ptr %buf, ptr %dim, ptr %scratch, i64 %begin, i64 %end) {
+define void @k84e55b25dc6c(ptr %buf, ptr %dim, ptr %scratch, i64 %begin, i64 %end) {
 entry:
   %x1 = alloca i64
   %x17 = alloca i64
@@ -94,136 +94,88 @@ b5:
   ret void
 }
 define internal <8 x float> @t_sigmoid_f32_f32x8(<8 x float> %x) alwaysinline {
-  %a = call <8 x float> @llvm.fabs(<8 x float> %x)
-  %less = fneg <8 x float> %a
-  %far = fcmp olt <8 x float> %less, splat (float 0xC05A200000000000)
-  %within = select <8 x i1> %far, <8 x float> splat (float 0xC05A200000000000), <8 x float> %less
-  %e = call <8 x float> @t_exp_within_f32x8(<8 x float> %within)
-  %y = call <8 x float> @t_sigmoid_of_f32x8(<8 x float> %x, <8 x float> %e)
-  ret <8 x float> %y
+  %v1 = fcmp olt <8 x float> %x, splat (float 0x0000000000000000)
+  %v2 = call <8 x float> @llvm.fabs(<8 x float> %x)
+  %v3 = call <8 x float> @t_neg_of_floats_f32x8(<8 x float> %v2)
+  %v4 = call <8 x float> @t_exp_low_f32_f32x8(<8 x float> %v3)
+  %v5 = select <8 x i1> %v1, <8 x float> %v4, <8 x float> splat (float 0x3FF0000000000000)
+  %v6 = fadd contract <8 x float> %v4, splat (float 0x3FF0000000000000)
+  %v7 = fdiv contract <8 x float> %v5, %v6
+  ret <8 x float> %v7
 }
 define internal float @t_sigmoid_f32_f32x1(float %x) alwaysinline {
-  %a = call float @llvm.fabs(float %x)
-  %less = fneg float %a
-  %far = fcmp olt float %less, 0xC05A200000000000
-  %within = select i1 %far, float 0xC05A200000000000, float %less
-  %e = call float @t_exp_within_f32x1(float %within)
-  %y = call float @t_sigmoid_of_f32x1(float %x, float %e)
-  ret float %y
+  %v1 = fcmp olt float %x, 0x0000000000000000
+  %v2 = call float @llvm.fabs(float %x)
+  %v3 = call float @t_neg_of_floats_f32x1(float %v2)
+  %v4 = call float @t_exp_low_f32_f32x1(float %v3)
+  %v5 = select i1 %v1, float %v4, float 0x3FF0000000000000
+  %v6 = fadd contract float %v4, 0x3FF0000000000000
+  %v7 = fdiv contract float %v5, %v6
+  ret float %v7
 }
-; For x of -104.5 to 90; times 2^n in two halves, so that a result below the normal numbers is rounded once.
-define internal <8 x float> @t_exp_within_f32x8(<8 x float> %x) alwaysinline {
-  %steps = call <8 x float> @t_exp_steps_f32x8(<8 x float> %x)
-  %n = call <8 x i32> @t_exp_power_f32x8(<8 x float> %steps)
-  %r = call <8 x float> @t_exp_rest_f32x8(<8 x float> %x, <8 x float> %steps)
-  %tail = call <8 x float> @t_exp_tail_f32x8(<8 x float> %r)
-  %less = fadd contract <8 x float> %r, %tail
-  %p = fadd contract <8 x float> %less, splat (float 0x3FF0000000000000)
-  %half = ashr <8 x i32> %n, splat (i32 1)
-  %other = sub <8 x i32> %n, %half
-  %a = call <8 x float> @t_pow2_f32x8(<8 x i32> %half)
-  %b = call <8 x float> @t_pow2_f32x8(<8 x i32> %other)
-  %pa = fmul contract <8 x float> %p, %a
-  %y = fmul contract <8 x float> %pa, %b
-  ret <8 x float> %y
-}
-; Of e^-|x|, which does not overflow: e / (e + 1) below 0, 1 / (e + 1) above.
-define internal <8 x float> @t_sigmoid_of_f32x8(<8 x float> %x, <8 x float> %e) alwaysinline {
-  %negative = fcmp olt <8 x float> %x, splat (float 0x0000000000000000)
-  %above = select <8 x i1> %negative, <8 x float> %e, <8 x float> splat (float 0x3FF0000000000000)
-  %below = fadd contract <8 x float> %e, splat (float 0x3FF0000000000000)
-  %y = fdiv contract <8 x float> %above, %below
-  ret <8 x float> %y
-}
-; For x of -104.5 to 90; times 2^n in two halves, so that a result below the normal numbers is rounded once.
-define internal float @t_exp_within_f32x1(float %x) alwaysinline {
-  %steps = call float @t_exp_steps_f32x1(float %x)
-  %n = call i32 @t_exp_power_f32x1(float %steps)
-  %r = call float @t_exp_rest_f32x1(float %x, float %steps)
-  %tail = call float @t_exp_tail_f32x1(float %r)
-  %less = fadd contract float %r, %tail
-  %p = fadd contract float %less, 0x3FF0000000000000
-  %half = ashr i32 %n, 1
-  %other = sub i32 %n, %half
-  %a = call float @t_pow2_f32x1(i32 %half)
-  %b = call float @t_pow2_f32x1(i32 %other)
-  %pa = fmul contract float %p, %a
-  %y = fmul contract float %pa, %b
-  ret float %y
-}
-; Of e^-|x|, which does not overflow: e / (e + 1) below 0, 1 / (e + 1) above.
-define internal float @t_sigmoid_of_f32x1(float %x, float %e) alwaysinline {
-  %negative = fcmp olt float %x, 0x0000000000000000
-  %above = select i1 %negative, float %e, float 0x3FF0000000000000
-  %below = fadd contract float %e, 0x3FF0000000000000
-  %y = fdiv contract float %above, %below
-  ret float %y
-}
-; x / ln2 to the nearest integer, plus 1.5 * 2^23: its lowest bits are that integer.
-define internal <8 x float> @t_exp_steps_f32x8(<8 x float> %x) alwaysinline {
-  %t = call <8 x float> @llvm.fmuladd(<8 x float> %x, <8 x float> splat (float 0x3FF7154760000000), <8 x float> splat (float 0x4168000000000000))
-  ret <8 x float> %t
-}
-define internal <8 x i32> @t_exp_power_f32x8(<8 x float> %steps) alwaysinline {
-  %bits = bitcast <8 x float> %steps to <8 x i32>
-  %n = sub <8 x i32> %bits, splat (i32 1262485504)
-  ret <8 x i32> %n
-}
-; r of x = n ln2 + r; the first part of ln2 has 10 bits, so that any multiple of it is exact.
-define internal <8 x float> @t_exp_rest_f32x8(<8 x float> %x, <8 x float> %steps) alwaysinline {
-  %k = fsub contract <8 x float> %steps, splat (float 0x4168000000000000)
-  %most = call <8 x float> @llvm.fmuladd(<8 x float> %k, <8 x float> splat (float 0xBFE6300000000000), <8 x float> %x)
-  %r = call <8 x float> @llvm.fmuladd(<8 x float> %k, <8 x float> splat (float 0x3F2BD01060000000), <8 x float> %most)
+define internal <8 x float> @t_neg_of_floats_f32x8(<8 x float> %x) alwaysinline {
+  %r = fneg <8 x float> %x
   ret <8 x float> %r
 }
-; e^r - 1 for |r| <= ln2 / 2, in two parts: r, and this.
-define internal <8 x float> @t_exp_tail_f32x8(<8 x float> %r) alwaysinline {
-  %z = fmul contract <8 x float> %r, %r
-  %p01 = call <8 x float> @llvm.fmuladd(<8 x float> %r, <8 x float> splat (float 0x3FC5554920000000), <8 x float> splat (float 0x3FDFFFFFC0000000))
-  %p23 = call <8 x float> @llvm.fmuladd(<8 x float> %r, <8 x float> splat (float 0x3F81239C60000000), <8 x float> splat (float 0x3FA5558BC0000000))
-  %p24 = call <8 x float> @llvm.fmuladd(<8 x float> %z, <8 x float> splat (float 0x3F56A41540000000), <8 x float> %p23)
-  %p = call <8 x float> @llvm.fmuladd(<8 x float> %p24, <8 x float> %z, <8 x float> %p01)
-  %tail = fmul contract <8 x float> %p, %z
-  ret <8 x float> %tail
+define internal <8 x float> @t_exp_low_f32_f32x8(<8 x float> %x) alwaysinline {
+  %v1 = fcmp olt <8 x float> %x, splat (float 0xC05A200000000000)
+  %v2 = select <8 x i1> %v1, <8 x float> splat (float 0xC05A200000000000), <8 x float> %x
+  %v3 = fmul contract <8 x float> %v2, splat (float 0x3FF7154760000000)
+  %v4 = fadd contract <8 x float> %v3, splat (float 0x41680017E0000000)
+  %v5 = bitcast <8 x float> %v4 to <8 x i32>
+  %v6 = shl <8 x i32> %v5, splat (i32 23)
+  %v7 = bitcast <8 x i32> %v6 to <8 x float>
+  %v8 = fsub contract <8 x float> %v4, splat (float 0x41680017E0000000)
+  %v9 = fmul contract <8 x float> %v8, splat (float 0x3FE6300000000000)
+  %v10 = fsub contract <8 x float> %v2, %v9
+  %v11 = fmul contract <8 x float> %v8, splat (float 0xBF2BD01060000000)
+  %v12 = fsub contract <8 x float> %v10, %v11
+  %v13 = fmul contract <8 x float> %v12, %v12
+  %v14 = fmul contract <8 x float> %v13, splat (float 0x3F56A41540000000)
+  %v15 = fmul contract <8 x float> %v12, splat (float 0x3F81239C60000000)
+  %v16 = fadd contract <8 x float> %v15, splat (float 0x3FA5558BC0000000)
+  %v17 = fadd contract <8 x float> %v14, %v16
+  %v18 = fmul contract <8 x float> %v17, %v13
+  %v19 = fmul contract <8 x float> %v12, splat (float 0x3FC5554920000000)
+  %v20 = fadd contract <8 x float> %v19, splat (float 0x3FDFFFFFC0000000)
+  %v21 = fadd contract <8 x float> %v18, %v20
+  %v22 = fmul contract <8 x float> %v21, %v13
+  %v23 = fadd contract <8 x float> %v12, %v22
+  %v24 = fmul contract <8 x float> %v7, %v23
+  %v25 = fadd contract <8 x float> %v24, %v7
+  %v26 = fmul contract <8 x float> %v25, splat (float 0x3BF0000000000000)
+  ret <8 x float> %v26
 }
-; 2^n for -126 <= n <= 127.
-define internal <8 x float> @t_pow2_f32x8(<8 x i32> %n) alwaysinline {
-  %biased = add <8 x i32> %n, splat (i32 127)
-  %bits = shl <8 x i32> %biased, splat (i32 23)
-  %r = bitcast <8 x i32> %bits to <8 x float>
-  ret <8 x float> %r
-}
-; x / ln2 to the nearest integer, plus 1.5 * 2^23: its lowest bits are that integer.
-define internal float @t_exp_steps_f32x1(float %x) alwaysinline {
-  %t = call float @llvm.fmuladd(float %x, float 0x3FF7154760000000, float 0x4168000000000000)
-  ret float %t
-}
-define internal i32 @t_exp_power_f32x1(float %steps) alwaysinline {
-  %bits = bitcast float %steps to i32
-  %n = sub i32 %bits, 1262485504
-  ret i32 %n
-}
-; r of x = n ln2 + r; the first part of ln2 has 10 bits, so that any multiple of it is exact.
-define internal float @t_exp_rest_f32x1(float %x, float %steps) alwaysinline {
-  %k = fsub contract float %steps, 0x4168000000000000
-  %most = call float @llvm.fmuladd(float %k, float 0xBFE6300000000000, float %x)
-  %r = call float @llvm.fmuladd(float %k, float 0x3F2BD01060000000, float %most)
+define internal float @t_neg_of_floats_f32x1(float %x) alwaysinline {
+  %r = fneg float %x
   ret float %r
 }
-; e^r - 1 for |r| <= ln2 / 2, in two parts: r, and this.
-define internal float @t_exp_tail_f32x1(float %r) alwaysinline {
-  %z = fmul contract float %r, %r
-  %p01 = call float @llvm.fmuladd(float %r, float 0x3FC5554920000000, float 0x3FDFFFFFC0000000)
-  %p23 = call float @llvm.fmuladd(float %r, float 0x3F81239C60000000, float 0x3FA5558BC0000000)
-  %p24 = call float @llvm.fmuladd(float %z, float 0x3F56A41540000000, float %p23)
-  %p = call float @llvm.fmuladd(float %p24, float %z, float %p01)
-  %tail = fmul contract float %p, %z
-  ret float %tail
-}
-; 2^n for -126 <= n <= 127.
-define internal float @t_pow2_f32x1(i32 %n) alwaysinline {
-  %biased = add i32 %n, 127
-  %bits = shl i32 %biased, 23
-  %r = bitcast i32 %bits to float
-  ret float %r
+define internal float @t_exp_low_f32_f32x1(float %x) alwaysinline {
+  %v1 = fcmp olt float %x, 0xC05A200000000000
+  %v2 = select i1 %v1, float 0xC05A200000000000, float %x
+  %v3 = fmul contract float %v2, 0x3FF7154760000000
+  %v4 = fadd contract float %v3, 0x41680017E0000000
+  %v5 = bitcast float %v4 to i32
+  %v6 = shl i32 %v5, 23
+  %v7 = bitcast i32 %v6 to float
+  %v8 = fsub contract float %v4, 0x41680017E0000000
+  %v9 = fmul contract float %v8, 0x3FE6300000000000
+  %v10 = fsub contract float %v2, %v9
+  %v11 = fmul contract float %v8, 0xBF2BD01060000000
+  %v12 = fsub contract float %v10, %v11
+  %v13 = fmul contract float %v12, %v12
+  %v14 = fmul contract float %v13, 0x3F56A41540000000
+  %v15 = fmul contract float %v12, 0x3F81239C60000000
+  %v16 = fadd contract float %v15, 0x3FA5558BC0000000
+  %v17 = fadd contract float %v14, %v16
+  %v18 = fmul contract float %v17, %v13
+  %v19 = fmul contract float %v12, 0x3FC5554920000000
+  %v20 = fadd contract float %v19, 0x3FDFFFFFC0000000
+  %v21 = fadd contract float %v18, %v20
+  %v22 = fmul contract float %v21, %v13
+  %v23 = fadd contract float %v12, %v22
+  %v24 = fmul contract float %v7, %v23
+  %v25 = fadd contract float %v24, %v7
+  %v26 = fmul contract float %v25, 0x3BF0000000000000
+  ret float %v26
 }

@@ -12,9 +12,9 @@ import pytest
 
 from torshc.expr import BF16, BOOL, F16, F32, F64, I4, I8, I32, I64, U2, U8, U64, DType
 from torshc.expr.functions import FUNCTIONS
-from torshc.targets.cpu.llvm.ir import Body, Callee, Function, Ops, Reg
+from torshc.targets.cpu.llvm.functions import definitions
+from torshc.targets.cpu.llvm.ir import Body, Function, Ops, Reg
 from torshc.targets.cpu.llvm.math import apply, cast, decode, encode, memory
-from torshc.targets.cpu.llvm.prelude import definitions
 from torshc.targets.isa import resolve
 from torshc.targets.native import Loaded, machine_of, object_of
 
@@ -52,16 +52,16 @@ def operands(dtype: DType, count: int) -> list[Array]:
 
 def computed(source: DType, target: DType, count: int, how: How) -> Array:
     """A function of operands of one type; the same over one lane as over many."""
-    texts, called, declared = list[str](), dict[Callee, None](), dict[str, None]()
+    texts, all_lanes = list[str](), Function()
     for lanes in LANES:
         body = Body(Function(), lanes)
         xs = [decode(body, body.load(Reg(f"%x{k}", "ptr"), memory(source), lanes), source) for k in range(count)]
         body.store(Reg("%y", "ptr"), encode(body, how(body, xs), target))
         texts += [f"define void @f{lanes}(ptr %x0, ptr %x1, ptr %y) {{", *body.text, "  ret void", "}"]
-        called |= body.function.prelude
-        declared |= body.function.declarations
+        all_lanes.prelude |= body.function.prelude
+        all_lanes.declarations |= body.function.declarations
     machine = machine_of(resolve())
-    text = "\n".join([*texts, *definitions(called), *declared])
+    text = "\n".join([*texts, *definitions(all_lanes)])
     loaded = Loaded([object_of(text, machine)], [f"f{lanes}" for lanes in LANES], machine)
     one, many = (run(loaded.addresses[f"f{lanes}"], operands(source, count), target, lanes) for lanes in LANES)
     np.testing.assert_array_equal(one.astype(target.register.numpy), many.astype(target.register.numpy))
@@ -101,7 +101,7 @@ def test_functions_are_those_of_numpy(dtype: DType, op: str) -> None:
 
 
 def near(got: Array, want: Array) -> None:
-    """Within the 4 ULP that c/prelude/t_math_exp.h states; in f64 the reference may be as far off as the result."""
+    """Within the 4 ULP that expr/formulas.py states; in f64 the reference may be as far off as the result."""
     with np.errstate(all="ignore"):
         want = want.astype(got.dtype)
         far = np.abs(got - want) / np.spacing(np.abs(want))

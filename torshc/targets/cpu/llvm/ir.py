@@ -104,10 +104,10 @@ def integer(value: int) -> Reg:
 
 @dataclass(frozen=True)
 class Callee:
-    """A function of the prelude (:mod:`.llvm_prelude`), as it is called.
+    """A formula (:mod:`.functions`) or a function of the prelude (:mod:`.prelude`), as it is called.
 
     Attributes:
-        name: its name in the prelude.
+        name: its name after ``t_``.
         dtype: type that it computes with.
         lanes: lanes of its registers.
     """
@@ -131,7 +131,7 @@ class Function:
 
     Attributes:
         slots: variables on the stack, at its start; LLVM makes registers of them.
-        prelude: the functions of the prelude that it calls.
+        prelude: the formulas and functions of the prelude that it calls.
         declarations: those of the C library that it calls.
     """
 

@@ -15,9 +15,9 @@ from ....kernels.nest import Accumulator, MapKernel, RowKernel, Stage
 from ...base import PLACEHOLDER, IndexPrinter
 from ..scan import ScanKernel
 from .block import Block, Names
+from .functions import definitions
 from .ir import Body, Function, Reg, constant, integer, register
 from .math import join
-from .prelude import definitions
 
 
 class Writer(Body):
@@ -52,8 +52,7 @@ class Writer(Body):
             *self.text,
             "  ret void",
             "}",
-            *definitions(self.function.prelude),
-            *self.function.declarations,
+            *definitions(self.function),
         ]
         return "\n".join(lines) + "\n"
 

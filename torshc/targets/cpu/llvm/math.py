@@ -1,7 +1,7 @@
 """Scalar functions of the table as LLVM's instructions, over one or many lanes.
 
-Their meaning and their accuracy are those of the C prelude (``templates/c/prelude``). What is one instruction stands
-here; all else is a function of the prelude (``templates/llvm/prelude``), or the C library's, lane by lane.
+Their meaning is that of the C prelude (``templates/c/prelude``). What is one instruction stands here; all else is a
+formula (:mod:`.functions`), a function of the prelude (``templates/llvm/prelude``), or the C library's, lane by lane.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> 
         return decode(ops, xs[0], DTYPES[op[10:]])
     if op in ("raw32", "raw64", "float32", "float64"):
         return ops.convert("bitcast", xs[0], register(result))
+    if op in ("shl", "shr") and xs[1].number is not None and 0 <= xs[1].number < bits(xs[0].type):
+        return ops.binary("shl" if op == "shl" else "ashr" if dtype.kind == "i" else "lshr", *xs)
     if len(xs) > 2:  # a sum or a product
         return reduce(lambda total, x: apply(ops, op, dtype, result, [total, x]), xs)
     kind, own = register(result), dtype.register
@@ -80,7 +82,7 @@ def apply(ops: Ops, op: str, dtype: DType, result: DType, xs: Sequence[Reg]) -> 
 
 
 def _called(ops: Ops, op: str, dtype: DType, xs: Sequence[Reg], kind: str) -> Reg:
-    """A function of the prelude, else of the C library; `kind` is the type of its result."""
+    """A formula or a function of the prelude, else of the C library; `kind` is the type of its result."""
     if (name := find(op, dtype)) is not None:
         f = Callee(name, dtype, xs[0].lanes)
         ops.function.prelude[f] = None

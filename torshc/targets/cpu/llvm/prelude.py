@@ -8,32 +8,34 @@ or ``${1}`` a constant of ``$X`` or of ``$I`` in all lanes. Kernels bring along 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from string import Template
 
 from ....base.resources import find_template
 from ....expr import DType
+from ....expr.formulas import ELEMENTARY
 from .ir import Callee, bits, constant, filled, is_kind, register, vector
 
-_FILES = ("t_arith.ll", "t_math.ll")
+_FILE = "t_arith.ll"
 _NAME = re.compile(r"@t_(\w+)\$S")
 
 
 def find(op: str, dtype: DType) -> str | None:
-    """The name of the function that computes an operation of a type, if there is one: for it alone, or for more."""
+    """The name of the function that computes an operation of a type, if there is one: for it alone, or for more.
+
+    It is a formula (:mod:`.functions`) or in the prelude.
+    """
+    if f"{op}_{dtype.name}" in ELEMENTARY:
+        return f"{op}_{dtype.name}"
     families = ("floats",) if dtype.is_float else ("signed" if dtype.kind == "i" else "unsigned", "integers")
     names = (f"{op}_{dtype.name}", *(f"{op}_of_{family}" for family in families), op)
     return next((name for name in names if name in _functions()), None)
 
 
-def definitions(called: Iterable[Callee]) -> Iterator[str]:
-    """The texts of functions, and of those that they call."""
-    found = [*dict.fromkeys(called)]
-    for f in found:  # which grows
-        yield _text(f)
-        found += [g for name in _functions()[f.name].calls if (g := replace(f, name=name)) not in found]
+def called_by(f: Callee) -> list[Callee]:
+    """The functions that one calls."""
+    return [replace(f, name=name) for name in _functions()[f.name].calls]
 
 
 class _Text(Template):
@@ -49,8 +51,8 @@ class _Text(Template):
 
 @cache
 def _functions() -> dict[str, _Text]:
-    """The functions by name; each is a paragraph of its file."""
-    parts = (part for file in _FILES for part in find_template(["llvm"], file).read_text().split("\n\n"))
+    """The functions by name; each is a paragraph of the file."""
+    parts = find_template(["llvm"], _FILE).read_text().split("\n\n")
     return {f.name: f for f in map(_Text, (part for part in parts if _NAME.search(part)))}
 
 
@@ -75,8 +77,9 @@ class _Words(dict[str, str]):
 
 
 @lru_cache(maxsize=1024)
-def _text(f: Callee) -> str:
+def text_of(f: Callee) -> str:
+    """A function."""
     return _functions()[f.name].substitute(_Words(f))
 
 
-__all__ = ["definitions", "find"]
+__all__ = ["called_by", "find", "text_of"]

@@ -1,0 +1,57 @@
+"""Functions that are formulas (:mod:`torshc.expr.formulas`) as LLVM's, for the lanes of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from ....expr import F32, walk
+from ....expr.formulas import ELEMENTARY, REACH, Language, find_formula
+from . import prelude
+from .block import Block, Names
+from .ir import Callee, Function, Ops, Reg, constant, register, vector
+
+LANGUAGE = Language()
+
+
+def definitions(function: Function) -> Iterator[str]:
+    """The texts of the functions that one calls, and of those that these call; then what is declared for all."""
+    found, declared = [*function.prelude], dict(function.declarations)
+    for f in found:  # which grows
+        if f.name in ELEMENTARY:
+            text, called = _written(f)
+            more = [*called.prelude]
+            declared |= called.declarations
+        else:
+            text, more = prelude.text_of(f), prelude.called_by(f)
+        yield text
+        found += [g for g in more if g not in found]
+    yield from declared
+
+
+@lru_cache(maxsize=256)
+def _written(f: Callee) -> tuple[str, Function]:
+    """A formula as a function, and what it calls."""
+    formula = find_formula(f.name, LANGUAGE)
+    assert formula is not None
+    arguments = sorted({str(x.data): x for x in walk(formula) if x.op == "acc"}.items())
+    accs = {name: Reg(f"%{name}", register(x.dtype), f.lanes) for name, x in arguments}
+    block = Block(Function(), Names({}, {}, (), accs, {}), None, f.lanes)
+    if (reach := REACH.get(f.name)) is not None:
+        _leave_beyond(block, accs["x"], reach, f.name.removesuffix("_f32") + "f")
+    block.expect(formula)
+    result = block.splat(block.value(formula), f.lanes)
+    parameters = ", ".join(x.typed for x in accs.values())
+    head = f"define internal {vector(register(formula.dtype), f.lanes)} {f.symbol}({parameters}) alwaysinline {{"
+    return "\n".join([head, *block.lines, f"  ret {result.typed}", "}"]), block.function
+
+
+def _leave_beyond(ops: Ops, x: Reg, reach: float, name: str) -> None:
+    """Instructions that return what the C library computes where a finite lane is further from 0."""
+    a = ops.intrinsic("fabs", [x])
+    far = ops.compare("fcmp ogt", a, reach)
+    beyond = ops.binary("and", far, ops.compare("fcmp olt", a, constant(float("inf"), register(F32))))
+    ops.put(f"  br i1 {beyond if x.lanes == 1 else ops.any(beyond)}, label %far, label %near")
+    ops.put("far:")
+    ops.put(f"  ret {ops.each_lane(name, [x]).typed}")
+    ops.put("near:")
