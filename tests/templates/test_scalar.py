@@ -19,6 +19,9 @@ from tests.emulation.emulated import missing
 from tests.support import compilers
 from tests.support.compilers import build
 from tests.support.functions import functions_header
+from torshc.targets.gpu.base import GridTarget
+from torshc.targets.gpu.cuda.target import CudaTarget
+from torshc.targets.gpu.metal import MetalTarget
 
 from .test_narrow import test_exponents, test_narrow_floats, test_short_integers
 from .test_vec_math import (
@@ -73,11 +76,13 @@ TEMPLATES = HERE.parents[1] / "templates"
 INCLUDE = [HERE / "scalar", TEMPLATES / "gpu" / "prelude"]
 GPU = [f"-I{folder}" for folder in INCLUDE]
 FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-Werror"]
-OWN = "-DT_OWN_MATH=1"
+# As of Metal, whose kernels hold what is lacking, and whose multiply-add rounds once.
+OWN = "-DT_LIB_LACKS=1"
+FUSED = ["-DT_FMA_f32(a,b,c)=fmaf(a,b,c)", "-DT_FMA_f64(a,b,c)=fma(a,b,c)"]
 CONFIGS = [
     pytest.param(("clang", ["-O1", "-ffp-contract=off"]), id="clang"),
-    pytest.param(("gcc", ["-O1", OWN, "-ffp-contract=fast", "-march=native"]), id="gcc-own-contracted"),
-    pytest.param(("clang", ["-O0", OWN]), id="clang-own-sanitized"),
+    pytest.param(("gcc", ["-O1", OWN, *FUSED, "-ffp-contract=fast", "-march=native"]), id="gcc-own-contracted"),
+    pytest.param(("clang", ["-O0", OWN, *FUSED]), id="clang-own-sanitized"),
 ]
 
 
@@ -93,7 +98,9 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     kind, flags = request.param
     compiler = compilers.needed(kind).cc
     sanitize = compilers.sanitizing(compiler, "undefined") if "-O0" in flags else []
-    program = compilers.program([compiler, *FLAGS, *flags, *sanitize], [HERE / "math_harness.c"], INCLUDE)
+    words = MetalTarget.words if OWN in flags else CudaTarget.words
+    include = [*INCLUDE, functions_header(tmp_path_factory.mktemp("functions"), words)]
+    program = compilers.program([compiler, *FLAGS, *flags, *sanitize], [HERE / "math_harness.c"], include)
     return Harness(program, tmp_path_factory.mktemp("scalar"), 1)
 
 
@@ -212,9 +219,11 @@ def test_nvcc_takes_the_whole_prelude(tmp_path: Path) -> None:
         pytest.skip("no nvcc here")
     source = str(HERE / "scalar" / "every.cu")
     flags = ["-arch=sm_80", "-Xptxas", "-O0", "-Werror", "all-warnings", *GPU, f"-I{TEMPLATES / 'cuda' / 'prelude'}"]
+    flags.append(f"-I{functions_header(tmp_path, CudaTarget.words)}")
     build([nvcc, *flags, "-c", source, "-o", str(tmp_path / "every.o")])
 
 
+TARGETS: dict[str, type[GridTarget]] = {"cuda": CudaTarget, "metal": MetalTarget}
 EMULATED = {
     "cuda": ("nvcc", ["-std=c++17", "-arch=sm_80"], "every.cu"),
     "metal": ("xcrun", ["-sdk", "macosx", "metal", "-fno-fast-math"], "every.metal"),
@@ -227,5 +236,6 @@ def test_emulator_takes_the_whole_prelude(tmp_path: Path, target: str) -> None:
     program = HERE.parent / "emulation" / "bin" / name
     if reason := missing(metal=target == "metal"):
         pytest.skip(reason)
-    paths = [*GPU, f"-I{TEMPLATES / target / 'prelude'}"]
+    functions = functions_header(tmp_path, TARGETS[target].words, doubles=target == "cuda")
+    paths = [*GPU, f"-I{TEMPLATES / target / 'prelude'}", f"-I{functions}"]
     build([str(program), *flags, *paths, "-c", str(HERE / "scalar" / source), "-o", str(tmp_path / "every.o")])

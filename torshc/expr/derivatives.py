@@ -71,6 +71,7 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "sub": (_same, lambda t, y, a, b: call("neg", t)),
     "mul": (lambda t, y, a, b: _mul(t, b), lambda t, y, a, b: _mul(t, a)),
     "div": (lambda t, y, a, b: _div(t, b), lambda t, y, a, b: call("neg", _mul(t, _div(y, b)))),
+    "fma": (lambda t, y, a, b, c: _mul(t, b), lambda t, y, a, b, c: _mul(t, a), _same),
     "min": (
         lambda t, y, a, b: _chosen(t, call("lt", a, b), call("eq", a, b)),
         lambda t, y, a, b: _chosen(t, call("lt", b, a), call("eq", a, b)),

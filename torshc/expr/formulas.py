@@ -27,12 +27,15 @@ class Language:
     Attributes:
         exact: whether sums are computed in the order written, and NaN and infinities are not taken for absent.
         wide: whether it has f64.
+        fused: whether its fma rounds once; asked only where there is no f64.
     """
 
     exact: bool = True
     wide: bool = True
+    fused: bool = False
 
 
+EXACT = Language()
 _LANGUAGE: ContextVar[Language] = ContextVar("language")  # the one that a formula is made for
 
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690581e-4  # the first has 10 bits: times any exponent it is exact
@@ -425,8 +428,58 @@ def _pow_wide(x: Expr, y: Expr) -> Expr:
     return _where(call("or", call("or", unit, call("eq", x, 1.0)), call("eq", y, 0.0)), 1.0, r)
 
 
+def _fma(a: Scalar, b: Scalar, c: Scalar) -> Expr:
+    return call("fma", a, b, c)
+
+
+def _pow_fused(a: Expr, y: Expr) -> Expr:
+    """a^y for finite a > 0 and finite y: 2^(y log2 a), the logarithm as a sum of two floats.
+
+    log2 m = 2/ln2 atanh(s), s = (m - 1) / (m + 1), by the series s + s^3/3 + .. + s^11/11: abs(s) <= 0.1716, so the
+    next term is 2^-34 of the sum. Products whose rounding error is needed are fma(a, b, 0), which no compiler fuses
+    with what follows.
+    """
+    f, k = _log_parts(a)
+    k, m = cast(k, F32), f + 1.0
+    # s + s_low, with m + 1 = d + d_low
+    d = m + 1.0
+    part = d - 1.0
+    d_low = _less(1.0, d - part) + (m - part)
+    s = _over(f, d)
+    s_low = _over(_fma(call("neg", s), d, f) - s * d_low, d)
+    z = _fma(s, s, 0.0)
+    z_low = _fma(s, s, call("neg", z)) + s * 2.0 * s_low
+    # P = 2/ln2 / 3 + z (2/ln2 / 5 + ..), the whole 2/ln2 s + z s P; of the second part, too, the rounding counts
+    q = ((z * 0.26230819 + 0.32059889) * z + 0.41219857) * z + 0.57707801
+    q = q * z
+    c3, c3_low = 0.961796701, -7.0284618e-09
+    p = q + c3
+    p_low = (q - (p - c3)) + c3_low
+    w = _fma(z, p, 0.0)
+    w_low = _fma(z, p, call("neg", w)) + (z * p_low + z_low * p)
+    part3 = _fma(w, s, 0.0)
+    part3_low = _fma(w, s, call("neg", part3)) + (w * s_low + w_low * s)
+    c1, c1_low = 2.88539008, 3.8519260e-8
+    part1 = _fma(s, c1, 0.0)
+    part1_low = _fma(s, c1, call("neg", part1)) + (s * c1_low + s_low * c1)
+    total = part1 + part3
+    total_low = (part3 - (total - part1)) + (part1_low + part3_low)
+    log = k + total
+    log_low = (total - (log - k)) + total_low
+    t = _fma(y, log, 0.0)
+    t_low = _fma(y, log, call("neg", t)) + y * log_low
+    # 2^r = 1 + r Q(r) on abs(r) <= 1/2, error 2^-28
+    n, bits = _nearest(_clamped(t, -160.0, 140.0), 254)
+    r = (t - n) + t_low
+    q = _polynomial(r, 1.532679307e-4, 1.339102513e-3, 9.618505836e-3, 5.550359562e-2, 2.402264774e-1, 6.931471825e-1)
+    half = call("shr", bits, 1)
+    scale = _power(half)
+    found = (scale * (q * r) + scale) * _power(bits - half)
+    return _where(call("gt", t, 130.0), INF, _where(call("lt", t, -152.0), 0.0, found))
+
+
 def _pow_positive(a: Expr, y: Expr) -> Expr:
-    """a^y for finite a > 0 and finite y: 2^(y (k + log2(1 + f))), whole parts apart, so that large ones lose little."""
+    """As :func:`_pow_fused`, with whole parts of the exponent apart, so that large ones lose little."""
     f, k = _log_parts(a)
     log = (f + _log_tail(f, 0.0)) * LOG2E
     part = y * cast(k, F32)
@@ -461,9 +514,12 @@ def _pow(x: Expr, y: Expr) -> Expr:
     is_zero, is_large = call("eq", a, 0.0), call("isinf", x)
     whole = call("eq", call("trunc", y), y)
     odd = call("and", whole, call("ne", call("trunc", y * 0.5), y * 0.5))
-    small = call("and", whole, call("le", _abs(y), 64.0))
     below, falls = call("lt", a, 1.0), call("lt", y, 0.0)
-    r = _where(small, _whole_power(a, y), _pow_positive(a, y))
+    if _LANGUAGE.get().fused:
+        r = _pow_fused(a, y)
+    else:
+        small = call("and", whole, call("le", _abs(y), 64.0))
+        r = _where(small, _whole_power(a, y), _pow_positive(a, y))
     r = _where(call("isinf", y), _where(call("eq", below, falls), INF, zero), r)
     r = _where(call("or", is_zero, is_large), _where(call("eq", is_zero, falls), INF, zero), r)
     r = _where(call("and", odd, call("ge", call("raw32", x), 1 << 31)), call("neg", r), r)
@@ -667,4 +723,4 @@ def formulas(language: Language) -> dict[str, Expr]:
     return {name: e for name in names if (e := find_formula(name, language)) is not None}
 
 
-__all__ = ["ELEMENTARY", "REACH", "Language", "find_formula", "formulas"]
+__all__ = ["ELEMENTARY", "EXACT", "REACH", "Language", "find_formula", "formulas"]

@@ -39,6 +39,12 @@ class Function:
     host: bool = False
 
 
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, of f32 but for a rounding to f64 rounded once."""
+    a, b, c = map(np.asarray, (a, b, c))
+    return (a.astype(np.float64) * b + c).astype(a.dtype)
+
+
 def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.asarray(x).dtype])(x)
 
@@ -122,6 +128,7 @@ _ROWS = [
     Function("sub", "same", np.subtract, host=True),
     Function("mul", "same", np.multiply, host=True),
     Function("div", "same", _div, 4, host=True),
+    Function("fma", "same", _fma),
     Function("min", "same", _min, host=True),
     Function("max", "same", _max, host=True),
     Function("fmod", "same", np.fmod, 8, host=True),

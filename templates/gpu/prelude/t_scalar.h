@@ -14,7 +14,7 @@
  *   T_LIB_f32, T_LIB_f64      T_LIB_f32(exp) names the library's function in f32
  *   T_PLAIN_f32, T_PLAIN_f64  the same for those that are exact (floor, fabs, fma)
  *   T_FMA_f32, T_FMA_f64      a multiply-add, fused where the machine has it
- *   T_OWN_MATH                1 where the library lacks erf, expm1 and log1p, or is worse than 4 ULP (t_scalar_own.h)
+ *   T_LIB_LACKS               1 where the library has no erf, expm1 and log1p in f32, or is worse than 4 ULP
  *
  * Statements of kernels declare parts of indices with `auto`, as C++ and MSL have it; a target in C defines it, after
  * this header, as __auto_type, since C11 would make them int.

@@ -1,7 +1,7 @@
 /* Functions of one float or double: arithmetic, rounding, remainders, exponentials, trigonometry.
  *
  * What has a name in the library of the target is called there (T_LIB_f32); where that lacks a function or is worse than
- * 4 ULP, T_OWN_MATH takes those of t_scalar_own.h.
+ * 4 ULP, kernels hold it themselves.
  */
 #ifndef T_SCALAR_MATH_H
 #define T_SCALAR_MATH_H
@@ -18,8 +18,8 @@
 #define T_FMA_f32(a, b, c) ((a) * (b) + (c))
 #define T_FMA_f64(a, b, c) ((a) * (b) + (c))
 #endif
-#ifndef T_OWN_MATH
-#define T_OWN_MATH 0
+#ifndef T_LIB_LACKS
+#define T_LIB_LACKS 0
 #endif
 
 /* ---- arithmetic and rounding ------------------------------------------------------------------ */
@@ -80,9 +80,7 @@ T_EACH_FLOAT(T_DEF_FLOAT)
     T_DEF_LIB(atanh, S, T) \
     T_FN T t_pow_##S(T x, T y) { return T_LIB_##S(pow)(x, y); }
 T_EACH_FLOAT(T_DEF_LIBS)
-#if T_OWN_MATH
-#include "t_scalar_own.h"
-#else
+#if !T_LIB_LACKS
 T_DEF_LIBS_MORE(f32, float)
 #endif
 #if T_HAS_F64
@@ -91,15 +89,6 @@ T_DEF_LIBS_MORE(f64, double)
 #undef T_DEF_LIBS_MORE
 #undef T_DEF_LIBS
 #undef T_DEF_LIB
-
-#define T_DEF_SIGMOID(S, T) \
-    /* e^-|x| never overflows, and e / (1 + e) keeps the far negative side right. */ \
-    T_FN T t_sigmoid_##S(T x) { \
-        const T e = t_exp_##S(-t_abs_##S(x)); \
-        return (x < 0 ? e : (T)1) / ((T)1 + e); \
-    }
-T_EACH_FLOAT(T_DEF_SIGMOID)
-#undef T_DEF_SIGMOID
 
 /* ---- floats as their bits, and back -------------------------------------------------------- */
 

@@ -2,8 +2,8 @@
  *
  * To be compiled with -fno-fast-math: NaN, infinities and signed zeros mean something here.  Functions are those of
  * metal::precise where they are good to 4 ULP (MSL specification, numerical compliance), save tan, which is good to 6;
- * erf, expm1 and log1p do not exist, tanh, atan, atanh (5) and pow (16) are worse: these come from t_scalar_own.h.  There
- * is no f64.  f32 subnormals may count as zero.
+ * erf, expm1 and log1p do not exist, tanh, atan, atanh (5) and pow (16) are worse: kernels hold these themselves.  There is
+ * no f64.  f32 subnormals may count as zero.
  */
 #ifndef T_METAL_H
 #define T_METAL_H
@@ -30,7 +30,7 @@ using namespace metal;
 #define T_FMA_f32(a, b, c) metal::fma(a, b, c)
 #define T_LIB_f32(NAME) metal::precise::NAME
 #define T_PLAIN_f32(NAME) metal::NAME
-#define T_OWN_MATH 1
+#define T_LIB_LACKS 1
 
 #include "t_scalar.h"
 

@@ -2,7 +2,12 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k3a1e78d44242_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
+T_FN float t_sigmoid_f32(float x) {
+    const float v0 = t_exp_f32((-t_abs_f32(x)));
+    return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
+}
+
+extern "C" __global__ void __launch_bounds__(256) k5d41bdb2dfae_kernel(const float *b0, const float *b1, float *b2, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -16,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(256) k3a1e78d44242_kernel(const flo
     b2[13 * i0 + i1] = v0;
 }
 
-extern "C" int k3a1e78d44242(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k3a1e78d44242_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
+extern "C" int k5d41bdb2dfae(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k5d41bdb2dfae_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2], dim[0]);
     return (int)cudaGetLastError();
 }

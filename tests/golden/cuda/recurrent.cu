@@ -122,7 +122,12 @@ extern "C" int k1289f4ecc6a7(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(160) k1d6c4bd90b65_kernel(const float *b0, float *b1, const float *b2) {
+T_FN float t_sigmoid_f32(float x) {
+    const float v0 = t_exp_f32((-t_abs_f32(x)));
+    return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
+}
+
+extern "C" __global__ void __launch_bounds__(160) k22a1fbb54a9f_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -217,8 +222,8 @@ extern "C" __global__ void __launch_bounds__(160) k1d6c4bd90b65_kernel(const flo
     }
 }
 
-extern "C" int k1d6c4bd90b65(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k22a1fbb54a9f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1d6c4bd90b65_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k22a1fbb54a9f_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from torshc.base.resources import templates
 from torshc.expr import F32, F64, acc, call
 from torshc.expr.formulas import ELEMENTARY
 from torshc.targets.cpu.vector_functions import function_text, functions_of
@@ -27,3 +28,9 @@ def test_doubles_are_the_prelude_s() -> None:
 @pytest.mark.parametrize("name", sorted(ELEMENTARY))
 def test_lines_fit_a_screen(name: str) -> None:
     assert max(map(len, function_text(name).splitlines())) <= 140
+
+
+def test_every_template_holds_the_functions_that_its_kernel_calls() -> None:
+    texts = {p.name: p.read_text() for p in (templates("c") / "kernels").glob("*.j2") if p.name != "custom.c.j2"}
+    including = {name for name, text in texts.items() if '#include "' in text}
+    assert including == {name for name, text in texts.items() if "{{ p.called_functions }}" in text}

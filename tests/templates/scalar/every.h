@@ -1,5 +1,7 @@
 /* A function for each dtype that calls every function of the scalar prelude of that dtype, to be compiled by each GPU
  * target's compiler: `every_f32(x, y, c)` and so on.  `and`, `or` are words of C++, hence the suffixes written out. */
+#include "t_functions.h"
+
 #define EVERY_CASTS(S, T) \
     t_cast_##S##_i8(x) + t_cast_##S##_u8(x) + t_cast_##S##_i16(x) + t_cast_##S##_u16(x) + (T)t_cast_##S##_i32(x) + \
         (T)t_cast_##S##_u32(x) + (T)t_cast_##S##_i64(x) + (T)t_cast_##S##_u64(x) + (T)t_cast_##S##_f32(x) + \

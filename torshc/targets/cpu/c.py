@@ -46,7 +46,7 @@ class Printer(IndexPrinter):
         return ["t_narrow.h", "t_kernel.h"] if _has_narrow(self.kernel) else ["t_kernel.h"]
 
     @property
-    def functions(self) -> str:
+    def called_functions(self) -> str:
         """The functions that the kernel calls and that are formulas."""
         return "\n\n".join(map(function_text, functions_of(self.kernel.expressions(), self.low)))
 

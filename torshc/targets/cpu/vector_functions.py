@@ -6,13 +6,12 @@ from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 
 from ...expr import F32, F64, I32, U32, U64, Expr, walk
-from ...expr.formulas import ELEMENTARY, REACH, Language, find_formula
+from ...expr.formulas import ELEMENTARY, EXACT, REACH, find_formula
 from ..base import indented
 from ..index import COMPARE, OPERATORS, literal
 from ..statements import VALUE, Text
 from .vector import INLINE, Block, Names, function_name, vector_type
 
-LANGUAGE = Language()
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}
 _UNARY = {"neg": "-", "not": "~", "bitnot": "~"}
 
@@ -32,7 +31,7 @@ def functions_of(exprs: Iterable[Expr], low: Container[Expr] = ()) -> list[str]:
 
 
 def _formula(name: str) -> Expr:
-    formula = find_formula(name, LANGUAGE)
+    formula = find_formula(name, EXACT)
     assert formula is not None
     return formula
 

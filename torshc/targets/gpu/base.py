@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ...base.features import Feature
 from ...expr import F32, DType, Expr, as_int, walk
+from ...expr.formulas import EXACT, Language
 from ...graph import Graph, Value
 from ...kernels.base import Buffer, Kernel, Packed, Store
 from ...kernels.lower import idle_when_empty
@@ -19,6 +20,7 @@ from ..base import HostFiles, IndexPrinter, Rendered, Target, indented, render_k
 from ..index import CTYPES, scalar
 from .cuda.halves import for_halves
 from .cuda.horizontal_fusion import fuse_horizontally, is_still
+from .functions import function_texts
 from .grid import ThreadMapping
 from .nests import lower_grid
 from .simt import Names, Packet, Statements, constant, decode, encode, register_type
@@ -40,6 +42,8 @@ class Words:
         float: what begins the declaration of a float that stays as it is.
         unroll: line before a loop that is to be unrolled.
         near: whether its prelude has functions of a half's accuracy.
+        library: functions that it has, within 4 ULP, by their names without ``t_``; others are formulas.
+        language: what formulas may be made of.
     """
 
     shared: str
@@ -50,6 +54,8 @@ class Words:
     float: str = "const float"
     unroll: str = "#pragma unroll\n"
     near: bool = False
+    library: frozenset[str] = frozenset()
+    language: Language = EXACT
 
 
 class GridPrinter(IndexPrinter):
@@ -67,6 +73,12 @@ class GridPrinter(IndexPrinter):
             if e.op == "axis":
                 self.axis(e)
         self.wide = self._large()
+        self._called: dict[str, None] = {}
+
+    @property
+    def called_functions(self) -> str:
+        """The functions that the kernel calls and its language lacks; a body is printed before its head."""
+        return "\n\n".join(function_texts(self._called, self.words.library, self.words.language))
 
     def _large(self) -> bool:
         sizes = (_elements(b) for b in self.kernel.buffers)
@@ -265,7 +277,8 @@ class GridPrinter(IndexPrinter):
     def _statements(self, accs: Mapping[str, str] | None, prefix: str, whole: Packet | None) -> Statements:
         cast = "" if self.wide else "(int64_t)"
         wide = {a: f"{cast}{t}" for a, t in self._axes.items()}
-        return Statements(Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide), prefix, whole)
+        names = Names(self._axes, self.dim_names, accs or {}, self.kernel.buffers, wide)
+        return Statements(names, prefix, whole, self.words.library, self._called)
 
 
 def _elements(b: Buffer) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...expr import F64, walk
+from ...expr.formulas import Language
 from ...graph import Graph, Value
 from ...kernels.base import Kernel
 from ...kernels.machine import Device
@@ -16,6 +17,8 @@ from .base import HOST, GridTarget, Words
 from .xcrun import MetalToolchain
 
 SHARED = 32 << 10  # bytes of threadgroup memory
+# Functions of metal::precise that are within 4 ULP, as t_metal.h says, and tan, which is within 6.
+PRECISE = ("exp", "log", "sinh", "cosh", "asinh", "acosh", "sin", "cos", "tan", "asin", "acos")
 
 
 @register
@@ -34,6 +37,8 @@ class MetalTarget(GridTarget):
         shared="threadgroup",
         barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
         pointer="device ",
+        library=frozenset({f"{name}_f32" for name in PRECISE}),
+        language=Language(wide=False, fused=True),
     )
     max_buffers = 30  # Metal has 31; one is for the sizes
 

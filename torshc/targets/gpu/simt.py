@@ -7,7 +7,7 @@ loads and stores that step by one along the axis and stand at a multiple of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,14 +79,24 @@ class Statements(StatementPrinter):
         names: names of what the expressions hold.
         prefix: start of the names of temporaries.
         packet: what one thread computes together, or None for one element.
+        library: functions that the language has, by their names without ``t_``.
+        functions: gets the functions that are called, by such names.
     """
 
     lazy = True  # whether a conditional computes one side alone
 
-    def __init__(self, names: Names, prefix: str = "v", packet: Packet | None = None) -> None:
+    def __init__(
+        self,
+        names: Names,
+        prefix: str = "v",
+        packet: Packet | None = None,
+        library: Collection[str] = (),
+        functions: dict[str, None] | None = None,
+    ) -> None:
         super().__init__(names.dims, prefix)
-        self.names, self.packet = names, packet
+        self.names, self.packet, self.library = names, packet, library
         self.called: dict[Expr, str] = {}  # values that get names of their own
+        self.functions = {} if functions is None else functions
         self.wide: dict[Expr, str] = {}  # loads of a whole packet, by the array that holds them
         self._spelt = plain_index(names.dims, lambda load: True)
 
@@ -180,7 +190,11 @@ class Statements(StatementPrinter):
         args = []
         for a in e.args:
             args.append((yield a, VALUE))
-        return _operator(e, args)
+        name = f"{e.op}_{e.args[0].dtype.compute}"
+        if name == "exp_low_f32" and "exp_f32" in self.library:
+            name = "exp_f32"
+        self.functions[name] = None
+        return _operator(e, args, name)
 
     def under(self, e: Expr, variant: str, scope: Scope) -> Text:
         assert scope.condition is not None
@@ -235,8 +249,8 @@ class Statements(StatementPrinter):
             pending.extend(x.args if x.op not in ("load", "axis") else ())
 
 
-def _operator(e: Expr, args: Sequence[str]) -> str:
-    """A scalar function of registers."""
+def _operator(e: Expr, args: Sequence[str], name: str) -> str:
+    """A scalar function of registers; `name` is what a call of it names."""
     if e.op == "cast":
         return f"t_cast_{e.args[0].dtype.compute}_{e.dtype.compute}({args[0]})"
     if e.op in OPERATORS and e.dtype.is_float:
@@ -256,7 +270,7 @@ def _operator(e: Expr, args: Sequence[str]) -> str:
         for a in args[1:]:
             text = f"t_{e.op}_{e.dtype.compute}({text}, {a})"
         return text
-    return f"t_{e.op.removeprefix('bit')}_{e.args[0].dtype.compute}({', '.join(args)})"
+    return f"t_{name.removeprefix('bit')}({', '.join(args)})"
 
 
 def constant(value: object, dtype: DType) -> str:

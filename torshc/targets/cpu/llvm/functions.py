@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ....expr import F32, walk
-from ....expr.formulas import ELEMENTARY, REACH, Language, find_formula
+from ....expr.formulas import ELEMENTARY, EXACT, REACH, find_formula
 from . import prelude
 from .block import Block, Names
 from .ir import Callee, Function, Ops, Reg, constant, register, vector
-
-LANGUAGE = Language()
 
 
 def definitions(function: Function) -> Iterator[str]:
@@ -32,7 +30,7 @@ def definitions(function: Function) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def _written(f: Callee) -> tuple[str, Function]:
     """A formula as a function, and what it calls."""
-    formula = find_formula(f.name, LANGUAGE)
+    formula = find_formula(f.name, EXACT)
     assert formula is not None
     arguments = sorted({str(x.data): x for x in walk(formula) if x.op == "acc"}.items())
     accs = {name: Reg(f"%{name}", register(x.dtype), f.lanes) for name, x in arguments}

@@ -13,6 +13,12 @@ from ...base import register
 from ..base import HOST, GridTarget, Words
 from .nvcc import CudaToolchain
 
+# Functions of CUDA's library, of f32 and of f64; t_cuda.h says how near they are.
+_NAMES = (
+    "exp", "expm1", "log", "log1p", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sin", "cos", "tan", "asin",
+    "acos", "atan", "erf", "pow",
+)  # fmt: skip
+LIBRARY = frozenset({f"{name}_{dtype}" for name in _NAMES for dtype in ("f32", "f64")})
 # Blocks of a recurrent network that run at the same time, one to a multiprocessor. Nearly all cards of an architecture
 # have that many, and all of data centres, but not every part of one (MIG): there the launch fails, and says so.
 TOGETHER, TOGETHER_LARGE = 16, 32
@@ -84,7 +90,7 @@ class CudaTarget(GridTarget):
         sources=(*HOST.sources, "t_device.cu", "t_copies.cu", "t_graphs.cu"),
         headers=(*HOST.headers, "t_card.h"),
     )
-    words = Words(shared="__shared__", barrier="__syncthreads();", near=True)
+    words = Words(shared="__shared__", barrier="__syncthreads();", near=True, library=LIBRARY)
 
     @classmethod
     def features_on(cls, archs: Sequence[str], extras: Sequence[str] = ()) -> Features:

@@ -19,7 +19,7 @@ _INFIX = {**OPERATORS, **COMPARE}
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 _SHIFTS = {"shl": "<<", "shr": ">>"}
 _LOGIC = {"and": "&&", "or": "||", "xor": "!=", "eq": "==", "ne": "!="}
-_BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt")  # of f32, right in WGSL in every corner
+_BUILT_IN = ("floor", "ceil", "round", "trunc", "abs", "sqrt", "fma")  # of f32, right in WGSL in every corner
 ROUNDED = ("as_f8e8m0_up", "as_f8e8m0_nearest")  # otherwise than stores round
 _ROUNDED_DOWN = {"floordiv": "div", "mod": "fmod"}  # the same where nothing is negative
 _CALLS = {"floordiv": "t_floordiv_i32", "mod": "t_mod_i32", "div": "t_div_i32"}
@@ -138,7 +138,7 @@ def _float(op: str, args: Sequence[str], needs: Needs) -> str:
     if op == "neg":
         return f"-{args[0]}"
     if op in _BUILT_IN:
-        return f"{op}({args[0]})"
+        return f"{op}({', '.join(args)})"
     return needs(f"t_{op}_f32", *args)
 
 

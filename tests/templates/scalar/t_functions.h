@@ -1,1 +1,0 @@
-/* The scalar prelude has its functions in its headers. */

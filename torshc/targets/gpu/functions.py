@@ -1,0 +1,72 @@
+"""Functions of a device's kernels that are formulas (:mod:`torshc.expr.formulas`), as C++ of one thread.
+
+A language names those that its library has in f32 and that are within 4 ULP there; a kernel holds the others that it
+calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+
+from ...expr import U32, U64, Expr, walk
+from ...expr.formulas import ELEMENTARY, Language, find_formula
+from ..base import indented
+from ..index import OPERATORS
+from ..statements import VALUE, Text
+from .simt import Names, Statements, register_type
+
+_BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
+
+
+def function_texts(called: Iterable[str], library: Collection[str], language: Language) -> list[str]:
+    """The functions of some calls, by their names without ``t_``, each behind those that it calls."""
+    found: dict[str, str] = {}
+    for name in called:
+        for other, text in _with_callees(name, frozenset(library), language):
+            found.setdefault(other, text)
+    return list(found.values())
+
+
+@lru_cache
+def _with_callees(name: str, library: frozenset[str], language: Language) -> tuple[tuple[str, str], ...]:
+    if name not in ELEMENTARY or name in library:
+        return ()
+    formula = find_formula(name, language)
+    assert formula is not None
+    arguments = {str(x.data): register_type(x.dtype) for x in walk(formula) if x.op == "acc"}
+    s = FormulaStatements(formula, arguments, library)
+    s.expect(formula)
+    result = s.emit(formula)
+    parameters = ", ".join(f"{kind} {x}" for x, kind in sorted(arguments.items()))
+    body = indented([*s.lines, f"return {result};"], 4)
+    text = f"T_FN {register_type(formula.dtype)} t_{name}({parameters}) {{\n{body}\n}}"
+    return (*_callees(s.functions, library, language), (name, text))
+
+
+def _callees(called: Iterable[str], library: frozenset[str], language: Language) -> Iterator[tuple[str, str]]:
+    for name in called:
+        yield from _with_callees(name, library, language)
+
+
+class FormulaStatements(Statements):
+    """Statements of a formula, with operators on bits."""
+
+    def __init__(self, formula: Expr, arguments: Iterable[str], library: Collection[str]) -> None:
+        super().__init__(Names({}, {}, {x: x for x in arguments}, (), {}), library=library)
+        self.formula = formula
+
+    def finish(self, e: Expr, text: str) -> str:
+        return text if e is self.formula else super().finish(e, text)
+
+    def spell_value(self, e: Expr) -> Text:
+        if e.op == "const" and e.dtype in (U32, U64) and int(e.data) > 255:  # type: ignore[call-overload]
+            return f"{e.data:#x}u"
+        if e.op in _BITS or (e.op in OPERATORS and e.dtype is U32):
+            a = yield e.args[0], VALUE
+            b = yield e.args[1], VALUE
+            return f"{a} {_BITS.get(e.op) or OPERATORS[e.op]} {b}"
+        return (yield from super().spell_value(e))
+
+
+__all__ = ["function_texts"]
