@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +41,9 @@ def computed(e: Expr, language: Language = SHADERS, **given: Array) -> Array:
             elif x.op == "cast":
                 known[x] = cast(args[0], x.dtype)
             elif x.op in ONE:
-                known[x] = computed(formula(x.op, language), language, x=args[0])
+                inner = find_formula(f"{x.op}_{x.dtype.name}", language)
+                assert inner is not None
+                known[x] = computed(inner, language, x=args[0])
             else:
                 known[x] = np.asarray(FUNCTIONS[x.op].numpy(*args)).astype(x.dtype.numpy)
     return np.asarray(known[e])
@@ -84,6 +88,23 @@ def test_functions_of_a_number(name: str, language: str) -> None:
         wanted = np.asarray(FUNCTIONS[name].numpy(x.astype(np.float64)))
     found = computed(formula(name, LANGUAGES[language]), LANGUAGES[language], x=x)
     assert off_by(found, wanted).max() <= ULP
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+def test_functions_of_a_double(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [ODD, 750 * rng.uniform(-1, 1, 20000), rng.normal(size=20000) * np.exp2(rng.integers(-60, 4, 20000))]
+    )
+    formula = find_formula(f"{name}_f64", Language())
+    assert formula is not None
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(FUNCTIONS[name].numpy(x.astype(np.longdouble)))
+        found = computed(formula, Language(), x=x)
+        plain = np.isfinite(wanted.astype(np.float64))
+        np.testing.assert_array_equal(found[~plain], wanted.astype(np.float64)[~plain])
+        unit = np.spacing(np.maximum(np.abs(wanted[plain]).astype(np.float64), 2.0**-1022))
+        assert (np.abs(found[plain] - wanted[plain]) <= ULP * unit).all()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -248,3 +269,11 @@ def test_powers_of_two_of_f8e8m0(mode: str) -> None:
     wanted = FUNCTIONS[f"as_f8e8m0_{mode}"].numpy(x)
     np.testing.assert_array_equal(computed(FORMULAS[f"as_f8e8m0_{mode}"], x=x), wanted)
     assert math.isnan(float(computed(FORMULAS[f"as_f8e8m0_{mode}"], x=np.asarray(np.nan, np.float32))))
+
+
+def test_a_formula_stands_nowhere_else() -> None:
+    """A prelude that had a function of its own would clash with the one that a kernel holds."""
+    names = "|".join(sorted(name.rpartition("_")[0] for name in ELEMENTARY))
+    defined = re.compile(rf"T_FN \w+ t_({names})_f32\(|define .*@t_({names})_f32|T_LANEWISE\d\(t_({names})_f")
+    folder = Path(__file__).parents[2] / "templates"
+    assert not [p.name for p in folder.rglob("*") if p.suffix in (".h", ".ll", ".j2") and defined.search(p.read_text())]

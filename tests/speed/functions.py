@@ -1,4 +1,4 @@
-"""Nanoseconds an element of the functions that kernels in C hold, of f32 in vectors of 16, 8 and 4 lanes.
+"""Nanoseconds an element of functions that kernels in C hold, in vectors of 16, 8 and 4 lanes; ``exp_f64`` is a NAME.
 
     python -m tests.speed.functions [--beside FOLDER] [--rounds N] [NAME ...]
 
@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 
 from tests.support import compilers
 from torshc.base.resources import templates
-from torshc.expr.formulas import ELEMENTARY
+from torshc.expr import FUNCTIONS
+from torshc.expr.formulas import ELEMENTARY, arguments_of
 from torshc.targets.cpu.vector_functions import library
 from torshc.targets.toolchain import BASE_FLAGS
 
@@ -32,7 +33,8 @@ PROGRAM = """\
 #include "t_math.h"
 %(functions)s
 enum { N = 2048, TIMES = 8 };
-float in[N], out[N]; /* which might be read elsewhere */
+float in_f32[N], out_f32[N]; /* which might be read elsewhere */
+double in_f64[N], out_f64[N];
 
 static double now(void) {
     struct timespec t;
@@ -46,7 +48,7 @@ int main(void) {
     for (size_t k = 0; k < sizeof entries / sizeof *entries; k++) {
         double best = 1e30;
         const float low = entries[k].low, high = entries[k].high;
-        for (int i = 0; i < N; i++) in[i] = low + (high - low) * (float)(i * 37 %% N) / N;
+        for (int i = 0; i < N; i++) in_f64[i] = in_f32[i] = low + (high - low) * (float)(i * 37 %% N) / N;
         for (int round = 0; round < 40; round++) {
             const double start = now();
             for (int t = 0; t < TIMES; t++) entries[k].run();
@@ -59,17 +61,21 @@ int main(void) {
 """
 LOOP = """
 static __attribute__((noinline)) void run_%(name)s(void) {
-    for (int i = 0; i < N; i += TORSHC_LANES) t_store_f32(out + i, t_%(name)s_f32(%(call)s));
+    for (int i = 0; i < N; i += TORSHC_LANES) t_store_%(type)s(out_%(type)s + i, t_%(name)s(%(call)s));
 }"""
 
 
 def program(names: Sequence[str], functions: str) -> str:
     """The text of a program that prints what each function takes."""
-    calls = {n: "t_load_f32(in + i)" + (", t_load_f32(in + i)" if n == "pow" else "") for n in names}
-    loops = "".join(LOOP % {"name": n, "call": call} for n, call in calls.items())
-    ranges = ((n, *RANGES.get(n, (-4.0, 4.0))) for n in names)
-    entries = ", ".join(f"{{run_{n}, {low}f, {high}f}}" for n, low, high in ranges)
-    return PROGRAM % {"functions": functions, "loops": loops, "entries": entries}
+    loops, entries = "", []
+    for name in names:
+        op, _, dtype = name.rpartition("_")
+        argument = f"t_load_{dtype}(in_{dtype} + i)"
+        call = ", ".join([argument] * len(arguments_of(FUNCTIONS[op])))
+        loops += LOOP % {"name": name, "type": dtype, "call": call}
+        low, high = RANGES.get(op, (-4.0, 4.0))
+        entries.append(f"{{run_{name}, {low}f, {high}f}}")
+    return PROGRAM % {"functions": functions, "loops": loops, "entries": ", ".join(entries)}
 
 
 def measured(programs: Sequence[Path], rounds: int) -> Iterator[tuple[float, ...]]:
@@ -89,7 +95,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each program runs")
     parser.add_argument("--lanes", type=int, nargs="*", default=[*WIDTHS], choices=[*WIDTHS])
     options = parser.parse_args()
-    names = options.names or sorted(n.removesuffix("_f32") for n in ELEMENTARY if n.endswith("_f32"))
+    names = options.names or sorted(n for n in ELEMENTARY if n.endswith("_f32"))
+    names = [n if n in ELEMENTARY else f"{n}_f32" for n in names]
     sides = [(templates("c") / "prelude", library())] + ([(options.beside, "")] if options.beside else [])
     with TemporaryDirectory() as folder:
         for kind in ("clang", "gcc"):
@@ -102,7 +109,7 @@ def main() -> None:
                     compilers.build([compilers.needed(kind).cc, *flags, source, "-o", binary, "-lm"])
                     made.append(binary)
                 for name, times in zip(names, measured(made, options.rounds), strict=False):
-                    text = f"{kind:5} {lanes:2} lanes  {name:8} {times[0]:7.3f} ns"
+                    text = f"{kind:5} {lanes:2} lanes  {name:11} {times[0]:7.3f} ns"
                     print(text + (f" {times[1]:7.3f} ns  {times[0] / times[1] - 1:+6.1%}" if len(times) > 1 else ""))
 
 

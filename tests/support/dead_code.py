@@ -28,6 +28,7 @@ DECORATORS = [
     "@*.command",
     "@*.group",
     "@_predicate",
+    "@elementary",
 ]
 KEPT = {
     # called or read by name: onnx's Backend, click, ctypes, ONNX Runtime's options, dict's own; what is kept until its

@@ -7,14 +7,17 @@ from pathlib import Path
 from torshc.expr.formulas import ELEMENTARY
 from torshc.targets.cpu.vector_functions import library
 from torshc.targets.gpu.base import Words
+from torshc.targets.gpu.cuda.target import CudaTarget
 from torshc.targets.gpu.functions import function_texts
+
+DOUBLES = frozenset(n for n in ELEMENTARY if n.endswith("_f64"))
 
 
 def functions_header(folder: Path, words: Words | None = None, doubles: bool = True) -> Path:
     """A folder with t_functions.h, to be included behind the prelude of vectors, or that of a device's language."""
     text = library()
     if words is not None:
-        names = [n for n in sorted(ELEMENTARY - {"exp_low_f32"}) if doubles or not n.endswith("_f64")]
-        text = "\n\n".join(function_texts(names, words.library, words.language))
+        names = sorted(n for n in ELEMENTARY - {"exp_low_f32"} if n.endswith("_f32")) + ["sigmoid_f64"] * doubles
+        text = "\n\n".join(function_texts(names, words.library | CudaTarget.words.library & DOUBLES, words.language))
     (folder / "t_functions.h").write_text(text + "\n")
     return folder

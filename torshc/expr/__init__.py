@@ -56,6 +56,7 @@ from .expr import (
     walk,
     walk_new,
 )
+from .formulas import find_formula
 from .functions import (
     FUNCTIONS,
     Function,
@@ -127,6 +128,7 @@ __all__ = [
     "dims_of",
     "element",
     "eq",
+    "find_formula",
     "from_numpy",
     "from_onnx",
     "is_long",

@@ -1,4 +1,4 @@
-"""Derivatives of scalar expressions: a row for each scalar function, and the chain rule.
+"""Derivatives of scalar expressions: a row for each scalar function that is no formula, and the chain rule.
 
 Where a function has no derivative, the row takes what PyTorch takes: an extreme of equals is shared evenly, the sign of
 0 is 0, and what is rounded is constant.
@@ -7,13 +7,11 @@ Where a function has no derivative, the row takes what PyTorch takes: an extreme
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from .expr import Expr, Scalar, const, walk
-from .functions import call, cast, select
-
-# What a small change `t` of one argument changes the result `y` of a function of `a` (and `b`) by.
-Slope = Callable[..., Expr]
+from .formulas import bell
+from .functions import FUNCTIONS, Slope, call, cast, select
 
 
 def _mul(a: Scalar, b: Scalar) -> Expr:
@@ -37,33 +35,12 @@ def _chosen(t: Expr, wins: Expr, ties: Expr) -> Expr:
     return select(wins, t, select(ties, _mul(t, 0.5), const(0, t.dtype)))
 
 
-def _base(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
-    """Of a ** b by a: b * a ** (b - 1), which is 0 for a power of 0 whatever a is."""
-    slope = _mul(t, _mul(b, call("pow", a, _sub(b, 1.0))))
-    return select(call("eq", b, 0.0), const(0, t.dtype), slope)
-
-
-def _exponent(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
-    """Of a ** b by b: a ** b * log(a), which is 0 where a is 0 and b is not negative."""
-    still = call("and", call("eq", a, 0.0), call("ge", b, 0.0))
-    return select(still, const(0, t.dtype), _mul(t, _mul(y, call("log", a))))
-
-
-def _bell(t: Expr, factor: float, scale: float, a: Expr) -> Expr:
-    """t * factor * exp(scale * a * a)."""
-    return _mul(_mul(t, factor), call("exp", _mul(_mul(a, a), scale)))
-
-
 def _same(t: Expr, *_: Expr) -> Expr:
     return t
 
 
-def _of_sigmoid(t: Expr, y: Expr, a: Expr) -> Expr:
-    return _mul(t, _mul(y, _sub(1.0, y)))
-
-
 def _of_normal(t: Expr, y: Expr, a: Expr) -> Expr:
-    return _bell(t, 1 / math.sqrt(2 * math.pi), -0.5, a)
+    return bell(t, 1 / math.sqrt(2 * math.pi), -0.5, a)
 
 
 SLOPES: dict[str, tuple[Slope | None, ...]] = {
@@ -83,7 +60,6 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "fmod": (_same, lambda t, y, a, b: call("neg", _mul(t, call("trunc", _div(a, b))))),
     "mod": (_same, lambda t, y, a, b: call("neg", _mul(t, call("floor", _div(a, b))))),
     "floordiv": (None, None),
-    "pow": (_base, _exponent),
     "neg": (lambda t, y, a: call("neg", t),),
     "abs": (lambda t, y, a: _mul(t, call("sign", a)),),
     "sign": (None,),
@@ -92,30 +68,12 @@ SLOPES: dict[str, tuple[Slope | None, ...]] = {
     "round": (None,),
     "trunc": (None,),
     "sqrt": (lambda t, y, a: _div(t, _mul(y, 2.0)),),
-    "exp": (lambda t, y, a: _mul(t, y),),
-    "exp_low": (lambda t, y, a: _mul(t, y),),
-    "log": (lambda t, y, a: _div(t, a),),
-    "log1p": (lambda t, y, a: _div(t, _add(a, 1.0)),),
-    "expm1": (lambda t, y, a: _mul(t, call("exp", a)),),
-    "tanh": (lambda t, y, a: _mul(t, _sub(1.0, _mul(y, y))),),
-    "erf": (lambda t, y, a: _bell(t, 2 / math.sqrt(math.pi), -1.0, a),),
-    "sigmoid": (_of_sigmoid,),
-    "near_sigmoid": (_of_sigmoid,),
+    "near_sigmoid": FUNCTIONS["sigmoid"].slopes,
     "near_normal_f16": (_of_normal,),
     "near_normal_bf16": (_of_normal,),
-    "sin": (lambda t, y, a: _mul(t, call("cos", a)),),
-    "cos": (lambda t, y, a: call("neg", _mul(t, call("sin", a))),),
-    "tan": (lambda t, y, a: _mul(t, _add(_mul(y, y), 1.0)),),
-    "asin": (lambda t, y, a: _div(t, call("sqrt", _sub(1.0, _mul(a, a)))),),
-    "acos": (lambda t, y, a: call("neg", _div(t, call("sqrt", _sub(1.0, _mul(a, a))))),),
-    "atan": (lambda t, y, a: _div(t, _add(_mul(a, a), 1.0)),),
-    "sinh": (lambda t, y, a: _mul(t, call("cosh", a)),),
-    "cosh": (lambda t, y, a: _mul(t, call("sinh", a)),),
-    "asinh": (lambda t, y, a: _div(t, call("sqrt", _add(_mul(a, a), 1.0))),),
-    "acosh": (lambda t, y, a: _div(t, call("sqrt", _mul(_sub(a, 1.0), _add(a, 1.0)))),),
-    "atanh": (lambda t, y, a: _div(t, _sub(1.0, _mul(a, a))),),
     "as_f16": (_same,),  # as if storing did not round
     "as_bf16": (_same,),
+    **{f.name: f.slopes for f in FUNCTIONS.values() if f.slopes},
 }
 
 

@@ -1,4 +1,4 @@
-"""Scalar functions of f32 as formulas over arithmetic, and elements of 16 bits and fewer as the bits that hold them.
+"""Scalar functions as formulas over arithmetic: the row of each in the table, and what computes it in f32.
 
 The polynomials are minimax fits (weighted least squares, coefficients rounded to float in turn) on the reduced interval
 named beside each; those on a long path are summed in pairs (Estrin), since latency bounds a loop over one register at a
@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from inspect import signature
+from typing import Any
 
-from .dtype import BF16, F8E8M0, F16, F32, F64, I8, I16, I32, NARROW, U8, U16, U32, DType
+import numpy as np
+
+from .dtype import F32, F64, I32, U32
 from .expr import Expr, Scalar, acc, const
-from .formulas_wide import wide_formulas
-from .functions import call, cast
+from .formulas_corners import corner_formulas
+from .functions import FUNCTIONS, Function, Slope, call, cast, numpy_sigmoid
+from .terms import absolute, bits, flipped, less, masked, over, polynomial, where, with_sign
 
 
 @dataclass(frozen=True)
@@ -44,65 +49,47 @@ SMALL = 2.0**-25  # below it expm1, log1p, sinh and atanh are x itself
 LEAST = 2.0**-126  # of normal numbers
 HALF_PI, HALF_PI_HIGH, HALF_PI_LOW = 1.57079632679489662, 1.57079637050628662109, -4.37113882867379e-8
 INF, NAN = const(math.inf, F32), const(math.nan, F32)
-X, Y, BITS = acc("x", F32), acc("y", F32), acc("x", U32)  # arguments of formulas
 
 
-def _where(test: Expr, a: Scalar, b: Scalar) -> Expr:
-    return call("select", test, a, b)
+Formula = Callable[..., Expr]
 
 
-def _over(a: Scalar, b: Scalar) -> Expr:
-    return call("div", a, b)
+def elementary(
+    numpy: Callable[..., Any],
+    cost: int,
+    *slopes: Slope,
+    double: Formula | None = None,
+    generic: bool = False,
+    reach: float = math.inf,
+) -> Callable[[Formula], Formula]:
+    """Decorator: a row of the table for a formula of f32, named as it is after its underscore.
+
+    Args:
+        numpy: the same function on arrays.
+        cost: rough price in multiply-adds.
+        slopes: derivatives by each argument.
+        double: the formula in f64; without it the C library has a function of this name.
+        generic: whether the formula is one of f64 too.
+        reach: arguments further from 0 are left to the C library's function, where a language can call it.
+    """
+
+    def register(formula: Formula) -> Formula:
+        name = formula.__name__[1:]
+        wide = formula if generic else double
+        FUNCTIONS[name] = Function(name, "same", numpy, cost, formula=formula, double=wide, reach=reach, slopes=slopes)
+        return formula
+
+    return register
 
 
-def _less(a: Scalar, b: Scalar) -> Expr:
-    return call("sub", a, b)
-
-
-def _abs(x: Expr) -> Expr:
-    return call("abs", x)
-
-
-def _and(a: Expr, b: int) -> Expr:
-    return call("bitand", a, b)
-
-
-def _or(a: Expr, b: Expr) -> Expr:
-    return call("bitor", a, b)
-
-
-def _bits(number: int) -> Expr:
-    return const(number, U32)
-
-
-def _with_sign(x: Expr, sign: Expr) -> Expr:
-    """x, which is not negative, with the sign of another."""
-    return call("float32", _or(call("raw32", x), _and(call("raw32", sign), 1 << 31)))
-
-
-def _flipped(x: Expr, bits: Expr) -> Expr:
-    """x with another sign where the first of some bits is set."""
-    return call("float32", call("bitxor", call("raw32", x), bits))
-
-
-def _magnitude(x: Expr) -> Expr:
-    """The bits of a float but for its sign."""
-    return _and(call("raw32", x), 0x7FFFFFFF)
-
-
-def _polynomial(x: Expr, *factors: float) -> Expr:
-    """By Horner's rule, the highest power first."""
-    first, *rest = factors
-    found: Scalar = first
-    for factor in rest:
-        found = x * found + factor
-    assert isinstance(found, Expr)
-    return found
+def bell(t: Expr, factor: float, scale: float, a: Expr) -> Expr:
+    """t * factor * exp(scale * a * a), a slope."""
+    return t * factor * call("exp", a * a * scale)
 
 
 def _keep_nan(x: Expr, value: Expr) -> Expr:
     """A value that arithmetic makes NaN where x is, said where compilers may take NaN for absent."""
-    return value if _LANGUAGE.get().exact else _where(call("isnan", x), x, value)
+    return value if _LANGUAGE.get().exact else where(call("isnan", x), x, value)
 
 
 def _nearest(x: Expr, offset: int) -> tuple[Expr, Expr]:
@@ -112,7 +99,7 @@ def _nearest(x: Expr, offset: int) -> tuple[Expr, Expr]:
         return k, cast(cast(k, I32) + offset, U32)
     whole = 1.5 * 2**23 + offset  # a sum with it has no bits behind the point
     moved = x + whole
-    return _less(moved, whole), call("raw32", moved)
+    return less(moved, whole), call("raw32", moved)
 
 
 # ---- exponentials: x = n ln2 + r, abs(r) <= ln2/2 ------------------------------------------------------------------
@@ -125,8 +112,8 @@ def _power(n: Expr) -> Expr:
 
 def _clamped(x: Expr, low: float, high: float) -> Expr:
     """Within limits; NaN stays."""
-    x = _where(call("lt", x, low), low, x)
-    return _where(call("gt", x, high), high, x)
+    x = where(call("lt", x, low), low, x)
+    return where(call("gt", x, high), high, x)
 
 
 def _exp_parts(x: Expr, offset: int) -> tuple[Expr, Expr]:
@@ -138,6 +125,42 @@ def _exp_parts(x: Expr, offset: int) -> tuple[Expr, Expr]:
     return r + ((z * 1.381893875e-3 + p23) * z + p01) * z, n
 
 
+def _exp_parts_wide(x: Expr, offset: int) -> tuple[Expr, Expr]:
+    """The same in f64: e^r - 1 = r + r^2 P(r), error 2^-57."""
+    whole = 1.5 * 2.0**52 + offset
+    moved = x * LOG2E + whole
+    k = moved - whole
+    r = (x - k * float.fromhex("0x1.62e42feep-1")) - k * float.fromhex("0x1.a39ef35793c76p-33")
+    z = r * r
+    y = z * z
+    p01, p23 = r * 0.1666666666666645 + 0.5000000000000011, r * 0.008333333333473268 + 0.04166666666652711
+    p45 = r * 0.0001984126954923641 + 0.0013888888944303917
+    p67 = r * 2.755755025996967e-06 + 2.4801492479019593e-05
+    p89 = r * 2.5011040151341978e-08 + 2.763045145977846e-07
+    return r + ((p89 * y + (p67 * z + p45)) * y + (p23 * z + p01)) * z, call("raw64", moved)
+
+
+def _power_wide(n: Expr) -> Expr:
+    """2^(n - 1023) of the low bits of n, which are 1 to 2046."""
+    return call("float64", call("shl", n, 52))
+
+
+def _exp_wide(x: Expr) -> Expr:
+    e, n = _exp_parts_wide(_clamped(x, -746.0, 711.0), 2046)
+    half = call("shr", n, 1)
+    s = _power_wide(half)
+    return (s * e + s) * _power_wide(n - half)
+
+
+def _tanh_wide(x: Expr) -> Expr:
+    """From 20 on it is 1."""
+    twice = absolute(x) * 2.0
+    e, n = _exp_parts_wide(where(call("gt", twice, 40.0), 40.0, twice), 1023)
+    s = _power_wide(n)
+    d = s * e + (s - 1.0)
+    return with_sign(over(d, d + 2.0), x)
+
+
 def _exp_within(x: Expr, shift: int = 0) -> Expr:
     """e^x * 2^shift for x of -104.5 to 90: 2^n in two halves, so that nothing between overflows or is subnormal."""
     e, n = _exp_parts(x, 254 + shift)
@@ -146,66 +169,78 @@ def _exp_within(x: Expr, shift: int = 0) -> Expr:
     return (s * e + s) * _power(n - half)
 
 
+@elementary(np.exp, 12, lambda t, y, a: t * y, double=_exp_wide)
 def _exp(x: Expr) -> Expr:
     return _keep_nan(x, _exp_within(_clamped(x, -104.5, 90.0)))
 
 
+@elementary(np.exp, 10, lambda t, y, a: t * y, double=_exp_wide)
 def _exp_low(x: Expr) -> Expr:
     """e^x for x <= 0: 2^64 times as much is normal, so that 2^n needs no halves."""
-    e, n = _exp_parts(_where(call("lt", x, -104.5), -104.5, x), 127 + 64)
+    e, n = _exp_parts(where(call("lt", x, -104.5), -104.5, x), 127 + 64)
     s = _power(n)
     return _keep_nan(x, (s * e + s) * 2.0**-64)
 
 
+@elementary(np.expm1, 20, lambda t, y, a: t * call("exp", a))
 def _expm1(x: Expr) -> Expr:
     """Half of it first: 2^n (e^r - 1) + (2^n - 1) overflows too early. The smallest arguments are their own result."""
     e, n = _exp_parts(_clamped(x, -18.0, 89.0), 127 - 1)
     s = _power(n)
     half = s * e + (s - 0.5)
-    return _keep_nan(x, _where(call("lt", _abs(x), SMALL), x, half + half))
+    return _keep_nan(x, where(call("lt", absolute(x), SMALL), x, half + half))
 
 
+@elementary(np.tanh, 16, lambda t, y, a: t * less(1.0, y * y), double=_tanh_wide)
 def _tanh(x: Expr) -> Expr:
     """d / (d + 2), d = e^(2 abs(x)) - 1, with n of 0 to 29; from 10 on it is 1."""
-    twice = _abs(x) + _abs(x)
-    e, n = _exp_parts(_where(call("gt", twice, 20.0), 20.0, twice), 127)
+    twice = absolute(x) + absolute(x)
+    e, n = _exp_parts(where(call("gt", twice, 20.0), 20.0, twice), 127)
     s = _power(n)
     d = s * e + (s - 1.0)
-    return _keep_nan(x, _with_sign(_over(d, d + 2.0), x))
+    return _keep_nan(x, with_sign(over(d, d + 2.0), x))
 
 
+@elementary(numpy_sigmoid, 16, lambda t, y, a: t * (y * less(1.0, y)), generic=True)
 def _sigmoid(x: Expr) -> Expr:
     """e^-abs(x) never overflows, and e / (1 + e) keeps the far negative side right."""
-    e = call("exp_low" if x.dtype is F32 else "exp", call("neg", _abs(x)))
-    return _over(_where(call("lt", x, 0.0), e, 1.0), e + 1.0)
+    e = call("exp_low" if x.dtype is F32 else "exp", call("neg", absolute(x)))
+    return over(where(call("lt", x, 0.0), e, 1.0), e + 1.0)
 
 
+@elementary(np.sinh, 30, lambda t, y, a: t * call("cosh", a))
 def _sinh(x: Expr) -> Expr:
-    a = _abs(x)
-    e = call("expm1", _where(call("gt", a, 10.0), 10.0, a))
-    near, far = (e + _over(e, e + 1.0)) * 0.5, _exp_within(_clamped(a, -104.5, 90.0), -1)
-    found = _where(call("lt", a, SMALL), a, _where(call("gt", a, 9.5), far, near))
-    return _keep_nan(x, _with_sign(found, x))
+    a = absolute(x)
+    e = call("expm1", where(call("gt", a, 10.0), 10.0, a))
+    near, far = (e + over(e, e + 1.0)) * 0.5, _exp_within(_clamped(a, -104.5, 90.0), -1)
+    found = where(call("lt", a, SMALL), a, where(call("gt", a, 9.5), far, near))
+    return _keep_nan(x, with_sign(found, x))
 
 
+@elementary(np.cosh, 30, lambda t, y, a: t * call("sinh", a))
 def _cosh(x: Expr) -> Expr:
-    a = _abs(x)
-    e = _exp_within(_where(call("gt", a, 90.0), 90.0, a), -1)
-    return _keep_nan(x, e + _over(0.25, e))
+    a = absolute(x)
+    e = _exp_within(where(call("gt", a, 90.0), 90.0, a), -1)
+    return _keep_nan(x, e + over(0.25, e))
 
 
+def _numpy_erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.asarray(x).dtype])(x)
+
+
+@elementary(_numpy_erf, 18, lambda t, y, a: bell(t, 2 / math.sqrt(math.pi), -1.0, a))
 def _erf(x: Expr) -> Expr:
     """|x| < 1: x + x P(x^2), error 2^-29; else 1 - e^Q(|x|), Q = log(erfc) on [1, 4], beyond which erf is 1 in f32."""
-    a = _where(call("gt", _abs(x), 4.0), 4.0, _abs(x))
+    a = where(call("gt", absolute(x), 4.0), 4.0, absolute(x))
     z = a * a
-    p = _polynomial(z, 7.919187919e-5, -8.030509343e-4, 5.190716591e-3, -2.685512230e-2, 1.128361821e-1,
+    p = polynomial(z, 7.919187919e-5, -8.030509343e-4, 5.190716591e-3, -2.685512230e-2, 1.128361821e-1,
                     -3.761262894e-1, 1.283791661e-1)  # fmt: skip
     q01, q23 = a * -1.127048492 + -3.515695571e-4, a * -1.030487865e-1 + -6.382120848e-1
     q45 = a * -2.940882463e-3 + 2.181060053e-2
     e, n = _exp_parts((z * 1.856994058e-4 + q45) * (z * z) + (q23 * z + q01), 127)
     s = _power(n)
-    far = _less(1.0, s) - s * e
-    return _keep_nan(x, _with_sign(_where(call("lt", a, 1.0), a + a * p, far), x))
+    far = less(1.0, s) - s * e
+    return _keep_nan(x, with_sign(where(call("lt", a, 1.0), a + a * p, far), x))
 
 
 # ---- logarithms: positive finite x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)) ------------------------------------
@@ -214,11 +249,11 @@ def _erf(x: Expr) -> Expr:
 def _log_parts(x: Expr, normal: bool = False) -> tuple[Expr, Expr]:
     """f and k, of an x that is not subnormal if that is known."""
     tiny = const(False) if normal else call("lt", x, LEAST)
-    u = call("raw32", _where(tiny, x * 2.0**23, x)) - 0x3F3504F3
+    u = call("raw32", where(tiny, x * 2.0**23, x)) - 0x3F3504F3
     k = call("shr", cast(u, I32), 23)
     if not normal:
-        k = k - _where(tiny, const(23, I32), const(0, I32))
-    return call("float32", _and(u, 0x7FFFFF) + 0x3F3504F3) - 1.0, k
+        k = k - where(tiny, const(23, I32), const(0, I32))
+    return call("float32", masked(u, 0x7FFFFF) + 0x3F3504F3) - 1.0, k
 
 
 def _log_tail(f: Expr, low: Scalar) -> Expr:
@@ -235,49 +270,54 @@ def _log_of(x: Expr, f: Expr, k: Expr) -> Expr:
     k = cast(k, F32)
     found = k * LN2_HIGH + (f + _log_tail(f, k * LN2_LOW))
     if _LANGUAGE.get().exact:
-        found = _where(call("lt", x, INF), found, x)
-        found = _where(call("eq", x, 0.0), call("neg", INF), found)
-        return _where(call("lt", x, 0.0), NAN, found)
-    at_end = _where(call("eq", x, 0.0), call("neg", INF), NAN)
-    return _where(call("gt", x, 0.0), _where(call("isinf", x), x, found), at_end)
+        found = where(call("lt", x, INF), found, x)
+        found = where(call("eq", x, 0.0), call("neg", INF), found)
+        return where(call("lt", x, 0.0), NAN, found)
+    at_end = where(call("eq", x, 0.0), call("neg", INF), NAN)
+    return where(call("gt", x, 0.0), where(call("isinf", x), x, found), at_end)
 
 
+@elementary(np.log, 16, lambda t, y, a: over(t, a))
 def _log(x: Expr) -> Expr:
     return _log_of(x, *_log_parts(x))
 
 
+@elementary(np.log1p, 20, lambda t, y, a: over(t, a + 1.0))
 def _log1p(x: Expr) -> Expr:
     """log(u) with u = 1 + x rounded; what the rounding lost is put back into the fraction."""
     u = x + 1.0
-    lost = _where(call("ge", u, 2.0), _less(1.0, u - x), x - (u - 1.0))
+    lost = where(call("ge", u, 2.0), less(1.0, u - x), x - (u - 1.0))
     f, k = _log_parts(u, normal=True)
-    most = _where(call("gt", k, 100), const(100, I32), k)  # nothing of weight is lost beyond 2^24
-    back = _power(cast(_less(127, most), U32))
-    return _where(call("lt", _abs(x), SMALL), x, _log_of(u, f + lost * back, k))
+    most = where(call("gt", k, 100), const(100, I32), k)  # nothing of weight is lost beyond 2^24
+    back = _power(cast(less(127, most), U32))
+    return where(call("lt", absolute(x), SMALL), x, _log_of(u, f + lost * back, k))
 
 
 def _log_double(x: Expr, below: Expr) -> Expr:
     """log1p(below), and log(2x) where x is so large that a square root of x^2 + 1 is x itself."""
     large = call("gt", x, 2.0**28)
-    return call("log1p", _where(large, x, below)) + _where(large, const(LN2, F32), const(0.0, F32))
+    return call("log1p", where(large, x, below)) + where(large, const(LN2, F32), const(0.0, F32))
 
 
+@elementary(np.arcsinh, 30, lambda t, y, a: over(t, call("sqrt", a * a + 1.0)))
 def _asinh(x: Expr) -> Expr:
-    a = _abs(x)
+    a = absolute(x)
     z = a * a
-    return _with_sign(_log_double(a, a + _over(z, call("sqrt", z + 1.0) + 1.0)), x)
+    return with_sign(_log_double(a, a + over(z, call("sqrt", z + 1.0) + 1.0)), x)
 
 
+@elementary(np.arccosh, 30, lambda t, y, a: over(t, call("sqrt", (a - 1.0) * (a + 1.0))))
 def _acosh(x: Expr) -> Expr:
     f = x - 1.0
     found = _log_double(x, f + call("sqrt", f * (f + 2.0)))
-    return _keep_nan(x, _where(call("lt", x, 1.0), NAN, found))
+    return _keep_nan(x, where(call("lt", x, 1.0), NAN, found))
 
 
+@elementary(np.arctanh, 30, lambda t, y, a: over(t, less(1.0, a * a)))
 def _atanh(x: Expr) -> Expr:
-    a = _abs(x)
-    far = call("log1p", _over(a + a, _less(1.0, a))) * 0.5
-    return _with_sign(_where(call("lt", a, SMALL), a, far), x)
+    a = absolute(x)
+    far = call("log1p", over(a + a, less(1.0, a))) * 0.5
+    return with_sign(where(call("lt", a, SMALL), a, far), x)
 
 
 # ---- trigonometry --------------------------------------------------------------------------------------------------
@@ -301,13 +341,13 @@ def _quarter(x: Expr) -> tuple[Expr, Expr]:
 def _sin_core(r: Expr) -> Expr:
     """On abs(r) <= pi/4, error 2^-32."""
     z = r * r
-    return r + r * z * _polynomial(z, 2.832099653e-6, -1.985304698e-4, 8.333379403e-3, -1.666666716e-1)
+    return r + r * z * polynomial(z, 2.832099653e-6, -1.985304698e-4, 8.333379403e-3, -1.666666716e-1)
 
 
 def _cos_core(r: Expr) -> Expr:
     """On abs(r) <= pi/4, error 2^-33."""
     z = r * r
-    return z * (z * _polynomial(z, 2.443066114e-5, -1.388730132e-3, 4.166664556e-2) - 0.5) + 1.0
+    return z * (z * polynomial(z, 2.443066114e-5, -1.388730132e-3, 4.166664556e-2) - 0.5) + 1.0
 
 
 def _is_odd(quarter: Expr) -> Expr:
@@ -316,75 +356,81 @@ def _is_odd(quarter: Expr) -> Expr:
 
 def _finite(x: Expr, value: Expr) -> Expr:
     """A value that arithmetic makes NaN where x is infinite, said where compilers may take infinities for absent."""
-    return value if _LANGUAGE.get().exact else _where(call("isinf", x), NAN, value)
+    return value if _LANGUAGE.get().exact else where(call("isinf", x), NAN, value)
 
 
 def _sin_quarter(r: Expr, quarter: Expr) -> Expr:
     """sin(r + quarter pi/2)"""
-    found = _where(_is_odd(quarter), _cos_core(r), _sin_core(r))
-    return _flipped(found, call("shl", _and(quarter, 2), 30))
+    found = where(_is_odd(quarter), _cos_core(r), _sin_core(r))
+    return flipped(found, call("shl", masked(quarter, 2), 30))
 
 
+@elementary(np.sin, 20, lambda t, y, a: t * call("cos", a), reach=1e6)
 def _sin(x: Expr) -> Expr:
-    return _finite(x, _where(call("eq", x, 0.0), x, _sin_quarter(*_quarter(x))))
+    return _finite(x, where(call("eq", x, 0.0), x, _sin_quarter(*_quarter(x))))
 
 
+@elementary(np.cos, 20, lambda t, y, a: call("neg", t * call("sin", a)), reach=1e6)
 def _cos(x: Expr) -> Expr:
     r, quarter = _quarter(x)
     return _finite(x, _sin_quarter(r, quarter + 1))
 
 
+@elementary(np.tan, 30, lambda t, y, a: t * (y * y + 1.0), reach=1e6)
 def _tan(x: Expr) -> Expr:
     r, quarter = _quarter(x)
     s, c, odd = _sin_core(r), _cos_core(r), _is_odd(quarter)
-    found = _over(_where(odd, call("neg", c), s), _where(odd, s, c))
-    return _finite(x, _where(call("eq", x, 0.0), x, found))
+    found = over(where(odd, call("neg", c), s), where(odd, s, c))
+    return _finite(x, where(call("eq", x, 0.0), x, found))
 
 
 def _asin_tail(s: Expr, z: Expr) -> Expr:
     """asin(s) - s on [0, 1/2], z = s^2, error 2^-27."""
-    p = _polynomial(z, 4.221852124e-2, 2.414884977e-2, 4.547652975e-2, 7.495249808e-2, 1.666675359e-1)
+    p = polynomial(z, 4.221852124e-2, 2.414884977e-2, 4.547652975e-2, 7.495249808e-2, 1.666675359e-1)
     return p * z * s
 
 
+@elementary(np.arcsin, 30, lambda t, y, a: over(t, call("sqrt", less(1.0, a * a))))
 def _asin(x: Expr) -> Expr:
     """Beyond 1/2: asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2))."""
-    a = _abs(x)
+    a = absolute(x)
     far = call("gt", a, 0.5)
-    z = _where(far, _less(1.0, a) * 0.5, a * a)
-    s = _where(far, call("sqrt", z), a)
+    z = where(far, less(1.0, a) * 0.5, a * a)
+    s = where(far, call("sqrt", z), a)
     near = s + _asin_tail(s, z)
-    found = _where(far, _less(HALF_PI_HIGH, near * 2.0 - HALF_PI_LOW), near)
-    return _in_unit(x, a, _with_sign(found, x))
+    found = where(far, less(HALF_PI_HIGH, near * 2.0 - HALF_PI_LOW), near)
+    return _in_unit(x, a, with_sign(found, x))
 
 
+@elementary(np.arccos, 30, lambda t, y, a: call("neg", over(t, call("sqrt", less(1.0, a * a)))))
 def _acos(x: Expr) -> Expr:
-    a = _abs(x)
+    a = absolute(x)
     far = call("gt", a, 0.5)
-    z = _where(far, _less(1.0, a) * 0.5, x * x)
-    s = _where(far, call("sqrt", z), x)
+    z = where(far, less(1.0, a) * 0.5, x * x)
+    s = where(far, call("sqrt", z), x)
     near = s + _asin_tail(s, z)
     twice = near + near
-    other = _less(2 * HALF_PI_HIGH, twice - 2 * HALF_PI_LOW)
-    beyond = _where(call("lt", x, 0.0), other, twice)
-    return _in_unit(x, a, _where(far, beyond, _less(HALF_PI_HIGH, near - HALF_PI_LOW)))
+    other = less(2 * HALF_PI_HIGH, twice - 2 * HALF_PI_LOW)
+    beyond = where(call("lt", x, 0.0), other, twice)
+    return _in_unit(x, a, where(far, beyond, less(HALF_PI_HIGH, near - HALF_PI_LOW)))
 
 
 def _in_unit(x: Expr, a: Expr, value: Expr) -> Expr:
     """A value that a square root of less than 0 makes NaN where a = abs(x) > 1, said where NaN may be absent."""
-    return value if _LANGUAGE.get().exact else _keep_nan(x, _where(call("gt", a, 1.0), NAN, value))
+    return value if _LANGUAGE.get().exact else _keep_nan(x, where(call("gt", a, 1.0), NAN, value))
 
 
+@elementary(np.arctan, 30, lambda t, y, a: over(t, a * a + 1.0))
 def _atan(x: Expr) -> Expr:
     """Reduced to |t| <= tan(pi/8), error 2^-30: atan(a) = b + atan((a - tan b) / (1 + a tan b)), b = pi/4 or pi/2."""
-    a = _abs(x)
+    a = absolute(x)
     mid, far = call("gt", a, 0.414213562), call("gt", a, 2.41421356)
-    above = _where(far, -1.0, _where(mid, a - 1.0, a))
-    t = _over(above, _where(far, a, _where(mid, a + 1.0, const(1.0, F32))))
+    above = where(far, -1.0, where(mid, a - 1.0, a))
+    t = over(above, where(far, a, where(mid, a + 1.0, const(1.0, F32))))
     z = t * t
-    p = _polynomial(z, -6.090630963e-2, 1.059942842e-1, -1.424442679e-1, 1.999852955e-1, -3.333331645e-1)
-    base = _where(mid, _where(far, const(HALF_PI, F32), const(HALF_PI / 2, F32)), const(0.0, F32))
-    return _with_sign(base + (t + t * z * p), x)
+    p = polynomial(z, -6.090630963e-2, 1.059942842e-1, -1.424442679e-1, 1.999852955e-1, -3.333331645e-1)
+    base = where(mid, where(far, const(HALF_PI, F32), const(HALF_PI / 2, F32)), const(0.0, F32))
+    return with_sign((t + t * z * p) + base, x)
 
 
 # ---- powers --------------------------------------------------------------------------------------------------------
@@ -394,8 +440,8 @@ def _log2_wide(x: Expr) -> Expr:
     """log2 of positive finite x to 2^-42, in f64: 2/ln2 atanh(f / (2 + f))."""
     m, k = _log_parts(x)
     f = cast(m, F64)
-    s = _over(f, f + 2.0)
-    p = _polynomial(s * s, 0.28295569816318067, 0.3199019512689901, 0.412209339869544, 0.5770779415400279,
+    s = over(f, f + 2.0)
+    p = polynomial(s * s, 0.28295569816318067, 0.3199019512689901, 0.412209339869544, 0.5770779415400279,
                     0.9617966941159797, 2.885390081777851)  # fmt: skip
     return p * s + cast(cast(k, F32), F64)
 
@@ -405,27 +451,27 @@ def _exp2_wide(t: Expr) -> Expr:
     t = _clamped(t, -1000.0, 1000.0)
     u = t + 1.5 * 2.0**52
     r = t - (u - 1.5 * 2.0**52)
-    p = _polynomial(r, 1.317878516868302e-06, 1.5309380404736074e-05, 0.0001540382783631662, 0.0013333454040291646,
+    p = polynomial(r, 1.317878516868302e-06, 1.5309380404736074e-05, 0.0001540382783631662, 0.0013333454040291646,
                     0.00961812861019364, 0.05550410936083865, 0.24022650698145948, 0.6931471805480277)  # fmt: skip
     return (p * r + 1.0) * call("float64", call("shl", call("raw64", u) + 1023, 52))
 
 
 def _pow_wide(x: Expr, y: Expr) -> Expr:
     """2^(y log2|x|) through f64, rounded once, so well within 1 ULP."""
-    a = _abs(x)
-    edge = _where(call("eq", a, 0.0), call("neg", INF), a)
+    a = absolute(x)
+    edge = where(call("eq", a, 0.0), call("neg", INF), a)
     inside = call("and", call("gt", a, 0.0), call("lt", a, INF))
-    log = _where(inside, _log2_wide(a), cast(edge, F64))
+    log = where(inside, _log2_wide(a), cast(edge, F64))
     r = cast(_exp2_wide(log * cast(y, F64)), F32)
-    endless = call("eq", _abs(y), INF)
+    endless = call("eq", absolute(y), INF)
     twice = call("trunc", y * 0.5) * 2.0
-    odd = call("eq", _abs(y - twice), 1.0)
+    odd = call("eq", absolute(y - twice), 1.0)
     whole = call("or", call("or", odd, call("eq", y, twice)), endless)
-    r = _flipped(r, _where(odd, _and(call("raw32", x), 1 << 31), _bits(0)))
+    r = flipped(r, where(odd, masked(call("raw32", x), 1 << 31), bits(0)))
     root = call("and", call("and", call("lt", x, 0.0), call("lt", a, INF)), call("not", whole))
-    r = _where(root, NAN, r)
+    r = where(root, NAN, r)
     unit = call("and", call("eq", a, 1.0), endless)
-    return _where(call("or", call("or", unit, call("eq", x, 1.0)), call("eq", y, 0.0)), 1.0, r)
+    return where(call("or", call("or", unit, call("eq", x, 1.0)), call("eq", y, 0.0)), 1.0, r)
 
 
 def _fma(a: Scalar, b: Scalar, c: Scalar) -> Expr:
@@ -444,9 +490,9 @@ def _pow_fused(a: Expr, y: Expr) -> Expr:
     # s + s_low, with m + 1 = d + d_low
     d = m + 1.0
     part = d - 1.0
-    d_low = _less(1.0, d - part) + (m - part)
-    s = _over(f, d)
-    s_low = _over(_fma(call("neg", s), d, f) - s * d_low, d)
+    d_low = less(1.0, d - part) + (m - part)
+    s = over(f, d)
+    s_low = over(_fma(call("neg", s), d, f) - s * d_low, d)
     z = _fma(s, s, 0.0)
     z_low = _fma(s, s, call("neg", z)) + s * 2.0 * s_low
     # P = 2/ln2 / 3 + z (2/ln2 / 5 + ..), the whole 2/ln2 s + z s P; of the second part, too, the rounding counts
@@ -469,13 +515,13 @@ def _pow_fused(a: Expr, y: Expr) -> Expr:
     t = _fma(y, log, 0.0)
     t_low = _fma(y, log, call("neg", t)) + y * log_low
     # 2^r = 1 + r Q(r) on abs(r) <= 1/2, error 2^-28
-    n, bits = _nearest(_clamped(t, -160.0, 140.0), 254)
+    n, shifted = _nearest(_clamped(t, -160.0, 140.0), 254)
     r = (t - n) + t_low
-    q = _polynomial(r, 1.532679307e-4, 1.339102513e-3, 9.618505836e-3, 5.550359562e-2, 2.402264774e-1, 6.931471825e-1)
-    half = call("shr", bits, 1)
+    q = polynomial(r, 1.532679307e-4, 1.339102513e-3, 9.618505836e-3, 5.550359562e-2, 2.402264774e-1, 6.931471825e-1)
+    half = call("shr", shifted, 1)
     scale = _power(half)
-    found = (scale * (q * r) + scale) * _power(bits - half)
-    return _where(call("gt", t, 130.0), INF, _where(call("lt", t, -152.0), 0.0, found))
+    found = (scale * (q * r) + scale) * _power(shifted - half)
+    return where(call("gt", t, 130.0), INF, where(call("lt", t, -152.0), 0.0, found))
 
 
 def _pow_positive(a: Expr, y: Expr) -> Expr:
@@ -493,24 +539,46 @@ def _pow_positive(a: Expr, y: Expr) -> Expr:
     half = call("shr", n, 1)
     found = (e + 1.0) * _power(half) * _power(n - half)
     total = part + y * log
-    return _where(call("gt", total, 130.0), INF, _where(call("lt", total, -152.0), 0.0, found))
+    return where(call("gt", total, 130.0), INF, where(call("lt", total, -152.0), 0.0, found))
 
 
 def _whole_power(a: Expr, y: Expr) -> Expr:
     """a^y for whole y up to 64, as products."""
-    n = cast(_abs(y), I32)
-    found = _where(call("ne", _and(n, 1), 0), a, 1.0)
+    n = cast(absolute(y), I32)
+    found = where(call("ne", masked(n, 1), 0), a, 1.0)
     for bit in range(1, 7):
         a = a * a
-        found = _where(call("ne", _and(n, 1 << bit), 0), found * a, found)
-    return _where(call("lt", y, 0.0), _over(1.0, found), found)
+        found = where(call("ne", masked(n, 1 << bit), 0), found * a, found)
+    return where(call("lt", y, 0.0), over(1.0, found), found)
 
 
+def _slope_of_base(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
+    """Of a ** b by a: b * a ** (b - 1), which is 0 for a power of 0 whatever a is."""
+    slope = t * (b * call("pow", a, b - 1.0))
+    return where(call("eq", b, 0.0), const(0, t.dtype), slope)
+
+
+def _slope_of_exponent(t: Expr, y: Expr, a: Expr, b: Expr) -> Expr:
+    """Of a ** b by b: a ** b * log(a), which is 0 where a is 0 and b is not negative."""
+    still = call("and", call("eq", a, 0.0), call("ge", b, 0.0))
+    return where(still, const(0, t.dtype), t * (y * call("log", a)))
+
+
+def _numpy_pow(a: Any, b: Any) -> Any:
+    """ONNX Pow; an integer to a negative power is 1 / a^abs(b) without its fraction, and 0 where a is 0."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype.kind != "i":
+        return np.power(a, b)
+    sign = np.where(b % 2 == 0, 1, a)  # the power where abs(a) is 1
+    return np.where(b < 0, np.where(abs(a) == 1, sign, 0), np.power(a, np.maximum(b, 0))).astype(a.dtype)
+
+
+@elementary(_numpy_pow, 30, _slope_of_base, _slope_of_exponent)
 def _pow(x: Expr, y: Expr) -> Expr:
     """The cases of C's pow (annex F)."""
     if _LANGUAGE.get().wide:
         return _pow_wide(x, y)
-    a, zero = _abs(x), const(0.0, F32)
+    a, zero = absolute(x), const(0.0, F32)
     is_zero, is_large = call("eq", a, 0.0), call("isinf", x)
     whole = call("eq", call("trunc", y), y)
     odd = call("and", whole, call("ne", call("trunc", y * 0.5), y * 0.5))
@@ -518,185 +586,33 @@ def _pow(x: Expr, y: Expr) -> Expr:
     if _LANGUAGE.get().fused:
         r = _pow_fused(a, y)
     else:
-        small = call("and", whole, call("le", _abs(y), 64.0))
-        r = _where(small, _whole_power(a, y), _pow_positive(a, y))
-    r = _where(call("isinf", y), _where(call("eq", below, falls), INF, zero), r)
-    r = _where(call("or", is_zero, is_large), _where(call("eq", is_zero, falls), INF, zero), r)
-    r = _where(call("and", odd, call("ge", call("raw32", x), 1 << 31)), call("neg", r), r)
-    r = _where(call("and", call("lt", x, 0.0), call("not", call("or", whole, is_large))), NAN, r)
-    r = _where(call("and", call("eq", a, 1.0), call("isinf", y)), 1.0, r)
-    r = _where(call("or", call("isnan", x), call("isnan", y)), NAN, r)
-    return _where(call("or", call("eq", x, 1.0), call("eq", y, 0.0)), 1.0, r)
+        small = call("and", whole, call("le", absolute(y), 64.0))
+        r = where(small, _whole_power(a, y), _pow_positive(a, y))
+    r = where(call("isinf", y), where(call("eq", below, falls), INF, zero), r)
+    r = where(call("or", is_zero, is_large), where(call("eq", is_zero, falls), INF, zero), r)
+    r = where(call("and", odd, call("ge", call("raw32", x), 1 << 31)), call("neg", r), r)
+    r = where(call("and", call("lt", x, 0.0), call("not", call("or", whole, is_large))), NAN, r)
+    r = where(call("and", call("eq", a, 1.0), call("isinf", y)), 1.0, r)
+    r = where(call("or", call("isnan", x), call("isnan", y)), NAN, r)
+    return where(call("or", call("eq", x, 1.0), call("eq", y, 0.0)), 1.0, r)
 
 
-# ---- elements of 16 bits and fewer ---------------------------------------------------------------------------------
-
-# Bits of the fraction, bias of the exponent, and the code that what is beyond the largest number gets.
-FORMATS = {
-    "f16": (10, 15, 0x7C00), "bf16": (7, 127, 0x7F80), "f8e4m3fn": (3, 7, 0x7F), "f8e4m3fnuz": (3, 8, 0x80),
-    "f8e5m2": (2, 15, 0x7C), "f8e5m2fnuz": (2, 16, 0x80), "f4e2m1": (1, 1, 7),
-}  # fmt: skip
+# Functions that are formulas in f32, by their names in generated code after ``t_``, for both types of floats.
+ELEMENTARY = frozenset(f"{f.name}_{dtype}" for f in FUNCTIONS.values() if f.formula for dtype in ("f32", "f64"))
 
 
-def decode(code: Expr, dtype: DType) -> Expr:
-    """The value of an element as its bits, of which only its own count."""
-    if dtype.kind == "u":
-        return _and(code, dtype.range[1])
-    if dtype.kind == "i":
-        rest = 32 - dtype.bits
-        return call("shr", cast(call("shl", code, rest), I32), rest)
-    if dtype is F8E8M0:
-        half = _where(call("or", call("eq", code, 0), call("eq", code, 255)), _bits(0x400000), _bits(0))
-        return call("float32", _or(call("shl", code, 23), half))
-    m, bias, most = FORMATS[dtype.name]
-    size = dtype.bits - 1
-    part, sign = _and(code, 2**size - 1), call("shl", _and(code, 1 << size), 31 - size)
-    low = call("raw32", cast(part, F32) * 2.0 ** (1 - bias - m))  # without a subnormal f32
-    found = _where(call("lt", part, 1 << m), low, call("shl", part, 23 - m) + (127 - bias << 23))
-    if dtype is BF16:
-        found = call("shl", part, 16)
-    elif dtype.name in ("f16", "f8e5m2"):
-        quiet = _where(call("gt", part, most), _bits(0x400000), _bits(0))
-        special = _or(call("shl", part, 23 - m), _or(quiet, _bits(0x7F800000)))
-        found = _where(call("ge", part, most), special, found)
-    elif dtype.name == "f8e4m3fn":
-        found = _where(call("eq", part, most), _bits(0x7FC00000), found)
-    found = _or(found, sign)
-    if most == 0x80:  # "fnuz": one zero, and NaN where -0 would be
-        found = _where(call("eq", code, most), _bits(0x7FC00000), found)
-    return call("float32", found)
-
-
-def encode(x: Expr, dtype: DType) -> Expr:
-    """The bits of an element: those of the nearest number, of halves the even one."""
-    if dtype.is_int:
-        return _and(cast(x, U32), 2**dtype.bits - 1)
-    w = call("raw32", x)
-    a, nan = _and(w, 0x7FFFFFFF), call("isnan", x)
-    if dtype is F8E8M0:
-        return call("shr", a, 23)
-    m, bias, most = FORMATS[dtype.name]
-    size, shift = dtype.bits - 1, 23 - m
-    sign = _and(call("shr", w, 31 - size), 1 << size)
-    first = (151 - bias - m) << 23  # a number whose last place is the step of subnormals
-    low = call("raw32", call("float32", a) + call("float32", _bits(first))) - first
-    even = call("shr", a + (2 ** (shift - 1) - 1) + _and(call("shr", a, shift), 1), shift) - (127 - bias << m)
-    code = call("min", even, most)
-    if dtype is not BF16:
-        code = _where(call("lt", a, (128 - bias) << 23), low, code)
-    if dtype.name in ("f16", "bf16", "f8e5m2"):
-        code = _or(code, _where(nan, _bits(1 << (m - 1)), _bits(0)))
-    if most == 0x80:
-        return _where(call("or", call("eq", code, 0), call("eq", code, most)), code, _or(code, sign))
-    if dtype.name == "f4e2m1":
-        return _where(nan, call("bitxor", sign, 1 << size), _or(code, sign))
-    return _or(code, sign)
-
-
-def _to_power(x: Expr, nearest: bool) -> Expr:
-    """The power of two of f8e8m0 from abs(x) on, or the one that half of the way and more leads to."""
-    a = _and(call("raw32", x), 0x7FFFFFFF)
-    rest, code = _and(a, 0x7FFFFF), call("shr", a, 23)
-    least = _where(call("eq", code, 0), _bits(0x400001), _bits(0x400000)) if nearest else _bits(1)
-    above = call("and", call("ge", rest, least), call("lt", code, 255))
-    return decode(code + _where(above, _bits(1), _bits(0)), F8E8M0)
-
-
-# ---- what comparisons, remainders and conversions are in the corners -----------------------------------------------
-
-
-def _of_floats() -> dict[str, Expr]:
-    """numpy.maximum and minimum, NaN if either is; Python's remainder and quotient, as numpy.floor_divide has them."""
-    nan, r, whole = call("isnan", X), call("fmod", X, Y), _over(X, Y)
-    zero = const(0.0, F32)
-    differ = call("ne", call("lt", r, 0.0), call("lt", Y, 0.0))
-    wraps = call("and", call("ne", r, 0.0), differ)
-    q = _over(X - r, Y)
-    q = _where(wraps, q - 1.0, q)
-    f = call("floor", q)
-    f = _where(call("gt", q - f, 0.5), f + 1.0, f)
-    f = _where(call("eq", q, 0.0), _with_sign(zero, whole), f)
-    sign = _where(call("gt", X, 0.0), 1.0, _where(call("lt", X, 0.0), const(-1.0, F32), zero))
-    return {
-        "max_f32": _where(call("or", call("ge", X, Y), nan), X, Y),
-        "min_f32": _where(call("or", call("le", X, Y), nan), X, Y),
-        "sign_f32": _where(nan, X, sign),
-        "copysign_f32": _with_sign(_abs(X), Y),
-        "mod_f32": _where(call("eq", r, 0.0), _with_sign(zero, Y), _where(differ, r + Y, r)),
-        "floordiv_f32": _where(call("eq", Y, 0.0), whole, f),
-    }
-
-
-def _of_integers(dtype: DType) -> dict[str, Expr]:
-    """A quotient by 0 is 0, as are all remainders; shifts by the width or more, or less than 0, leave only the sign."""
-    x, y, signed = acc("x", dtype), acc("y", dtype), dtype.kind == "i"
-    none = call("eq", y, 0)
-    turned = call("eq", y, -1) if signed else none
-    safe = _where(call("or", none, turned), 1, y)
-    q = call("div", x, safe)
-    r = x - q * safe  # as Vulkan leaves a remainder undefined where an operand is negative
-    q = _where(none, 0, _where(turned, call("neg", x), q) if signed else q)
-    within, by = call("lt", cast(y, U32), 32), call("bitand", y, 31)
-    far: Scalar = call("shr", x, 31) if signed else 0
-    found = {
-        "div": q,
-        "fmod": r,
-        "shl": _where(within, call("shl", x, by), 0),
-        "shr": _where(within, call("shr", x, by), far),
-    }
-    if signed:
-        wraps = call("and", call("ne", r, 0), call("lt", call("bitxor", r, y), 0))
-        found |= {"mod": _where(wraps, r + y, r), "floordiv": _where(wraps, q - 1, q)}
-    return {f"{name}_{dtype.name}": e for name, e in found.items()}
-
-
-def _truncated(x: Expr, dtype: DType) -> Expr:
-    """A float as an integer: what is out of range saturates, NaN is 0."""
-    kind, (low, high) = I32 if dtype.kind == "i" else U32, dtype.range
-    found = _where(call("ge", x, float(high + 1)), const(high, kind), cast(x, kind))
-    return _where(call("isnan", x), const(0, kind), _where(call("le", x, float(low)), const(low, kind), found))
-
-
-def _order(x: Expr, nan: int) -> Expr:
-    """A key of a float in the order of numbers, and what it is for NaN."""
-    w = call("raw32", x)
-    turned = _where(call("gt", w, 0x7FFFFFFF), _bits(0xFFFFFFFF), _bits(1 << 31))
-    return _where(call("isnan", x), _bits(nan), call("bitxor", w, turned))
-
-
-def _ordered(key: Expr) -> Expr:
-    """The float of a key."""
-    turned = _where(call("gt", key, 0x7FFFFFFF), _bits(1 << 31), _bits(0xFFFFFFFF))
-    return call("float32", call("bitxor", key, turned))
-
-
-_OF_ONE = (
-    _exp, _exp_low, _expm1, _tanh, _sigmoid, _sinh, _cosh, _erf, _log, _log1p, _asinh, _acosh, _atanh, _sin, _cos, _tan,
-    _atan, _asin, _acos,
-)  # fmt: skip
-_OF_ANY = (_sigmoid,)  # which is a formula of f64 too
-ELEMENTARY = frozenset(
-    {*(f"{f.__name__[1:]}_f32" for f in _OF_ONE), *(f"{f.__name__[1:]}_f64" for f in _OF_ANY), "pow_f32"}
-)
-# Where an argument is too large for what _quarter does in f64.
-REACH = {"sin_f32": 1e6, "cos_f32": 1e6, "tan_f32": 1e6}
+def arguments_of(function: Function) -> list[str]:
+    """Names of the arguments of a formula."""
+    assert function.formula is not None
+    return [*signature(function.formula).parameters]
 
 
 def _rows() -> Iterator[tuple[str, Callable[[], Expr]]]:
-    yield from ((f"{f.__name__[1:]}_f32", partial(f, X)) for f in _OF_ONE)
-    yield from ((f"{f.__name__[1:]}_f64", partial(f, acc("x", F64))) for f in _OF_ANY)
-    yield "pow_f32", partial(_pow, X, Y)
-    yield "isnan_f32", lambda: call("gt", _magnitude(X), 0x7F800000)
-    yield "isinf_f32", lambda: call("eq", _magnitude(X), 0x7F800000)
-    yield from ((f"order_{how}_f32", partial(_order, X, nan)) for how, nan in (("max", 0xFFFFFFFF), ("min", 0)))
-    yield "ordered_f32", partial(_ordered, BITS)
-    for dtype in (F16, BF16, I16, I8, *NARROW):
-        yield f"decode_{dtype.name}", partial(decode, BITS, dtype)
-    for dtype in (F16, BF16, *NARROW):
-        yield f"encode_{dtype.name}", partial(encode, acc("x", {"f": F32, "i": I32, "u": U32}[dtype.kind]), dtype)
-    yield from ((f"as_f8e8m0_{how}", partial(_to_power, X, how == "nearest")) for how in ("up", "nearest"))
-    yield from ((f"cast_f32_{t.name}", partial(_truncated, X, t)) for t in (I32, I16, I8, U32, U16, U8))
-    for name, e in (_of_floats() | _of_integers(I32) | _of_integers(U32) | wide_formulas()).items():
+    for f in FUNCTIONS.values():
+        for kind, formula in ((F32, f.formula), (F64, f.double)):
+            if formula is not None:
+                yield f"{f.name}_{kind.name}", partial(formula, *(acc(x, kind) for x in arguments_of(f)))
+    for name, e in corner_formulas().items():
         yield name, lambda e=e: e  # type: ignore[misc]
 
 
@@ -723,4 +639,4 @@ def formulas(language: Language) -> dict[str, Expr]:
     return {name: e for name in names if (e := find_formula(name, language)) is not None}
 
 
-__all__ = ["ELEMENTARY", "EXACT", "REACH", "Language", "find_formula", "formulas"]
+__all__ = ["ELEMENTARY", "EXACT", "Language", "arguments_of", "bell", "elementary", "find_formula", "formulas"]

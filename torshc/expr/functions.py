@@ -1,6 +1,8 @@
 """The table of scalar functions: a row each, with its result type and its NumPy form.
 
 The NumPy form folds constants and is the reference of the generated functions; targets name them ``t_<name>_<dtype>``.
+Rows of what languages spell themselves stand here; those of functions that are formulas stand with their formulas
+(:mod:`.formulas`), which add them to the table.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from .bounds import fits, range_of
 from .dtype import BF16, BOOL, DTYPES, F8E8M0, F16, F32, F64, I64, NARROW, DType
 from .expr import LOCAL, OPERATORS, SYMBOLS, Expr, Scalar, as_expr, as_int, const, locals_of, make, walk, walk_new
 
+# What a small change `t` of one argument changes the result `y` of a function of `a` (and `b`) by: slope(t, y, a, b).
+Slope = Callable[..., Expr]
+
 
 @dataclass(frozen=True)
 class Function:
@@ -30,6 +35,10 @@ class Function:
         numpy: the same function on arrays.
         cost: rough price in multiply-adds, for fusion's cost rule.
         host: whether the host program computes it too, to the last bit as kernels do, so that sizes may depend on it.
+        formula: what computes it in f32 (:mod:`.formulas`), where languages need not have it.
+        double: what computes it in f64; without it the C library's function of this name does.
+        reach: where arguments are too far from 0 for the formula, and the C library's function computes it.
+        slopes: of a formula, what a small change of each argument changes the result by (:mod:`.derivatives`).
     """
 
     name: str
@@ -37,16 +46,16 @@ class Function:
     numpy: Callable[..., Any]
     cost: int = 1
     host: bool = False
+    formula: Callable[..., Expr] | None = None
+    double: Callable[..., Expr] | None = None
+    reach: float = math.inf
+    slopes: tuple[Slope | None, ...] = ()
 
 
 def _fma(a: Any, b: Any, c: Any) -> Any:
     """a * b + c, of f32 but for a rounding to f64 rounded once."""
     a, b, c = map(np.asarray, (a, b, c))
     return (a.astype(np.float64) * b + c).astype(a.dtype)
-
-
-def _erf(x: Any) -> Any:
-    return np.vectorize(math.erf, otypes=[np.asarray(x).dtype])(x)
 
 
 def _max(a: Any, b: Any) -> Any:
@@ -72,16 +81,8 @@ def _div(a: Any, b: Any) -> Any:
     return np.where(b == 0, 0, quotient).astype(a.dtype)
 
 
-def _pow(a: Any, b: Any) -> Any:
-    """ONNX Pow; an integer to a negative power is 1 / a^abs(b) without its fraction, and 0 where a is 0."""
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype.kind != "i":
-        return np.power(a, b)
-    sign = np.where(b % 2 == 0, 1, a)  # the power where abs(a) is 1
-    return np.where(b < 0, np.where(abs(a) == 1, sign, 0), np.power(a, np.maximum(b, 0))).astype(a.dtype)
-
-
-def _sigmoid(x: Any) -> Any:
+def numpy_sigmoid(x: Any) -> Any:
+    """As NumPy would have it."""
     return 1 / (1 + np.exp(-x))
 
 
@@ -134,7 +135,6 @@ _ROWS = [
     Function("fmod", "same", np.fmod, 8, host=True),
     Function("mod", "same", np.mod, 8, host=True),
     Function("floordiv", "same", np.floor_divide, 8, host=True),
-    Function("pow", "same", _pow, 30),
     Function("neg", "same", np.negative, host=True),
     Function("abs", "same", np.abs, host=True),
     Function("sign", "same", np.sign, 2, host=True),
@@ -143,28 +143,9 @@ _ROWS = [
     Function("round", "same", np.rint, host=True),
     Function("trunc", "same", np.trunc, host=True),
     Function("sqrt", "same", np.sqrt, 6, host=True),
-    Function("exp", "same", np.exp, 12),
-    Function("exp_low", "same", np.exp, 10),  # of what is 0 or less
-    Function("log", "same", np.log, 16),
-    Function("log1p", "same", np.log1p, 20),
-    Function("expm1", "same", np.expm1, 20),
-    Function("tanh", "same", np.tanh, 16),
-    Function("erf", "same", _erf, 18),
-    Function("sigmoid", "same", _sigmoid, 16),
-    Function("near_sigmoid", "same", _sigmoid, 6),  # CUDA's, of which halves are made, and the next two
+    Function("near_sigmoid", "same", numpy_sigmoid, 6),  # CUDA's, of which halves are made, and the next two
     Function("near_normal_f16", "same", _normal, 10),
     Function("near_normal_bf16", "same", _normal, 12),
-    Function("sin", "same", np.sin, 20),
-    Function("cos", "same", np.cos, 20),
-    Function("tan", "same", np.tan, 30),
-    Function("asin", "same", np.arcsin, 30),
-    Function("acos", "same", np.arccos, 30),
-    Function("atan", "same", np.arctan, 30),
-    Function("sinh", "same", np.sinh, 30),
-    Function("cosh", "same", np.cosh, 30),
-    Function("asinh", "same", np.arcsinh, 30),
-    Function("acosh", "same", np.arccosh, 30),
-    Function("atanh", "same", np.arctanh, 30),
     *_storage_rows(),
     Function("lt", "bool", np.less, host=True),
     Function("le", "bool", np.less_equal, host=True),

@@ -2,6 +2,8 @@
 #ifndef T_ARITH_H
 #define T_ARITH_H
 
+#include <math.h>
+
 #include "t_shuffle.h"
 
 /* ---- comparisons (every dtype) and logic on masks ----------------------------------- */

@@ -1,4 +1,4 @@
-/* Scalar functions on registers, t_<func>_<dtype>(...): one header per group. */
+/* Scalar functions on registers, t_<func>_<dtype>(...). Kernels hold those that are formulas themselves. */
 #ifndef T_MATH_H
 #define T_MATH_H
 
@@ -6,6 +6,5 @@
 
 #include "t_arith.h"
 #include "t_integer.h"
-#include "t_math_f64.h"
 
 #endif

@@ -72,9 +72,9 @@ T_EACH_FLOAT(T_DEF_FLOAT)
 #define T_DEF_LIB(NAME, S, T) \
     T_FN T t_##NAME##_##S(T x) { return T_LIB_##S(NAME)(x); }
 #define T_DEF_LIBS(S, T) \
-    T_DEF_LIB(exp, S, T) T_DEF_LIB(exp2, S, T) T_DEF_LIB(log, S, T) T_DEF_LIB(sinh, S, T) T_DEF_LIB(cosh, S, T) \
-    T_DEF_LIB(asinh, S, T) T_DEF_LIB(acosh, S, T) T_DEF_LIB(sin, S, T) T_DEF_LIB(cos, S, T) T_DEF_LIB(tan, S, T) \
-    T_DEF_LIB(asin, S, T) T_DEF_LIB(acos, S, T)
+    T_DEF_LIB(exp, S, T) T_DEF_LIB(log, S, T) T_DEF_LIB(sinh, S, T) T_DEF_LIB(cosh, S, T) T_DEF_LIB(asinh, S, T) \
+    T_DEF_LIB(acosh, S, T) T_DEF_LIB(sin, S, T) T_DEF_LIB(cos, S, T) T_DEF_LIB(tan, S, T) T_DEF_LIB(asin, S, T) \
+    T_DEF_LIB(acos, S, T)
 #define T_DEF_LIBS_MORE(S, T) \
     T_DEF_LIB(expm1, S, T) T_DEF_LIB(log1p, S, T) T_DEF_LIB(tanh, S, T) T_DEF_LIB(erf, S, T) T_DEF_LIB(atan, S, T) \
     T_DEF_LIB(atanh, S, T) \

@@ -38,6 +38,6 @@ using namespace metal;
 #include "t_warp.h"
 
 /* 2^x, as a weight of attention. */
-T_FN float t_weight_f32(float x) { return t_exp2_f32(x); }
+T_FN float t_weight_f32(float x) { return T_LIB_f32(exp2)(x); }
 
 #endif

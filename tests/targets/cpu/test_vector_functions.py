@@ -21,8 +21,10 @@ def test_what_is_not_positive_needs_the_shorter_exp_alone() -> None:
     assert functions_of([call("exp", X)], low=[X]) == ["exp_low_f32"]
 
 
-def test_doubles_are_the_prelude_s() -> None:
-    assert functions_of([call("exp", acc("x", F64)), X + 1.0]) == []
+def test_doubles_are_formulas_or_the_c_library_s() -> None:
+    x = acc("x", F64)
+    assert functions_of([call("sigmoid", x), call("sin", x), X + 1.0]) == ["exp_f64", "sigmoid_f64", "sin_f64"]
+    assert function_text("sin_f64") == "T_LANEWISE1(t_sin_f64, f64, sin)"
 
 
 @pytest.mark.parametrize("name", sorted(ELEMENTARY))

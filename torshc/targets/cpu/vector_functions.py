@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 
-from ...expr import F32, F64, I32, U32, U64, Expr, walk
-from ...expr.formulas import ELEMENTARY, EXACT, REACH, find_formula
+from ...expr import F32, F64, FUNCTIONS, I32, U32, U64, Expr, acc, call, walk
+from ...expr.formulas import ELEMENTARY, EXACT, arguments_of, find_formula
 from ..base import indented
 from ..index import COMPARE, OPERATORS, literal
 from ..statements import VALUE, Text
@@ -26,36 +27,39 @@ def functions_of(exprs: Iterable[Expr], low: Container[Expr] = ()) -> list[str]:
     for e in walk(*exprs):
         name = f"{function_name(e, low)}_{e.args[0].dtype.compute}" if e.args else ""
         if name in ELEMENTARY and name not in found:
-            found |= dict.fromkeys([*functions_of([_formula(name)]), name])
+            formula = find_formula(name, EXACT)
+            found |= dict.fromkeys([*functions_of([] if formula is None else [formula]), name])
     return list(found)
-
-
-def _formula(name: str) -> Expr:
-    formula = find_formula(name, EXACT)
-    assert formula is not None
-    return formula
 
 
 @lru_cache
 def function_text(name: str) -> str:
-    """A formula as a function."""
-    formula = _formula(name)
-    arguments = {str(x.data): vector_type(x.dtype) for x in walk(formula) if x.op == "acc"}
+    """A function: a formula, or the C library's, lane by lane."""
+    op, _, dtype = name.rpartition("_")
+    function, formula = FUNCTIONS[op], find_formula(name, EXACT)
+    arguments = arguments_of(function)
+    if formula is None:
+        return f"T_LANEWISE{len(arguments)}(t_{name}, {dtype}, {op})"
     block = FormulaBlock(formula, arguments)
-    if (reach := REACH.get(name)) is not None:
-        far = f"t_is_beyond_(x, {literal(reach, F32)})"
-        block.lines.append(f"if (__builtin_expect({far}, 0)) return t_by_lanes_(x, {name.partition('_')[0]}f);")
+    if function.reach < math.inf and dtype == "f32":
+        far = f"t_is_beyond_(x, {literal(function.reach, F32)})"
+        block.lines.append(f"if (__builtin_expect({far}, 0)) return t_by_lanes_(x, {op}f);")
     block.expect(formula)
     result = block.emit(formula)
     body = indented([*block.lines, f"return {result};"], 4)
-    parameters = ", ".join(f"{kind} {x}" for x, kind in sorted(arguments.items()))
-    return f"T_FN {vector_type(formula.dtype)} t_{name}({parameters}) {{\n{body}\n}}"
+    parameters = ", ".join(f"{dtype}v {x}" for x in arguments)
+    return f"T_FN {dtype}v t_{name}({parameters}) {{\n{body}\n}}"
 
 
 def library() -> str:
     """All of them."""
-    names = [name for f in sorted(ELEMENTARY) for name in (*functions_of([_formula(f)]), f)]
-    return "\n\n".join(map(function_text, dict.fromkeys(names)))
+    calls = [
+        call(f.name, *(acc(x, dtype) for x in arguments_of(f)))
+        for f in FUNCTIONS.values()
+        if f.formula
+        for dtype in (F32, F64)
+    ]
+    return "\n\n".join(map(function_text, functions_of(calls)))
 
 
 class FormulaBlock(Block):
@@ -97,9 +101,10 @@ class FormulaBlock(Block):
 
     def _wide_choice(self, e: Expr) -> Text:
         """A choice between doubles by a comparison of doubles, whose mask is as wide as they are."""
-        (test, *sides), texts = e.args, []
-        for a in (*test.args, *sides):
-            texts.append((yield a, VALUE))
+        test, *sides = e.args
+        texts = []
+        for k, a in enumerate((*test.args, *sides)):
+            texts.append(_number(a) if k == 1 and a.op == "const" else (yield a, VALUE))
         return f"t_blend_f64_((i64v)({texts[0]} {COMPARE[test.op]} {texts[1]}), {texts[2]}, {texts[3]})"
 
 
@@ -114,7 +119,7 @@ def _number(e: Expr) -> str:
     """A constant as one number; bits in hexadecimal digits."""
     if e.dtype is U32 and isinstance(e.data, int) and e.data > 255:
         return f"{e.data:#x}u"
-    return literal(e.data, U32 if e.dtype is U64 else e.dtype)
+    return literal(e.data, U32 if e.dtype is U64 and e.data < 2**32 else e.dtype)  # type: ignore[operator]
 
 
 def _infix(e: Expr) -> str | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
-from ...expr import U32, U64, Expr, walk
-from ...expr.formulas import ELEMENTARY, Language, find_formula
+from ...expr import FUNCTIONS, U32, U64, Expr
+from ...expr.formulas import ELEMENTARY, Language, arguments_of, find_formula
 from ..base import indented
-from ..index import OPERATORS
+from ..index import CTYPES, OPERATORS
 from ..statements import VALUE, Text
-from .simt import Names, Statements, register_type
+from .simt import Names, Statements
 
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
 
@@ -32,15 +32,15 @@ def function_texts(called: Iterable[str], library: Collection[str], language: La
 def _with_callees(name: str, library: frozenset[str], language: Language) -> tuple[tuple[str, str], ...]:
     if name not in ELEMENTARY or name in library:
         return ()
-    formula = find_formula(name, language)
-    assert formula is not None
-    arguments = {str(x.data): register_type(x.dtype) for x in walk(formula) if x.op == "acc"}
+    op, _, dtype = name.rpartition("_")
+    arguments, formula, kind = arguments_of(FUNCTIONS[op]), find_formula(name, language), CTYPES[dtype]
+    head = f"T_FN {kind} t_{name}({', '.join(f'{kind} {x}' for x in arguments)})"
+    if formula is None:
+        return ((name, f"{head} {{ return T_LIB_f64({op})({', '.join(arguments)}); }}"),)
     s = FormulaStatements(formula, arguments, library)
     s.expect(formula)
     result = s.emit(formula)
-    parameters = ", ".join(f"{kind} {x}" for x, kind in sorted(arguments.items()))
-    body = indented([*s.lines, f"return {result};"], 4)
-    text = f"T_FN {register_type(formula.dtype)} t_{name}({parameters}) {{\n{body}\n}}"
+    text = f"{head} {{\n{indented([*s.lines, f'return {result};'], 4)}\n}}"
     return (*_callees(s.functions, library, language), (name, text))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ....expr import F32, walk
-from ....expr.formulas import ELEMENTARY, EXACT, REACH, find_formula
+from ....expr import F32, FUNCTIONS
+from ....expr.formulas import ELEMENTARY, EXACT, arguments_of, find_formula
 from . import prelude
 from .block import Block, Names
 from .ir import Callee, Function, Ops, Reg, constant, register, vector
@@ -30,13 +31,13 @@ def definitions(function: Function) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def _written(f: Callee) -> tuple[str, Function]:
     """A formula as a function, and what it calls."""
-    formula = find_formula(f.name, EXACT)
+    op, _, _ = f.name.rpartition("_")
+    function, formula = FUNCTIONS[op], find_formula(f.name, EXACT)
     assert formula is not None
-    arguments = sorted({str(x.data): x for x in walk(formula) if x.op == "acc"}.items())
-    accs = {name: Reg(f"%{name}", register(x.dtype), f.lanes) for name, x in arguments}
+    accs = {x: Reg(f"%{x}", register(f.dtype), f.lanes) for x in arguments_of(function)}
     block = Block(Function(), Names({}, {}, (), accs, {}), None, f.lanes)
-    if (reach := REACH.get(f.name)) is not None:
-        _leave_beyond(block, accs["x"], reach, f.name.removesuffix("_f32") + "f")
+    if function.reach < math.inf and f.dtype is F32:
+        _leave_beyond(block, accs["x"], function.reach, f"{op}f")
     block.expect(formula)
     result = block.splat(block.value(formula), f.lanes)
     parameters = ", ".join(x.typed for x in accs.values())

@@ -1,0 +1,74 @@
+"""Terms that formulas of scalar functions are made of: choices, signs, bits and polynomials."""
+
+from __future__ import annotations
+
+from .dtype import F64, U32
+from .expr import Expr, Scalar, const
+from .functions import call
+
+
+def where(test: Expr, a: Scalar, b: Scalar) -> Expr:
+    """a where something is true, else b."""
+    return call("select", test, a, b)
+
+
+def over(a: Scalar, b: Scalar) -> Expr:
+    """a / b"""
+    return call("div", a, b)
+
+
+def less(a: Scalar, b: Scalar) -> Expr:
+    """a - b, where a may be a number."""
+    return call("sub", a, b)
+
+
+def absolute(x: Expr) -> Expr:
+    """x without its sign."""
+    return call("abs", x)
+
+
+def masked(a: Expr, b: int) -> Expr:
+    """The bits that both have."""
+    return call("bitand", a, b)
+
+
+def merged(a: Expr, b: Expr) -> Expr:
+    """The bits that either has."""
+    return call("bitor", a, b)
+
+
+def bits(number: int) -> Expr:
+    """Bits as a u32."""
+    return const(number, U32)
+
+
+def with_sign(x: Expr, sign: Expr) -> Expr:
+    """x, which is not negative, with the sign of another."""
+    if x.dtype is F64:
+        return call("float64", merged(call("raw64", x), masked(call("raw64", sign), 1 << 63)))
+    return call("float32", merged(call("raw32", x), masked(call("raw32", sign), 1 << 31)))
+
+
+def flipped(x: Expr, signs: Expr) -> Expr:
+    """x with another sign where the first of some bits is set."""
+    return call("float32", call("bitxor", call("raw32", x), signs))
+
+
+def magnitude(x: Expr) -> Expr:
+    """The bits of a float but for its sign."""
+    return masked(call("raw32", x), 0x7FFFFFFF)
+
+
+def polynomial(x: Expr, *factors: float) -> Expr:
+    """By Horner's rule, the highest power first."""
+    first, *rest = factors
+    found: Scalar = first
+    for factor in rest:
+        found = x * found + factor
+    assert isinstance(found, Expr)
+    return found
+
+
+__all__ = [
+    "absolute", "bits", "flipped", "less", "magnitude", "masked", "merged", "over", "polynomial", "where", "with_sign",
+]  # fmt: skip
