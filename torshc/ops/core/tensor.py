@@ -115,6 +115,9 @@ class Tensor:
     def __or__(self, other: Tensor) -> Tensor:
         return apply_named("Or", self, other)
 
+    def __invert__(self) -> Tensor:
+        return apply_named("Not", self)
+
     def cast(self, dtype: DType) -> Tensor:
         """The tensor itself when it is of that element type already."""
         return self if self.dtype is dtype else apply_named("Cast", self, to=dtype)
@@ -127,6 +130,10 @@ class Tensor:
         """The vector start, start + 1, ... of `count` elements; of this tensor only the graph counts."""
         op = _operator("Range", start=_expr(start), step=const(1), count=_expr(count), dtype=dtype)
         return Tensor(self.builder, self.builder.one(op))
+
+    def elements(self) -> tuple[Expr, ...] | None:
+        """The elements as sizes, of a small tensor that the host program computes; None where it cannot."""
+        return self.builder.elements_of(self.value)
 
     # -- shapes -----------------------------------------------------------------------------------------------------
 

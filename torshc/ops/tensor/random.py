@@ -24,15 +24,15 @@ import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import BOOL, F32, F64, I32, I64, U32, U64, DType, Expr, as_int, const, from_onnx
-from ...graph import Builder, Node, Shape, TensorType, Value, rewire
+from ...graph import Node, Shape, TensorType, Value, rewire
 from ..control.flow import bodies
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.compose import apply
+from ..core.composite import composite
+from ..core.functions import cum_sum, exp, reciprocal, where
 from ..core.pointwise import Pointwise, compute
 from ..core.scalar import Scalar, cos, element, log, minimum, sqrt
 from ..core.source import SourceNode, Unsupported
-from .parts import Slice
-from .view import Reshape
+from ..core.tensor import Tensor, apply_all
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = 0x1BD11BDA
@@ -151,7 +151,7 @@ def below(high: float, dtype: DType) -> float:
 
 def draw(
     source: SourceNode, shape: Shape, dtype: DType, normal: bool = False, low: float = 0.0, high: float = 1.0
-) -> Value:
+) -> Tensor:
     """Random numbers for a node, of its seed or of one made for it."""
     seed = source.attribute("seed")
     if seed is not None:
@@ -161,119 +161,101 @@ def draw(
         number = sum(isinstance(n.op, Draw) for n in graph.nodes)
         digest = hashlib.blake2b(f"{number} {source.builder.name}".encode(), digest_size=8).digest()
         key = struct.unpack("<2I", digest)
-    return source.builder.one(Draw(shape, dtype, key, normal, low, high))
+    return Tensor(source.builder, source.builder.one(Draw(shape, dtype, key, normal, low, high)))
 
 
-def _read(source: SourceNode, cls: type[Op], shape: Shape, like: DType, normal: bool) -> list[Value]:
-    names = (("mean", 0.0), ("scale", 1.0)) if normal else (("low", 0.0), ("high", 1.0))
-    low, high = (float(source.attribute(name, default)) for name, default in names)
-    code = source.attribute("dtype")
-    source.attribute("seed"), source.attribute("shape")
-    source.fields(cls)
-    dtype = like if code is None else from_onnx(int(code))
+def _float_type(source: SourceNode, code: int) -> DType:
+    """The element type of a node's result, by ONNX's number of it."""
+    dtype = from_onnx(code)
     if dtype is None or not dtype.is_float:
         raise Unsupported(f"{source.op_type} of {dtype!r}" if dtype else f"{source.op_type} of ONNX type {code}")
-    if not (math.isfinite(low) and math.isfinite(high)) or not (normal or low <= high):
-        raise ModelError(f"{source.op_type} with {names[0][0]} {low} and {names[1][0]} {high}")
-    if not normal and low == high:
-        return [apply(source.builder, "Add", draw(source, shape, dtype, high=0.0), low)]
-    return [draw(source, shape, dtype, normal, low, high)]
+    return dtype
 
 
-def _given(source: SourceNode) -> Shape:
-    return tuple(const(int(d)) for d in source.attribute("shape"))
+def _uniform(source: SourceNode, shape: Shape, dtype: DType, low: float, high: float) -> Tensor:
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+        raise ModelError(f"{source.op_type} with low {low} and high {high}")
+    return draw(source, shape, dtype, high=0.0) + low if low == high else draw(source, shape, dtype, False, low, high)
 
 
-@operator()
-@dataclass(frozen=True)
-class RandomUniform(Op):
+def _normal(source: SourceNode, shape: Shape, dtype: DType, mean: float, scale: float) -> Tensor:
+    if not (math.isfinite(mean) and math.isfinite(scale)):
+        raise ModelError(f"{source.op_type} with mean {mean} and scale {scale}")
+    return draw(source, shape, dtype, True, mean, scale)
+
+
+@composite("RandomUniform", floats=False)
+def random_uniform(
+    source: SourceNode, *, shape: tuple[int, ...], dtype: int = F32.onnx, low: float = 0.0, high: float = 1.0,
+    seed: float | None = None,
+) -> Tensor:  # fmt: skip
     """Numbers in [low, high), of a shape given by an attribute."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        return _read(source, cls, _given(source), F32, normal=False)
+    return _uniform(source, tuple(map(const, shape)), _float_type(source, dtype), low, high)
 
 
-@operator()
-@dataclass(frozen=True)
-class RandomNormal(Op):
+@composite("RandomNormal", floats=False)
+def random_normal(
+    source: SourceNode, *, shape: tuple[int, ...], dtype: int = F32.onnx, mean: float = 0.0, scale: float = 1.0,
+    seed: float | None = None,
+) -> Tensor:  # fmt: skip
     """Normally distributed numbers, of a shape given by an attribute."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        return _read(source, cls, _given(source), F32, normal=True)
+    return _normal(source, tuple(map(const, shape)), _float_type(source, dtype), mean, scale)
 
 
-@operator()
-@dataclass(frozen=True)
-class RandomUniformLike(Op):
+@composite("RandomUniformLike", floats=False)
+def random_uniform_like(
+    source: SourceNode, x: Tensor, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0,
+    seed: float | None = None,
+) -> Tensor:  # fmt: skip
     """Numbers in [low, high), of the operand's shape, and of its type where none is given."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x = source.required(0)
-        return _read(source, cls, x.shape, x.dtype, normal=False)
+    return _uniform(source, x.shape, _float_type(source, x.dtype.onnx if dtype is None else dtype), low, high)
 
 
-@operator()
-@dataclass(frozen=True)
-class RandomNormalLike(Op):
+@composite("RandomNormalLike", floats=False)
+def random_normal_like(
+    source: SourceNode, x: Tensor, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0,
+    seed: float | None = None,
+) -> Tensor:  # fmt: skip
     """Normally distributed numbers, of the operand's shape, and of its type where none is given."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x = source.required(0)
-        return _read(source, cls, x.shape, x.dtype, normal=True)
+    return _normal(source, x.shape, _float_type(source, x.dtype.onnx if dtype is None else dtype), mean, scale)
 
 
-def _wide(b: Builder, x: Value) -> Value:
-    return x if x.dtype in (F32, F64) else apply(b, "Cast", x, to=F32)
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype is F64 else x.cast(F32)
 
 
-@operator()
-@dataclass(frozen=True)
-class Bernoulli(Op):
+@composite("Bernoulli", floats=False)
+def bernoulli(source: SourceNode, x: Tensor, *, dtype: int | None = None, seed: float | None = None) -> Tensor:
     """1 with the probability that the operand gives, else 0: whether a uniform number lies below it."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b, x, code = source.builder, source.required(0), source.attribute("dtype")
-        dtype = x.dtype if code is None else from_onnx(int(code))
-        if dtype is None:
-            raise Unsupported(f"Bernoulli of ONNX type {code}")
-        chance = _wide(b, x)
-        return [apply(b, "Cast", apply(b, "Less", draw(source, x.shape, chance.dtype), chance), to=dtype)]
+    to = x.dtype if dtype is None else from_onnx(dtype)
+    if to is None:
+        raise Unsupported(f"Bernoulli of ONNX type {dtype}")
+    chance = _wide(x)
+    return (draw(source, x.shape, chance.dtype) < chance).cast(to)
 
 
-@operator()
-@dataclass(frozen=True)
-class Multinomial(Op):
+@composite("Multinomial", floats=False)
+def multinomial(
+    source: SourceNode, x: Tensor, *, dtype: int = I32.onnx, sample_size: int = 1, seed: float | None = None
+) -> Tensor:
     """Numbers of classes[N, samples], drawn by x[N, classes], the logarithms of their weights.
 
     The class of a sample is the number of cumulated weights that are not above a uniform part of their sum, so that one
     of weight 0 is never drawn.
     """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b, x, code = source.builder, source.required(0), int(source.attribute("dtype", I32.onnx))
-        samples = int(source.attribute("sample_size", 1))
-        dtype = from_onnx(code)
-        if dtype not in (I32, I64):
-            raise Unsupported(f"Multinomial of ONNX type {code}")
-        if x.type.rank != 2 or as_int(x.shape[1]) == 0:
-            raise ModelError(f"Multinomial of {x.type!r} with {samples} samples")
-        rows, classes = x.shape
-        x = _wide(b, x)
-        weights = apply(b, "Exp", apply(b, "Sub", x, apply(b, "ReduceMax", x, axes=(1,))))
-        sums = apply(b, "CumSum", weights, axis=1)
-        total = b.one(Slice((const(0), classes - 1), (rows, const(1)), (1, 1)), sums)
-        part = apply(b, "Mul", draw(source, (rows, const(samples)), x.dtype), total)
-        sums = b.one(Reshape((rows, const(1), classes)), sums)
-        ends = apply(b, "LessOrEqual", sums, b.one(Reshape((rows, const(samples), const(1))), part))
-        short = apply(b, "Less", sums, b.one(Reshape((rows, const(1), const(1))), total))
-        passed = apply(b, "Cast", apply(b, "And", ends, short), to=dtype)
-        return [apply(b, "ReduceSum", passed, axes=(2,), keepdims=False)]
+    to = from_onnx(dtype)
+    if to not in (I32, I64):
+        raise Unsupported(f"Multinomial of ONNX type {dtype}")
+    if x.rank != 2 or as_int(x.shape[1]) == 0:
+        raise ModelError(f"Multinomial of {x.type!r} with {sample_size} samples")
+    rows, classes = x.shape
+    x = _wide(x)
+    sums = cum_sum(exp(x - x.max(1)), axis=1)
+    total = sums.slice((const(0), classes - 1), (rows, const(1)))
+    part = draw(source, (rows, const(sample_size)), x.dtype) * total
+    sums = sums.reshape(rows, 1, classes)
+    passed = (sums <= part.reshape(rows, sample_size, 1)) & (sums < total.reshape(rows, 1, 1))
+    return passed.cast(to).sum(2, keep=False)
 
 
 @operator()
@@ -294,7 +276,8 @@ class Dropout(Pointwise):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x, ratio, training = source.required(0), source.input(1), source.input(2)
+        x = Tensor(source.builder, source.required(0))
+        ratio, training = source.input(1), source.input(2)
         share = float(source.attribute("ratio", 0.5))
         always = source.attribute("is_test") == 0  # only the oldest opsets' nodes have it
         for name in ("seed", "is_test"):
@@ -309,28 +292,27 @@ class Dropout(Pointwise):
             raise ModelError(f"Dropout with a ratio of {share}")
         trains = always or (training is not None and (training.const is None or bool(training.const.any())))
         if not trains or (ratio is None and share == 0):
-            y, mask = source.emit(cls(), [x])
+            y, mask = apply_all(cls(), x)
         else:
-            y, mask = _dropped(source, x, ratio, share, None if always else training)
+            chance = x.constant(np.asarray(share, np.float32))
+            if ratio is not None:
+                chance = _number(Tensor(x.builder, ratio)).cast(F32)
+            y, mask = _dropped(source, x, chance)
+            if training is not None and training.const is None and not always:
+                on = _number(Tensor(x.builder, training))
+                y, mask = where(on, y, x), mask | ~on
         if source.opset < 10:  # the mask had the type of the data
-            mask = apply(source.builder, "Cast", mask, to=x.dtype)
-        return [y, mask][: max(source.outputs, 1)]
+            mask = mask.cast(x.dtype)
+        return [y.value, mask.value][: max(source.outputs, 1)]
 
 
-def _dropped(
-    source: SourceNode, x: Value, ratio: Value | None, share: float, training: Value | None
-) -> tuple[Value, Value]:
-    """Data and mask in training, with a ratio that is an operand or else `share`."""
-    b = source.builder
-    chance = b.constant(np.asarray(share, np.float32)) if ratio is None else apply(b, "Cast", ratio, to=F32)
-    if ratio is not None and ratio.type.rank:
-        chance = b.one(Reshape(()), chance)
-    mask = apply(b, "GreaterOrEqual", draw(source, x.shape, F32), chance)
-    scale = apply(
-        b, "Cast", apply(b, "Reciprocal", apply(b, "Sub", b.constant(np.asarray(1, np.float32)), chance)), to=x.dtype
-    )
-    y = apply(b, "Where", mask, apply(b, "Mul", x, scale), b.constant(0.0, x))
-    if training is None or training.const is not None:
-        return y, mask
-    on = b.one(Reshape(()), training) if training.type.rank else training
-    return apply(b, "Where", on, y, x), apply(b, "Or", mask, apply(b, "Not", on))
+def _number(x: Tensor) -> Tensor:
+    """A tensor of one element as one of rank 0."""
+    return x.reshape() if x.rank else x
+
+
+def _dropped(source: SourceNode, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
+    """Data and mask in training, with a ratio of rank 0."""
+    mask = draw(source, x.shape, F32) >= chance
+    scale = reciprocal(1 - chance).cast(x.dtype)
+    return where(mask, x * scale, 0.0), mask
