@@ -12,7 +12,7 @@ from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..expr import F32, I32, as_int
 from ..graph import Builder, Graph, Node, Patch, Value
-from ..ops.core.compose import apply
+from ..ops.core.tensor import Tensor
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.math.pointwise import Cast
 from ..ops.nn.conv import Conv, Window
@@ -105,9 +105,9 @@ def _convolution(site: Site, op: Conv, x: _Bytes, w: _Bytes) -> Patch | None:
     if op.out or few_channels(weights) or w.axis not in (None, 0) or not _fits(weights.const[0].size):
         return None
     tail = weights.type.rank - 2
-    w_zero = w.zero and parameter(b, w.zero, tail + 1)
     slid = Window(op.strides, op.pads, op.dilations)
-    total = integer_conv(b, x.value, x.zero and parameter(b, x.zero, 0), weights, w_zero, slid, op.group)
+    zeros = _parameter(b, x.zero, 0), _parameter(b, w.zero, tail + 1)
+    total = integer_conv(Tensor(b, x.value), zeros[0], Tensor(b, weights), zeros[1], slid, op.group)
     return site.replace(_scaled(site, total, x.scale, w.scale, (*site.node.inputs, None)[2], tail))
 
 
@@ -129,9 +129,13 @@ def _matrices(site: Site, x: _Bytes, w: _Bytes) -> Patch | None:
         return None
     if weights.const is None or not _fits(weights.const.shape[-2]) or (w.axis is not None and weights.type.rank > 2):
         return None
-    x_zero, w_zero = (v.zero and parameter(b, v.zero, 0) for v in (x, w))
-    total = integer_matmul(b, left, x_zero, weights, w_zero)
+    x_zero, w_zero = (_parameter(b, v.zero, 0) for v in (x, w))
+    total = integer_matmul(Tensor(b, left), x_zero, Tensor(b, weights), w_zero)
     return site.replace(_scaled(site, total, x.scale, w.scale, bias, 0))
+
+
+def _parameter(b: Builder, zero: Value | None, tail: int) -> Tensor | None:
+    return None if zero is None else parameter(Tensor(b, zero), tail)
 
 
 def _fits(terms: int) -> bool:
@@ -139,7 +143,7 @@ def _fits(terms: int) -> bool:
     return terms * _TERM < _LIMIT // 2
 
 
-def _scaled(site: Site, total: Value, x_scale: Value, w_scale: Value, bias: Value | None, tail: int) -> Value:
+def _scaled(site: Site, total: Tensor, x_scale: Value, w_scale: Value, bias: Value | None, tail: int) -> Value:
     """total * (x_scale * w_scale) + bias; a bias of integers in these units joins the sum.
 
     Args:
@@ -148,19 +152,19 @@ def _scaled(site: Site, total: Value, x_scale: Value, w_scale: Value, bias: Valu
     b, known = site.builder, _Bytes.of(bias)
     whole = known is not None and _in_units(known, x_scale, w_scale)
     if whole and known is not None:
-        total = apply(b, "Add", total, _channels(b, known.value, tail))
-    left, right = parameter(b, x_scale, 0), parameter(b, w_scale, tail)
+        total = total + _channels(Tensor(b, known.value), tail)
+    left, right = parameter(Tensor(b, x_scale), 0), parameter(Tensor(b, w_scale), tail)
     if left.const is not None and right.const is not None:
-        factor = site.graph.constant(np.asarray(left.const * right.const))
+        factor = left.constant(np.asarray(left.const * right.const))
     else:
-        factor = apply(b, "Mul", left, right)
-    out = apply(b, "Mul", apply(b, "Cast", total, to=F32), factor)
-    return out if bias is None or whole else apply(b, "Add", out, _channels(b, bias, tail))
+        factor = left * right
+    out = total.cast(F32) * factor
+    return (out if bias is None or whole else out + _channels(Tensor(b, bias), tail)).value
 
 
-def _channels(b: Builder, bias: Value, tail: int) -> Value:
+def _channels(bias: Tensor, tail: int) -> Tensor:
     """A bias, its channels standing where those of the result do."""
-    return parameter(b, bias, tail) if bias.type.rank == 1 else bias
+    return parameter(bias, tail) if bias.rank == 1 else bias
 
 
 def _in_units(bias: _Bytes, x_scale: Value, w_scale: Value) -> bool:
@@ -202,7 +206,7 @@ def _requantise(site: Site) -> Patch | None:
         return None
     joint = (factor.const.astype(np.float64) / float(scale.const.reshape(()))).astype(np.float32)
     b = site.builder
-    out = apply(b, "Mul", total, site.graph.constant(np.asarray(joint)))
+    out = (Tensor(b, total) * Tensor(b, site.graph.constant(np.asarray(joint)))).value
     out = out if relu is None else b.one(relu.op, out)
     one = b.constant(np.ones(scale.const.shape, np.float32))
     return site.replace(b.add(node.op, [out, one, *([zero] if zero is not None else [])])[0])

@@ -61,6 +61,11 @@ class Tensor:
     def rank(self) -> int:
         return self.value.type.rank
 
+    @property
+    def const(self) -> np.ndarray[Any, Any] | None:
+        """Its elements where they are known, else None."""
+        return self.value.const
+
     def size(self, axis: int) -> int | None:
         """A dimension, None where it is symbolic."""
         return as_int(self.shape[axis])
@@ -221,6 +226,21 @@ def read_all(
     stated = {k: v for k, v in attributes.items() if v not in ((), "")}
     cls = REGISTRY["", kind] if isinstance(kind, str) else kind
     return _results(builder, cls.read(SourceNode(cls.name, opset, stated, values, outputs, builder)))
+
+
+def operand(source: SourceNode, k: int) -> Tensor:
+    """Operand k of a node.
+
+    Raises:
+        ModelError: when it is absent.
+    """
+    return Tensor(source.builder, source.required(k))
+
+
+def optional(source: SourceNode, k: int) -> Tensor | None:
+    """Operand k of a node, None when it is absent."""
+    value = source.input(k)
+    return None if value is None else Tensor(source.builder, value)
 
 
 def _first(operands: Sequence[Operand | None]) -> Tensor:

@@ -197,13 +197,13 @@ def integers(a: Tensor, a_zero: Tensor | None, b: Tensor, b_zero: Tensor | None)
             raise ModelError(f"a product of integers of {of.dtype!r} with a zero point of {zero.dtype!r}")
     if b_zero is not None:
         check_columns(b_zero, b)
-    left, right = (None if z is None else single(z).value for z in (a_zero, b_zero))
-    return Tensor(a.builder, integer_matmul(a.builder, a.value, left, b.value, right))
+    left, right = (None if z is None else single(z) for z in (a_zero, b_zero))
+    return integer_matmul(a, left, b, right)
 
 
 def single(x: Tensor) -> Tensor:
     """A parameter of one element as a scalar, one of columns as it is."""
-    return Tensor(x.builder, parameter(x.builder, x.value, 0))
+    return parameter(x, 0)
 
 
 def scaled(total: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
@@ -267,8 +267,7 @@ def q_gemm(
         return scaled(total, scale, b_scale, None)
     if to_zero is None or to_zero.dtype not in BYTES:
         raise Unsupported("QGemm whose quantised result has no zero point of bytes")
-    scales = single(scale).value, single(b_scale).value, single(to).value
-    return Tensor(a.builder, requantised(a.builder, total.value, scales, single(to_zero).value))
+    return requantised(total, (single(scale), single(b_scale), single(to)), single(to_zero))
 
 
 @composite("QLinearConv", DOMAIN, floats=False)

@@ -17,13 +17,12 @@ import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import F32, I8, I32, U8, DType, Expr, as_int, const
-from ...graph import Builder, Node, TensorType, Value
+from ...graph import Node, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Read, need, operator, same_dim
-from ..core.compose import apply, as_type
 from ..core.scalar import Scalar, where
+from ..core.tensor import Tensor, apply_op
 from ..math.linalg import MatMul
 from ..nn.conv import FEW_CHANNELS, Conv, Window, grouped, slide, spatial_of
-from ..tensor.view import Reshape
 
 Array = np.ndarray[Any, Any]
 BYTES = (I8, U8)
@@ -83,28 +82,28 @@ def _widened(read: Read) -> Read:
     return lambda k, index: read(k, index).cast(I32)
 
 
-def integer_matmul(b: Builder, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None) -> Value:
+def integer_matmul(x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None) -> Tensor:
     """(x - x_zero) @ (w - w_zero) of bytes, in i32; exact.
 
     Args:
         x_zero, w_zero: of the same element types, in shapes that broadcast against x and w; None for 0.
     """
-    if w.const is None or min(x.type.rank, w.type.rank) < 2:
-        return b.one(MatMul(), centred(b, x, x_zero), centred(b, w, w_zero))
-    weights = _Weights.of(b, w, w_zero)
-    x, x_offset = _unsigned(b, x, x_zero)
-    total = b.one(IntegerMatMul(), x, weights.signed)
+    if w.const is None or min(x.rank, w.rank) < 2:
+        return centred(x, x_zero) @ centred(w, w_zero)
+    weights = _Weights.of(w, w_zero)
+    x, x_offset = _unsigned(x, x_zero)
+    total = apply_op(IntegerMatMul(), x, weights.signed)
     if x_offset is not None:
-        total = apply(b, "Sub", total, apply(b, "Mul", x_offset, weights.sums(b, -2)))
+        total = total - x_offset * weights.sums(-2)
     if weights.offset is not None:
-        rows = apply(b, "ReduceSum", to_i32(b, x), axes=(x.type.rank - 1,))
-        total = apply(b, "Sub", total, apply(b, "Mul", weights.offset, rows))
+        rows = to_i32(x).sum(-1)
+        total = total - weights.offset * rows
     return total
 
 
 def integer_conv(
-    b: Builder, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None, slid: Window, group: int | Expr
-) -> Value:
+    x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None, slid: Window, group: int | Expr
+) -> Tensor:
     """Convolution of (x - x_zero) with (w - w_zero), all of them bytes, in i32; exact. The margin counts as x_zero.
 
     Of few channels it is one of floats, which hold the sums exactly.
@@ -115,18 +114,17 @@ def integer_conv(
     """
     fields = (slid.strides, slid.pads, slid.dilations, group)
     terms = as_int(TensorType(w.dtype, w.shape[1:]).size)
-    if terms is not None and few_channels(w) and terms * 255 * 255 < EXACT:
-        floats = (apply(b, "Cast", centred(b, v, z), to=F32) for v, z in ((x, x_zero), (w, w_zero)))
-        return apply(b, "Cast", b.one(Conv(*fields), *floats), to=I32)
-    weights = _Weights.of(b, w, w_zero) if w.const is not None else None
+    if terms is not None and few_channels(w.value) and terms * 255 * 255 < EXACT:
+        floats = (centred(v, z).cast(F32) for v, z in ((x, x_zero), (w, w_zero)))
+        return apply_op(Conv(*fields), *floats).cast(I32)
+    weights = _Weights.of(w, w_zero) if w.const is not None else None
     if weights is None or weights.offset is not None:
-        return b.one(IntegerConv(*fields), centred(b, x, x_zero), centred(b, w, w_zero))
-    x, offset = _unsigned(b, x, x_zero)
+        return apply_op(IntegerConv(*fields), centred(x, x_zero), centred(w, w_zero))
+    x, offset = _unsigned(x, x_zero)
     if offset is None:
-        return b.one(IntegerConv(*fields), x, weights.signed)
-    total = b.one(IntegerConv(*fields), x, weights.signed, apply(b, "Cast", offset, to=U8))
-    sums = b.one(Reshape((w.shape[0], *(const(1),) * (w.type.rank - 2))), weights.sums(b, *range(1, w.type.rank)))
-    return apply(b, "Sub", total, apply(b, "Mul", offset, sums))
+        return apply_op(IntegerConv(*fields), x, weights.signed)
+    total = apply_op(IntegerConv(*fields), x, weights.signed, offset.cast(U8))
+    return total - offset * weights.sums(*range(1, w.rank)).reshape(w.shape[0], *(1,) * (w.rank - 2))
 
 
 def few_channels(w: Value) -> bool:
@@ -135,40 +133,38 @@ def few_channels(w: Value) -> bool:
     return channels is not None and channels <= FEW_CHANNELS
 
 
-def parameter(b: Builder, v: Value, tail: int) -> Value:
+def parameter(v: Tensor, tail: int) -> Tensor:
     """A scale or zero point of the whole tensor as a scalar, a vector with `tail` dimensions of 1 behind it."""
     if as_int(v.type.size) == 1:
         shape: tuple[Expr, ...] = ()
-    elif v.type.rank == 1:
+    elif v.rank == 1:
         shape = (*v.shape, *(const(1),) * tail)
     else:
         return v
     if shape == v.shape:
         return v
-    return b.one(Reshape(shape), v) if v.const is None else b.constant(v.const.reshape([as_int(d) or 0 for d in shape]))
+    return v.reshape(*shape) if v.const is None else v.constant(v.const.reshape([as_int(d) or 0 for d in shape]))
 
 
-def to_i32(b: Builder, x: Value) -> Value:
+def to_i32(x: Tensor) -> Tensor:
     """The same numbers in i32."""
-    if x.const is not None and x.type.rank == 0:
-        return b.constant(x.const.astype(np.int32))
-    return as_type(b, x, I32)
+    return x.constant(x.const.astype(np.int32)) if x.const is not None and x.rank == 0 else x.cast(I32)
 
 
-def centred(b: Builder, x: Value, zero: Value | None) -> Value:
+def centred(x: Tensor, zero: Tensor | None) -> Tensor:
     """x - zero in i32."""
-    wide = to_i32(b, x)
-    return wide if zero is None else apply(b, "Sub", wide, to_i32(b, zero))
+    wide = to_i32(x)
+    return wide if zero is None else wide - to_i32(zero)
 
 
-def _unsigned(b: Builder, x: Value, zero: Value | None) -> tuple[Value, Value | None]:
+def _unsigned(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Bytes as u8, and the zero point that goes with them in i32, None for 0."""
     if x.dtype is I8:
-        x = apply(b, "Cast", apply(b, "Add", to_i32(b, x), 128), to=U8)
-        return x, b.constant(np.full((), 128, np.int32)) if zero is None else apply(b, "Add", to_i32(b, zero), 128)
+        x = (to_i32(x) + 128).cast(U8)
+        return x, x.constant(np.full((), 128, np.int32)) if zero is None else to_i32(zero) + 128
     if zero is None or (zero.const is not None and not zero.const.any()):
         return x, None
-    return x, to_i32(b, zero)
+    return x, to_i32(zero)
 
 
 @dataclass(frozen=True)
@@ -183,29 +179,29 @@ class _Weights:
         original: the weights and their zero point.
     """
 
-    signed: Value
-    offset: Value | None
+    signed: Tensor
+    offset: Tensor | None
     known: Array | None
-    original: tuple[Value, Value | None]
+    original: tuple[Tensor, Tensor | None]
 
     @classmethod
-    def of(cls, b: Builder, w: Value, zero: Value | None) -> _Weights:
+    def of(cls, w: Tensor, zero: Tensor | None) -> _Weights:
         assert w.const is not None
         given = w, zero
-        known = None if zero is not None and zero.const is None else _difference(w.const, zero.const if zero else None)
+        away = None if zero is None else zero.const
+        known = None if zero is not None and away is None else _difference(w.const, away)
         if known is not None and known.size and known.min() >= -128 and known.max() <= 127:
-            return cls(_bytes(b, known, w), None, known, given)
-        offset = b.constant(np.zeros((), np.int32)) if zero is None else to_i32(b, zero)
+            return cls(_bytes(known, w), None, known, given)
+        offset = w.constant(np.zeros((), np.int32)) if zero is None else to_i32(zero)
         if w.dtype is I8:
             return cls(w, offset, known, given)
-        return cls(_bytes(b, w.const.astype(np.int32) - 128, w), apply(b, "Sub", offset, 128), known, given)
+        return cls(_bytes(w.const.astype(np.int32) - 128, w), offset - 128, known, given)
 
-    def sums(self, b: Builder, *axes: int) -> Value:
+    def sums(self, *axes: int) -> Tensor:
         """Sums of weights less zero point, in i32, the axes kept."""
         if self.known is not None:
-            return b.constant(self.known.sum(axes, dtype=np.int32, keepdims=True))
-        rank = self.signed.type.rank
-        return apply(b, "ReduceSum", centred(b, *self.original), axes=tuple(sorted(a % rank for a in axes)))
+            return self.signed.constant(self.known.sum(axes, dtype=np.int32, keepdims=True))
+        return centred(*self.original).sum(axes)
 
 
 def _difference(w: Array, zero: Array | None) -> Array:
@@ -217,5 +213,5 @@ def _difference(w: Array, zero: Array | None) -> Array:
     return wide - zero.astype(np.int32)
 
 
-def _bytes(b: Builder, array: Array, like: Value) -> Value:
-    return b.graph.constant(array.astype(np.int8), like.name)
+def _bytes(array: Array, like: Tensor) -> Tensor:
+    return Tensor(like.builder, like.builder.graph.constant(array.astype(np.int8), like.value.name))

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import F16, F32, I8, I32, U8, Expr, as_int, const, eq
-from ...graph import Builder, Node, TensorType, Value
+from ...graph import Node, TensorType
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.compose import apply
+from ..core.composite import Formula
+from ..core.functions import rms_normalization
 from ..core.scalar import Scalar, where
-from ..tensor.parts import Split
+from ..core.tensor import Tensor, apply_named, apply_op
 
 
 @operator("BlockMatMul", "torshc")
@@ -88,7 +89,7 @@ class PairMatMul(Op):
 
 @operator("PairLayer", "torshc")
 @dataclass(frozen=True)
-class PairLayer(Op):
+class PairLayer(Formula):
     """A :class:`PairMatMul` with the layers around it: x normalised by RMS before, gated afterwards.
 
     With four operands the last is the norm's scale, of f16. With a gate the first half of columns, through an
@@ -116,16 +117,15 @@ class PairLayer(Op):
             raise ModelError(f"PairLayer of {columns} columns, which have no halves")
         return [TensorType(F16, (*product.shape[:-1], const(columns // (1 + bool(self.gate)))))]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x, w, scale = (need(v, f"input {k} of PairLayer") for k, v in enumerate(inputs[:3]))
-        if len(inputs) > 3:
-            x = apply(b, "RMSNormalization", x, need(inputs[3], "the scale"), axis=-1, epsilon=self.epsilon)
-        product = b.one(PairMatMul(self.block), x, w, scale)
+    def formula(self, x: Tensor, w: Tensor, scale: Tensor, norm: Tensor | None = None) -> Tensor:
+        if norm is not None:
+            x = rms_normalization(x, norm, axis=-1, epsilon=self.epsilon)
+        product = apply_op(PairMatMul(self.block), x, w, scale)
         if not self.gate:
-            return [product]
-        half = const((as_int(product.shape[-1]) or 0) // 2)
-        first, second = b.add(Split(-1, (half, half)), [product])
-        return [apply(b, "Mul", apply(b, self.gate, first), second)]
+            return product
+        half = (product.size(-1) or 0) // 2
+        first, second = product.split(-1, half, half)
+        return apply_named(self.gate, first) * second
 
     def flops(self, node: Node) -> Expr:
         columns = as_int(node.operands[1].shape[0]) or 0

@@ -8,7 +8,6 @@ and wrap. Floats of 8 and 4 bits have no zero point but 0, and one that is given
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,42 +28,38 @@ from ...expr import (
     I8,
     I16,
     I32,
-    I64,
     U2,
     U4,
     U8,
     U16,
     DType,
     as_int,
-    const,
     from_onnx,
 )
-from ...graph import Builder, TensorType, Value
+from ...graph import TensorType, Value
 from ..core.base import Constraints, Inputs, Op, axis_of, broadcast_into, need, operator, same_dim
-from ..core.compose import apply, as_type
+from ..core.composite import Formula, composite
+from ..core.functions import cast, clip, gather, where
+from ..core.functions import round as rounded
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor, operand, optional
 from ..nn.conv import kernel_of, window
-from ..tensor.generate import Range
-from ..tensor.view import Reshape
 from .integer import IntegerConv, integer_conv, integer_matmul, parameter
 
 _INTEGERS = (I8, U8, I16, U16, I4, U4, I2, U2)
 _FLOATS = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F4E2M1)
 
 
-def _spread(b: Builder, v: Value, x: Value, axis: int, block: int) -> Value:
+def _spread(v: Tensor, x: Tensor, axis: int, block: int) -> Tensor:
     """A scale or zero point, shaped to broadcast against x: of the tensor, of each place on an axis, or of blocks."""
     if as_int(v.type.size) == 1:
-        return b.one(Reshape(()), v) if v.type.rank else v
-    axis = axis_of(axis, x.type.rank)
+        return v.reshape() if v.rank else v
+    axis = axis_of(axis, x.rank)
     if not block:
-        return b.one(Reshape((v.shape[0], *(const(1),) * (x.type.rank - 1 - axis))), v)
-    size = as_int(x.shape[axis])
-    if size is not None:
-        places = b.constant(np.arange(size, dtype=np.int64) // block)
-    else:
-        places = apply(b, "Div", b.one(Range(const(0), const(1), x.shape[axis], I64)), block)
-    return apply(b, "Gather", v, places, axis=axis)
+        return v.reshape(v.shape[0], *(1,) * (x.rank - 1 - axis))
+    size = x.size(axis)
+    places = v.range(0, x.shape[axis]) / block if size is None else v.constant(np.arange(size, dtype=np.int64) // block)
+    return gather(v, places, axis=axis)
 
 
 def _check(x: Value, v: Value | None, axis: int, block: int, constraints: Constraints, what: str) -> None:
@@ -97,7 +92,7 @@ def _same_shape(scale: Value, zero: Value | None, what: str) -> None:
 
 @operator()
 @dataclass(frozen=True)
-class QuantizeLinear(Op):
+class QuantizeLinear(Formula):
     """saturate(round(x / scale) + zero point), the round to even; operands x, scale and perhaps zero point.
 
     To floats of 8 and 4 bits it is a cast of x / scale.
@@ -110,7 +105,6 @@ class QuantizeLinear(Op):
         saturate: for floats of 8 bits, as in Cast.
     """
 
-    family: ClassVar[str] = "composite"
     axis: int = 1
     block_size: int = 0
     to: DType = U8
@@ -125,25 +119,22 @@ class QuantizeLinear(Op):
         _same_shape(scale, zero, "QuantizeLinear")
         return [TensorType(self.to, x.shape)]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x, scale, zero = (*inputs, None)[:3]
-        x, scale = need(x, "input 0 of QuantizeLinear"), need(scale, "the scale of QuantizeLinear")
+    def formula(self, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
         kind = F64 if self.division is F64 else F32
-        over, under = as_type(b, x, kind), as_type(b, _spread(b, scale, x, self.axis, self.block_size), kind)
-        quotient = apply(b, "Div", over, under)
+        quotient = x.cast(kind) / _spread(scale, x, self.axis, self.block_size).cast(kind)
         if self.division.is_storage:
-            quotient = as_type(b, as_type(b, quotient, self.division), kind)
+            quotient = quotient.cast(self.division).cast(kind)
         if self.to.is_float:
-            return [apply(b, "Cast", quotient, to=self.to, saturate=self.saturate)]
-        whole = apply(b, "Round", quotient)
+            return cast(quotient, to=self.to, saturate=self.saturate)
+        whole = rounded(quotient)
         if zero is not None and (zero.const is None or zero.const.any()):
-            whole = apply(b, "Add", whole, as_type(b, _spread(b, zero, x, self.axis, self.block_size), kind))
+            whole = whole + _spread(zero, x, self.axis, self.block_size).cast(kind)
         low, high = map(float, self.to.range)
         if low < 0:  # a Cast takes NaN to 0
-            whole = apply(b, "Where", apply(b, "Greater", whole, low), whole, b.constant(low, whole))
+            whole = where(whole > low, whole, low)
         if self.to.is_narrow:  # casts to these keep the low bits
-            whole = apply(b, "Clip", whole, low=low, high=high)
-        return [apply(b, "Cast", whole, to=self.to)]
+            whole = clip(whole, low=low, high=high)
+        return whole.cast(self.to)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -166,7 +157,7 @@ class QuantizeLinear(Op):
 
 @operator()
 @dataclass(frozen=True)
-class DequantizeLinear(Op):
+class DequantizeLinear(Formula):
     """(x - zero point) * scale; operands x, scale and perhaps zero point. The difference of integers is taken in i32.
 
     Attributes:
@@ -175,7 +166,6 @@ class DequantizeLinear(Op):
         to: element type of the result.
     """
 
-    family: ClassVar[str] = "composite"
     axis: int = 1
     block_size: int = 0
     to: DType = F32
@@ -190,14 +180,12 @@ class DequantizeLinear(Op):
             raise ModelError(f"DequantizeLinear of {x.dtype!r} with a zero point of {zero.dtype!r}")
         return [TensorType(self.to, x.shape)]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x, scale, zero = (*inputs, None)[:3]
-        x, scale = need(x, "input 0 of DequantizeLinear"), need(scale, "the scale of DequantizeLinear")
-        whole = x if x.dtype.is_float else as_type(b, x, I32)
+    def formula(self, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+        whole = x if x.dtype.is_float else x.cast(I32)
         if zero is not None and not x.dtype.is_float:
-            whole = apply(b, "Sub", whole, as_type(b, _spread(b, zero, x, self.axis, self.block_size), I32))
-        factor = as_type(b, _spread(b, scale, x, self.axis, self.block_size), F32)
-        return [as_type(b, apply(b, "Mul", apply(b, "Cast", whole, to=F32), factor), self.to)]
+            whole = whole - _spread(zero, x, self.axis, self.block_size).cast(I32)
+        factor = _spread(scale, x, self.axis, self.block_size).cast(F32)
+        return (whole.cast(F32) * factor).cast(self.to)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -216,65 +204,51 @@ class DequantizeLinear(Op):
 # -- products of integers ---------------------------------------------------------------------------------------------
 
 
-def requantised(b: Builder, total: Value, scales: tuple[Value, Value, Value], zero: Value) -> Value:
+def requantised(total: Tensor, scales: tuple[Tensor, Tensor, Tensor], zero: Tensor) -> Tensor:
     """saturate(round(total * (left * right / out)) + zero point)."""
-    left, right, out = (as_type(b, s, F32) for s in scales)
-    factor = apply(b, "Div", apply(b, "Mul", left, right), out)
-    whole = apply(b, "Round", apply(b, "Mul", apply(b, "Cast", total, to=F32), factor))
-    return apply(b, "Cast", apply(b, "Add", whole, as_type(b, zero, F32)), to=zero.dtype)
+    left, right, out = (s.cast(F32) for s in scales)
+    factor = left * right / out
+    return (rounded(total.cast(F32) * factor) + zero.cast(F32)).cast(zero.dtype)
 
 
-def _bytes(source: SourceNode, *which: int) -> None:
-    for k in which:
-        if source.required(k).dtype not in (I8, U8):
-            raise Unsupported(f"{source.op_type} of {source.required(k).dtype!r}")
+def _check_bytes(name: str, *operands: Tensor) -> None:
+    for v in operands:
+        if v.dtype not in (I8, U8):
+            raise Unsupported(f"{name} of {v.dtype!r}")
 
 
-@operator()
-@dataclass(frozen=True)
-class MatMulInteger(Op):
-    """(a - zero point) @ (b - zero point) in i32; at import, see :mod:`.integer`."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b, zeros = source.builder, (source.input(2), source.input(3))
-        _bytes(source, 0, 1)
-        rows = int(source.required(0).type.rank > 1)
-        left, right = (z and parameter(b, z, tail) for z, tail in zip(zeros, (rows, 0), strict=True))
-        return [integer_matmul(b, source.required(0), left, source.required(1), right)]
+@composite("MatMulInteger", floats=False)
+def mat_mul_integer(a: Tensor, w: Tensor, a_zero: Tensor | None = None, w_zero: Tensor | None = None) -> Tensor:
+    """(a - zero point) @ (w - zero point) in i32; see :mod:`.integer`."""
+    _check_bytes("MatMulInteger", a, w)
+    left = None if a_zero is None else parameter(a_zero, int(a.rank > 1))
+    return integer_matmul(a, left, w, None if w_zero is None else parameter(w_zero, 0))
 
 
-@operator()
-@dataclass(frozen=True)
-class QLinearMatMul(Op):
-    """Matrix product of quantised operands, quantised again; zero points and scales of a's rows or b's columns.
-
-    Operands: a, its scale and zero point, b, its scale and zero point, scale and zero point of the result.
-    """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        b = source.builder
-        a, a_scale, a_zero, w, w_scale, w_zero, y_scale, y_zero = (source.required(k) for k in range(8))
-        _bytes(source, 0, 3, 7)
-        rows = int(a.type.rank > 1)
-        total = integer_matmul(b, a, parameter(b, a_zero, rows), w, parameter(b, w_zero, 0))
-        scales = (parameter(b, a_scale, rows), parameter(b, w_scale, 0), parameter(b, y_scale, rows))
-        return [requantised(b, total, scales, parameter(b, y_zero, rows))]
+@composite("QLinearMatMul", floats=False, mixed=True)
+def q_linear_mat_mul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor,
+    y_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    """Matrix product of quantised operands, quantised again; zero points and scales of a's rows or w's columns."""
+    _check_bytes("QLinearMatMul", a, w, y_zero)
+    rows = int(a.rank > 1)
+    total = integer_matmul(a, parameter(a_zero, rows), w, parameter(w_zero, 0))
+    scales = (parameter(a_scale, rows), parameter(w_scale, 0), parameter(y_scale, rows))
+    return requantised(total, scales, parameter(y_zero, rows))
 
 
-def _convolved(source: SourceNode, x: Value, x_zero: Value | None, w: Value, w_zero: Value | None) -> Value:
+def _convolved(source: SourceNode, x: Tensor, x_zero: Tensor | None, w: Tensor, w_zero: Tensor | None) -> Tensor:
     """The convolution of the differences, in i32."""
-    b = source.builder
-    if x.type.rank != w.type.rank or x.type.rank < 3:
+    if x.rank != w.rank or x.rank < 3:
         raise ModelError(f"{source.op_type} of {x.type!r} with weights {w.type!r}")
-    slid = window(source, x.shape[2:], kernel_of(source, w))
+    slid = window(source, x.shape[2:], kernel_of(source, w.value))
     group = int(source.attribute("group", 1))
     source.fields(IntegerConv)
     if x_zero is not None and as_int(x_zero.type.size) != 1:
         raise Unsupported(f"{source.op_type} with a zero point of the data {x_zero.type!r}")
-    x_zero, w_zero = x_zero and parameter(b, x_zero, 0), w_zero and parameter(b, w_zero, w.type.rank - 1)
-    return integer_conv(b, x, x_zero, w, w_zero, slid, group)
+    left = None if x_zero is None else parameter(x_zero, 0)
+    return integer_conv(x, left, w, None if w_zero is None else parameter(w_zero, w.rank - 1), slid, group)
 
 
 @operator()
@@ -284,8 +258,9 @@ class ConvInteger(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        _bytes(source, 0, 1)
-        return [_convolved(source, source.required(0), source.input(2), source.required(1), source.input(3))]
+        x, w = operand(source, 0), operand(source, 1)
+        _check_bytes("ConvInteger", x, w)
+        return [_convolved(source, x, optional(source, 2), w, optional(source, 3)).value]
 
 
 @operator()
@@ -299,12 +274,11 @@ class QLinearConv(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b = source.builder
-        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (source.required(k) for k in range(8))
-        _bytes(source, 0, 3, 7)
-        total, bias = _convolved(source, x, x_zero, w, w_zero), source.input(8)
-        spatial = x.type.rank - 2
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (operand(source, k) for k in range(8))
+        _check_bytes("QLinearConv", x, w, y_zero)
+        total, bias = _convolved(source, x, x_zero, w, w_zero), optional(source, 8)
+        spatial = x.rank - 2
         if bias is not None:
-            total = apply(b, "Add", total, b.one(Reshape((*bias.shape, *(const(1),) * spatial)), bias))
-        scales = (parameter(b, x_scale, 0), parameter(b, w_scale, spatial), parameter(b, y_scale, 0))
-        return [requantised(b, total, scales, parameter(b, y_zero, 0))]
+            total = total + bias.reshape(*bias.shape, *(1,) * spatial)
+        scales = (parameter(x_scale, 0), parameter(w_scale, spatial), parameter(y_scale, 0))
+        return [requantised(total, scales, parameter(y_zero, 0)).value]
