@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ..expr import F32, F64, DType, as_int, call, const, from_onnx
+from ..expr import F32, F64, DType, as_int, from_onnx, max_of
 from ..graph import Builder, Value
-from ..ops.core.compose import apply, as_type
-from ..ops.math.linalg import MatMul
-from ..ops.nn.norm import Softmax
+from ..ops.core.functions import pow as power
+from ..ops.core.tensor import Tensor, apply_op
 from ..ops.tensor.generate import ShapeOf
-from ..ops.tensor.view import Expand, Reshape, Transpose
 from .model import Misfit, SourceGraph, SourceOp
 
 Once = Callable[[SourceGraph, Sequence[Value]], list[Value | None]]
@@ -31,27 +29,27 @@ def attend(op: SourceOp, operands: Sequence[Value | None], once: Once, b: Builde
     Raises:
         Misfit: when operands or graphs do not fit the node.
     """
-    q, k, v = operands
-    if q is None or k is None or v is None or {x.type.rank for x in (q, k, v)} != {4}:
+    given = [None if x is None else Tensor(b, x) for x in operands]
+    q, k, v = given
+    if q is None or k is None or v is None or {x.rank for x in (q, k, v)} != {4}:
         raise Misfit("FlexAttention needs three operands of rank 4")
-    root = _root(op, q, b)
+    root = _root(op, q)
     result, kind = v.dtype, _precision(op, q.dtype)
-    k, v = _repeated(b, k, q), _repeated(b, v, q)
-    if root != 1.0:  # both by the root, so that no product of 16-bit floats overflows
-        q, k = (apply(b, "Mul", x, root) for x in (q, k))
-    scores = _modified(op, "score_mod", as_type(b, b.one(MatMul(), q, b.one(Transpose((0, 1, 3, 2)), k)), kind), once)
+    k, v = _repeated(k, q), _repeated(v, q)
+    if not isinstance(root, float) or root != 1.0:  # both by the root, so that no product of 16-bit floats overflows
+        q, k = q * root, k * root
+    scores = _modified(op, "score_mod", (q @ k.transpose(0, 1, 3, 2)).cast(kind), once)
     if scores is None:
         return ()
-    weights = _modified(op, "prob_mod", b.one(Softmax(-1), scores), once)
-    return () if weights is None else [as_type(b, b.one(MatMul(), weights, as_type(b, v, kind)), result)]
+    weights = _modified(op, "prob_mod", scores.softmax(-1), once)
+    return () if weights is None else [(weights @ v.cast(kind)).cast(result).value]
 
 
-def _root(op: SourceOp, q: Value, b: Builder) -> float | Value:
+def _root(op: SourceOp, q: Tensor) -> float | Tensor:
     """The square root of the scale, whose default is 1 / sqrt(D); computed by a run where D is symbolic."""
-    depth, given = as_int(q.shape[3]), op.attributes.get("scale")
+    depth, given = q.size(3), op.attributes.get("scale")
     if given is None and depth is None:
-        size = b.one(Reshape(()), b.one(ShapeOf(3, 4), q))
-        return as_type(b, apply(b, "Pow", as_type(b, size, F64), -0.25), q.dtype)
+        return power(apply_op(ShapeOf(3, 4), q).reshape().cast(F64), -0.25).cast(q.dtype)
     scale = float(given) if given is not None else 1 / math.sqrt(depth or 1)
     if scale < 0:
         raise Misfit(f"FlexAttention with scale {scale}")
@@ -67,27 +65,28 @@ def _precision(op: SourceOp, dtype: DType) -> DType:
     return kind
 
 
-def _repeated(b: Builder, x: Value, q: Value) -> Value:
+def _repeated(x: Tensor, q: Tensor) -> Tensor:
     """Keys or values with as many heads as the queries have."""
     if x.shape[1] is q.shape[1]:
         return x
     batch, own, length, depth = x.shape
-    heads, times = q.shape[1], call("floordiv", q.shape[1], call("max", own, 1))
+    heads, times = q.shape[1], q.shape[1] // max_of(own, 1)
     if as_int(heads) is not None and as_int(own) is not None and heads is not own * times:
         raise Misfit(f"FlexAttention of {heads!r} heads with {own!r}")
-    apart = b.one(Reshape((batch, own, const(1), length, depth)), x)
-    wide = b.one(Expand((batch, own, times, length, depth)), apart)
-    return b.one(Reshape((batch, heads, length, depth)), wide)
+    wide = x.reshape(batch, own, 1, length, depth).expand(batch, own, times, length, depth)
+    return wide.reshape(batch, heads, length, depth)
 
 
-def _modified(op: SourceOp, name: str, x: Value, once: Once) -> Value | None:
-    """A value after the graph of an attribute, if there is one; None when the graph could not be imported."""
+def _modified(op: SourceOp, name: str, x: Tensor, once: Once) -> Tensor | None:
+    """A tensor after the graph of an attribute, if there is one; None when the graph could not be imported."""
     graph = op.attributes.get(name)
     if graph is None:
         return x
     if not isinstance(graph, SourceGraph) or len(graph.inputs) != 1 or len(graph.outputs) != 1:
         raise Misfit(f"{name} of FlexAttention must be a graph of one input and one output")
-    (made,) = once(graph, [x])
-    if made is not None and made.type != x.type:
+    (made,) = once(graph, [x.value])
+    if made is None:
+        return None
+    if made.type != x.type:
         raise Misfit(f"{name} of FlexAttention makes {made.type!r} of {x.type!r}")
-    return made
+    return Tensor(x.builder, made)

@@ -9,7 +9,7 @@ from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..graph import Builder, Graph, Patch, Value
 from ..ops.core.base import Op
-from ..ops.core.compose import apply
+from ..ops.core.tensor import Tensor
 from ..ops.nn.rotary import Rotated
 from .manager import graph_pass
 from .walk import Site, walk
@@ -55,4 +55,4 @@ def _rule(site: Site, families: Container[str], kinds: tuple[type[Op], ...]) -> 
 
 def like(b: Builder, v: Value, old: Value) -> Value:
     """The value under the shape that the composite has, where a run-time size has met one that is known."""
-    return v if v.shape == old.shape or v.type.rank != old.type.rank else apply(b, "Reshape", v, shape=old.shape)
+    return v if v.shape == old.shape or v.type.rank != old.type.rank else Tensor(b, v).reshape(*old.shape).value

@@ -11,7 +11,7 @@ from ..base.features import Feature, Features
 from ..base.options import CompileOptions
 from ..expr import F16, F32, I2, I4, U2, U4, DType, as_int
 from ..graph import Graph, Patch, Value
-from ..ops.core.compose import apply
+from ..ops.core.tensor import Tensor
 from ..ops.math.linalg import Gemm, MatMul
 from ..ops.quant.integer import BYTES
 from ..ops.quant.narrow import BlockMatMul, PairMatMul
@@ -79,7 +79,7 @@ def _rule(site: Site, wanted: DType, above: int) -> Patch | None:
         out = b.one(PairMatMul(block=block), x, *(site.graph.constant(a, w.name) for a in arrays))
     else:
         out = b.one(BlockMatMul(block=block), x, site.graph.constant(weights, w.name), site.graph.constant(scale))
-    return site.replace(out if bias is None else apply(b, "Add", out, bias))
+    return site.replace(out if bias is None else (Tensor(b, out) + Tensor(b, bias)).value)
 
 
 def _weights(w: Value, flipped: bool) -> tuple[Array, Array, int] | None:

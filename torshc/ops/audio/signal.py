@@ -15,8 +15,9 @@ from ...expr import DType, as_int, const, from_onnx, ne
 from ...graph import Builder, Value
 from ..core.axes import axis_at, constraints_of, pick, require
 from ..core.base import Op, operator
-from ..core.compose import apply
+from ..core.functions import gather
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import operand, optional
 from ..math.linalg import MatMul
 from ..tensor.parts import Slice
 from ..tensor.scatter import product
@@ -136,38 +137,38 @@ class STFT(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b, x, window = source.builder, source.required(0), source.input(2)
+        x, window = operand(source, 0), optional(source, 2)
         steps, lengths = source.dims(1, "the frame step of STFT"), source.dims(3, "the frame length of STFT")
         onesided = bool(source.attribute("onesided", 1))
         source.fields(cls)
-        if x.type.rank == 2:
-            x = b.one(Reshape((*x.shape, const(1))), x)
-        if x.type.rank != 3 or not steps:
+        if x.rank == 2:
+            x = x.reshape(*x.shape, 1)
+        if x.rank != 3 or not steps:
             raise ModelError(f"STFT of {x.type!r} in steps of {steps}")
         step = as_int(steps[0])
         if step is not None and step < 1:
             raise ModelError(f"STFT of {x.type!r} in steps of {step}")
-        if window is not None and window.type.rank != 1:
+        if window is not None and window.rank != 1:
             raise ModelError(f"STFT with a window {window.type!r}")
         weights = as_int(window.shape[0]) if window is not None else None
         each = lengths[0] if lengths else window.shape[0] if window is not None else x.shape[1]
         size, length = as_int(x.shape[1]), as_int(each)
         if size is None or length is None or step is None:
-            _parts(x, "STFT")
-            frames = weighed_frames(b, x, steps[0], each, window)
+            _parts(x.value, "STFT")
+            frames = weighed_frames(x, steps[0], each, window)
             if length is None:
-                return [transform_at_run(source, frames, 2, each, False, onesided)]
-            return [_transform(b, frames, 2, length, False, onesided, x.dtype, "STFT")]
+                return [transform_at_run(source, frames.value, 2, each, False, onesided)]
+            return [_transform(source.builder, frames.value, 2, length, False, onesided, x.dtype, "STFT")]
         if not 0 < length <= size or weights not in (None, length):
             raise ModelError(f"STFT of {x.type!r} in frames of {length} with a window of {weights}")
         count = (size - length) // step + 1
         places = np.arange(count)[:, None] * step + np.arange(length)
         if places.size > LARGEST:
             raise Unsupported(f"STFT of {count} frames of {length}")
-        frames = apply(b, "Gather", x, b.constant(places), axis=1)
+        frames = gather(x, x.constant(places), axis=1)
         if window is not None:
-            frames = apply(b, "Mul", frames, b.one(Reshape((const(length), const(1))), window))
-        return [_transform(b, frames, 2, length, False, onesided, x.dtype, "STFT")]
+            frames = frames * window.reshape(length, 1)
+        return [_transform(source.builder, frames.value, 2, length, False, onesided, x.dtype, "STFT")]
 
 
 def _dtype(source: SourceNode) -> DType:

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, max_of, min_of, select
-from ...graph import Builder, Node, Shape, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import AxisNumber, both, constraints_of, pick, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.compose import apply
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, equal, expm1, floor, log, maximum, sin, where
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, apply_op
 from ..tensor.view import Reshape
 
 _NONE = const(0)
@@ -108,10 +108,10 @@ class Frames(Op):
         return Nest(lambda at, _, read: read(0, (at[0], at[1] * self.step + at[2], at[3])))
 
 
-def weighed_frames(b: Builder, x: Value, step: Expr, length: Expr, window: Value | None) -> Value:
+def weighed_frames(x: Tensor, step: Expr, length: Expr, window: Tensor | None) -> Tensor:
     """The frames of a signal, each multiplied by the window, which is as long."""
-    frames = b.one(Frames(step, length), x)
-    return frames if window is None else apply(b, "Mul", frames, b.one(Reshape((length, const(1))), window))
+    frames = apply_op(Frames(step, length), x)
+    return frames if window is None else frames * window.reshape(length, 1)
 
 
 @operator("CosineWindow", "torshc")

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, cast, const, eq, max_of, ne, select, walk
-from ...graph import Builder, Graph, Shape, Value
+from ...graph import Graph, Shape
 from .base import Constraints, Index, axis_of
-from .compose import apply
 from .source import SourceNode
+from .tensor import operand
 
 AxisNumber = int | Expr
 
@@ -168,17 +168,12 @@ def integer(source: SourceNode, k: int, what: str) -> Expr:
         if given.const.size != 1 or not np.isfinite(given.const).all():
             raise ModelError(f"{what} is not a number")
         return const(int(given.const.reshape(-1)[0]))
-    if given.dtype.is_float:
-        given = whole(source.builder, given)
-    found = source.builder.elements_of(given)
+    number = operand(source, k)
+    # A Cast truncates a float, takes NaN to 0 and what is out of range to the end of the range.
+    found = (number.cast(I64) if number.dtype.is_float else number).elements()
     if found is None or len(found) != 1:
         raise ModelError(f"{what} is {given.type!r}; expected a single number")
     return cast(found[0], I64)
-
-
-def whole(b: Builder, x: Value) -> Value:
-    """Floats as i64, truncated; NaN becomes 0, what is out of range the end of the range."""
-    return apply(b, "Cast", x, to=I64)
 
 
 def constraints_of(source: SourceNode) -> Constraints:

@@ -1,10 +1,9 @@
-"""A short way to write decompositions: operators by name, Python numbers as constants."""
+"""A short way to add one operator to a graph: by name, with Python numbers as constants. Formulas take tensors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr import DType
 from ...graph import Builder, Value
 from .base import REGISTRY
 
@@ -18,8 +17,3 @@ def apply(b: Builder, name: str, *inputs: Value | float | None, **attributes: An
     like = next((v for v in inputs if isinstance(v, Value)), None)
     operands = [v if v is None or isinstance(v, Value) else b.constant(v, like) for v in inputs]
     return b.one(REGISTRY["", name](**attributes), *operands)
-
-
-def as_type(b: Builder, x: Value, dtype: DType) -> Value:
-    """The value itself when it is of that element type already, else a Cast of it."""
-    return x if x.dtype is dtype else apply(b, "Cast", x, to=dtype)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...expr import F32, Expr, const, max_of
-from ...graph import Builder, Node, TensorType, Value
+from ...graph import Node, TensorType
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.compose import apply, as_type
 from ..core.scalar import Scalar, element, maximum, where
+from ..core.tensor import Tensor, apply_op
 from ..nn.conv import inside
-from ..tensor.view import Reshape
 from .taps import ResizeAxis, clamp, keys, source_coordinate
 
 _STILL = ResizeAxis(const(0), const(0), const(0))
@@ -90,13 +89,12 @@ class Blur(Op):
         return Nest(body, (2 - first * 2,), "add")
 
 
-def blurred(b: Builder, x: Value, axes: Sequence[ResizeAxis], kernel: ResizeKernel) -> Value:
+def blurred(x: Tensor, axes: Sequence[ResizeAxis], kernel: ResizeKernel) -> Tensor:
     """Resize with antialias, an axis after the other."""
-    out = x if x.dtype.is_float else apply(b, "Cast", x, to=F32)
+    out = x if x.dtype.is_float else x.cast(F32)
     for k, a in enumerate(axes):
         if a.plain:
             continue
-        sums = b.one(Blur(k, a, kernel, True), out)
-        sums = b.one(Reshape((a.size, *(const(1),) * (x.type.rank - k - 1))), sums)
-        out = apply(b, "Div", b.one(Blur(k, a, kernel), out), as_type(b, sums, out.dtype))
-    return as_type(b, out, x.dtype)
+        sums = apply_op(Blur(k, a, kernel, True), out).reshape(a.size, *(1,) * (x.rank - k - 1))
+        out = apply_op(Blur(k, a, kernel), out) / sums.cast(out.dtype)
+    return out.cast(x.dtype)

@@ -16,6 +16,7 @@ from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, nee
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, maximum, where
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor
 from ..nn.conv import inside
 from ..tensor.view import Reshape, Transpose
 from .antialias import ResizeKernel, blurred
@@ -139,7 +140,9 @@ class Resize(Op):
         source.fields(cls)
         antialias = antialias and mode != "nearest"
         if antialias and not crops and at_run(*(e for a in axes for e in (a.up, a.down))):
-            return [blurred(source.builder, x, axes, ResizeKernel(transform, mode == "cubic", cubic, exclude))]
+            return [
+                blurred(Tensor(source.builder, x), axes, ResizeKernel(transform, mode == "cubic", cubic, exclude)).value
+            ]
         if antialias:
             taps = [last - first for _, first, last in (reach(a, 1 + (mode == "cubic")) for a in axes if not a.plain)]
             if math.prod(taps) > _TAPS:
@@ -216,7 +219,7 @@ def _crops(source: SourceNode, x: Value, axes: tuple[ResizeAxis, ...]) -> tuple[
 def _crops_at_run(
     source: SourceNode, roi: Value, which: list[int], x: Value, axes: tuple[ResizeAxis, ...]
 ) -> tuple[Crop, ...]:
-    edges = corners(source, roi)
+    edges = corners(source, Tensor(source.builder, roi))
     if len(edges) != 2 * len(which):
         raise ModelError(f"Resize of {x.type!r} needs a region of {2 * len(which)} numbers")
     crops = [Crop(1, 0, 1)] * x.type.rank
@@ -237,7 +240,7 @@ def _axes(source: SourceNode, x: Value, old: bool) -> tuple[ResizeAxis, ...]:
     which = [axis_of(int(a), x.type.rank) for a in axes] if axes is not None else list(range(x.type.rank))
     out = [ResizeAxis(d, const(1), const(1)) for d in x.shape]
     if not sizes and scales is None and operand is not None and as_int(operand.type.size) == len(which):
-        for axis, (up, down) in zip(which, fractions(source, operand), strict=True):
+        for axis, (up, down) in zip(which, fractions(source, Tensor(source.builder, operand)), strict=True):
             out[axis] = ResizeAxis(x.shape[axis] * up // down, up, down)
         return _readable(source, x, tuple(out))
     values = sizes if sizes else scales

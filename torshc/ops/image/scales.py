@@ -11,11 +11,12 @@ import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import F64, I64, Expr, cast, const, eq, max_of, select
-from ...graph import Shape, Value
-from ..core.axes import both, constraints_of, require, whole
-from ..core.compose import apply
+from ...graph import Shape
+from ..core.axes import both, constraints_of, require
+from ..core.functions import concat, where
+from ..core.functions import round as rounded
 from ..core.source import SourceNode
-from ..tensor.view import Concat
+from ..core.tensor import Tensor
 
 # (from, places): scales from here on have this number of binary places; a scale is then below 2^31.
 _PLACES = ((256.0, 15), (1.0, 23))
@@ -24,18 +25,14 @@ _CORNER = 24
 _FAR = 16  # corners of regions are within -16 .. 16
 
 
-def fractions(source: SourceNode, scales: Value) -> list[tuple[Expr, Expr]]:
+def fractions(source: SourceNode, scales: Tensor) -> list[tuple[Expr, Expr]]:
     """(up, down) of each scale. A scale that is not a number above 0, or above 2^16, is an error of the run."""
-    b = source.builder
-    exact = apply(b, "Cast", scales, to=F64)
-    down: Value | None = None
+    exact = scales.cast(F64)
+    down = exact.constant(2.0**_FINEST)
     for start, places in reversed(_PLACES):
-        other = down if down is not None else b.constant(np.asarray(2.0**_FINEST))
-        is_past = apply(b, "GreaterOrEqual", exact, start)
-        down = apply(b, "Where", is_past, b.constant(np.asarray(2.0**places)), other)
-    up = apply(b, "Round", apply(b, "Mul", exact, down))
-    both_parts = b.one(Concat(0), whole(b, up), whole(b, down)) if down is not None else up
-    found = b.elements_of(both_parts)
+        down = where(exact >= start, exact.constant(2.0**places), down)
+    up = rounded(exact * down)
+    found = concat(up.cast(I64), down.cast(I64), axis=0).elements()
     if found is None:
         raise ModelError(f"the scales of {source.op_type} are {scales.type!r}")
     count = len(found) // 2
@@ -54,17 +51,15 @@ def common_ratio(policy: str, sizes: Shape, have: Shape) -> tuple[Expr, Expr]:
     return up, down
 
 
-def corners(source: SourceNode, roi: Value) -> Shape:
+def corners(source: SourceNode, roi: Tensor) -> Shape:
     """The numbers of a region of Resize, times 2^24."""
-    b = source.builder
     if roi.const is not None:
         numbers = roi.const.reshape(-1).astype(np.float64)
         if not np.isfinite(numbers).all():
             raise ModelError(f"Resize of a region {numbers}")
         found: Shape | None = tuple(const(round(float(v) * 2**_CORNER)) for v in numbers)
     else:
-        exact = apply(b, "Cast", roi, to=F64)
-        found = b.elements_of(whole(b, apply(b, "Round", apply(b, "Mul", exact, 2.0**_CORNER))))
+        found = rounded(roi.cast(F64) * 2.0**_CORNER).cast(I64).elements()
     if found is None:
         raise ModelError(f"the region of Resize is {roi.type!r}")
     out = tuple(cast(e, I64) for e in found)

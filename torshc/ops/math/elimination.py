@@ -10,9 +10,9 @@ from ...expr import F32, F64
 from ...graph import Partial, Shape, Value
 from ..core.axes import constraints_of
 from ..core.base import same_dim
-from ..core.compose import as_type
 from ..core.host import HostOp, emit
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, operand
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ def eliminated(source: SourceNode, op: Elimination, shape: Shape) -> Value:
     Raises:
         ModelError: the operand holds no square matrices of floats.
     """
-    x = source.required(0)
-    if not x.dtype.is_float or x.dtype.is_narrow or x.type.rank < 2:
+    x = operand(source, 0)
+    if not x.dtype.is_float or x.dtype.is_narrow or x.rank < 2:
         raise ModelError(f"{source.op_type} of {x.type!r}, which is not a matrix of floats")
     same_dim(x.shape[-1], x.shape[-2], constraints_of(source), f"{source.op_type} of {x.type!r}")
-    wide = as_type(source.builder, x, F64 if x.dtype is F64 else F32)
-    found = emit(source, op, [wide], Partial(wide.dtype, tuple(shape)))[0]
-    return as_type(source.builder, found, x.dtype)
+    wide = x.cast(F64 if x.dtype is F64 else F32)
+    found = emit(source, op, [wide.value], Partial(wide.dtype, tuple(shape)))[0]
+    return Tensor(source.builder, found).cast(x.dtype).value

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import DTYPES, DType, Expr, as_int, const
-from ...graph import Builder, Node, Shape, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value
 from ..core.base import (
     Constraints,
     Index,
@@ -22,13 +22,12 @@ from ..core.base import (
     operator,
     same_dim,
 )
-from ..core.compose import apply
+from ..core.composite import Formula
 from ..core.gradient import Backward, as_shape, gradient_of, sum_to
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element
 from ..core.source import SourceNode
 from ..core.tensor import Tensor
-from ..tensor.view import Transpose
 from .elimination import Determinant, eliminated
 
 
@@ -87,10 +86,9 @@ class MatMul(Op):
 
 @operator()
 @dataclass(frozen=True)
-class Gemm(Op):
+class Gemm(Formula):
     """alpha * a' @ b' + beta * c, with a' and b' the operands or their transposes; c broadcasts and may be absent."""
 
-    family: ClassVar[str] = "composite"
     alpha: float = 1.0
     beta: float = 1.0
     trans_a: int = 0
@@ -110,17 +108,13 @@ class Gemm(Op):
             shape = (wide[0], wide[1]) if self.beta else shape
         return [TensorType(a.dtype, shape)]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        left, right = need(inputs[0], "input 0 of Gemm"), need(inputs[1], "input 1 of Gemm")
-        left = b.one(Transpose((1, 0)), left) if self.trans_a else left
-        right = b.one(Transpose((1, 0)), right) if self.trans_b else right
-        out = b.one(MatMul(), left, right)
+    def formula(self, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+        out = (a.transpose(1, 0) if self.trans_a else a) @ (b.transpose(1, 0) if self.trans_b else b)
         if self.alpha != 1.0:
-            out = apply(b, "Mul", out, self.alpha)
-        c = inputs[2] if len(inputs) > 2 else None
+            out = out * self.alpha
         if c is None or self.beta == 0.0:
-            return [out]
-        return [apply(b, "Add", out, c if self.beta == 1.0 else apply(b, "Mul", c, self.beta))]
+            return out
+        return out + (c if self.beta == 1.0 else c * self.beta)
 
     def flops(self, node: Node) -> Expr:
         return node.output.type.size * node.operands[0].shape[1 - self.trans_a] * 2

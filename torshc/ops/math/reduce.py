@@ -12,11 +12,11 @@ from ...expr import F32, I64, Expr, const, eq, select
 from ...graph import Builder, Node, Shape, TensorType, Value
 from ..core.axes import axes_operand, constraints_of, known_axes, marks, without
 from ..core.base import REGISTRY, Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
-from ..core.compose import apply
-from ..core.functions import equal, exp, is_inf, sign, where
+from ..core.composite import Formula
+from ..core.functions import equal, exp, is_inf, log, sign, sqrt, where
 from ..core.gradient import Backward, as_shape, gradient_of, spread
 from ..core.pointwise import compute
-from ..core.scalar import Scalar, element, log, sqrt
+from ..core.scalar import Scalar, element
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_named, apply_op
 from ..tensor.view import Reshape, Stretch
@@ -111,10 +111,10 @@ def _marked(b: Builder, axes: Value, rank: int, noop: bool) -> Shape:
     A run refuses axes that are out of range or appear twice, as not each of them then marks one dimension more.
     """
     count = axes.shape[0]
-    column = b.one(Reshape((count, const(1))), apply(b, "Cast", axes, to=I64))
-    here, back = (b.constant(np.arange(rank, dtype=np.int64) - away) for away in (0, rank))
-    hit = apply(b, "Or", apply(b, "Equal", column, here), apply(b, "Equal", column, back))
-    hits = b.elements_of(apply(b, "ReduceSum", apply(b, "Cast", hit, to=I64), axes=(0,), keepdims=False))
+    column = Tensor(b, axes).cast(I64).reshape(count, 1)
+    here, back = (column.constant(np.arange(rank, dtype=np.int64) - away) for away in (0, rank))
+    hit = equal(column, here) | equal(column, back)
+    hits = hit.cast(I64).sum(0, keep=False).elements()
     assert hits is not None  # as many as there are dimensions
     once = tuple(eq(h, 1) for h in hits)
     total = const(0)
@@ -193,60 +193,53 @@ reduction("ReduceLogSum", "add", last=lambda t, _: through_float(log, t))
 
 @operator()
 @dataclass(frozen=True)
-class ReduceLogSumExp(Reduce):
+class ReduceLogSumExp(Formula, Reduce):
     """log(sum(exp(x))) as m + log(sum(exp(x - m))) with m the maximum, so that it does not overflow.
 
     Where the maximum is infinite m is 0: the result is that infinity.
     """
-
-    family: ClassVar[str] = "composite"
 
     def nest(self, node: Node, output: int) -> Nest:
         return None  # type: ignore[return-value]  # composite: computed through decompose
 
     @classmethod
     def over(cls, b: Builder, x: Value, marked: Shape) -> Value:
-        m = _finite(b, b.one(ReduceMarked("ReduceMax", marked), x))
-        e = apply(b, "Exp", apply(b, "Sub", x, b.one(Stretch(x.shape), m)))
-        total = b.one(ReduceMarked("ReduceSum", marked), e)
-        return apply(b, "Add", apply(b, "Log", total), m)
+        given = Tensor(b, x)
+        m = _finite(apply_op(ReduceMarked("ReduceMax", marked), given))
+        total = apply_op(ReduceMarked("ReduceSum", marked), exp(given - apply_op(Stretch(x.shape), m)))
+        return (log(total) + m).value
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        given = need(inputs[0], "input 0 of ReduceLogSumExp")
-        x = given if given.dtype.is_float else apply(b, "Cast", given, to=F32)
-        m = _finite(b, apply(b, "ReduceMax", x, axes=self.axes, keepdims=True))
-        e = apply(b, "Exp", apply(b, "Sub", x, m))
-        total = apply(b, "Log", apply(b, "ReduceSum", e, axes=self.axes, keepdims=True))
-        out = apply(b, "Add", total, m)
-        out = out if self.keepdims else apply(b, "ReduceSum", out, axes=self.axes, keepdims=False)
-        return [out if given.dtype.is_float else apply(b, "Cast", out, to=given.dtype)]
+    def formula(self, given: Tensor) -> Tensor:
+        x = given if given.dtype.is_float else given.cast(F32)
+        m = _finite(x.max(self.axes))
+        out = log(exp(x - m).sum(self.axes)) + m
+        return (out if self.keepdims else out.sum(self.axes, keep=False)).cast(given.dtype)
 
 
-def _finite(b: Builder, m: Value) -> Value:
-    return apply(b, "Where", apply(b, "IsInf", m), b.constant(0.0, m), m)
+def _finite(m: Tensor) -> Tensor:
+    return where(is_inf(m), 0, m)
 
 
 @operator()
 @dataclass(frozen=True)
-class GlobalAveragePool(Op):
+class GlobalAveragePool(Formula):
     """Mean over all spatial dimensions, kept with size 1."""
-
-    family: ClassVar[str] = "composite"
 
     def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
         x = need(inputs[0], f"input 0 of {self.name}")
         return [TensorType(x.dtype, x.shape[:2] + (const(1),) * (x.type.rank - 2))]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x = need(inputs[0], f"input 0 of {self.name}")
-        kind = "ReduceMean" if self.name == "GlobalAveragePool" else "ReduceMax"
-        return [apply(b, kind, x, axes=tuple(range(2, x.type.rank)), keepdims=True)]
+    def formula(self, x: Tensor) -> Tensor:
+        return x.mean(range(2, x.rank))
 
 
 @operator()
 @dataclass(frozen=True)
 class GlobalMaxPool(GlobalAveragePool):
     """Maximum over all spatial dimensions, kept with size 1."""
+
+    def formula(self, x: Tensor) -> Tensor:
+        return x.max(range(2, x.rank))
 
 
 @dataclass(frozen=True)

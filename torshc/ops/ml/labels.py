@@ -13,10 +13,11 @@ from ...expr import F32, I64, MAP, SEQUENCE, STRING, const
 from ...graph import Builder, Node, Partial, TensorType, Value
 from ..core.axes import constraints_of
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, need, operator, same_dim
-from ..core.compose import apply
+from ..core.functions import equal, gather
 from ..core.host import HostOp, emit
-from ..core.scalar import Scalar, element, equal, isnan, where
+from ..core.scalar import Scalar, element, isnan, where
 from ..core.source import SourceNode, Unsupported, text_of
+from ..core.tensor import Tensor
 from ..tensor.view import Reshape
 from ..text.numbers import ToText
 from ..text.strings import find, pick, texts
@@ -83,8 +84,8 @@ def _place(b: Builder, x: Value, keys: Sequence[Any], must: bool = False) -> tup
 def chosen(b: Builder, places: Value, values: Sequence[str] | Array) -> Value:
     """The values at some places, counted from 0; all of these must be in range."""
     if isinstance(values, np.ndarray):
-        return apply(b, "Gather", b.constant(values), places, axis=0)
-    return pick(b, apply(b, "Add", places, 1), texts(b, values))
+        return gather(Tensor(b, b.constant(values)), Tensor(b, places), axis=0).value
+    return pick(b, (Tensor(b, places) + 1).value, texts(b, values))
 
 
 def _looked_up(b: Builder, x: Value, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: Any) -> Value:
@@ -222,9 +223,8 @@ class OneHotEncoder(Op):
         places, ordered = _place(b, x, native, must)
         last = {k: i for i, k in enumerate(native)}
         column = np.array([last.get(k, -1) for k in ordered], np.int64)
-        wide = b.one(Reshape((*x.shape, const(1))), chosen(b, places, np.append(column, -1)))
-        hits = apply(b, "Equal", wide, b.constant(np.arange(len(categories), dtype=np.int64)))
-        return [apply(b, "Cast", hits, to=F32)]
+        wide = Tensor(b, chosen(b, places, np.append(column, -1))).reshape(*x.shape, 1)
+        return [equal(wide, wide.constant(np.arange(len(categories), dtype=np.int64))).cast(F32).value]
 
 
 @operator("ZipMap", DOMAIN)

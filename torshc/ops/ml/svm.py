@@ -8,29 +8,28 @@ from typing import ClassVar
 import numpy as np
 
 from ...base.errors import ModelError
-from ...expr import F32, as_int, const
-from ...graph import Builder, Partial, Value
+from ...expr import F32, const
+from ...graph import Partial, Value
 from ..core.base import Op, operator
-from ..core.compose import apply, as_type
+from ..core.functions import arg_max, clip, concat, exp, gather, reduce_sum_square, sigmoid, tanh, where
+from ..core.functions import pow as power
 from ..core.host import HostOp, emit
 from ..core.source import SourceNode
-from ..core.tensor import Tensor
-from ..math.linalg import MatMul
-from ..tensor.view import Concat, Reshape
+from ..core.tensor import Tensor, operand
 from .labels import named
 from .linear import DOMAIN, floats, transformed
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 
-def _numbers(source: SourceNode, name: str, x: Value) -> Array:
+def _numbers(source: SourceNode, name: str, x: Tensor) -> Array:
     return np.asarray(source.attribute(name, ()), x.dtype.numpy)
 
 
-def _features(source: SourceNode) -> tuple[Value, int]:
+def _features(source: SourceNode) -> tuple[Tensor, int]:
     """The operand as floats, and its static width."""
-    x = floats(Tensor(source.builder, source.required(0))).value
-    width = as_int(x.shape[1]) if x.type.rank == 2 else None
+    x = floats(operand(source, 0))
+    width = x.size(1) if x.rank == 2 else None
     if not width:
         raise ModelError(f"{source.op_type} of {x.type!r}")
     return x, width
@@ -42,28 +41,26 @@ def _table(source: SourceNode, values: Array, rows: int, width: int, what: str) 
     return np.ascontiguousarray(values.reshape(rows, width))
 
 
-def _kernel(source: SourceNode, x: Value, vectors: Array) -> Value:
+def _kernel(source: SourceNode, x: Tensor, vectors: Array) -> Tensor:
     """The kernel of each row of x[N, C] with each of vectors[V, C]: [N, V]."""
-    b, kind = source.builder, str(source.attribute("kernel_type", "LINEAR"))
+    kind = str(source.attribute("kernel_type", "LINEAR"))
     given = source.attribute("kernel_params") or (0.0, 0.0, 0.0)
     if len(given) != 3:
         raise ModelError(f"{source.op_type} with kernel_params {given}, and three are needed")
     gamma, offset, degree = (float(p) for p in given)
     if kind == "RBF":
-        rows = b.one(Reshape((x.shape[0], const(1), x.shape[1])), x)
-        apart = apply(b, "Sub", rows, b.constant(vectors[None]))
-        return apply(b, "Exp", apply(b, "Mul", apply(b, "ReduceSumSquare", apart, axes=(2,), keepdims=False), -gamma))
-    product = b.one(MatMul(), x, b.constant(np.ascontiguousarray(vectors.T)))
+        apart = x.reshape(x.shape[0], 1, x.shape[1]) - x.constant(vectors[None])
+        return exp(reduce_sum_square(apart, axes=(2,), keepdims=False) * -gamma)
+    product = x @ x.constant(np.ascontiguousarray(vectors.T))
     if kind == "LINEAR":
         return product
-    inner = apply(b, "Add", apply(b, "Mul", product, gamma), offset)
-    return apply(b, "Tanh", inner) if kind == "SIGMOID" else apply(b, "Pow", inner, float(int(degree)))
+    inner = product * gamma + offset
+    return tanh(inner) if kind == "SIGMOID" else power(inner, float(int(degree)))
 
 
-def _linear(source: SourceNode, x: Value, weights: Array, shift: Array) -> Value:
+def _linear(x: Tensor, weights: Array, shift: Array) -> Tensor:
     """x[N, V] times weights[V, K] plus a shift of one number or K."""
-    b = source.builder
-    return apply(b, "Add", b.one(MatMul(), x, b.constant(np.ascontiguousarray(weights))), b.constant(shift))
+    return x @ x.constant(np.ascontiguousarray(weights)) + x.constant(shift)
 
 
 @operator("SVMRegressor", DOMAIN)
@@ -76,7 +73,7 @@ class SVMRegressor(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        b, (x, width) = source.builder, _features(source)
+        x, width = _features(source)
         count, one_class = int(source.attribute("n_supports", 0)), bool(source.attribute("one_class", 0))
         kind = str(source.attribute("post_transform", "NONE"))
         weights, rho = _numbers(source, "coefficients", x), _numbers(source, "rho", x)
@@ -89,10 +86,10 @@ class SVMRegressor(Op):
             source.attribute(name)
         source.fields(cls)
         column = _table(source, weights, count if count > 0 else width, 1, "coefficients")
-        out = _linear(source, source_kernel, column, rho)
+        out = _linear(source_kernel, column, rho)
         if one_class:
-            out = apply(b, "Where", apply(b, "Greater", out, 0.0), b.constant(1.0, out), b.constant(-1.0, out))
-        return [as_type(b, transformed(Tensor(b, out), kind).value, F32)]
+            out = where(out > 0, out.constant(1.0), -1.0)
+        return [transformed(out, kind).cast(F32).value]
 
 
 def _pairs(counts: list[int], weights: Array) -> tuple[Array, Array, Array]:
@@ -129,14 +126,15 @@ class Couple(HostOp):
         return (self.classes,)
 
 
-def _probabilities(source: SourceNode, scores: Value, slopes: Array, offsets: Array, classes: int) -> Value:
+def _probabilities(source: SourceNode, scores: Tensor, slopes: Array, offsets: Array, classes: int) -> Tensor:
     """The probability of each class, from the scores of pairs and a logistic function for each of them (J. Platt)."""
-    b, pairs = source.builder, classes * (classes - 1) // 2
+    pairs = classes * (classes - 1) // 2
     if slopes.size != pairs or offsets.size != pairs:
         raise ModelError(f"SVMClassifier of {pairs} pairs with {slopes.size} prob_a and {offsets.size} prob_b")
-    inner = apply(b, "Add", apply(b, "Mul", scores, b.constant(-slopes)), b.constant(-offsets))
-    between = apply(b, "Clip", as_type(b, apply(b, "Sigmoid", inner), F32), 1e-7, 1 - 1e-7)
-    return emit(source, Couple(classes), [between], Partial(F32, (scores.shape[0], const(classes))))[0]
+    chances = sigmoid(scores * scores.constant(-slopes) + scores.constant(-offsets)).cast(F32)
+    between = clip(chances, 1e-7, 1 - 1e-7)
+    made = emit(source, Couple(classes), [between.value], Partial(F32, (scores.shape[0], const(classes))))
+    return Tensor(source.builder, made[0])
 
 
 @operator("SVMClassifier", DOMAIN)
@@ -154,7 +152,7 @@ class SVMClassifier(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         if source.attribute("classlabels_strings"):
             return named(cls, source, "classlabels_ints")
-        b, (x, width) = source.builder, _features(source)
+        x, width = _features(source)
         labels, kind = source.attribute("classlabels_ints"), str(source.attribute("post_transform", "NONE"))
         slopes, offsets = (_numbers(source, name, x) for name in ("prob_a", "prob_b"))
         counts = [int(c) for c in source.attribute("vectors_per_class", ())]
@@ -168,36 +166,30 @@ class SVMClassifier(Op):
             own = _table(source, weights, classes - 1, sum(counts), "coefficients")
             kernels = _kernel(source, x, _table(source, vectors, sum(counts), width, "numbers in support vectors"))
             table, votes, before = _pairs(counts, own)
-            scores = _linear(source, kernels, table, rho)
-            chosen = apply(b, "Cast", apply(b, "Greater", scores, 0.0), to=x.dtype)
-            standing = _linear(source, chosen, votes, before)
+            scores = _linear(kernels, table, rho)
+            standing = _linear((scores > 0).cast(x.dtype), votes, before)
             if slopes.size:
                 scores = _probabilities(source, scores, slopes, offsets, classes)
         else:
             own = _table(source, weights, classes, width, "coefficients")
-            scores = standing = _linear(source, x, own.T, rho[:1])
+            scores = standing = _linear(x, own.T, rho[:1])
         for name in ("kernel_type", "kernel_params"):
             source.attribute(name)
         source.fields(cls)
         positive = not slopes.size and bool(weights.min() >= 0)
-        label = _label(b, standing, list(labels), rho.size == 1, positive)
-        if as_int(scores.shape[1]) == 1 and classes == 2 and kind != "PROBIT":
-            scores = b.one(Concat(1), apply(b, "Neg", scores), scores)
-        return [label, as_type(b, transformed(Tensor(b, scores), kind).value, F32)][: max(source.outputs, 1)]
+        label = _label(standing, list(labels), rho.size == 1, positive)
+        if scores.size(1) == 1 and classes == 2 and kind != "PROBIT":
+            scores = concat(-scores, scores, axis=1)
+        return [label.value, transformed(scores, kind).cast(F32).value][: max(source.outputs, 1)]
 
 
-def _label(b: Builder, standing: Value, labels: list[int], single: bool, positive: bool) -> Value:
+def _label(standing: Tensor, labels: list[int], single: bool, positive: bool) -> Tensor:
     """The label by votes or scores[N, K]; `single` is a machine with one rho."""
-    most = apply(b, "ReduceMax", standing, axes=(1,), keepdims=False)
+    names = np.asarray(labels, np.int64)
+    most = standing.max(1, keep=False)
     if single and len(labels) != 2:  # what it is, or is not
-        return _whole(b, apply(b, "Greater", most, 0.0), 1, 0)
-    names = b.constant(np.asarray(labels, np.int64))
-    best = apply(b, "Gather", names, apply(b, "ArgMax", standing, axis=1, keepdims=0), axis=0)
+        return where(most > 0, most.constant(np.asarray(1, np.int64)), 0)
+    best = gather(standing.constant(names), arg_max(standing, axis=1, keepdims=0), axis=0)
     if not (single and positive):
         return best
-    return apply(b, "Where", apply(b, "GreaterOrEqual", most, 0.5), b.constant(np.asarray(labels[1], np.int64)), best)
-
-
-def _whole(b: Builder, condition: Value, yes: int, no: int) -> Value:
-    constants = (b.constant(np.asarray(v, np.int64)) for v in (yes, no))
-    return apply(b, "Where", condition, *constants)
+    return where(most >= 0.5, most.constant(np.asarray(labels[1], np.int64)), best)

@@ -19,10 +19,9 @@ from ...expr import F32, F64, DType
 from ...graph import Value
 from ..core.axes import constraints_of, require
 from ..core.base import Op, operator
-from ..core.compose import apply, as_type
+from ..core.functions import arg_max, concat, gather
 from ..core.source import SourceNode
-from ..core.tensor import Tensor
-from ..tensor.view import Concat
+from ..core.tensor import Tensor, apply_op, operand
 from .forest import MOST, NEUTRAL, Branch, Trees, tables
 from .labels import named
 from .linear import DOMAIN, floats, transformed
@@ -47,7 +46,7 @@ class _Forest:
     leaves: list[dict[int, float]] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
 
-    def emit(self, source: SourceNode, x: Value, targets: int, aggregate: str, dtype: DType) -> Value:
+    def emit(self, source: SourceNode, x: Tensor, targets: int, aggregate: str, dtype: DType) -> Tensor:
         """The operator over its tables."""
         features = [b[0] for b in self.branches]
         what = f"{self.what} of {x.type!r} that reads feature {max(features, default=0)}"
@@ -64,9 +63,8 @@ class _Forest:
         for k, leaf in enumerate(self.leaves):
             for target, weight in leaf.items():
                 weights[k, target] = weight
-        constants = [source.builder.constant(t) for t in (nodes, roots, weights)]
-        (out,) = source.emit(Trees(aggregate, compare, missing), [as_type(source.builder, x, kind), *constants])
-        return as_type(source.builder, out, dtype)
+        x, constants = x.cast(kind), (x.constant(t) for t in (nodes, roots, weights))
+        return apply_op(Trees(aggregate, compare, missing), x, *constants).cast(dtype)
 
 
 def _table(source: SourceNode, name: str, default: Any = ()) -> list[Any]:
@@ -83,7 +81,7 @@ class TreeEnsemble(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x = source.required(0)
+        x = operand(source, 0)
         aggregate = int(source.attribute("aggregate_function", 1))
         transform, targets = int(source.attribute("post_transform", 0)), int(source.attribute("n_targets", 1))
         forest = _by_tables(source)
@@ -92,7 +90,7 @@ class TreeEnsemble(Op):
         if not x.dtype.is_float:
             raise ModelError(f"TreeEnsemble of {x.type!r}")
         out = forest.emit(source, x, targets, _AGGREGATES[aggregate], x.dtype)
-        return [transformed(Tensor(source.builder, out), _TRANSFORMS[transform]).value]
+        return [transformed(out, _TRANSFORMS[transform]).value]
 
 
 def _by_tables(source: SourceNode) -> _Forest:
@@ -195,12 +193,11 @@ def _either(source: SourceNode, name: str) -> list[Any]:
     return plain or tensor
 
 
-def _based(source: SourceNode, out: Value, targets: int) -> Value:
+def _based(source: SourceNode, out: Tensor, targets: int) -> Tensor:
     base = _either(source, "base_values")
     if len(base) not in (0, 1, targets):
         raise ModelError(f"{source.op_type} with {len(base)} base values for {targets} targets")
-    b = source.builder
-    return apply(b, "Add", out, b.constant(np.asarray(base, out.dtype.numpy))) if base else out
+    return out + out.constant(np.asarray(base, out.dtype.numpy)) if base else out
 
 
 @operator("TreeEnsembleRegressor", DOMAIN)
@@ -210,7 +207,7 @@ class TreeEnsembleRegressor(Op):
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
-        x = floats(Tensor(source.builder, source.required(0))).value
+        x = floats(operand(source, 0))
         aggregate, transform = (
             str(source.attribute(n, d)) for n, d in (("aggregate_function", "SUM"), ("post_transform", "NONE"))
         )
@@ -218,7 +215,7 @@ class TreeEnsembleRegressor(Op):
         forest = _by_nodes(source, "target", targets == 1)
         out = _based(source, forest.emit(source, x, targets, aggregate, F32), targets)
         source.fields(cls)
-        return [transformed(Tensor(source.builder, out), transform).value]
+        return [transformed(out, transform).value]
 
 
 @operator("TreeEnsembleClassifier", DOMAIN)
@@ -235,7 +232,7 @@ class TreeEnsembleClassifier(Op):
     def read(cls, source: SourceNode) -> list[Value]:
         if source.attribute("classlabels_strings"):
             return named(cls, source, "classlabels_int64s")
-        b, x = source.builder, floats(Tensor(source.builder, source.required(0))).value
+        x = floats(operand(source, 0))
         labels, transform = _table(source, "classlabels_int64s"), str(source.attribute("post_transform", "NONE"))
         classes, count = dict.fromkeys(_table(source, "class_ids")), len(labels)
         signed = any(w < 0 for w in _either(source, "class_weights"))
@@ -245,12 +242,11 @@ class TreeEnsembleClassifier(Op):
         scores = _based(source, forest.emit(source, x, count, "SUM", F32), count)
         source.fields(cls)
         if count <= 2 and len(classes) == 1:
-            one = apply(b, "Gather", scores, b.constant(np.asarray(list(classes), np.int64)), axis=1)
+            one = gather(scores, x.constant(np.asarray(list(classes), np.int64)), axis=1)
             logit = transform not in ("NONE", "PROBIT") or (transform == "NONE" and signed)
-            other = apply(b, "Neg", one) if logit else apply(b, "Sub", b.constant(1.0, one), one)
-            scores = b.one(Concat(1), other, one)
+            scores = concat(-one if logit else 1 - one, one, axis=1)
         labels = labels if count > 1 else [0, 1]
-        scores = transformed(Tensor(b, scores), transform).value
-        best = apply(b, "ArgMax", scores, axis=1, keepdims=0)
-        chosen = apply(b, "Gather", b.constant(np.asarray(labels, np.int64)), best, axis=0)
-        return [chosen, scores][: max(source.outputs, 1)]
+        scores = transformed(scores, transform)
+        best = arg_max(scores, axis=1, keepdims=0)
+        chosen = gather(x.constant(np.asarray(labels, np.int64)), best, axis=0)
+        return [chosen.value, scores.value][: max(source.outputs, 1)]

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 from ...base.errors import ModelError
 from ...expr import I64, DType, Expr, const, max_of, min_of
-from ...graph import Builder, Node, Shape, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.compose import apply
+from ..core.functions import abs as magnitude
+from ..core.functions import pow as power
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, apply_named
 from ..math.reduce import GlobalAveragePool
 from ..tensor.scatter import product
 from ..tensor.view import delinear, linear
@@ -209,10 +211,8 @@ class GlobalLpPool(GlobalAveragePool):
 
     p: int = 2
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x = need(inputs[0], "input 0 of GlobalLpPool")
-        axes = tuple(range(2, x.type.rank))
+    def formula(self, x: Tensor) -> Tensor:
+        axes = tuple(range(2, x.rank))
         if self.p in (1, 2):
-            return [apply(b, f"ReduceL{self.p}", x, axes=axes, keepdims=True)]
-        power = apply(b, "Pow", apply(b, "Abs", x), float(self.p))
-        return [apply(b, "Pow", apply(b, "ReduceSum", power, axes=axes, keepdims=True), 1.0 / self.p)]
+            return apply_named(f"ReduceL{self.p}", x, axes=axes, keepdims=True)
+        return power(power(magnitude(x), float(self.p)).sum(axes), 1.0 / self.p)

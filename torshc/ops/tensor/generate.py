@@ -12,13 +12,15 @@ import numpy as np
 from ...base.errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, from_onnx, ne, select
 from ...graph import Node, Shape, TensorType, Value, require_shape
-from ..core.axes import constraints_of, parts_of, require, whole
+from ..core.axes import constraints_of, parts_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.compose import apply
+from ..core.functions import ceil
+from ..core.functions import max as larger
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, where
 from ..core.source import SourceNode, Unsupported, text_of
-from .view import Expand, Reshape
+from ..core.tensor import apply_op, operand
+from .view import Expand
 
 
 @operator()
@@ -132,15 +134,14 @@ def _floats(source: SourceNode, dtype: DType) -> Value:
 
     Decided here: the count of a step of 0 or of a bound that is not a number is 0, or too large for a run.
     """
-    b, bounds = source.builder, [source.required(k) for k in range(3)]
+    bounds = [operand(source, k) for k in range(3)]
     if any(as_int(v.type.size) != 1 for v in bounds):
         raise ModelError("a bound of Range is not a scalar")
-    bounds = [b.one(Reshape(()), v) if v.type.rank else v for v in bounds]
-    start, limit, step = (apply(b, "Cast", v, to=F64) for v in bounds)
-    steps = apply(b, "Ceil", apply(b, "Div", apply(b, "Sub", limit, start), step))
-    found = b.elements_of(whole(b, apply(b, "Max", steps, 0.0)))
+    bounds = [v.reshape() if v.rank else v for v in bounds]
+    start, limit, step = (v.cast(F64) for v in bounds)
+    found = larger(ceil((limit - start) / step), 0.0).cast(I64).elements()
     assert found is not None
-    return b.one(Range(count=found[0], dtype=dtype), bounds[0], bounds[2])
+    return apply_op(Range(count=found[0], dtype=dtype), bounds[0], bounds[2]).value
 
 
 _RANGE = ("the start of Range", "the end of Range", "the step of Range")

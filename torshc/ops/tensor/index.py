@@ -11,14 +11,15 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import I64, Expr, as_int, const, eq, min_of, select
-from ...graph import Builder, Node, TensorType, Value
+from ...graph import Node, TensorType, Value
 from ..core.axes import axis_at, constraints_of, integer, pick, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.bounds import demand_in_range
-from ..core.compose import apply
+from ..core.composite import Formula
 from ..core.reach import clamped, guarded
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor, apply_named, apply_op
 from .view import Reshape
 
 
@@ -201,10 +202,9 @@ class ArgSearch(Op):
 
 
 @dataclass(frozen=True)
-class Arg(Op):
+class Arg(Formula):
     """Base of ArgMax and ArgMin: the place of the extreme along an axis."""
 
-    family: ClassVar[str] = "composite"
     reduction: ClassVar[str] = ""
     axis: int = 0
     keepdims: int = 1
@@ -218,12 +218,11 @@ class Arg(Op):
             require(constraints, const(1) <= x.shape[axis], f"{self.name} along a dimension without elements")
         return [TensorType(I64, (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x = need(inputs[0], f"input 0 of {self.name}")
-        axis = axis_of(self.axis, x.type.rank)
-        extreme = apply(b, self.reduction, x, axes=(axis,))
-        out = b.one(ArgSearch(axis, bool(self.select_last_index)), x, extreme)
-        return [out if self.keepdims else b.one(Reshape((*x.shape[:axis], *x.shape[axis + 1 :])), out)]
+    def formula(self, x: Tensor) -> Tensor:
+        axis = axis_of(self.axis, x.rank)
+        extreme = apply_named(self.reduction, x, axes=(axis,))
+        out = apply_op(ArgSearch(axis, bool(self.select_last_index)), x, extreme)
+        return out if self.keepdims else out.reshape(*x.shape[:axis], *x.shape[axis + 1 :])
 
 
 @operator()

@@ -14,9 +14,10 @@ from ...base.errors import ModelError
 from ...expr import BOOL, F32, I64, as_int, const
 from ...graph import Partial, Value, ints_of
 from ..core.base import axis_of, operator, same_dim
-from ..core.compose import apply
+from ..core.functions import gather
 from ..core.host import HostOp, emit
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor
 from .view import Reshape
 
 
@@ -96,7 +97,8 @@ class Compress(Selecting):
             raise ModelError(f"Compress of {x.type!r} by a condition that holds at {places[-1]}")
         if axis is None and x.type.rank != 1:
             x = source.emit(Reshape((x.type.size,)), [x])[0]
-        return [apply(source.builder, "Gather", x, source.builder.constant(places), axis=axis or 0)]
+        data = Tensor(source.builder, x)
+        return [gather(data, data.constant(places), axis=axis or 0).value]
 
 
 @operator()

@@ -15,9 +15,10 @@ from ...base.errors import ModelError
 from ...expr import BOOL, I32, I64, OPTIONAL, SEQUENCE, Expr, as_int, const
 from ...graph import Partial, Shape, Value, ints_of, learn
 from ..core.base import axis_of, operator
-from ..core.compose import apply
+from ..core.functions import concat
 from ..core.host import HostOp, emit, ranked
 from ..core.source import SourceNode
+from ..core.tensor import Tensor
 from .parts import Split
 from .view import Expand, Reshape
 
@@ -225,7 +226,7 @@ class ConcatFromSequence(SequenceOp):
         axis = axis_of(int(fields["axis"]), len(dims) + stacked, "the axis of ConcatFromSequence")
         if known is not None and not each.dtype.is_object:
             parts = [_unsqueezed(source, v, axis) for v in known] if stacked else list(known)
-            return [apply(source.builder, "Concat", *parts, axis=axis)]
+            return [concat(*(Tensor(source.builder, v) for v in parts), axis=axis).value]
         dims[axis : axis + (not stacked)] = [sequence.shape[0] if stacked else None]
         return emit(source, cls(axis, int(stacked)), [sequence], Partial(each.dtype, tuple(dims)))
 

@@ -15,9 +15,9 @@ from ...expr import I64, Expr, as_int, const
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import both, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
-from ..core.compose import apply
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
+from ..core.tensor import Tensor, apply_named
 
 
 @operator("Rank", "torshc")
@@ -110,7 +110,7 @@ class TopK(Op):
         """The same by counting: for each element how many come before it, the place of each rank, what is there."""
         axis = axis_of(self.axis, x.type.rank)
         places = b.one(PlaceOfRank(axis, self.k), b.one(Rank(axis, bool(self.largest)), x))
-        return [apply(b, "GatherElements", x, places, axis=axis), places]
+        return [apply_named("GatherElements", Tensor(b, x), Tensor(b, places), axis=axis).value, places]
 
     def decompose(self, b: Builder, inputs: Inputs) -> list[Value] | None:
         x = need(inputs[0], "input 0 of TopK")

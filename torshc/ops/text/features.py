@@ -11,11 +11,12 @@ from ...base.errors import ModelError
 from ...expr import F32, I64, STRING, as_int, const, eq
 from ...graph import Node, Partial, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, affordable, filled, need, operator
-from ..core.compose import apply
+from ..core.functions import min as smaller
 from ..core.host import emit
 from ..core.reach import clamped
 from ..core.scalar import Scalar, element, equal, where
 from ..core.source import SourceNode, Unsupported, text_of
+from ..core.tensor import Tensor
 from ..tensor.view import Reshape
 from .regex import compile_between, compile_pattern
 from .strings import Text, find, texts
@@ -114,12 +115,12 @@ class TfIdfVectorizer(Op):
         filled(source.inputs, "TfIdfVectorizer")
         matrix = x if x.type.rank > 1 else b.one(Reshape((const(1), *x.shape)), x)
         affordable("TfIdfVectorizer", x.shape[-1] * (skips + 1), matrix.shape[0] * len(lengths))
-        out = b.one(CountGrams(skips + 1), matrix, b.constant(grams), b.constant(lengths))
+        out = Tensor(b, b.one(CountGrams(skips + 1), matrix, b.constant(grams), b.constant(lengths)))
         if mode == "IDF":
-            out = apply(b, "Min", out, 1.0)
+            out = smaller(out, 1.0)
         if mode != "TF" and weights:
-            out = apply(b, "Mul", out, b.constant(np.asarray(weights, np.float32)))
-        return [out if x.type.rank > 1 else b.one(Reshape((const(len(lengths)),)), out)]
+            out = out * out.constant(np.asarray(weights, np.float32))
+        return [(out if x.type.rank > 1 else out.reshape(len(lengths))).value]
 
 
 @operator("Tokenizer", "com.microsoft")
