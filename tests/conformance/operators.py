@@ -99,16 +99,20 @@ def _tables() -> list[str]:
     out = []
     for domain, rows in domains.items():
         head = ["| operator | computed as | C | CUDA | Metal |", "|---|---|---|---|---|"]
-        out += [f"## {_DOMAINS.get(domain, domain)}: {len(rows)} operators", "", *head, *rows, ""]
+        out += [f"## {_DOMAINS.get(domain, domain)}: {counted(len(rows))}", "", *head, *rows, ""]
     out += contrib()
     own = sorted(name for domain, name in REGISTRY if domain == OWN)
     return [*out, "Operators of torshc's own, which passes make:", *_wrapped(own), ""]
 
 
+def counted(count: int) -> str:
+    return f"{count} operator{'s' if count != 1 else ''}"
+
+
 def contrib() -> list[str]:
     """The section of ONNX Runtime's own operators."""
     names = sorted(name for domain, name in REGISTRY if domain == RUNTIME)
-    return [f"## {RUNTIME}: {len(names)} operators", "", *_wrapped(names), "", _BESIDE_RUNTIME, ""]
+    return [f"## {RUNTIME}: {counted(len(names))}", "", *_wrapped(names), "", _BESIDE_RUNTIME, ""]
 
 
 def row(domain: str, name: str) -> str:

@@ -45,6 +45,10 @@ def test_operators_of_onnx_runtime_are_listed() -> None:
     assert "\n".join(operators.contrib()) in operators.FILE.read_text(), REMEDY
 
 
+def test_headings_count_operators() -> None:
+    assert [operators.counted(n) for n in (1, 2)] == ["1 operator", "2 operators"]
+
+
 def test_lines_are_found_again() -> None:
     for domain, name in sorted(_model_operators(), key=_order)[:ROWS]:
         assert row(domain, name) in _stated(), REMEDY
