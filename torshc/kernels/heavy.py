@@ -133,8 +133,14 @@ def traffic(buffers: Sequence[Buffer], outputs: Sequence[Value]) -> Expr:
 
 def join_stores(axes: list[Expr], stores: Sequence[Store]) -> tuple[list[Expr], list[Store]]:
     """Join axes wherever all stores run on."""
-    axes, flat = join_axes(axes, [e for s in stores for e in (s.offset, s.value)])
-    return axes, [Store(s.buffer, flat[2 * i], flat[2 * i + 1]) for i, s in enumerate(stores)]
+    return join_bodies(axes, stores)[:2]
+
+
+def join_bodies(axes: list[Expr], stores: Sequence[Store], *others: Expr) -> tuple[list[Expr], list[Store], list[Expr]]:
+    """Join axes wherever all stores and some other expressions run on."""
+    axes, flat = join_axes(axes, [*others, *(e for s in stores for e in (s.offset, s.value))])
+    parts = iter(flat[len(others) :])
+    return axes, [Store(s.buffer, next(parts), next(parts)) for s in stores], flat[: len(others)]
 
 
 def is_empty(value: Value) -> bool:

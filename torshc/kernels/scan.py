@@ -10,9 +10,8 @@ from ..graph import Value
 from ..ops.tensor.index import Cumulative
 from ..plan.group import Group
 from ..plan.storage import Storage
-from .axes import join_axes
 from .base import Store
-from .heavy import finish
+from .heavy import finish, join_bodies
 from .nest import Accumulator, Buffers
 
 
@@ -53,11 +52,8 @@ def read_scan(group: Group, storage: Mapping[Value, Storage]) -> Scan:
     buffers = Buffers(storage)
     term = buffers.resolve(load(x, tuple(index), dtype))
     stores = finish(group, node, acc("y", dtype), tuple(index), buffers)
-    bodies = [term, *(e for s in stores for e in (s.offset, s.value))]
-    before, bodies = join_axes(before, bodies)
-    after, bodies = join_axes(after, bodies)
+    before, stores, (term,) = join_bodies(before, stores, term)
+    after, stores, (term,) = join_bodies(after, stores, term)
     time = index[op.axis] if index[op.axis].op == "axis" else axis("t", 1)
-    parts = iter(bodies[1:])
-    made = tuple(Store(s.buffer, next(parts), next(parts)) for s in stores)
-    total = Accumulator("0", op.combine, bodies[0], acc("y", dtype))
-    return Scan(tuple(before), time, tuple(after), total, made, buffers)
+    total = Accumulator("0", op.combine, term, acc("y", dtype))
+    return Scan(tuple(before), time, tuple(after), total, tuple(stores), buffers)

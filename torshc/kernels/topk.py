@@ -10,9 +10,9 @@ from ..graph import Value
 from ..ops.tensor.sort import TopK
 from ..plan.group import Group
 from ..plan.storage import Storage
-from .axes import join_axes
 from .base import Store
 from .epilogue import lower_epilogue
+from .heavy import join_bodies
 from .nest import Buffers
 
 
@@ -55,8 +55,6 @@ def read_ranking(group: Group, storage: Mapping[Value, Storage]) -> Ranking:
     results = {out: (element, at(rank)), node.outputs[1]: (at(place)[along], at(rank))}
     stores = lower_epilogue(group, node, results, buffers)
     key = buffers.resolve(element)
-    bodies = [key, *(e for s in stores for e in (s.offset, s.value))]
-    axes, bodies = join_axes([i for k, i in enumerate(rows) if k != along and i.op == "axis"], bodies)
-    parts = iter(bodies[1:])
-    made = tuple(Store(s.buffer, next(parts), next(parts)) for s in stores)
-    return Ranking(tuple(axes), place, rank, bodies[0], made, buffers)
+    free = [i for k, i in enumerate(rows) if k != along and i.op == "axis"]
+    axes, stores, (key,) = join_bodies(free, stores, key)
+    return Ranking(tuple(axes), place, rank, key, tuple(stores), buffers)

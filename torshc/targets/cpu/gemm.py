@@ -9,8 +9,8 @@ from typing import ClassVar
 from ...expr import BF16, F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
 from ...expr.affine import contains
 from ...graph import Node, Value
-from ...kernels.axes import ceil_div, join_axes, make_axes, product
-from ...kernels.base import Kernel, Store, Temporary
+from ...kernels.axes import ceil_div, make_axes, product
+from ...kernels.base import Kernel, Temporary
 from ...kernels.generic import lower_generic
 from ...kernels.heavy import (
     Source,
@@ -20,6 +20,7 @@ from ...kernels.heavy import (
     epilogue_flops,
     finish,
     is_empty,
+    join_bodies,
     plain,
     read_through,
     row_major,
@@ -196,8 +197,7 @@ def lower_product(
     panels = add_buffer(buffers, packed.operand, dtype=F32 if plain_floats else I32 if p.scale is None else I8)
     scale = _scale_panels(p, tile, buffers)
     stores = finish(group, anchor, p.result, p.index, buffers)
-    bodies = [left.args[0], packed.start, *(e for s in stores for e in (s.offset, s.value))]
-    axes, (offset, start, *rest) = join_axes(list(p.rows), bodies)
+    axes, stores, (offset, start) = join_bodies(list(p.rows), stores, left.args[0], packed.start)
     free = [a for a in axes if not contains(start, a)]
     m = free[-1] if free else axis("m", 1)
     batch = [a for a in axes if a is not m]
@@ -207,7 +207,6 @@ def lower_product(
     size, columns, depth = m.args[0], p.n.args[0], p.k.args[0]
     count = product([a.args[0] for a in batch])
     blocks = choose_blocks(machine, tile, size, tile.panels(columns), size * columns * depth * count * 2, count)
-    stores = [Store(s.buffer, rest[2 * i], rest[2 * i + 1]) for i, s in enumerate(stores)]
     if form is not None:
         blocks = form.choose_blocks(machine, tile, size, columns, depth, count, not form.reads_rows)
     made = ProductKernel(

@@ -21,7 +21,7 @@ from ...expr.index import poly_of
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, join_axes, product
 from ...kernels.base import Kernel, Store, Temporary
-from ...kernels.heavy import epilogue_flops, finish, is_empty, row_major, traffic
+from ...kernels.heavy import epilogue_flops, finish, is_empty, join_bodies, join_stores, row_major, traffic
 from ...kernels.machine import Machine
 from ...kernels.nest import Accumulator, Buffers, MapKernel, RowKernel, Stage
 from ...ops.core.base import Index, Nest
@@ -298,12 +298,10 @@ def _lower_row(
     body = call("mul", *(_element(t, p.dtype) for t in terms))
     total = substitute(p.result, {acc("acc", p.dtype): acc("x0", p.dtype)})
     stores = finish(group, node, total, p.space.index, buffers)
-    flat = [body, *(e for s in stores for e in (s.offset, s.value))]
-    axes, flat = join_axes(list(outer), flat)
-    reduce, flat = join_axes(list(p.k) or [axis("r0", 1)], flat)
+    axes, stores, (body,) = join_bodies(list(outer), stores, body)
+    reduce, stores, (body,) = join_bodies(list(p.k) or [axis("r0", 1)], stores, body)
     axes = axes or [axis("i0", 1)]
-    accumulator = Accumulator("0", "add", flat[0], acc("a0", p.dtype))
-    stores = [Store(s.buffer, flat[1 + 2 * i], flat[2 + 2 * i]) for i, s in enumerate(stores)]
+    accumulator = Accumulator("0", "add", body, acc("a0", p.dtype))
     kernel = RowKernel(
         buffers=tuple(buffers.list),
         tasks=product([a.args[0] for a in axes]),
@@ -476,8 +474,7 @@ def _sums(
             total = call("add", total, piece) if k else piece
     result = substitute(p.result, {acc("acc", p.dtype): total})
     stores = finish(group, node, result, p.space.index, buffers)
-    flat = [e for s in stores for e in (s.offset, s.value)]
-    axes, flat = join_axes(list(p.space.axes), flat)
+    axes, stores = join_stores(list(p.space.axes), stores)
     points = product([a.args[0] for a in axes])
     return MapKernel(
         buffers=tuple(buffers.list),
@@ -485,7 +482,7 @@ def _sums(
         flops=epilogue_flops(stores, points) + points * splits,
         nbytes=traffic(buffers.list, group.outputs),
         axes=tuple(axes) or (axis("i0", 1),),
-        stores=tuple(Store(s.buffer, flat[2 * i], flat[2 * i + 1]) for i, s in enumerate(stores)),
+        stores=tuple(stores),
         rows=1,
         chunk=1,
     )

@@ -10,9 +10,9 @@ from ....expr import F32, Expr, acc, as_int, axis, call, const, load, substitute
 from ....expr.affine import split_axis
 from ....expr.index import poly_of
 from ....graph import Node, Value
-from ....kernels.axes import join_axes, make_axes, product
+from ....kernels.axes import make_axes, product
 from ....kernels.base import Kernel, Store
-from ....kernels.heavy import HeavyKernel, epilogue_flops, finish, read_through, traffic
+from ....kernels.heavy import HeavyKernel, epilogue_flops, finish, join_bodies, read_through, traffic
 from ....kernels.machine import Device
 from ....kernels.nest import Buffers
 from ....ops.core.base import REGISTRY
@@ -162,9 +162,7 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
         result = call("mul", gate.expression(result), acc("other", F32))
     stores = finish(group, node, result, index, buffers)
     warps = _warps(-(-depth // STEP), columns, device.units)
-    flat = [offset, element, *(e for s in stores for e in (s.offset, s.value))]
-    m, flat = join_axes(first, flat)
-    placed = [Store(s.buffer, *flat[2 + 2 * i : 4 + 2 * i]) for i, s in enumerate(stores)]
+    m, placed, (offset, element) = join_bodies(first, stores, offset, element)
     early, placed = _apart(placed) if rows * COLUMNS <= warps * WARP else ([], placed)
     return [
         PairKernel(
@@ -177,8 +175,8 @@ def lower_pairs(group: Group, node: Node, storage: Mapping[Value, Storage], devi
             n=tuple(last),
             k=k,
             early=tuple(early),
-            x=flat[0],
-            element=flat[1],
+            x=offset,
+            element=element,
             factors=(_buffer(element), _buffer(constants[0]), _buffer(constants[1])),
             scale=_buffer(constants[2]) if len(constants) > 2 else None,
             epsilon=op.epsilon if isinstance(op, PairLayer) else 0.0,
