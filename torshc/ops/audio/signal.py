@@ -5,23 +5,18 @@ A transform of length n takes a matrix of about 4 n^2 elements, so that long one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import DType, as_int, const, from_onnx, ne
-from ...graph import Builder, Value
 from ..core.axes import axis_at, constraints_of, pick, require
-from ..core.base import Op, operator
+from ..core.composite import composite
 from ..core.functions import gather
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import operand, optional
-from ..math.linalg import MatMul
-from ..tensor.parts import Slice
+from ..core.tensor import Tensor, operand
 from ..tensor.scatter import product
-from ..tensor.view import Reshape, Transpose
 from .spectra import WindowOfSize, mel_filters, transform_at_run, weighed_frames
 
 LARGEST = 1 << 24  # elements of a matrix
@@ -54,22 +49,16 @@ def fourier(length: int, rows: int, parts: int, inverse: bool, onesided: bool) -
     return np.asarray(whole[:, :parts].reshape(rows * parts, bins * 2))
 
 
-def _matrix(b: Builder, array: Array, dtype: DType) -> Value:
-    return b.constant(np.ascontiguousarray(array.astype(dtype.numpy)))
-
-
-def _parts(x: Value, what: str) -> int:
-    parts = as_int(x.shape[-1]) if x.type.rank > 1 else None
+def _parts(x: Tensor, what: str) -> int:
+    parts = x.size(-1) if x.rank > 1 else None
     if parts not in (1, 2):
         raise ModelError(f"{what} of {x.type!r}, whose last dimension is neither 1 nor 2")
     return parts
 
 
-def _transform(
-    b: Builder, x: Value, axis: int, length: int, inverse: bool, onesided: bool, dtype: DType, what: str
-) -> Value:
+def _transform(x: Tensor, axis: int, length: int, inverse: bool, onesided: bool, what: str) -> Tensor:
     """The transform of x[..., n, ..., parts] along an axis."""
-    size, parts, rank = as_int(x.shape[axis]), _parts(x, what), x.type.rank
+    size, parts, rank = x.size(axis), _parts(x, what), x.rank
     if size is None:
         raise Unsupported(f"{what} along a symbolic dimension")
     rows = min(size, length // 2 + 1 if inverse and onesided else length)
@@ -78,135 +67,121 @@ def _transform(
     if 4 * rows * length > LARGEST:
         raise Unsupported(f"{what} of length {length}, whose matrix has more than {LARGEST} elements")
     if rows < size:
-        zeros, steps = (const(0),) * rank, (1,) * rank
-        x = b.one(Slice(zeros, tuple(const(rows) if k == axis else d for k, d in enumerate(x.shape)), steps), x)
-    others = [k for k in range(rank - 1) if k != axis]
-    perm = (*others, axis, rank - 1)
-    x = b.one(Transpose(perm), x) if perm != tuple(range(rank)) else x
-    outer = x.shape[:-2]
-    table = fourier(length, rows, parts, inverse, onesided)
-    x = b.one(MatMul(), b.one(Reshape((product(outer), const(rows * parts))), x), _matrix(b, table, dtype))
+        x = x.part(axis, 0, rows)
+    perm = (*(k for k in range(rank - 1) if k != axis), axis, rank - 1)
+    is_last = perm == tuple(range(rank))
+    x = x if is_last else x.transpose(*perm)
+    outer, table = x.shape[:-2], fourier(length, rows, parts, inverse, onesided)
+    x = x.reshape(product(outer), rows * parts) @ x.constant(table.astype(x.dtype.numpy))
     kept = 1 if inverse and onesided else 2
-    x = b.one(Reshape((*outer, const(table.shape[1] // kept), const(kept))), x)
-    back = tuple(perm.index(k) for k in range(rank))
-    return b.one(Transpose(back), x) if back != tuple(range(rank)) else x
+    x = x.reshape(*outer, table.shape[1] // kept, kept)
+    return x if is_last else x.transpose(*(perm.index(k) for k in range(rank)))
 
 
-@operator()
-@dataclass(frozen=True)
-class DFT(Op):
-    """Discrete Fourier transform along an axis; a product with a constant matrix at import.
+@composite("DFT", floats=False)
+def dft(
+    source: SourceNode, x: Tensor, length: Tensor | None = None, place: Tensor | None = None, *, axis: int = 1,
+    inverse: int = 0, onesided: int = 0,
+) -> Tensor:  # fmt: skip
+    """Discrete Fourier transform along an axis; a product with a constant matrix.
 
     Decided here where ONNX leaves it open: a one-sided inverse takes the first length // 2 + 1 elements, counts the
     imaginary part of those that must be real as 0, and is 2 * (n - 1) long by default.
     """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, lengths = source.required(0), source.dims(1, "the length of DFT")
-        inverse, onesided = bool(source.attribute("inverse", 0)), bool(source.attribute("onesided", 0))
-        place: Any = source.attribute("axis", 1) if source.opset < 20 else None
-        if place is None:
-            found = source.dims(2, "the axis of DFT")
-            place = found[0] if found else -2
-        source.fields(cls)
-        _parts(x, "DFT")
-        constraints, rank = constraints_of(source), x.type.rank
-        axis = axis_at(const(place) if isinstance(place, int) else place, rank, constraints)
-        if isinstance(axis, int) and axis == rank - 1:
-            raise ModelError("DFT along the dimension of real and imaginary parts")
-        if not isinstance(axis, int):
-            require(constraints, ne(axis, rank - 1), "DFT along the dimension of real and imaginary parts")
-        extent = pick(axis, x.shape[:-1])
-        whole = (extent - 1) * 2 if inverse and onesided else extent
-        wanted = lengths[0] if lengths else whole
-        length = as_int(wanted)
-        if length is None or not isinstance(axis, int) or as_int(extent) is None:
-            return [transform_at_run(source, x, axis, wanted, inverse, onesided)]
-        return [_transform(source.builder, x, axis, length, inverse, onesided, x.dtype, "DFT")]
+    lengths, both = source.dims(1, "the length of DFT"), bool(inverse and onesided)
+    given = const(axis)
+    if source.opset >= 20:
+        found = source.dims(2, "the axis of DFT")
+        given = found[0] if found else const(-2)
+    _parts(x, "DFT")
+    constraints = constraints_of(source)
+    along = axis_at(given, x.rank, constraints)
+    if isinstance(along, int) and along == x.rank - 1:
+        raise ModelError("DFT along the dimension of real and imaginary parts")
+    if not isinstance(along, int):
+        require(constraints, ne(along, x.rank - 1), "DFT along the dimension of real and imaginary parts")
+    extent = pick(along, x.shape[:-1])
+    wanted = lengths[0] if lengths else (extent - 1) * 2 if both else extent
+    known = as_int(wanted)
+    if known is None or not isinstance(along, int) or as_int(extent) is None:
+        return transform_at_run(x, along, wanted, bool(inverse), bool(onesided))
+    return _transform(x, along, known, bool(inverse), bool(onesided), "DFT")
 
 
-@operator()
-@dataclass(frozen=True)
-class STFT(Op):
+@composite("STFT", floats=False)
+def stft(
+    source: SourceNode, x: Tensor, step: Tensor, window: Tensor | None = None, length: Tensor | None = None, *,
+    onesided: int = 1,
+) -> Tensor:  # fmt: skip
     """Transforms of overlapping frames of signal[B, L, parts], perhaps weighed by a window: [B, frames, bins, 2].
 
-    There are (L - length) // step + 1 frames; at import, a Gather, a Mul and a product with a constant matrix. A signal
-    [B, L], as some exporters write it, is one of real numbers.
+    There are (L - length) // step + 1 frames; a Gather, a Mul and a product with a constant matrix. A signal [B, L], as
+    some exporters write it, is one of real numbers.
     """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, window = operand(source, 0), optional(source, 2)
-        steps, lengths = source.dims(1, "the frame step of STFT"), source.dims(3, "the frame length of STFT")
-        onesided = bool(source.attribute("onesided", 1))
-        source.fields(cls)
-        if x.rank == 2:
-            x = x.reshape(*x.shape, 1)
-        if x.rank != 3 or not steps:
-            raise ModelError(f"STFT of {x.type!r} in steps of {steps}")
-        step = as_int(steps[0])
-        if step is not None and step < 1:
-            raise ModelError(f"STFT of {x.type!r} in steps of {step}")
-        if window is not None and window.rank != 1:
-            raise ModelError(f"STFT with a window {window.type!r}")
-        weights = as_int(window.shape[0]) if window is not None else None
-        each = lengths[0] if lengths else window.shape[0] if window is not None else x.shape[1]
-        size, length = as_int(x.shape[1]), as_int(each)
-        if size is None or length is None or step is None:
-            _parts(x.value, "STFT")
-            frames = weighed_frames(x, steps[0], each, window)
-            if length is None:
-                return [transform_at_run(source, frames.value, 2, each, False, onesided)]
-            return [_transform(source.builder, frames.value, 2, length, False, onesided, x.dtype, "STFT")]
-        if not 0 < length <= size or weights not in (None, length):
-            raise ModelError(f"STFT of {x.type!r} in frames of {length} with a window of {weights}")
-        count = (size - length) // step + 1
-        places = np.arange(count)[:, None] * step + np.arange(length)
-        if places.size > LARGEST:
-            raise Unsupported(f"STFT of {count} frames of {length}")
-        frames = gather(x, x.constant(places), axis=1)
-        if window is not None:
-            frames = frames * window.reshape(length, 1)
-        return [_transform(source.builder, frames.value, 2, length, False, onesided, x.dtype, "STFT")]
+    steps, lengths = source.dims(1, "the frame step of STFT"), source.dims(3, "the frame length of STFT")
+    if x.rank == 2:
+        x = x.reshape(*x.shape, 1)
+    if x.rank != 3 or not steps:
+        raise ModelError(f"STFT of {x.type!r} in steps of {steps}")
+    by = as_int(steps[0])
+    if by is not None and by < 1:
+        raise ModelError(f"STFT of {x.type!r} in steps of {by}")
+    if window is not None and window.rank != 1:
+        raise ModelError(f"STFT with a window {window.type!r}")
+    weights = window.size(0) if window is not None else None
+    each = lengths[0] if lengths else window.shape[0] if window is not None else x.shape[1]
+    size, known = x.size(1), as_int(each)
+    if size is None or known is None or by is None:
+        _parts(x, "STFT")
+        frames = weighed_frames(x, steps[0], each, window)
+        if known is None:
+            return transform_at_run(frames, 2, each, False, bool(onesided))
+        return _transform(frames, 2, known, False, bool(onesided), "STFT")
+    if not 0 < known <= size or weights not in (None, known):
+        raise ModelError(f"STFT of {x.type!r} in frames of {known} with a window of {weights}")
+    count = (size - known) // by + 1
+    places = np.arange(count)[:, None] * by + np.arange(known)
+    if places.size > LARGEST:
+        raise Unsupported(f"STFT of {count} frames of {known}")
+    frames = gather(x, x.constant(places), axis=1)
+    if window is not None:
+        frames = frames * window.reshape(known, 1)
+    return _transform(frames, 2, known, False, bool(onesided), "STFT")
 
 
-def _dtype(source: SourceNode) -> DType:
-    code = int(source.attribute("output_datatype", 1))
+def _dtype(source: SourceNode, code: int) -> DType:
     dtype = from_onnx(code)
     if dtype is None:
         raise Unsupported(f"{source.op_type} of ONNX type {code}")
     return dtype
 
 
-@operator()
-@dataclass(frozen=True)
-class MelWeightMatrix(Op):
-    """Triangular filters, evenly spaced in mels, for the bins of a spectrum: a constant at import.
+@composite("MelWeightMatrix", floats=False, mixed=True)
+def mel_weight_matrix(
+    source: SourceNode, filters: Tensor, length: Tensor, rate: Tensor, low: Tensor, high: Tensor, *,
+    output_datatype: int = 1,
+) -> Tensor:  # fmt: skip
+    """Triangular filters, evenly spaced in mels, for the bins of a spectrum: a constant where they are known.
 
     mel(f) = 2595 log10(1 + f / 700). Filter m rises from edge m to edge m + 1 and falls to edge m + 2, where the edges
     are bins, rounded down; shape [length // 2 + 1, filters].
     """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        dtype = _dtype(source)
-        source.fields(cls)
-        if any(source.required(k).const is None for k in range(5)):
-            return [mel_filters(source, dtype)]
-        found = [source.array(k, f"operand {k} of MelWeightMatrix") for k in range(5)]
-        if any(a is None or a.size != 1 for a in found):
-            raise ModelError("MelWeightMatrix needs five scalars")
-        filters, length, rate, low, high = (a.reshape(-1)[0].item() for a in found if a is not None)
-        bins = int(length) // 2 + 1
-        if filters < 1 or length < 1 or rate < 1 or not 0 <= low < high or 2 * high > rate:
-            raise ModelError(f"MelWeightMatrix of {filters} filters from {low} to {high} Hz at {rate} Hz")
-        if bins * filters > LARGEST:
-            raise Unsupported(f"MelWeightMatrix of {bins} x {filters}")
-        low, high = (2595 * np.log10(1 + f / 700) for f in (low, high))
-        mels = low + np.arange(filters + 2) * (high - low) / (filters + 2)
-        edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
-        return [_matrix(source.builder, _triangles(edges, bins), dtype)]
+    dtype, operands = _dtype(source, output_datatype), (filters, length, rate, low, high)
+    if any(v.const is None for v in operands):
+        return mel_filters(source, dtype)
+    found = [v.const for v in operands]
+    if any(a is None or a.size != 1 for a in found):
+        raise ModelError("MelWeightMatrix needs five scalars")
+    count, size, speed, least, most = (a.reshape(-1)[0].item() for a in found if a is not None)
+    bins = int(size) // 2 + 1
+    if count < 1 or size < 1 or speed < 1 or not 0 <= least < most or 2 * most > speed:
+        raise ModelError(f"MelWeightMatrix of {count} filters from {least} to {most} Hz at {speed} Hz")
+    if bins * count > LARGEST:
+        raise Unsupported(f"MelWeightMatrix of {bins} x {count}")
+    first, last = (2595 * np.log10(1 + f / 700) for f in (least, most))
+    mels = first + np.arange(count + 2) * (last - first) / (count + 2)
+    edges = ((size + 1) * (700 * (10 ** (mels / 2595) - 1)) // speed).astype(np.int64)
+    return filters.constant(_triangles(edges, bins).astype(dtype.numpy))
 
 
 def _triangles(edges: Array, bins: int) -> Array:
@@ -219,59 +194,37 @@ def _triangles(edges: Array, bins: int) -> Array:
     return np.asarray(np.where(down, falling, up))
 
 
-@dataclass(frozen=True)
-class CosineWindow(Op):
-    """Base of the windows a - b cos(t) + c cos(2 t), t from 0 to 2 pi; a constant at import."""
-
-    @classmethod
-    def terms(cls) -> tuple[float, float, float]:
-        raise NotImplementedError(cls.name)
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        sizes, dtype = source.dims(0, f"the size of {source.op_type}"), _dtype(source)
-        periodic = int(source.attribute("periodic", 1))
-        source.fields(cls)
-        if sizes is None or len(sizes) != 1:
-            raise ModelError(f"{source.op_type} of size {sizes}")
-        size = as_int(sizes[0])
-        if size is None:
-            return [source.builder.one(WindowOfSize(cls.terms(), sizes[0], bool(periodic), dtype))]
-        if size < 0:
-            raise ModelError(f"{source.op_type} of size {size}")
-        if size > LARGEST:
-            raise Unsupported(f"{source.op_type} of {size} elements")
-        with np.errstate(invalid="ignore"):  # a symmetric window of one element is 0 / 0, as ONNX defines it
-            t = 2 * np.pi * np.arange(size) / np.float64(size - (not periodic))
-        a, b, c = cls.terms()
-        return [_matrix(source.builder, a - b * np.cos(t) + c * np.cos(2 * t), dtype)]
+def _window(source: SourceNode, code: int, periodic: int, a: float, b: float, c: float) -> Tensor:
+    """a - b cos(t) + c cos(2 t), t from 0 to 2 pi, of a size that operand 0 gives; a constant where it is known."""
+    sizes, dtype = source.dims(0, f"the size of {source.op_type}"), _dtype(source, code)
+    if sizes is None or len(sizes) != 1:
+        raise ModelError(f"{source.op_type} of size {sizes}")
+    size, given = as_int(sizes[0]), operand(source, 0)
+    if size is None:
+        made = source.builder.one(WindowOfSize((a, b, c), sizes[0], bool(periodic), dtype))
+        return Tensor(source.builder, made)
+    if size < 0:
+        raise ModelError(f"{source.op_type} of size {size}")
+    if size > LARGEST:
+        raise Unsupported(f"{source.op_type} of {size} elements")
+    with np.errstate(invalid="ignore"):  # a symmetric window of one element is 0 / 0, as ONNX defines it
+        t = 2 * np.pi * np.arange(size) / np.float64(size - (not periodic))
+    return given.constant((a - b * np.cos(t) + c * np.cos(2 * t)).astype(dtype.numpy))
 
 
-@operator()
-@dataclass(frozen=True)
-class HannWindow(CosineWindow):
+@composite("HannWindow", floats=False)
+def hann_window(source: SourceNode, size: Tensor, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
     """Hann's window: 1/2 - 1/2 cos(t)."""
-
-    @classmethod
-    def terms(cls) -> tuple[float, float, float]:
-        return 0.5, 0.5, 0.0
+    return _window(source, output_datatype, periodic, 0.5, 0.5, 0.0)
 
 
-@operator()
-@dataclass(frozen=True)
-class HammingWindow(CosineWindow):
+@composite("HammingWindow", floats=False)
+def hamming_window(source: SourceNode, size: Tensor, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
     """Hamming's window, with ONNX's 25/46."""
-
-    @classmethod
-    def terms(cls) -> tuple[float, float, float]:
-        return 25 / 46, 21 / 46, 0.0
+    return _window(source, output_datatype, periodic, 25 / 46, 21 / 46, 0.0)
 
 
-@operator()
-@dataclass(frozen=True)
-class BlackmanWindow(CosineWindow):
+@composite("BlackmanWindow", floats=False)
+def blackman_window(source: SourceNode, size: Tensor, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
     """Blackman's window: 0.42 - 0.5 cos(t) + 0.08 cos(2 t)."""
-
-    @classmethod
-    def terms(cls) -> tuple[float, float, float]:
-        return 0.42, 0.5, 0.08
+    return _window(source, output_datatype, periodic, 0.42, 0.5, 0.08)

@@ -11,14 +11,13 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import F32, F64, I64, DType, Expr, as_int, cast, const, eq, max_of, min_of, select
-from ...graph import Node, Shape, TensorType, Value
-from ..core.axes import AxisNumber, both, constraints_of, pick, put, require
+from ...graph import Node, TensorType
+from ..core.axes import AxisNumber, both, pick, put, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, equal, expm1, floor, log, maximum, sin, where
 from ..core.source import SourceNode
-from ..core.tensor import Tensor, apply_op
-from ..tensor.view import Reshape
+from ..core.tensor import Tensor, apply_op, operand
 
 _NONE = const(0)
 
@@ -190,24 +189,17 @@ class MelFilters(Op):
         return Nest(body)
 
 
-def mel_filters(source: SourceNode, dtype: DType) -> Value:
+def mel_filters(source: SourceNode, dtype: DType) -> Tensor:
     """MelWeightMatrix of a node with operands known only at run time."""
     numbers = [source.dims(k, f"operand {k} of MelWeightMatrix") for k in range(3)]
-    ends = [source.required(k) for k in (3, 4)]
+    ends = [operand(source, k) for k in (3, 4)]
     if any(n is None or len(n) != 1 for n in numbers) or any(as_int(v.type.size) != 1 for v in ends):
         raise ModelError("MelWeightMatrix needs five scalars")
     filters, length, rate = (cast(n[0], I64) for n in numbers if n is not None)
-    low, high = (source.builder.one(Reshape(()), v) for v in ends)
-    return source.builder.one(MelFilters(filters, length, rate, dtype), low, high)
+    return apply_op(MelFilters(filters, length, rate, dtype), *(v.reshape() for v in ends))
 
 
-def transform_at_run(
-    source: SourceNode, x: Value, axis: AxisNumber, length: Expr, inverse: bool, onesided: bool
-) -> Value:
+def transform_at_run(x: Tensor, axis: AxisNumber, length: Expr, inverse: bool, onesided: bool) -> Tensor:
     """A transform along an axis of which not all is known; the last dimension holds real and imaginary parts."""
-    require(constraints_of(source), pick(axis, _spatial(x)) >= 1, f"a transform of {x.type!r}")
-    return source.builder.one(Fourier(axis, length, inverse, onesided), x)
-
-
-def _spatial(x: Value) -> Shape:
-    return x.shape[:-1]
+    require(x.builder.graph.constraints, pick(axis, x.shape[:-1]) >= 1, f"a transform of {x.type!r}")
+    return apply_op(Fourier(axis, length, inverse, onesided), x)

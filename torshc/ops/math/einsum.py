@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import Expr, const
-from ...graph import Builder, Node, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator, same_dim
 from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
-from ..tensor.view import Reshape, Transpose
-from .linalg import MatMul
+from ..core.tensor import Tensor
 
 
 @operator()
@@ -72,8 +71,8 @@ class Einsum(Op):
         operands = [source.required(k) for k in range(len(source.inputs))]
         op = cls(*expand_labels(str(source.attribute("equation", "")), [v.type.rank for v in operands]))
         source.fields(cls)
-        product = as_matmul(op, source.builder, operands)
-        return [product] if product is not None else source.emit(op, operands)
+        product = as_matmul(op, [Tensor(source.builder, v) for v in operands])
+        return [product.value] if product is not None else source.emit(op, operands)
 
 
 def expand_labels(equation: str, ranks: list[int]) -> tuple[tuple[str, ...], str]:
@@ -107,12 +106,12 @@ def expand_labels(equation: str, ranks: list[int]) -> tuple[tuple[str, ...], str
     return labels, result
 
 
-def as_matmul(op: Einsum, b: Builder, operands: list[Value]) -> Value | None:
+def as_matmul(op: Einsum, operands: list[Tensor]) -> Tensor | None:
     """The summation as a product of matrices, or None when it is not one."""
     if len(operands) != 2 or any(len(set(labels)) != len(labels) for labels in op.labels):
         return None
     left, right = op.labels
-    sizes = op.sizes(operands, [])
+    sizes = op.sizes([v.value for v in operands], [])
     if any(
         d is not sizes[c] for v, t in zip(operands, op.labels, strict=True) for c, d in zip(t, v.shape, strict=True)
     ):
@@ -123,18 +122,21 @@ def as_matmul(op: Einsum, b: Builder, operands: list[Value]) -> Value | None:
     if not inner or any(c not in op.result for c in rows + columns):
         return None
 
-    def grouped(v: Value, labels: str, groups: list[list[str]]) -> Value:
-        order = tuple(labels.index(c) for g in (batch, *groups) for c in g)
-        v = v if order == tuple(range(len(order))) else b.one(Transpose(order), v)
-        shape = (*(sizes[c] for c in batch), *(_product(sizes, g) for g in groups))
-        return v if shape == v.shape else b.one(Reshape(shape), v)
+    def grouped(v: Tensor, labels: str, groups: list[list[str]]) -> Tensor:
+        v = _ordered(v, [labels.index(c) for g in (batch, *groups) for c in g])
+        return _shaped(v, (*(sizes[c] for c in batch), *(_product(sizes, g) for g in groups)))
 
-    product = b.one(MatMul(), grouped(operands[0], left, [rows, inner]), grouped(operands[1], right, [inner, columns]))
+    product = grouped(operands[0], left, [rows, inner]) @ grouped(operands[1], right, [inner, columns])
     made = [*batch, *rows, *columns]
-    shape = tuple(sizes[c] for c in made)
-    product = product if shape == product.shape else b.one(Reshape(shape), product)
-    order = tuple(made.index(c) for c in op.result)
-    return product if order == tuple(range(len(order))) else b.one(Transpose(order), product)
+    return _ordered(_shaped(product, tuple(sizes[c] for c in made)), [made.index(c) for c in op.result])
+
+
+def _ordered(v: Tensor, order: list[int]) -> Tensor:
+    return v if order == list(range(len(order))) else v.transpose(*order)
+
+
+def _shaped(v: Tensor, shape: Shape) -> Tensor:
+    return v if shape == v.shape else v.reshape(*shape)
 
 
 def _product(sizes: dict[str, Expr], labels: list[str]) -> Expr:

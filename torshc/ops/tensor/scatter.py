@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from ...base.errors import ModelError
 from ...expr import BOOL, DType, Expr, as_int, const, eq, select
-from ...graph import Builder, Node, Shape, TensorType, Value
+from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import require
 from ..core.base import (
     Constraints,
@@ -33,13 +33,16 @@ from ..core.base import (
     same_dim,
 )
 from ..core.bounds import demand_in_range
+from ..core.composite import Formula
+from ..core.functions import scatter_elements
 from ..core.reach import clamped
 from ..core.scalar import Scalar, element, function_named, where
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor
 from ..nn.conv import inside
 from .index import indices_of
 from .parts import Pad
-from .view import Expand, Reshape
+from .view import Reshape
 
 _COMBINE = {"none": "max", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
@@ -326,7 +329,7 @@ class TensorScatter(Op):
 
 @operator()
 @dataclass(frozen=True)
-class MaxUnpool(Op):
+class MaxUnpool(Formula):
     """Zeros, and each element of x[N, C, spatial] at the place in the whole output, row-major, that its index gives.
 
     An index out of range is refused, or writes nothing, and the last of several elements at one place wins.
@@ -336,7 +339,6 @@ class MaxUnpool(Op):
         pads: margins, first all begins, then all ends.
     """
 
-    family: ClassVar[str] = "composite"
     kernel: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     pads: tuple[int, ...] = ()
@@ -355,12 +357,11 @@ class MaxUnpool(Op):
         out = TensorType(x.dtype, (*x.shape[:2], *spatial))
         return [out]
 
-    def decompose(self, b: Builder, inputs: Inputs) -> list[Value]:
-        x, indices = indices_of(inputs, "MaxUnpool")
-        shape = self.infer(inputs, [])[0].shape
-        flat = [b.one(Reshape((product(v.shape),)), v) for v in (x, indices)]
-        zeros = b.one(Expand((product(shape),)), b.constant(0, x))
-        return b.add(Reshape(shape), [b.one(ScatterElements(axis=0), zeros, flat[1], flat[0])])
+    def formula(self, x: Tensor, indices: Tensor) -> Tensor:
+        shape = self.infer([x.value, indices.value], [])[0].shape
+        flat, places = x.reshape(product(x.shape)), indices.reshape(product(indices.shape))
+        zeros = x.constant(0).expand(product(shape))
+        return scatter_elements(zeros, places, flat, axis=0).reshape(*shape)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
