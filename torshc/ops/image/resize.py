@@ -13,12 +13,12 @@ from ...expr import F32, Expr, as_int, const, eq
 from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, either, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.composite import composite
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, maximum, where
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Tensor
 from ..nn.conv import inside
-from ..tensor.view import Reshape, Transpose
 from .antialias import ResizeKernel, blurred
 from .scales import common_ratio, corners, crop_of, fractions
 from .taps import ResizeAxis, clamp, cubic_weights, keys, nearest, source_coordinate
@@ -291,16 +291,10 @@ def _sized(
     return tuple(out)
 
 
-def _blocks(source: SourceNode) -> tuple[Value, int, tuple[Expr, Expr, Expr, Expr]]:
-    x, b = source.required(0), int(source.attribute("blocksize", 0))
-    if x.type.rank != 4:
-        raise ModelError(f"{source.op_type} of {x.type!r}, whose rank is not 4")
-    return x, b, (x.shape[0], x.shape[1], x.shape[2], x.shape[3])
-
-
-def _shuffle(source: SourceNode, x: Value, split: Shape, perm: tuple[int, ...], joined: Shape) -> list[Value]:
-    parts = source.emit(Reshape(split), [x])
-    return source.emit(Reshape(joined), source.emit(Transpose(perm), parts))
+def _image(x: Tensor, what: str) -> tuple[Expr, Expr, Expr, Expr]:
+    if x.rank != 4:
+        raise ModelError(f"{what} of {x.type!r}, whose rank is not 4")
+    return x.shape[0], x.shape[1], x.shape[2], x.shape[3]
 
 
 def _whole(e: Expr, by: int, what: str) -> Expr:
@@ -310,30 +304,22 @@ def _whole(e: Expr, by: int, what: str) -> Expr:
     return e // by
 
 
-@operator()
-@dataclass(frozen=True)
-class DepthToSpace(Op):
-    """Blocks of channels become blocks of pixels: a Reshape, a Transpose and a Reshape at import."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, b, (n, c, h, w) = _blocks(source)
-        mode, side = str(source.attribute("mode", "DCR")), const(b)
-        rest = _whole(c, b * b, "channels of DepthToSpace")
-        split = (n, side, side, rest, h, w) if mode == "DCR" else (n, rest, side, side, h, w)
-        perm = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
-        return _shuffle(source, x, split, perm, (n, rest, h * b, w * b))
+@composite("DepthToSpace", floats=False)
+def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    """Blocks of channels become blocks of pixels."""
+    b, (n, c, h, w) = blocksize, _image(x, "DepthToSpace")
+    rest = _whole(c, b * b, "channels of DepthToSpace")
+    if mode == "DCR":
+        blocks = x.reshape(n, b, b, rest, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        blocks = x.reshape(n, rest, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return blocks.reshape(n, rest, h * b, w * b)
 
 
-@operator()
-@dataclass(frozen=True)
-class SpaceToDepth(Op):
-    """Blocks of pixels become blocks of channels: a Reshape, a Transpose and a Reshape at import."""
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, b, (n, c, h, w) = _blocks(source)
-        rows, columns, side = _whole(h, b, "SpaceToDepth"), _whole(w, b, "SpaceToDepth"), const(b)
-        mode = str(source.attribute("mode", "DCR"))
-        perm = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-        return _shuffle(source, x, (n, c, rows, side, columns, side), perm, (n, c * (b * b), rows, columns))
+@composite("SpaceToDepth", floats=False)
+def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    """Blocks of pixels become blocks of channels."""
+    b, (n, c, h, w) = blocksize, _image(x, "SpaceToDepth")
+    rows, columns = _whole(h, b, "SpaceToDepth"), _whole(w, b, "SpaceToDepth")
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return x.reshape(n, c, rows, b, columns, b).transpose(*order).reshape(n, c * (b * b), rows, columns)

@@ -9,45 +9,45 @@ import numpy as np
 
 from ...base.errors import ModelError
 from ...expr import F32, const
-from ...graph import Partial, Value
-from ..core.base import Op, operator
+from ...graph import Partial
+from ..core.base import REGISTRY
+from ..core.composite import composite
 from ..core.functions import arg_max, clip, concat, exp, gather, reduce_sum_square, sigmoid, tanh, where
 from ..core.functions import pow as power
 from ..core.host import HostOp, emit
 from ..core.source import SourceNode
-from ..core.tensor import Tensor, operand
+from ..core.tensor import Tensor
 from .labels import named
-from .linear import DOMAIN, floats, transformed
+from .linear import DOMAIN, Floats, Ints, floats, transformed
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 
-def _numbers(source: SourceNode, name: str, x: Tensor) -> Array:
-    return np.asarray(source.attribute(name, ()), x.dtype.numpy)
-
-
-def _features(source: SourceNode) -> tuple[Tensor, int]:
+def _features(x: Tensor, what: str) -> tuple[Tensor, int]:
     """The operand as floats, and its static width."""
-    x = floats(operand(source, 0))
+    x = floats(x)
     width = x.size(1) if x.rank == 2 else None
     if not width:
-        raise ModelError(f"{source.op_type} of {x.type!r}")
+        raise ModelError(f"{what} of {x.type!r}")
     return x, width
 
 
-def _table(source: SourceNode, values: Array, rows: int, width: int, what: str) -> Array:
-    if values.size != rows * width:
-        raise ModelError(f"{source.op_type} with {values.size} {what} and not {rows} times {width}")
-    return np.ascontiguousarray(values.reshape(rows, width))
+def _table(x: Tensor, numbers: Floats, rows: int, width: int, what: str) -> Array:
+    """Numbers as a matrix of the type of x.
+
+    Args:
+        what: operator and numbers, with {} for how many these are.
+    """
+    if len(numbers) != rows * width:
+        raise ModelError(f"{what.format(len(numbers))} and not {rows} times {width}")
+    return np.asarray(numbers, x.dtype.numpy).reshape(rows, width)
 
 
-def _kernel(source: SourceNode, x: Tensor, vectors: Array) -> Tensor:
+def _kernel(x: Tensor, vectors: Array, kind: str, params: Floats) -> Tensor:
     """The kernel of each row of x[N, C] with each of vectors[V, C]: [N, V]."""
-    kind = str(source.attribute("kernel_type", "LINEAR"))
-    given = source.attribute("kernel_params") or (0.0, 0.0, 0.0)
-    if len(given) != 3:
-        raise ModelError(f"{source.op_type} with kernel_params {given}, and three are needed")
-    gamma, offset, degree = (float(p) for p in given)
+    if len(params or (0, 0, 0)) != 3:
+        raise ModelError(f"a support vector machine with kernel_params {params}, and three are needed")
+    gamma, offset, degree = params or (0.0, 0.0, 0.0)
     if kind == "RBF":
         apart = x.reshape(x.shape[0], 1, x.shape[1]) - x.constant(vectors[None])
         return exp(reduce_sum_square(apart, axes=(2,), keepdims=False) * -gamma)
@@ -63,33 +63,28 @@ def _linear(x: Tensor, weights: Array, shift: Array) -> Tensor:
     return x @ x.constant(np.ascontiguousarray(weights)) + x.constant(shift)
 
 
-@operator("SVMRegressor", DOMAIN)
-@dataclass(frozen=True)
-class SVMRegressor(Op):
+@composite("SVMRegressor", DOMAIN, floats=False)
+def svm_regressor(
+    x: Tensor, *, coefficients: Floats = (), kernel_params: Floats = (), kernel_type: str = "LINEAR",
+    n_supports: int = 0, one_class: int = 0, post_transform: str = "NONE", rho: Floats = (),
+    support_vectors: Floats = (),
+) -> Tensor:  # fmt: skip
     """The kernels with the support vectors, weighted and shifted: [N, 1] in f32; with `one_class` its sign, 1 or -1.
 
     Without support vectors it is linear in the features.
     """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        x, width = _features(source)
-        count, one_class = int(source.attribute("n_supports", 0)), bool(source.attribute("one_class", 0))
-        kind = str(source.attribute("post_transform", "NONE"))
-        weights, rho = _numbers(source, "coefficients", x), _numbers(source, "rho", x)
-        vectors, source_kernel = _numbers(source, "support_vectors", x), x
-        if rho.size != 1:
-            raise ModelError(f"SVMRegressor with {rho.size} rho values")
-        if count > 0:
-            source_kernel = _kernel(source, x, _table(source, vectors, count, width, "numbers in support vectors"))
-        for name in ("kernel_type", "kernel_params"):
-            source.attribute(name)
-        source.fields(cls)
-        column = _table(source, weights, count if count > 0 else width, 1, "coefficients")
-        out = _linear(source_kernel, column, rho)
-        if one_class:
-            out = where(out > 0, out.constant(1.0), -1.0)
-        return [transformed(out, kind).cast(F32).value]
+    x, width = _features(x, "SVMRegressor")
+    if len(rho) != 1:
+        raise ModelError(f"SVMRegressor with {len(rho)} rho values")
+    terms = x
+    if n_supports > 0:
+        vectors = _table(x, support_vectors, n_supports, width, "SVMRegressor with {} numbers in support vectors")
+        terms = _kernel(x, vectors, kernel_type, kernel_params)
+    column = _table(x, coefficients, n_supports if n_supports > 0 else width, 1, "SVMRegressor with {} coefficients")
+    out = _linear(terms, column, np.asarray(rho, x.dtype.numpy))
+    if one_class:
+        out = where(out > 0, out.constant(1.0), -1.0)
+    return transformed(out, post_transform).cast(F32)
 
 
 def _pairs(counts: list[int], weights: Array) -> tuple[Array, Array, Array]:
@@ -126,20 +121,25 @@ class Couple(HostOp):
         return (self.classes,)
 
 
-def _probabilities(source: SourceNode, scores: Tensor, slopes: Array, offsets: Array, classes: int) -> Tensor:
+def _probabilities(source: SourceNode, scores: Tensor, slopes: Floats, offsets: Floats, classes: int) -> Tensor:
     """The probability of each class, from the scores of pairs and a logistic function for each of them (J. Platt)."""
     pairs = classes * (classes - 1) // 2
-    if slopes.size != pairs or offsets.size != pairs:
-        raise ModelError(f"SVMClassifier of {pairs} pairs with {slopes.size} prob_a and {offsets.size} prob_b")
-    chances = sigmoid(scores * scores.constant(-slopes) + scores.constant(-offsets)).cast(F32)
+    if len(slopes) != pairs or len(offsets) != pairs:
+        raise ModelError(f"SVMClassifier of {pairs} pairs with {len(slopes)} prob_a and {len(offsets)} prob_b")
+    factors, terms = (scores.constant(-np.asarray(v, scores.dtype.numpy)) for v in (slopes, offsets))
+    chances = sigmoid(scores * factors + terms).cast(F32)
     between = clip(chances, 1e-7, 1 - 1e-7)
     made = emit(source, Couple(classes), [between.value], Partial(F32, (scores.shape[0], const(classes))))
     return Tensor(source.builder, made[0])
 
 
-@operator("SVMClassifier", DOMAIN)
-@dataclass(frozen=True)
-class SVMClassifier(Op):
+@composite("SVMClassifier", DOMAIN, floats=False)
+def svm_classifier(
+    source: SourceNode, x: Tensor, *, classlabels_ints: Ints = (), classlabels_strings: tuple[str, ...] = (),
+    coefficients: Floats = (), kernel_params: Floats = (), kernel_type: str = "LINEAR", post_transform: str = "NONE",
+    prob_a: Floats = (), prob_b: Floats = (), rho: Floats = (), support_vectors: Floats = (),
+    vectors_per_class: Ints = (),
+) -> list[Tensor]:  # fmt: skip
     """The label of each row, and scores in f32: of each pair of classes, or of each class without support vectors.
 
     With `prob_a` and `prob_b`, which turn the score of a pair into a probability, they are the classes' probabilities.
@@ -147,40 +147,32 @@ class SVMClassifier(Op):
     score s of two classes is given as -s and s. As ONNX's reference has it, two classes whose coefficients are all
     positive have the second label once a vote or score reaches a half.
     """
-
-    @classmethod
-    def read(cls, source: SourceNode) -> list[Value]:
-        if source.attribute("classlabels_strings"):
-            return named(cls, source, "classlabels_ints")
-        x, width = _features(source)
-        labels, kind = source.attribute("classlabels_ints"), str(source.attribute("post_transform", "NONE"))
-        slopes, offsets = (_numbers(source, name, x) for name in ("prob_a", "prob_b"))
-        counts = [int(c) for c in source.attribute("vectors_per_class", ())]
-        weights, rho = _numbers(source, "coefficients", x), _numbers(source, "rho", x)
-        vectors, classes = _numbers(source, "support_vectors", x), len(labels or ())
-        if not labels or not rho.size or any(c < 0 for c in counts):
-            raise ModelError(f"SVMClassifier with {classes} labels, {rho.size} rho values and {counts} vectors")
-        if sum(counts):
-            if len(counts) != classes or classes < 2 or rho.size != classes * (classes - 1) // 2:
-                raise ModelError(f"SVMClassifier with {classes} labels, {rho.size} rho values and {counts} vectors")
-            own = _table(source, weights, classes - 1, sum(counts), "coefficients")
-            kernels = _kernel(source, x, _table(source, vectors, sum(counts), width, "numbers in support vectors"))
-            table, votes, before = _pairs(counts, own)
-            scores = _linear(kernels, table, rho)
-            standing = _linear((scores > 0).cast(x.dtype), votes, before)
-            if slopes.size:
-                scores = _probabilities(source, scores, slopes, offsets, classes)
-        else:
-            own = _table(source, weights, classes, width, "coefficients")
-            scores = standing = _linear(x, own.T, rho[:1])
-        for name in ("kernel_type", "kernel_params"):
-            source.attribute(name)
-        source.fields(cls)
-        positive = not slopes.size and bool(weights.min() >= 0)
-        label = _label(standing, list(labels), rho.size == 1, positive)
-        if scores.size(1) == 1 and classes == 2 and kind != "PROBIT":
-            scores = concat(-scores, scores, axis=1)
-        return [label.value, transformed(scores, kind).cast(F32).value][: max(source.outputs, 1)]
+    if classlabels_strings:
+        made = named(REGISTRY[DOMAIN, "SVMClassifier"], source, "classlabels_ints")
+        return [Tensor(source.builder, v) for v in made]
+    x, width = _features(x, "SVMClassifier")
+    labels, counts, classes = classlabels_ints, list(vectors_per_class), len(classlabels_ints)
+    what = f"SVMClassifier with {classes} labels, {len(rho)} rho values and {counts} vectors"
+    if not labels or not rho or any(c < 0 for c in counts):
+        raise ModelError(what)
+    shift = np.asarray(rho, x.dtype.numpy)
+    if sum(counts):
+        if len(counts) != classes or classes < 2 or len(rho) != classes * (classes - 1) // 2:
+            raise ModelError(what)
+        own = _table(x, coefficients, classes - 1, sum(counts), "SVMClassifier with {} coefficients")
+        vectors = _table(x, support_vectors, sum(counts), width, "SVMClassifier with {} numbers in support vectors")
+        table, votes, before = _pairs(counts, own)
+        scores = _linear(_kernel(x, vectors, kernel_type, kernel_params), table, shift)
+        standing = _linear((scores > 0).cast(x.dtype), votes, before)
+        if prob_a:
+            scores = _probabilities(source, scores, prob_a, prob_b, classes)
+    else:
+        own = _table(x, coefficients, classes, width, "SVMClassifier with {} coefficients")
+        scores = standing = _linear(x, own.T, shift[:1])
+    label = _label(standing, list(labels), len(rho) == 1, not prob_a and min(coefficients) >= 0)
+    if scores.size(1) == 1 and classes == 2 and post_transform != "PROBIT":
+        scores = concat(-scores, scores, axis=1)
+    return [label, transformed(scores, post_transform).cast(F32)]
 
 
 def _label(standing: Tensor, labels: list[int], single: bool, positive: bool) -> Tensor:
