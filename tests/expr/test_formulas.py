@@ -209,6 +209,10 @@ def test_keys_in_the_order_of_floats() -> None:
         keys = computed(FORMULAS[f"order_{how}_f32"], x=x).astype(np.int64)
         assert (np.diff(keys) > 0).all() and keys.min() > 0 and keys.max() < 2**32 - 1
         np.testing.assert_array_equal(computed(FORMULAS["ordered_f32"], x=keys.astype(np.uint32)), x)
+        zeros = np.array([-1e-45, -0.0, 0.0, 1e-45], np.float32)
+        keys = computed(FORMULAS[f"order_{how}_f32"], x=zeros)
+        assert (np.diff(keys.astype(np.int64)) == 1).all()
+        assert computed(FORMULAS["ordered_f32"], x=keys).tobytes() == zeros.tobytes()
         key = computed(FORMULAS[f"order_{how}_f32"], x=np.array([np.nan, -np.nan], np.float32))
         assert (key == nan).all() and np.isnan(computed(FORMULAS["ordered_f32"], x=key)).all()
 
