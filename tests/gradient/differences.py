@@ -56,22 +56,20 @@ def built(op: str, operands: Sequence[Array | None], domain: str, attributes: di
     return graph
 
 
-def check(
+def graph_of(
     op: str,
-    *operands: Array | None,
+    operands: Sequence[Array | None],
     fixed: Sequence[int] = (),
     opset: int = 20,
     outputs: int = 1,
     domain: str = "",
-    second: bool = True,
     direct: bool = False,
     **attributes: Any,
-) -> None:
-    """Compare the gradients of a node's first result, and their own gradients, with central differences.
+) -> tuple[Graph, dict[Value, Any]]:
+    """A graph of one operator, and what its inputs are.
 
     Args:
         fixed: places of operands that are constants.
-        second: whether gradients of gradients are compared.
         direct: whether the operator is built, as ONNX has it for f32 only.
     """
     graph = (
@@ -79,16 +77,34 @@ def check(
         if direct
         else imported(op, operands, fixed, opset, outputs, domain, attributes)
     )
+    return graph, {v: operands[int(v.name[1:])] for v in graph.inputs}
+
+
+def check(op: str, *operands: Array | None, second: bool = True, **options: Any) -> None:
+    """Compare the gradients of an operator's first result, and their own gradients, with central differences.
+
+    Args:
+        second: whether gradients of gradients are compared.
+        options: as of :func:`graph_of`.
+    """
+    graph, feeds = graph_of(op, operands, **options)
     xs = [v for v in graph.inputs if v.dtype.is_float]
-    feeds = {v: operands[int(v.name[1:])] for v in graph.inputs}
-    builder = Builder(graph)
     y = graph.results[0]
-    first = _weighted(builder, y, xs)
+    first = _weighted(Builder(graph), y, xs)
     _compare(graph, [y], xs, first, feeds)
     if not second:
         return
     for x, g in zip(xs, first, strict=True):
-        _compare(graph, [g], xs, _weighted(builder, g, xs), feeds, f"gradient of {x.name}")
+        _compare(graph, [g], xs, _weighted(Builder(graph), g, xs), feeds, f"gradient of {x.name}")
+
+
+def derived(op: str, *operands: Array | None, second: bool = True, **options: Any) -> tuple[Graph, dict[Value, Any]]:
+    """A graph whose outputs are the first gradients that :func:`check` compares, and what its inputs are."""
+    graph, feeds = graph_of(op, operands, **options)
+    found = _weighted(Builder(graph), graph.results[0], [v for v in graph.inputs if v.dtype.is_float])
+    checks = graph.outputs[len(graph.results) :]  # of indices
+    graph.outputs, graph.output_names = [*found, *checks], [f"d{k}" for k in range(len(found))] + [""] * len(checks)
+    return graph, feeds
 
 
 def _weighted(builder: Builder, y: Value, xs: Sequence[Value]) -> list[Value]:

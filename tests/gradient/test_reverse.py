@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import torshc
 from tests.support.compiler_models import Shape, model, node
 from tests.support.evaluate import run
 from torshc.base.errors import UnsupportedError
@@ -123,3 +125,32 @@ def test_symbolic_sizes(n: int, m: int) -> None:
             np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)
     for g, w in zip(compiled, interpreted, strict=True):
         np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)
+
+
+def test_the_gradients_of_a_network_in_a_library_of_c(tmp_path: Path) -> None:
+    """Convolution, maximum, product, bias and loss, in f32, against f64 by the operators' own definitions."""
+    nodes = [
+        node("Conv", "x w b", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "r"),
+        node("MaxPool", "r", "m", kernel_shape=[2, 2], strides=[2, 2]), node("Flatten", "m", "f"),
+        node("Gemm", "f v u", "s"), node("SoftmaxCrossEntropyLoss", "s t", "y"),
+    ]  # fmt: skip
+    inputs: dict[str, Shape] = {"x": [5, 2, 6, 7], "w": [3, 2, 3, 3], "b": [3], "v": [27, 4], "u": [4], "t": [5]}
+    rng = np.random.default_rng(3)
+    feeds: dict[str, Array] = {k: rng.normal(size=[int(d) for d in s]) for k, s in inputs.items()}
+    feeds["t"] = np.array([3, 0, 1, 1, 2])
+
+    def made(kind: str) -> Graph:
+        kinds = dict.fromkeys(inputs, kind) | {"t": "int64"}
+        graph = import_model(model(nodes, inputs, ["y"], dtypes=kinds).SerializeToString())
+        found = gradients(Builder(graph), graph.results[0], [named(graph, k) for k in "xwbvu"])
+        checks = graph.outputs[len(graph.results) :]  # of indices
+        graph.outputs, graph.output_names = [*found, *checks], [*(f"d{k}" for k in "xwbvu"), *("" for _ in checks)]
+        return graph
+
+    wanted = run(made("float64"), feeds)
+    torshc.compile(made("float32"), tmp_path / "slope.tsc", target="c")
+    with torshc.load(tmp_path / "slope.tsc") as compiled:
+        got = compiled.run({k: a.astype(F32) if k != "t" else a for k, a in feeds.items()})
+    for k, w in zip("xwbvu", wanted, strict=True):
+        # Sums of at most 210 terms near 1, each rounded by 2**-24 of it.
+        np.testing.assert_allclose(got[f"d{k}"], w, rtol=0, atol=2e-5)

@@ -9,9 +9,10 @@ from ...base.errors import ModelError
 from ...expr import Expr, const
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, broadcast, broadcast_index, need, operator, same_dim
+from ..core.gradient import Backward, NoGradient, gradient_of, spread, sum_to
 from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, apply_op
 
 
 @operator()
@@ -144,3 +145,23 @@ def _product(sizes: dict[str, Expr], labels: list[str]) -> Expr:
     for c in labels:
         total = total * sizes[c]
     return total
+
+
+@gradient_of(Einsum)
+def _einsum_gradient(op: Einsum, at: Backward) -> list[Tensor | None]:
+    """The summation of the gradient with the other operands to the labels of this one; what those lack is spread."""
+    operands = [at.operand(k) for k in range(len(at.inputs))]
+    found: list[Tensor | None] = []
+    for k, (x, labels) in enumerate(zip(operands, op.labels, strict=True)):
+        if len(set(labels)) < len(labels):
+            raise NoGradient(f"the label {max(labels, key=labels.count)!r} appears twice in an operand")
+        rest = [*operands[:k], *operands[k + 1 :]]
+        terms = (op.result, *op.labels[:k], *op.labels[k + 1 :])
+        sizes = op.sizes([v.value for v in operands], [])
+        have = "".join(c for c in labels if any(c in term for term in terms))
+        made = apply_op(Einsum(terms, have), at.gradient, *rest) if at.wants(k) else None
+        if made is not None:
+            lined = made.reshape(*(sizes[c] if c in have else const(1) for c in labels))
+            made = sum_to(spread(lined, tuple(sizes[c] for c in labels)), x.shape)
+        found.append(made)
+    return found

@@ -9,8 +9,10 @@ from ...base.errors import ModelError
 from ...expr import Expr, as_int, const, eq, max_of, select
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator, same_dim
+from ..core.gradient import Backward, NoGradient, as_shape, gradient_of
 from ..core.scalar import Scalar, where
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor, apply_op
 from ..math.linalg import product_type
 
 Ints = tuple[int, ...]
@@ -331,3 +333,61 @@ def _cut(full: Shape, wanted: Shape, upper: bool) -> Shape:
         begins.append(half if upper else total - half)
         ends.append(total - half if upper else half)
     return (*begins, *ends)
+
+
+@gradient_of(Conv)
+def _conv_gradient(op: Conv, at: Backward) -> list[Tensor | None]:
+    """Of the data a transposed convolution of the gradient; of the weights a convolution of the data with it."""
+    x, w, g = at.operand(0), at.operand(1), at.gradient.cast(at.operand(0).dtype)
+    if isinstance(op.group, Expr):
+        raise NoGradient("the number of groups is known only at run time")
+    found: list[Tensor | None] = [None, None]
+    if at.wants(0):
+        found[0] = slid_back(g, w, x.shape[2:], Window(op.strides, op.pads, op.dilations), op.group)
+    if at.wants(1):
+        found[1] = _weights_gradient(x, g, w.shape, op, op.group)
+    return [*found, *_bias_gradient(at)]
+
+
+@gradient_of(ConvTranspose)
+def _conv_transpose_gradient(op: ConvTranspose, at: Backward) -> list[Tensor | None]:
+    """Of the data the convolution that it is the transpose of."""
+    x, w, g = at.operand(0), at.operand(1), at.gradient.cast(at.operand(0).dtype)
+    found: list[Tensor | None] = [None, None]
+    if at.wants(0):
+        made = apply_op(Conv(op.strides, op.pads, op.dilations, op.group), g, w)
+        found[0] = made.slice((const(0),) * x.rank, x.shape)
+    if at.wants(1):
+        found[1] = _weights_gradient(g, x, w.shape, op, op.group)
+    return [*found, *_bias_gradient(at)]
+
+
+def slid_back(g: Tensor, w: Tensor, size: Shape, slid: Window, group: int) -> Tensor:
+    """The transposed convolution with the weights of a convolution, that gives tensors of a spatial size."""
+    full = unslide(g.shape[2:], spatial_of(w.value), slid.strides, slid.dilations, (0,) * len(size))
+    before = slid.pads[: len(size)]
+    after = tuple(f - b - d for f, b, d in zip(full, before, size, strict=True))
+    extra = tuple(max(-(as_int(a) or 0), 0) for a in after)
+    pads = (*before, *(a + e for a, e in zip(after, extra, strict=True)))
+    return apply_op(ConvTranspose(slid.strides, pads, slid.dilations, group, extra), g, w)
+
+
+def _weights_gradient(x: Tensor, g: Tensor, shape: Shape, op: Conv | ConvTranspose, group: int) -> Tensor:
+    """The convolution of the data with the gradient, over the batch: steps become dilations, and dilations steps.
+
+    A last part of the data that no step reaches makes the result longer, and is cut off.
+    """
+    batch, channels = x.shape[:2]
+    rest = tuple(range(2, x.rank))
+    inner = channels // group
+    data = x.reshape(batch, group, inner, *x.shape[2:]).transpose(2, 1, 0, *(k + 1 for k in rest))
+    data = data.reshape(inner, batch * group, *x.shape[2:])
+    made = apply_op(Conv(op.dilations, op.pads, op.strides, group), data, g.transpose(1, 0, *rest))
+    return as_shape(made.transpose(1, 0, *rest).slice((const(0),) * x.rank, shape), shape)
+
+
+def _bias_gradient(at: Backward) -> list[Tensor | None]:
+    if not at.wants(2):
+        return []
+    g = at.gradient
+    return [g.sum((0, *range(2, g.rank)), keep=False).cast(at.operand(2).dtype)]

@@ -13,6 +13,7 @@ from ..core.axes import constraints_of
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, broadcast_into, need, operator, same_dim
 from ..core.composite import Formula
 from ..core.functions import equal, exp, log, reciprocal, reduce_l1, reduce_l2, sqrt, where
+from ..core.gradient import Backward, gradient_of
 from ..core.scalar import Scalar
 from ..core.source import SourceNode, Unsupported
 from ..core.tensor import Axes, Tensor, apply_op
@@ -379,3 +380,15 @@ class LRN(Op):
             return read(0, at) / (base if self.beta == 1 else base**self.beta)
 
         return Nest(body, (const(self.size),), "add", finish)
+
+
+@gradient_of(Softmax)
+def _softmax_gradient(op: Softmax, at: Backward) -> Tensor:
+    y, g = at.outputs[0], at.gradient
+    return y * (g - (g * y).sum(op.axis))
+
+
+@gradient_of(LogSoftmax)
+def _log_softmax_gradient(op: LogSoftmax, at: Backward) -> Tensor:
+    y, g = at.outputs[0], at.gradient
+    return g - exp(y) * g.sum(op.axis)

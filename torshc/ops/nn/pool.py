@@ -10,16 +10,18 @@ from ...base.errors import ModelError
 from ...expr import I64, DType, Expr, const, max_of, min_of
 from ...graph import Node, Shape, TensorType, Value
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
-from ..core.functions import abs as magnitude
+from ..core.functions import abs as abs_
 from ..core.functions import pow as power
+from ..core.gradient import Backward, gradient_of, parts_of
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
-from ..core.tensor import Tensor, apply_named
+from ..core.tensor import Tensor, apply_named, apply_op
 from ..math.reduce import GlobalAveragePool
-from ..tensor.scatter import product
+from ..tensor.parts import Pad
+from ..tensor.scatter import ScatterElements, product
 from ..tensor.view import delinear, linear
-from .conv import Ints, Window, inside, slide, window
+from .conv import Ints, Window, inside, slid_back, slide, window
 
 
 @dataclass(frozen=True)
@@ -215,4 +217,49 @@ class GlobalLpPool(GlobalAveragePool):
         axes = tuple(range(2, x.rank))
         if self.p in (1, 2):
             return apply_named(f"ReduceL{self.p}", x, axes=axes, keepdims=True)
-        return power(power(magnitude(x), float(self.p)).sum(axes), 1.0 / self.p)
+        return power(power(abs_(x), float(self.p)).sum(axes), 1.0 / self.p)
+
+
+@gradient_of(MaxPool)
+def _max_pool_gradient(op: MaxPool, at: Backward) -> Tensor:
+    """All of it to the first of equal elements, as of torch.max_pool2d."""
+    x, count = at.operand(0), product(at.outputs[0].shape)
+    place = PoolPlace(op.kernel, op.strides, op.pads, op.dilations, op.ceil)
+    places = apply_op(place, x, at.outputs[0]).reshape(count)
+    flat = x.constant(0.0).expand(product(x.shape))
+    return apply_op(ScatterElements("add", 0), flat, places, at.gradient.reshape(count)).reshape(*x.shape)
+
+
+@gradient_of(WholeAveragePool)
+def _whole_average_pool_gradient(op: WholeAveragePool, at: Backward) -> Tensor:
+    """Each element of the gradient divided among its window: a transposed convolution with equal weights."""
+    x, g = at.operand(0), at.gradient
+    images = g.reshape(g.shape[0] * g.shape[1], 1, *g.shape[2:])
+    weights = x.constant(1.0 / math.prod(op.kernel)).expand(1, 1, *op.kernel)
+    made = slid_back(images, weights, x.shape[2:], Window(op.strides, op.pads, op.dilations), 1)
+    return made.reshape(*x.shape)
+
+
+@parts_of(AveragePool)
+def _average_pool_parts(op: AveragePool, x: Tensor) -> Tensor:
+    """The sums of windows over how many elements each has, which the sums of ones are."""
+    whole = WholeAveragePool(op.kernel, op.strides, op.pads, op.dilations, op.ceil)
+    ones = x.constant(1.0).expand(1, 1, *x.shape[2:])
+    rank = len(op.kernel)
+    if op.count_include_pad:
+        before, after = ((const(0), const(0), *side) for side in (op.pads[:rank], op.pads[rank:]))
+        margins = apply_op(Pad(before, after), ones, x.constant(1.0))
+        counts = apply_op(
+            WholeAveragePool(op.kernel, op.strides, (const(0),) * 2 * rank, op.dilations, op.ceil), margins
+        )
+        sums = apply_op(whole, x)
+        return sums / counts.slice((const(0),) * x.rank, (const(1), const(1), *sums.shape[2:]))
+    return apply_op(whole, x) / apply_op(whole, ones)
+
+
+@parts_of(LpPool)
+def _lp_pool_parts(op: LpPool, x: Tensor) -> Tensor:
+    whole = WholeAveragePool(op.kernel, op.strides, op.pads, op.dilations, op.ceil)
+    powers = abs_(x) if op.p == 1 else power(abs_(x), float(op.p))
+    sums = apply_op(whole, powers) * float(math.prod(op.kernel))
+    return sums if op.p == 1 else power(sums, 1.0 / op.p)

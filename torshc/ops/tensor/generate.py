@@ -16,10 +16,11 @@ from ..core.axes import constraints_of, parts_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.functions import ceil
 from ..core.functions import max as larger
+from ..core.gradient import Backward, gradient_of
 from ..core.pointwise import compute
 from ..core.scalar import Scalar, element, where
 from ..core.source import SourceNode, Unsupported, text_of
-from ..core.tensor import apply_op, operand
+from ..core.tensor import Tensor, apply_op, operand
 from .view import Expand
 
 
@@ -273,3 +274,8 @@ class Trilu(Op):
         k = source.dims(1, "k of Trilu", clamped=True)
         upper = int(source.attribute("upper", 1))
         return source.emit(cls(upper, k[0] if k else const(0)), [source.required(0)])
+
+
+@gradient_of(Trilu)
+def _trilu_gradient(op: Trilu, at: Backward) -> Tensor:
+    return apply_op(op, at.gradient)

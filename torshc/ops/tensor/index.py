@@ -6,7 +6,7 @@ kernels also clamp every index into the range, so that none ever reads outside o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...base.errors import ModelError
@@ -16,6 +16,8 @@ from ..core.axes import axis_at, constraints_of, integer, pick, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator, same_dim
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
+from ..core.functions import concat
+from ..core.gradient import Backward, gradient_of, zeros
 from ..core.reach import clamped, guarded
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode, Unsupported
@@ -380,3 +382,21 @@ class CumProd(Cumulative):
 
     combine: ClassVar[str] = "mul"
     neutral: ClassVar[int] = 1
+
+
+@gradient_of(ReverseSequence)
+def _reverse_sequence_gradient(op: ReverseSequence, at: Backward) -> Tensor:
+    return apply_op(op, at.gradient, at.operand(1))
+
+
+@gradient_of(OneHot)
+def _one_hot_gradient(op: OneHot, at: Backward) -> list[Tensor | None]:
+    """Of the two values the sums of where each stands."""
+    values, g = at.operand(1), at.gradient
+    hit = apply_op(op, at.operand(0), concat(*(zeros(values).part(0, k, k + 1) + float(k) for k in (0, 1)), axis=0))
+    return [None, concat(*((g * x).sum(range(g.rank), keep=False).reshape(1) for x in (1.0 - hit, hit)), axis=0)]
+
+
+@gradient_of(CumSum)
+def _cum_sum_gradient(op: CumSum, at: Backward) -> Tensor:
+    return apply_op(replace(op, reverse=1 - op.reverse), at.gradient)

@@ -29,6 +29,7 @@ from ..control.flow import bodies
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, need, operator
 from ..core.composite import composite
 from ..core.functions import cum_sum, exp, reciprocal, where
+from ..core.gradient import Backward, gradient_of
 from ..core.pointwise import Pointwise, compute
 from ..core.scalar import Scalar, cos, element, log, minimum, sqrt
 from ..core.source import SourceNode, Unsupported
@@ -304,6 +305,11 @@ class Dropout(Pointwise):
         if source.opset < 10:  # the mask had the type of the data
             mask = mask.cast(x.dtype)
         return [y.value, mask.value][: max(source.outputs, 1)]
+
+
+@gradient_of(Dropout)
+def _dropout_gradient(op: Dropout, at: Backward) -> Tensor:
+    return at.gradient
 
 
 def _number(x: Tensor) -> Tensor:

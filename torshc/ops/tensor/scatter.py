@@ -34,13 +34,16 @@ from ..core.base import (
 )
 from ..core.bounds import demand_in_range
 from ..core.composite import Formula
-from ..core.functions import scatter_elements
+from ..core.functions import concat, gather_elements, scatter_elements
+from ..core.functions import equal as equal_tensors
+from ..core.functions import where as choose
+from ..core.gradient import Backward, NoGradient, gradient_of, zeros
 from ..core.reach import clamped
 from ..core.scalar import Scalar, element, function_named, where
 from ..core.source import SourceNode, Unsupported
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, apply_op
 from ..nn.conv import inside
-from .index import indices_of
+from .index import Gather, GatherElements, GatherND, indices_of
 from .parts import Pad
 from .view import Reshape
 
@@ -381,3 +384,74 @@ class MaxUnpool(Formula):
             raise ModelError(f"MaxUnpool of {x.type!r} with an output shape of {len(wanted)} dimensions")
         after = tuple(w - d for w, d in zip(wanted, out.shape, strict=True))
         return source.emit(Pad((const(0),) * len(after), after), [out])
+
+
+# Gathers and scatters that add are each other's adjoints.
+
+
+def _added(shape: Shape, indices: Tensor, updates: Tensor) -> Tensor:
+    """Zeros of a shape, with each update added at the place of its row of indices."""
+    return apply_op(ScatterND("add"), updates.constant(0.0).expand(*shape), indices, updates)
+
+
+@gradient_of(Gather)
+def _gather_gradient(op: Gather, at: Backward) -> Tensor:
+    """Each slice added where it was taken from, with the axis in front."""
+    data, indices, g = at.operand(0), at.operand(1), at.gradient
+    axis, count = axis_of(op.axis, data.rank), product(indices.shape)
+    first = range(axis, axis + indices.rank)
+    rest = (*data.shape[:axis], *data.shape[axis + 1 :])
+    updates = g.transpose(*first, *(k for k in range(g.rank) if k not in first)).reshape(count, *rest)
+    made = _added((data.shape[axis], *rest), indices.reshape(count, 1), updates)
+    return made.transpose(*range(1, axis + 1), 0, *range(axis + 1, data.rank))
+
+
+@gradient_of(GatherElements)
+def _gather_elements_gradient(op: GatherElements, at: Backward) -> Tensor:
+    return apply_op(ScatterElements("add", op.axis), zeros(at.operand(0)), at.operand(1), at.gradient)
+
+
+@gradient_of(GatherND)
+def _gather_nd_gradient(op: GatherND, at: Backward) -> Tensor:
+    """The numbers of the batch stand before the places in it."""
+    data, indices, b = at.operand(0), at.operand(1), op.batch_dims
+    batch, each = product(data.shape[:b]), product(indices.shape[b:-1])
+    numbers = indices.range(0, batch, indices.dtype).reshape(batch, 1, 1).expand(batch, each, 1)
+    rows = concat(numbers, indices.reshape(batch, each, op.depth), axis=2).reshape(batch * each, 1 + op.depth)
+    updates = at.gradient.reshape(batch * each, *data.shape[b + op.depth :])
+    return _added((batch, *data.shape[b:]), rows, updates).reshape(*data.shape)
+
+
+@gradient_of(ScatterElements)
+def _scatter_elements_gradient(op: ScatterElements, at: Backward) -> list[Tensor | None]:
+    """Of updates what stands where they were written; of several at one place, the last has it."""
+    indices, updates, g = at.operand(1), at.operand(2), at.gradient
+    taken = gather_elements(g, indices, axis=op.axis)
+    if op.reduction == "add":
+        return [g, None, taken]
+    if op.reduction != "none":
+        raise NoGradient(f"reduction {op.reduction!r}")
+    numbers = indices.range(0, product(updates.shape)).reshape(*updates.shape)
+    none = indices.range(-1, 1).expand(*at.operand(0).shape)
+    last = gather_elements(apply_op(ScatterElements("none", op.axis), none, indices, numbers), indices, axis=op.axis)
+    kept = apply_op(op, g, indices, zeros(updates))
+    return [kept, None, choose(equal_tensors(last, numbers), taken, 0.0)]
+
+
+@gradient_of(ScatterND)
+def _scatter_nd_gradient(op: ScatterND, at: Backward) -> list[Tensor | None]:
+    """As of ScatterElements."""
+    data, indices, updates, g = at.operand(0), at.operand(1), at.operand(2), at.gradient
+    depth = as_int(indices.shape[1]) or 0
+    if op.reduction not in ("none", "add"):
+        raise NoGradient(f"reduction {op.reduction!r}")
+    if not depth:
+        raise NoGradient("indices of no dimension")
+    taken = apply_op(GatherND(0, depth), g, indices)
+    if op.reduction == "add":
+        return [g, None, taken]
+    count = updates.shape[0]
+    numbers, none = indices.range(0, count), indices.range(-1, 1).expand(*data.shape[:depth])
+    last = apply_op(GatherND(0, depth), apply_op(ScatterND(), none, indices, numbers), indices)
+    wins = equal_tensors(last, numbers).reshape(count, *(1,) * (updates.rank - 1))
+    return [apply_op(op, g, indices, zeros(updates)), None, choose(wins, taken, 0.0)]

@@ -15,6 +15,7 @@ from ...expr import I64, Expr, as_int, const
 from ...graph import Builder, Node, TensorType, Value
 from ..core.axes import both, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, axis_of, need, operator
+from ..core.gradient import Backward, gradient_of, zeros
 from ..core.scalar import Scalar, element, equal, isnan, where
 from ..core.source import SourceNode
 from ..core.tensor import Tensor, apply_named
@@ -128,3 +129,10 @@ class TopK(Op):
         if counts is None or len(counts) != 1:
             raise ModelError("the k of TopK is not a single number")
         return source.emit(cls(axis, counts[0], largest), [x])[: max(source.outputs, 1)]
+
+
+@gradient_of(TopK)
+def _top_k_gradient(op: TopK, at: Backward) -> Tensor:
+    """What was taken has its gradient where it stood; each element is taken once."""
+    x = at.operand(0)
+    return apply_named("ScatterElements", zeros(x), at.outputs[1], at.gradient, axis=axis_of(op.axis, x.rank))
