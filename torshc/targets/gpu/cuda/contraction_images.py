@@ -75,7 +75,7 @@ def as_images(f: Factor, batch: Sequence[Expr], k: Sequence[Expr], packet: int) 
         k: axes of the sum: of taps, and innermost that of the channels.
         packet: elements in 16 bytes.
 
-    >>> from ...expr import axis, call
+    >>> from torshc.expr import axis, call
     >>> n, y, x, ky, kx, c = map(axis, "n y x ky kx c".split(), (2, 6, 4, 3, 3, 64))
     >>> at = x * 2 + kx - 1
     >>> inside = call("and", call("le", const(0), at), call("lt", at, const(7)))
