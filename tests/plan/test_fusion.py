@@ -108,7 +108,14 @@ def test_a_product_takes_what_follows_and_not_another_product() -> None:
     w = graph.constant(np.ones((33, 33), np.float32))
     first = b.one(op("Add"), b.one(op("MatMul"), x, w), r)
     plan = finish(graph, b.one(op("Relu"), b.one(op("MatMul"), first, w)))
-    assert shown(plan) == ["MatMul+Add", "MatMul+Relu"] and plan.boundaries[0].reason == "template"
+    assert shown(plan) == ["MatMul+Add", "MatMul+Relu"] and plan.boundaries[0].reason == "operand"
+
+
+def test_a_group_has_one_heavy_kernel() -> None:
+    graph, b, (x, y) = graph_of((4, 33), (4, 33))
+    w = graph.constant(np.ones((33, 33), np.float32))
+    plan = finish(graph, b.one(op("Add"), b.one(op("MatMul"), x, w), b.one(op("MatMul"), y, w)))
+    assert shown(plan) == ["MatMul", "MatMul+Add"] and {x.reason for x in plan.boundaries} == {"heavy"}
 
 
 def test_what_a_product_reads_is_not_computed_after_it() -> None:
@@ -116,7 +123,7 @@ def test_what_a_product_reads_is_not_computed_after_it() -> None:
     w = graph.constant(np.ones((8, 8), np.float32))
     e = b.one(op("Exp"), x)
     plan = finish(graph, b.one(op("Add"), b.one(op("MatMul"), e, w), e))
-    assert shown(plan) == ["Exp", "MatMul+Add"] and {x.reason for x in plan.boundaries} == {"template", "cycle"}
+    assert shown(plan) == ["Exp", "MatMul+Add"] and {x.reason for x in plan.boundaries} == {"operand", "cycle"}
 
 
 def test_joining_that_would_make_a_cycle_is_refused() -> None:

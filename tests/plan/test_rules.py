@@ -162,7 +162,7 @@ def test_what_cannot_be_had_says_why(tmp_path: Path) -> None:
     file = rules(tmp_path, '- name: mine\n  match: "MatMul(Softmax(x), v)"\n  fuse: force\n')
     e = explained(ATTENTION, file, passes={"recognise_attention": False})
     (line,) = rule(e).unmet
-    assert line == "Mul 'w' -> MatMul 'm': no kernel template computes both"
+    assert line == "Mul 'w' -> MatMul 'm': a heavy kernel reads its operands from memory"
     assert "cannot be had" in to_text(e)
 
 

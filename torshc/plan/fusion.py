@@ -98,10 +98,12 @@ class Fuser:
         self, node: Node, value: Value, base: Value, chain: list[Node], source: Group, own: Group
     ) -> str | None:
         """Why no kernel can compute `own` (which holds `node`) and `source`, or None when one can."""
-        if node.op.heavy or node.op.family == "composite":
+        if node.op.heavy:
+            return "operand"
+        if node.op.family == "composite":
             return "template"
         if source.anchor is not None and own.anchor is not None:
-            return "template"
+            return "heavy"
         if any(g.anchor is not None and not g.anchor.op.epilogue for g in (source, own)):
             return "template"
         if own.anchor is not None and self._anchor_reads(own, source):

@@ -36,6 +36,8 @@ REASONS = {
     "apart": "a rule keeps them apart",
     "rule": "no rule lets them share a kernel",
     "template": "no kernel template computes both",
+    "operand": "a heavy kernel reads its operands from memory",
+    "heavy": "each is a heavy kernel, or follows one",
     "cycle": "joining them would make a cycle",
     "layout": "its reader needs another order in memory",
 }
@@ -81,7 +83,8 @@ class Group:
 
 
 def operator_of(node: Node) -> str:
-    """What a node's operator is called: an Identity that is left after the passes copies a value to an output."""
+    """What a node's operator is called: an Identity that is left after the passes copies a value to an output, or to
+    another layout."""
     return "copy" if node.op.name == "Identity" else node.op.name
 
 
