@@ -73,7 +73,7 @@ def gradients(builder: Builder, y: Value, xs: Sequence[Value], seed: Value | Non
 
 
 def replaced(builder: Builder, y: Value, pairs: Mapping[Value, Value]) -> tuple[Value, list[Value]]:
-    """A value as it is computed from others in place of some.
+    """Recompute a value with some of the values behind it replaced.
 
     Args:
         pairs: values, each with what takes its place, of its type; maybe itself.

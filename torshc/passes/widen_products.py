@@ -30,7 +30,7 @@ def widen_products(graph: Graph, options: CompileOptions, *, features: Features,
     for which no target has kernels, are widened everywhere; what they carry from step to step stays f32.
 
     Args:
-        products: whether what the target lacks `HALF_PRODUCTS` for is widened, or recurrent cells alone.
+        products: False widens recurrent cells only.
 
     Before::
 

@@ -1,4 +1,5 @@
-/* Products of bf16 by tiles of 16 x 16 sums, as processors with AMX-BF16 have them; elsewhere the same in C.
+/* Products of bf16 by tiles of 16 x 16 sums, as processors with AMX-BF16 have them; compiled for others, the same sums
+ * in plain C.
  *
  * The left factor is packed in tiles [16][32], one after the other along k, and these along the rows; the right one is in
  * panels of 16 words of two k.  A step adds 32 terms to each sum: those of even k and those of odd k apart, each by fused

@@ -73,7 +73,7 @@ class Backward:
 def gradient_of(*kinds: type[Op] | str) -> Callable[[F], F]:
     """Function decorator: the gradients of the operands of these operators, alone or in a list.
 
-    Operators that `@operator` does not decorate as a class are named as ONNX names them.
+    Operators that are functions (`@pointwise`, `@composite`) are named by strings, as ONNX names them.
     """
     return _noted(RULES, kinds)
 

@@ -43,7 +43,8 @@ class HalfGemmKernel(ProductKernel):
     """A product of bf16 with weights in panels of words of two k, see :func:`.pack.words_of_halves`.
 
     Class attributes:
-        needs: instruction sets that the form is made for; elsewhere it is the same in C.
+        needs: instruction sets that the form is made for; compiled without them it is plain C with the same order of
+            sums. It is no fallback in a run: that is another version of the library.
         reads_rows: whether rows are read as they lie; else a task packs them.
         packed: bytes of an element of packed rows.
         task_flops: a task of fewer is not worth handing to a thread.

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from math import prod
+
 import numpy as np
 import pytest
 
@@ -31,6 +34,15 @@ def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
     out[..., first] = x[..., first] * cos[:, None] - x[..., second] * sin[:, None]
     out[..., second] = x[..., first] * sin[:, None] + x[..., second] * cos[:, None]
     return out
+
+
+def declared_bytes(text: str) -> int:
+    """Bytes of shared memory that a kernel's text declares."""
+    total = 0
+    for kind, names in re.findall(r"__shared__ (?:__align__\(\d+\) )?(\w+) ([^;]*);", text):
+        sizes = (prod(map(int, re.findall(r"\d+", dims))) for dims in re.findall(r"\w+((?:\[\d+\])+)", names))
+        total += {"uint16_t": 2, "float": 4}[kind] * sum(sizes)
+    return total
 
 
 @pytest.mark.parametrize(
@@ -71,6 +83,7 @@ def test_a_step(
     program = GridProgram(graph, dims, CudaTarget(Machine(archs=tuple(archs))))
     (kernel,) = program.kernels
     assert isinstance(kernel, CacheAttention) and (kernel.cluster > 1) is (archs == ["sm_90a"] and past != 40)
+    assert kernel.shared == declared_bytes(program.target.render(kernel).source) <= 48 << 10  # what a block may declare
 
     known = [[dims[d] if isinstance(d, str) else d for d in s] for s in shapes]
     arrays = [RNG.standard_normal(s).astype(np.float32).astype(dtype.numpy) for s in known]

@@ -33,7 +33,7 @@ SIXTEEN = 16  # keys that a warp multiplies at once
 WARPS = 16  # of a block, at most
 CLUSTER = 8  # blocks that surely may form one
 KEYS = 64  # of a block, at the least
-STAGED = 36 << 10  # bytes of values in shared memory at the most
+STAGED = 36 << 10  # caps the warps by the bytes of their values, so that all arrays stay below 48 KiB
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,11 @@ class CacheAttention(HeavyKernel):
 
     @property
     def shared(self) -> int:
-        of_warp = SIXTEEN * (2 * (self.width + PACK) + 16) + 32
-        return self.warps * of_warp + self.rows * (6 * self.width + 72) + 4 * self.width + 32
+        """The arrays at the head of ``attention_cache.j2``: halves of queries, keys, weights and values; floats."""
+        keys, part = SIXTEEN * self.warps, self.rows * self.width // self.cluster
+        halves = self.rows * -(-self.width // 32) * 32 + 2 * self.width + keys * (8 + self.width + PACK)
+        floats = 8 * self.warps + (0 if self.once else 8) + self.cluster * (part + 16)
+        return 2 * halves + 4 * floats
 
 
 @GridTarget.lowers("cache")
