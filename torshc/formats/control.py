@@ -82,6 +82,9 @@ def loop(op: SourceOp, operands: list[Value | None], importer: Importer, b: Buil
     """The outputs of a Loop; none when its body could not be imported."""
     body = _body(op)
     limit, condition, states = _three(operands)
+    for what, v in (("limit", limit), ("condition", condition)):
+        if v is not None and as_int(v.type.size) not in (None, 1):
+            raise Misfit(f"the {what} of a Loop is {v.type!r}, and one element is needed")
     if len(body.inputs) != len(states) + 2 or len(body.outputs) <= len(states):
         raise Misfit("the body of a Loop does not fit its operands")
     if limit is None and condition is None:

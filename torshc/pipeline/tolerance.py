@@ -152,8 +152,8 @@ class _Paths:
         """What a branch or a loop gives has the roundings of its operands, and of its bodies in each round."""
         if isinstance(node.op, Looping):
             first = node.inputs[0]
-            known = first is not None and first.const is not None
-            trips = min(int(first.const.item()), ASSUMED) if known else ASSUMED  # type: ignore[union-attr]
+            count = first.const if first is not None and first.dtype.is_int else None
+            trips = ASSUMED if count is None or count.size != 1 else min(int(count.item()), ASSUMED)
             rounds *= max(trips, 1)
         graphs = bodies(node)
         for body in graphs:
