@@ -25,7 +25,7 @@ ENDS = {"c": ".c", "cuda": ".cu", "metal": ".metal", "webgpu": ".wgsl", "llvm": 
 WGSL = ("map", "row")
 LLVM = ("map", "gemm")  # one without a template, and one with
 # Metal's kernels come from the templates of CUDA's: two show in what words they differ.
-FILES = [f"{target}/{name}{ENDS[target]}" for target in ("c", "cuda") for name in CASES]
+FILES = [f"c/{name}.c" for name in CASES] + [f"cuda/{name}.cu" for name, case in CASES.items() if case.device]
 FILES += ["metal/row.metal", "metal/gemm.metal", *(f"webgpu/{name}.wgsl" for name in WGSL)]
 FILES += [f"llvm/{name}.ll" for name in LLVM]
 

@@ -613,7 +613,11 @@ def _rows() -> Iterator[tuple[str, Callable[[], Expr]]]:
             if formula is not None:
                 yield f"{f.name}_{kind.name}", partial(formula, *(acc(x, kind) for x in arguments_of(f)))
     for name, e in corner_formulas().items():
-        yield name, lambda e=e: e  # type: ignore[misc]
+        yield name, partial(_itself, e)
+
+
+def _itself(e: Expr) -> Expr:
+    return e
 
 
 @lru_cache(maxsize=1)

@@ -49,7 +49,9 @@ def test_other_shapes_are_no_other_compilation() -> None:
 
 
 def test_gradients_of_gradients() -> None:
-    f: Function = lambda x: np.sin(x) * x  # noqa: E731
+    def f(x: Any) -> Any:
+        return np.sin(x) * x
+
     wanted = [lambda x: np.sin(x) + x * np.cos(x), lambda x: 2 * np.cos(x) - x * np.sin(x)]
     wanted += [lambda x: -3 * np.sin(x) - x * np.cos(x), lambda x: -4 * np.cos(x) + x * np.sin(x)]
     for exact in wanted:
