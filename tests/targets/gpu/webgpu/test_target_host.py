@@ -218,13 +218,16 @@ def test_rows_with_and_without_subgroups(allowed: int, tmp_path: Path, between: 
 @pytest.mark.parametrize("kind", ["gcc", "clang"])
 def test_rows_of_a_library_that_was_built_from_its_sources(kind: str, tmp_path: Path) -> None:
     """Both texts of its kernel are there, with whichever compiler."""
-    cc = compilers.needed(kind).cc
+    compiler = compilers.needed(kind)
+    if compiler.kind == "zig":
+        pytest.skip("build.sh is for clang and gcc")
     source = model([helper.make_node("Softmax", ["x"], ["y"])], {"x": (F32, [3, 1030])}, {"y": F32})
     opened(source, tmp_path).close()
     torshc.compile(source, tmp_path / "s.tsc", target="webgpu", emit="source")
     texts = {file.name: file.read_text() for file in (tmp_path / "s.tsc" / "src").glob("*.wgsl")}
     assert sorted("subgroupAdd" in text for text in texts.values()) == [False, True], texts.keys()
-    subprocess.run(["sh", "src/build.sh"], cwd=tmp_path / "s.tsc", env={**os.environ, "TORSHC_CC": cc}, check=True)
+    env = {**os.environ, "TORSHC_CC": compiler.cc}
+    subprocess.run(["sh", "src/build.sh"], cwd=tmp_path / "s.tsc", env=env, check=True)
     with torshc.load(tmp_path / "s.tsc") as softmax:
         found = softmax.run({"x": np.zeros((3, 1030), np.float32)})["y"]
     np.testing.assert_allclose(found, np.full((3, 1030), 1 / 1030), rtol=1e-5)
