@@ -78,6 +78,10 @@ def products() -> Rows:
     n.result(
         "product_by_rows", n.add("MatMul", f"{n.input(50, 72)} {n.add('Transpose', wide, perm=[0, 2, 1])}"), axis=2
     )
+    for k, columns in PRODUCTS[1:6]:
+        doubles = n.add("Cast", n.input("b", k), to=onnx.TensorProto.DOUBLE)
+        weights = n.constant(n.rng.standard_normal((k, columns)), np.float64)
+        n.result(f"doubles_{k}_{columns}", n.add("MatMul", f"{doubles} {weights}"))
     n.result("gemm", n.add("Gemm", f"{n.input('b', 100)} {n.weight(30, 100)} {n.weight(30, scale=1)}", transB=1))
     return n
 

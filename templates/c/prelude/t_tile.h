@@ -11,6 +11,19 @@
 
 #define T_NR (T_NV * TORSHC_LANES)
 
+/* What sums are of: f32, or what a kernel says. */
+#ifndef T_SUM
+#define T_SUM f32
+#define T_SUM_TYPE float
+#endif
+typedef T_SUM_TYPE t_sum;
+typedef t_sum t_sumv __attribute__((vector_size(sizeof(t_sum) * TORSHC_LANES)));
+#define T_SUM_BITS (8 * (int)sizeof(t_sum))
+#define T_SUM_REGISTERS (T_SUM_BITS / 32) /* that a vector takes */
+#define T_JOINED_(name, type) t_##name##_##type
+#define T_JOINED(name, type) T_JOINED_(name, type)
+#define T_OF_SUM(name) T_JOINED(name, T_SUM)
+
 /* Sums that are independent of each other hide the latency of a fused multiply-add, 4 cycles at 2 a cycle.  A tile of
  * fewer sums adds parts of each beside each other.
  *
@@ -25,52 +38,54 @@
 #define T_CUT 64 /* terms that a sum has at the least that is cut */
 
 T_FN int t_tile_ways(const int rows, const int vecs) {
-    return rows * vecs > T_CHAINS / 2 ? 1 : rows * vecs * 2 > T_CHAINS / 2 ? 2 : 4;
+    const int sums = rows * vecs * T_SUM_REGISTERS;
+    return sums > T_CHAINS / 2 ? 1 : sums * 2 > T_CHAINS / 2 ? 2 : 4;
 }
 
 /* Contiguous parts of a sum: the fewest with which a tile of T_FEWEST rows is as fast as columns come from the cache. */
 T_FN int t_tile_parts(const int vecs) {
-    return T_FEWEST * vecs * TORSHC_LANES >= 64 ? 1 : T_FEWEST * vecs > 1 ? 2 : 4;
+    const int sums = T_FEWEST * vecs * T_SUM_REGISTERS;
+    return sums * TORSHC_LANES >= 64 ? 1 : sums > 1 ? 2 : 4;
 }
 
 /* Zero, or what earlier blocks of k left in part[r][T_NR]. */
-T_FN void t_tile_open(const int rows, const int vecs, const float *part, f32v acc[T_MR][T_NV]) {
+T_FN void t_tile_open(const int rows, const int vecs, const t_sum *part, t_sumv acc[T_MR][T_NV]) {
     T_UNROLL for (int r = 0; r < rows; r++)
         T_UNROLL for (int v = 0; v < vecs; v++)
-            acc[r][v] = part ? t_load_f32(part + r * T_NR + v * TORSHC_LANES) : (f32v){0};
+            acc[r][v] = part ? T_OF_SUM(load)(part + r * T_NR + v * TORSHC_LANES) : (t_sumv){0};
 }
 
-T_FN void t_tile_park(const int rows, const int vecs, float *part, f32v acc[T_MR][T_NV]) {
+T_FN void t_tile_park(const int rows, const int vecs, t_sum *part, t_sumv acc[T_MR][T_NV]) {
     T_UNROLL for (int r = 0; r < rows; r++)
-        T_UNROLL for (int v = 0; v < vecs; v++) t_store_f32(part + r * T_NR + v * TORSHC_LANES, acc[r][v]);
+        T_UNROLL for (int v = 0; v < vecs; v++) T_OF_SUM(store)(part + r * T_NR + v * TORSHC_LANES, acc[r][v]);
 }
 
-/* Vector v of columns of a row of a panel of floats or i8; of i4, of two rows, whose bytes hold an even row below and the
+/* Vector v of columns of a row of a panel of sums' type or i8; of i4, of two rows, whose bytes hold an even row below and the
  * next above. */
-T_FN void t_tile_columns(const int bits, const char *b, int v, f32v col[2]) {
-    if (bits == 32) {
-        col[0] = t_load_f32(b + (int)sizeof(float) * v * TORSHC_LANES);
+T_FN void t_tile_columns(const int bits, const char *b, int v, t_sumv col[2]) {
+    if (bits == T_SUM_BITS) {
+        col[0] = T_OF_SUM(load)(b + (int)sizeof(t_sum) * v * TORSHC_LANES);
     } else if (bits == 8) {
-        col[0] = t_cast_i8_f32(t_load_i8(b + v * TORSHC_LANES));
+        col[0] = T_OF_SUM(cast_i8)(t_load_i8(b + v * TORSHC_LANES));
     } else {
         const i32v pair = t_cast_i8_i32(t_load_i8(b + v * TORSHC_LANES));
-        col[0] = t_cast_i32_f32((i32v)((u32v)pair << 28) >> 28);
-        col[1] = t_cast_i32_f32(pair >> 4);
+        col[0] = T_OF_SUM(cast_i32)((i32v)((u32v)pair << 28) >> 28);
+        col[1] = T_OF_SUM(cast_i32)(pair >> 4);
     }
 }
 
 /* acc[r][v] += sum over i < k of a[r][i] * b[i][v]; of i4, k is even. */
-T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, const float *const *a, const char *b,
-                       f32v acc[T_MR][T_NV]) {
+T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, const t_sum *const *a, const char *b,
+                       t_sumv acc[T_MR][T_NV]) {
     const int step = bits == 4 ? 2 : 1; /* rows of b that are read at once */
-    const float *row[T_MR];
+    const t_sum *row[T_MR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
     for (int i = 0; i < k; i += step, b += step * bits / 8 * T_NR) {
-        f32v col[T_NV][2];
+        t_sumv col[T_NV][2];
         T_UNROLL for (int v = 0; v < vecs; v++) t_tile_columns(bits, b, v, col[v]);
         T_UNROLL for (int j = 0; j < step; j++)
             T_UNROLL for (int r = 0; r < rows; r++) {
-                const f32v x = t_splat_f32(row[r][i + j]);
+                const t_sumv x = T_OF_SUM(splat)(row[r][i + j]);
                 T_UNROLL for (int v = 0; v < vecs; v++) acc[r][v] += x * col[v][j];
             }
     }
@@ -78,35 +93,35 @@ T_FN void t_tile_chain(const int bits, const int rows, const int vecs, int k, co
 
 /* part[w][r][v] += sum over i < k of a[r][w * apart + i * step] * b[w * apart + i * step][v], for all parts at a time. */
 T_FN void t_tile_beside(const int bits, const int rows, const int vecs, const int ways, int k, int apart,
-                        const int step, const float *const *a, const char *b, f32v part[4][T_MR][T_NV]) {
+                        const int step, const t_sum *const *a, const char *b, t_sumv part[4][T_MR][T_NV]) {
     const int pair = bits == 4 ? 2 : 1;
-    const float *row[T_MR];
+    const t_sum *row[T_MR];
     T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r];
     for (int i = 0; i < k; i += pair, b += pair * step * bits / 8 * T_NR)
         T_UNROLL for (int w = 0; w < ways; w++)
             T_UNROLL for (int v = 0; v < vecs; v++) {
-                f32v col[2];
+                t_sumv col[2];
                 t_tile_columns(bits, b + (int64_t)w * apart * (T_NR * bits / 8), v, col);
                 T_UNROLL for (int j = 0; j < pair; j++)
                     T_UNROLL for (int r = 0; r < rows; r++)
-                        part[w][r][v] += t_splat_f32(row[r][w * apart + (i + j) * step]) * col[j];
+                        part[w][r][v] += T_OF_SUM(splat)(row[r][w * apart + (i + j) * step]) * col[j];
             }
 }
 
 /* acc[r][v] += sum over i < k of a[r][i] * b[i][v]. */
-T_FN void t_tile_fma(const int rows, const int vecs, int k, const float *const *a, const float *b,
-                     f32v acc[T_MR][T_NV]) {
+T_FN void t_tile_fma(const int rows, const int vecs, int k, const t_sum *const *a, const t_sum *b,
+                     t_sumv acc[T_MR][T_NV]) {
     const int most = t_tile_ways(rows, vecs), low = t_tile_ways(T_FEWEST, vecs), high = t_tile_ways(T_MOST, vecs);
     const int alike = low == high; /* all tiles have as many parts, which then interleave */
     const int parts = alike ? low : t_tile_parts(vecs), ways = most < parts ? most : parts, each = k / parts;
     if (parts == 1 || (!alike && k < T_CUT)) {
-        t_tile_chain(32, rows, vecs, k, a, (const char *)b, acc);
+        t_tile_chain(T_SUM_BITS, rows, vecs, k, a, (const char *)b, acc);
         return;
     }
     T_UNROLL for (int p = 0; p < parts; p += ways) {
         const int rest = p + ways < parts ? 0 : k - parts * each;
-        const float *row[T_MR], *from = b + (int64_t)p * each * T_NR;
-        float before[T_MR * T_NR];
+        const t_sum *row[T_MR], *from = b + (int64_t)p * each * T_NR;
+        t_sum before[T_MR * T_NR];
         T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r] + p * each;
         if (p > 0) {
             /* Sums so far wait in memory; in registers a compiler would keep them, and others not. */
@@ -115,20 +130,20 @@ T_FN void t_tile_fma(const int rows, const int vecs, int k, const float *const *
             t_tile_open(rows, vecs, NULL, acc);
         }
         if (ways == 1) {
-            t_tile_chain(32, rows, vecs, each + rest, row, (const char *)from, acc);
+            t_tile_chain(T_SUM_BITS, rows, vecs, each + rest, row, (const char *)from, acc);
             if (p > 0)
                 T_UNROLL for (int r = 0; r < rows; r++)
                     T_UNROLL for (int v = 0; v < vecs; v++)
-                        acc[r][v] += t_load_f32(before + r * T_NR + v * TORSHC_LANES);
+                        acc[r][v] += T_OF_SUM(load)(before + r * T_NR + v * TORSHC_LANES);
             continue;
         }
-        f32v part[4][T_MR][T_NV];
+        t_sumv part[4][T_MR][T_NV];
         T_UNROLL for (int w = 0; w < ways; w++) t_tile_open(rows, vecs, NULL, part[w]);
         T_UNROLL for (int r = 0; r < rows; r++)
             T_UNROLL for (int v = 0; v < vecs; v++) part[0][r][v] = acc[r][v];
-        t_tile_beside(32, rows, vecs, ways, each, alike ? 1 : each, alike ? ways : 1, row, (const char *)from, part);
+        t_tile_beside(T_SUM_BITS, rows, vecs, ways, each, alike ? 1 : each, alike ? ways : 1, row, (const char *)from, part);
         T_UNROLL for (int r = 0; r < rows; r++) row[r] += ways * each;
-        t_tile_chain(32, rows, vecs, rest, row, (const char *)(from + (int64_t)ways * each * T_NR), part[ways - 1]);
+        t_tile_chain(T_SUM_BITS, rows, vecs, rest, row, (const char *)(from + (int64_t)ways * each * T_NR), part[ways - 1]);
         t_tile_open(rows, vecs, p > 0 ? before : NULL, acc);
         T_UNROLL for (int w = 0; w < ways; w++)
             T_UNROLL for (int r = 0; r < rows; r++)
@@ -139,24 +154,24 @@ T_FN void t_tile_fma(const int rows, const int vecs, int k, const float *const *
 
 /* acc[r][v] += scale[w][v] * sum over i < k of a[r][w * block + i] * b[w * block + i][v] for each of `ways` blocks. */
 T_FN void t_tile_blocks(const int bits, const int rows, const int vecs, const int ways, int k, int block,
-                        const float *const *a, const int8_t *b, const float *scale, f32v acc[T_MR][T_NV]) {
-    f32v sum[4][T_MR][T_NV];
+                        const t_sum *const *a, const int8_t *b, const t_sum *scale, t_sumv acc[T_MR][T_NV]) {
+    t_sumv sum[4][T_MR][T_NV];
     T_UNROLL for (int w = 0; w < ways; w++) t_tile_open(rows, vecs, NULL, sum[w]);
     t_tile_beside(bits, rows, vecs, ways, k, block, 1, a, (const char *)b, sum);
     T_UNROLL for (int w = 0; w < ways; w++)
         T_UNROLL for (int v = 0; v < vecs; v++) {
-            const f32v factor = t_load_f32(scale + w * T_NR + v * TORSHC_LANES);
+            const t_sumv factor = T_OF_SUM(load)(scale + w * T_NR + v * TORSHC_LANES);
             T_UNROLL for (int r = 0; r < rows; r++) acc[r][v] += sum[w][r][v] * factor;
         }
 }
 
 /* acc[r][v] += sum over i < k of a[r][i] * (b[i][v] * scale[i / block][v]), b of 8 or 4 bits.  The blocks are the parts
  * of the sum. */
-T_FN void t_tile_fma_scaled(const int bits, const int rows, const int vecs, int k, int block, const float *const *a,
-                            const int8_t *b, const float *scale, f32v acc[T_MR][T_NV]) {
+T_FN void t_tile_fma_scaled(const int bits, const int rows, const int vecs, int k, int block, const t_sum *const *a,
+                            const int8_t *b, const t_sum *scale, t_sumv acc[T_MR][T_NV]) {
     const int ways = t_tile_ways(rows, vecs);
     for (int i = 0, some; i < k; i += some * block) {
-        const float *row[T_MR];
+        const t_sum *row[T_MR];
         const int8_t *from = b + (int64_t)i * T_NR * bits / 8;
         T_UNROLL for (int r = 0; r < rows; r++) row[r] = a[r] + i;
         some = i + ways * block <= k ? ways : 1;

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import BF16, F32, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
+from ...expr import BF16, F32, F64, I8, I32, U8, DType, Expr, acc, as_int, axis, const, load
 from ...expr.affine import contains
 from ...graph import Node, Value
 from ...kernels.axes import ceil_div, make_axes, product
@@ -64,18 +64,19 @@ class GemmKernel(ProductKernel):
 
     @property
     def sums(self) -> DType:
-        return I32 if self.buffers[self.a.buffer].dtype is U8 else F32
+        rows = self.buffers[self.a.buffer].dtype
+        return {U8: I32, F64: F64}.get(rows, F32)
 
     @property
     def depth(self) -> Expr:
         """Length of a panel's columns, in floats or words."""
-        return self.k if self.sums is F32 else ceil_div(self.k, QUAD)
+        return self.k if self.sums is not I32 else ceil_div(self.k, QUAD)
 
     @property
     def scratch(self) -> Expr:
         if self.k_blocks == 1:
             return const(0)
-        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks)
+        return partial_sums(self.tile, self.m.args[0], self.tile.panels(self.n.args[0]), self.blocks, self.sums)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def lower_gemm(group: Group, storage: Mapping[Value, Storage], machine: Machine)
     a, b = node.operands[:2]
     depth = a.shape[-1] if as_int(a.shape[-1]) is not None else b.shape[max(b.type.rank - 2, 0)]
     columns = b.shape[-1] if b.type.rank > 1 else const(1)
-    floats = {a.dtype, b.dtype, node.output.dtype} == {F32}
+    floats = {a.dtype, b.dtype, node.output.dtype} in ({F32}, {F64})
     if (
         not (floats or is_bytes(node) or is_scaled(node) or is_halves(node))
         or as_int(columns) == 1
@@ -184,17 +185,17 @@ def lower_product(
     """Kernels of a product, or None when an operand cannot be walked or packing b would not pay."""
     if p.b.op != "load":
         return None
-    buffers, plain_floats = Buffers(storage), p.b.dtype is F32 and not p.halves
+    buffers, plain_floats = Buffers(storage), p.b.dtype.is_float and not p.halves
     form = choose_form(machine.extras) if p.halves else None
     left, before = _left(group, p, buffers, storage)
     rows = product([a.args[0] for a in p.rows if not contains(p.b, a)])
-    tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0])
+    tile = choose_tile(machine, rows, p.n.args[0], p.k.args[0], p.b.dtype)
     if form is not None:
         tile = form.choose_tile(machine.lanes, as_int(rows))
     packed = _panels(group, p, rows, tile, storage)
     if packed is None:
         return None
-    panels = add_buffer(buffers, packed.operand, dtype=F32 if plain_floats else I32 if p.scale is None else I8)
+    panels = add_buffer(buffers, packed.operand, dtype=p.b.dtype if plain_floats else I32 if p.scale is None else I8)
     scale = _scale_panels(p, tile, buffers)
     stores = finish(group, anchor, p.result, p.index, buffers)
     axes, stores, (offset, start) = join_bodies(list(p.rows), stores, left.args[0], packed.start)

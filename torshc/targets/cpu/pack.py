@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...expr import I8, I32, Expr, as_int, const
+from ...expr import I8, I32, DType, Expr, as_int, const
 from ...expr.affine import strides_along
 from ...graph import Value
 from ...kernels.axes import join_axes, product
@@ -46,6 +46,11 @@ class PackKernel(Kernel):
     source: Strided
     target: Strided
     tile: Tile
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the matrix."""
+        return self.buffers[self.source.buffer].dtype
 
 
 @dataclass(frozen=True)
@@ -179,17 +184,17 @@ def pack_at_run_time(
     depth, width = k.args[0], n.args[0]
     place = row_major(moving) * panel_size(tile, depth, width)
     matrices = product([a.args[0] for a in moving])
-    to = Temporary("panels", owner, matrices * panel_size(tile, depth, width) * 4)
+    to = Temporary("panels", owner, matrices * panel_size(tile, depth, width) * element.dtype.size)
     axes, (source, target) = join_axes(list(moving), [offset, place])
-    walked = strided_operand(temporary(0, source), [k, n])
+    walked = strided_operand(temporary(0, source, element.dtype), [k, n])
     if walked is None:
         return None
-    number = add_buffer(buffers, to, written=True)
+    number = add_buffer(buffers, to, written=True, dtype=element.dtype)
     kernel = PackKernel(
         buffers=tuple(buffers.list),
         tasks=matrices * tile.panels(width),
         flops=const(0),
-        nbytes=matrices * depth * width * 8,
+        nbytes=matrices * depth * width * (2 * element.dtype.size),
         batch=tuple(axes),
         k=depth,
         n=width,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...expr import Expr, as_int, call
+from ...expr import F32, F64, DType, Expr, as_int, call
 from ...expr.affine import divisor_of
 from ...kernels.axes import ceil_div
 from ...kernels.heavy import HeavyKernel, Strided
@@ -73,11 +73,14 @@ def clamp(e: Expr, low: Expr | int, high: Expr | int) -> Expr:
     return call("min", call("max", e, low), high)
 
 
-def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr) -> Tile:
+def choose_tile(machine: Machine, m: Expr, n: Expr, k: Expr, dtype: DType = F32) -> Tile:
     """The fastest tile as measured: enough sums to hide latency, no spills, little waste in the last panel."""
     lanes, columns = machine.lanes, as_int(n)
     if given := machine.choice("tile"):
         return Tile(given[0], given[1], lanes)
+    if dtype is F64:  # a vector takes two registers
+        wide = lanes == 16 and (columns is None or columns > lanes)
+        return Tile(6, 2, lanes) if wide else Tile(8 if lanes == 16 else 6, 1, lanes)
     if columns is not None and columns <= lanes:
         return Tile(8, 1, lanes)
     vectors = -(-columns // lanes) if columns is not None else 0
@@ -138,10 +141,10 @@ def split_k(machine: Machine, m: Expr, k: Expr) -> int:
     return -(-depth // block)
 
 
-def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks) -> Expr:
+def partial_sums(tile: Tile, m: Expr, panels: Expr, blocks: Blocks, dtype: DType = F32) -> Expr:
     """Bytes of scratch for the sums of a task between blocks of k."""
     rows = ceil_div(tile.tiles(m), blocks.m) * tile.rows
-    return rows * ceil_div(panels, blocks.n) * (4 * tile.columns)
+    return rows * ceil_div(panels, blocks.n) * (dtype.size * tile.columns)
 
 
 @dataclass(frozen=True)

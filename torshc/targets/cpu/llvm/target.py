@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....expr import walk
+from ....expr import F32, walk
 from ....graph import Value
 from ....kernels.base import Kernel
 from ....kernels.generic import lower_generic
@@ -20,7 +20,7 @@ from ...base import NoKernel, Rendered, named, register
 from ..base import CpuTarget
 from ..conv import ConvKernel, convolution
 from ..conv_transpose import lower_conv_transpose
-from ..gemm import GemmKernel, is_bytes, is_halves, is_scaled, lower_gemm
+from ..gemm import GemmKernel, is_bytes, is_halves, lower_gemm
 from ..recurrent import lower_recurrent
 from .kernels import Writer, write_map, write_row, write_scan
 from .math import has_memory, supports
@@ -61,7 +61,7 @@ def lower_product(group: Group, storage: Mapping[Value, Storage], machine: Machi
     """The kernels of a MatMul: of floats in panels, of other types as a plain loop nest."""
     node = group.anchor
     assert node is not None
-    if is_bytes(node) or is_scaled(node) or is_halves(node):
+    if {v.dtype for v in (*node.operands[:2], node.output)} != {F32}:
         return lower_generic(group, storage)
     return [_whole(k) for k in lower_gemm(group, storage, machine)]
 
