@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,9 @@ from torshc.expr import (
     axis,
     call,
     const,
+    counter,
     dim,
+    element,
     is_nonnegative,
     lower_bound,
     select,
@@ -29,6 +32,7 @@ from torshc.ops.tensor.view import delinear, linear, remap
 DIMS = ("m", "n")
 EXTENTS = {"i": 6, "j": 4}  # axes with static extents
 SYMBOLIC = {"k": "n"}  # an axis over a symbolic extent
+COUNTED = {"r": "m"}  # a counter of as many rounds
 Env = Mapping[str, int]
 
 
@@ -49,6 +53,8 @@ def leaf(name: str) -> Pair:
         return Pair(axis(name, EXTENTS[name]), lambda env: env[name], name)
     if name in SYMBOLIC:
         return Pair(axis(name, dim(SYMBOLIC[name])), lambda env: env[name], name)
+    if name in COUNTED:
+        return Pair(counter(name, dim(COUNTED[name])), lambda env: env[name], name)
     return Pair(dim(name), lambda env: env[name], name)
 
 
@@ -80,7 +86,7 @@ def divide(op: str, a: Pair, b: Pair) -> Pair:
 
 
 leaves = st.one_of(
-    st.sampled_from([*DIMS, *EXTENTS, *SYMBOLIC]).map(leaf),
+    st.sampled_from([*DIMS, *EXTENTS, *SYMBOLIC, *COUNTED]).map(leaf),
     st.integers(-7, 12).map(constant),
 )
 divisors = st.one_of(
@@ -108,14 +114,14 @@ values = st.fixed_dictionaries(
 @st.composite
 def environments(draw: st.DrawFn) -> Env:
     env = dict(draw(values))
-    for a, d in SYMBOLIC.items():
+    for a, d in (SYMBOLIC | COUNTED).items():
         env[a] = draw(st.integers(0, env[d] - 1))
     return env
 
 
 def numbers(e: Expr, env: Env) -> int:
     """The value of an expression by substitution of numbers for its leaves."""
-    mapping = {x: const(env[str(x.data)]) for x in walk(e) if x.op in ("dim", "axis")}
+    mapping = {x: const(env[str(x.data)]) for x in walk(e) if x.op in ("dim", "axis", "element")}
     result = as_int(substitute(e, mapping))
     assert result is not None, (e, substitute(e, mapping))
     return result
@@ -125,7 +131,7 @@ def evaluate(e: Expr, env: Env) -> int:
     """The value of an expression by plain recursion, without any simplification."""
     if e.op == "const":
         return int(e.data)  # type: ignore[call-overload]
-    if e.op in ("dim", "axis"):
+    if e.op in ("dim", "axis", "element"):
         return env[str(e.data)]
     xs = [evaluate(a, env) for a in e.args]
     if e.op == "add":
@@ -290,3 +296,22 @@ def test_quotients_are_compared_by_what_they_divide() -> None:
     half = call("floordiv", i, 2)
     assert call("min", half, n - 1) is half
     assert call("min", call("floordiv", i + 1, 2), n - 1).op == "min"
+
+
+def test_a_counter_is_below_the_number_of_rounds() -> None:
+    n, k = dim("n"), dim("k")
+    i = counter("i", n)
+    assert (lower_bound(i), upper_bound(i), upper_bound(counter("i", 5))) == (0, 2**31 - 2, 4)
+    assert call("min", n, i + 1) - call("min", n, i) is const(1)
+    assert call("lt", i, 0).data is False
+    assert call("min", (i + 1) * k, n * k) is (i + 1) * k
+    assert call("min", n - i - 1, n) is n - i - 1 and is_nonnegative(n - i - 1)
+    assert call("min", i + 2, n).op == call("min", i + 1, k).op == "min"
+
+
+def test_counters_of_one_name_and_different_rounds_are_two() -> None:
+    n, k = dim("n"), dim("k")
+    assert counter("i", n) is counter("i", n)
+    assert len({counter("i", n), counter("i", k), counter("i", 3), element("i")}) == 4
+    assert pickle.loads(pickle.dumps(counter("i", n) + 1)) is counter("i", n) + 1
+    assert is_nonnegative(counter("i", 3)) and not is_nonnegative(element("i"))

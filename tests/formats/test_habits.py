@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -449,28 +450,105 @@ def test_loops_whose_number_is_a_vector(limit: int | None, tmp_path: Path) -> No
     np.testing.assert_allclose(total, wanted.sum(0), rtol=1e-6, atol=1e-6)
 
 
-def test_crops_of_int32_places_that_a_loop_reads(tmp_path: Path) -> None:
-    """As tf2onnx writes crop_and_resize: the image of a box is a slice whose ends are computed in int32."""
+LOOPED = {
+    "one": np.array([1]), "minus": np.array([-1]), "zero": np.array([0]), "two": np.array([2]), "four": np.array([4]),
+    "true": np.array(True), "one32": np.int32([1]), "zero32": np.int32([0]), "zeros": np.zeros(2, np.float32),
+    "ones": np.ones(2, np.float32), "crop": np.int32([4, 5]),
+}  # fmt: skip
+TAKEN = [node("Add", "from,one32", "to"), node("Slice", "x,from,to,zero32", "image")]  # the image of a box
+
+
+def looped(
+    nodes: list[NodeProto], inputs: list[Any], limit: str = "which", number: list[int] | None = None
+) -> ModelProto:
+    """A model that stacks `part` of each round, as many rounds as `limit` has elements."""
     rounds = helper.make_graph(
-        [
-            node("Add", "i,one", "next"),
-            node("Slice", "which,i,next", "from"),
-            node("Add", "from,one32", "to"),
-            node("Slice", "x,from,to,zero32", "image"),
-            node("Squeeze", "image,zero", "part"),
-            node("Identity", "c", "on"),
-        ],
+        [*nodes, node("Identity", "c", "on")],
         "body",
-        [info("i", INT, [1]), info("c", B, [])],
-        [info("on", B, []), info("part", F, [3, 4, 5])],
+        [info("i", INT, [1] if number is None else number), info("c", B, [])],
+        [info("on", B, []), helper.make_empty_tensor_value_info("part")],
     )
-    weights = {
-        "one": np.array([1]), "zero": np.array([0]), "true": np.array(True),
-        "one32": np.int32([1]), "zero32": np.int32([0]),
-    }  # fmt: skip
-    inputs = [info("x", F, [2, 3, 4, 5]), info("which", TensorProto.INT32, [3])]
-    nodes = [node("Size", "which", "n"), node("Loop", "n,true", "y", body=rounds)]
-    which = np.array([1, 0, 1], np.int32)
-    np.testing.assert_array_equal(
-        answers(model(nodes, inputs, "y", weights), {"x": X, "which": which}, tmp_path)[0], X[which]
-    )
+    return model([node("Size", limit, "n"), node("Loop", "n,true", "y", body=rounds)], inputs, "y", LOOPED, opset=13)
+
+
+@pytest.mark.parametrize("boxes", [3, "boxes"])
+def test_crops_of_boxes_that_a_loop_reads(boxes: int | str, tmp_path: Path) -> None:
+    """As tf2onnx writes crop_and_resize: the image of a box is a slice whose ends are computed in int32."""
+    nodes = [
+        node("Add", "i,one", "next"), node("Slice", "which,i,next", "from"), *TAKEN,
+        node("Transpose", "image", "planes", perm=[0, 3, 1, 2]),
+        node("Slice", "boxes,i,next,zero", "box"), node("Reshape", "box,four", "edges"),
+        node("Slice", "edges,zero,two", "low"), node("Slice", "edges,two,four", "high"),
+        node("Concat", "zeros,low", "starts", axis=0), node("Concat", "ones,high", "ends", axis=0),
+        node("Concat", "starts,ends", "roi", axis=0), node("Shape", "planes", "shape"),
+        node("Slice", "shape,zero,two", "images"), node("Cast", "crop", "crop64", to=INT),
+        node("Concat", "images,crop64", "sizes", axis=0),
+        node("Resize", "planes,roi,,sizes", "resized", mode="linear", extrapolation_value=0.5,
+             coordinate_transformation_mode="tf_crop_and_resize"),
+        node("Transpose", "resized", "back", perm=[0, 2, 3, 1]), node("Squeeze", "back,zero", "part"),
+    ]  # fmt: skip
+    inputs = [info("x", F, [2, 3, 4, 5]), info("boxes", F, [boxes, 4]), info("which", TensorProto.INT32, [boxes])]
+    made = looped(nodes, inputs)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", threads=1, opt_level=1)
+    peer = onnxruntime.InferenceSession(made.SerializeToString())
+    places = np.random.default_rng(2)
+    with torshc.load(tmp_path / "m.tsc", threads=1) as compiled:
+        for count in (3,) if boxes == 3 else (1, 3, 0):
+            feeds = {"x": X, "boxes": places.random((count, 4), np.float32), "which": np.int32([1, 0, 1][:count])}
+            got = compiled.run(feeds)["y"]
+            if not count:
+                assert got.shape == (0, 4, 5, 5)
+                continue
+            np.testing.assert_allclose(got, peer.run(None, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+WHICH = info("which", TensorProto.INT32, ["n"])
+VECTOR = node("Unsqueeze", "i,zero", "at")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Add", "at,one", "next"), node("Slice", "which,at,next", "from")],
+        [node("Cast", "at", "at32", to=TensorProto.INT32), node("Add", "at32,one32", "next"),
+         node("Slice", "which,at32,next", "from")],
+        [node("Shape", "which", "len"), node("Sub", "len,at", "next"), node("Sub", "next,one", "first"),
+         node("Slice", "which,first,next", "from")],
+        [node("Shape", "which", "len"), node("Sub", "at,one", "before"), node("Sub", "before,len", "last"),
+         node("Slice", "which,at,last,zero,minus", "from")],
+    ],
+    ids=["i:i+1", "int32", "n-1-i:n-i", "i:i-1-n:-1"],
+)  # fmt: skip
+def test_one_element_in_each_round(nodes: list[NodeProto], tmp_path: Path) -> None:
+    """The number of a round is below the limit, so that a slice at it has one element whatever the limit is."""
+    made = looped([VECTOR, *nodes, *TAKEN, node("Squeeze", "image,zero", "part")], [info("x", F, [2, 3]), WHICH],
+                  number=[])  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", threads=1, opt_level=1)
+    x = X[:, :, 0, 0]
+    with torshc.load(tmp_path / "m.tsc", threads=1) as compiled:
+        for which in (np.int32([1]), np.int32([1, 0, 0, 1])):
+            feeds = {"x": x, "which": which}
+            (wanted,) = ReferenceEvaluator(made).run(None, feeds)
+            np.testing.assert_array_equal(compiled.run(feeds)["y"], wanted)
+
+
+def test_as_many_rounds_as_something_else_has_elements(tmp_path: Path) -> None:
+    """Nothing says that a slice at the number of a round has an element then."""
+    nodes = [VECTOR, node("Add", "at,one", "next"), node("Slice", "which,at,next", "from"), *TAKEN,
+             node("Squeeze", "image,zero", "part")]  # fmt: skip
+    made = looped(nodes, [info("x", F, [2, 3]), WHICH, info("other", F, ["m"])], "other", [])
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(TorshcError, match=r"starts of Slice is .*round.*: how many there are is known only at run"):
+        torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc")
+    # Where the number of elements does not matter, the run checks that all rounds have as many.
+    made = looped([VECTOR, node("Add", "at,one", "next"), node("Slice", "x,at,next,zero", "part")],
+                  [info("x", F, [2, 3]), info("other", F, ["m"])], "other", [])  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", threads=1, opt_level=1)
+    x = X[:, :, 0, 0]
+    with torshc.load(tmp_path / "m.tsc", threads=1) as compiled:
+        np.testing.assert_array_equal(compiled.run({"x": x, "other": np.zeros(2, np.float32)})["y"], x[:, None])
+        with pytest.raises(TorshcError, match="iterations have different shapes"):
+            compiled.run({"x": x, "other": np.zeros(3, np.float32)})

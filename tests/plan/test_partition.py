@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from onnx import NodeProto, TensorProto, helper
 
+from torshc.expr import const
 from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.plan.partition import drop_unneeded, is_plain, partition
@@ -111,6 +113,26 @@ def test_a_loop_is_a_step() -> None:
     script = partition(graph)
     assert [type(s) for s in script.steps if not isinstance(s, Drop)] == [Repeat]
     assert operators(script) == [["Add", "Identity"]]
+
+
+@pytest.mark.parametrize(("op", "bound"), [("Gather", 0), ("Slice", 1)])
+def test_the_number_of_a_round_is_read_where_it_is_a_size(op: str, bound: int) -> None:
+    """Gather takes it as a tensor; how far a Slice goes depends on it, as that is below n, it is one element far."""
+    nodes = [
+        node("Add", ["i", "i"], ["twice"]),
+        node("Sub", ["twice", "i"], ["at"]),
+        node("Sub", ["i", "minus"], ["next"]),
+        node(op, ["x", "at", "next"][: 2 + bound], ["part"]),
+        node("Identity", ["go"], ["on"]),
+    ]
+    body = helper.make_graph(
+        nodes, "body", [info("i", INT, [1]), info("go", B, [])], [info("on", B, []), info("part", F, None)]
+    )
+    outside = [node("Size", ["x"], ["n"]), node("Constant", [], ["minus"], value_ints=[-1])]
+    graph = imported([*outside, node("Loop", ["n", ""], ["y"], body=body)], "y", x=(F, ["n"]))
+    assert graph.outputs[0].shape[1:] == (const(1),)
+    script = partition(graph)
+    assert sum(isinstance(s, Bind) for s in flat(script.steps)) == bound
 
 
 def test_what_no_output_needs_goes_with_its_symbols_and_checks() -> None:

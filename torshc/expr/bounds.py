@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 
 from .dtype import BOOL, DType
-from .expr import Expr, walk_new
+from .expr import Expr, extent_of, walk_new
 
 Range = tuple[float, float]
 
@@ -86,10 +86,10 @@ def _bounds(e: Expr) -> Range:
         return 0, 1
     if e.op == "dim":
         return 0, SYMBOL_MAX
+    if (extent := extent_of(e)) is not None:
+        return 0, max(range_of(extent)[1] - 1, 0)
     if e.op == "element":
         return -SYMBOL_MAX, SYMBOL_MAX
-    if e.op == "axis":
-        return 0, max(range_of(e.args[0])[1] - 1, 0)
     rule = _RULES.get(e.op)
     if rule is None:
         return UNKNOWN

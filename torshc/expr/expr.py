@@ -7,7 +7,7 @@ dimension meet in one object; the rules for division and remainder are in :mod:`
 Leaves:
     const   ``data`` is the value
     dim     ``data`` is the name of a symbolic dimension, at least 0
-    element ``data`` is a name: an integer that a run reads from a small tensor, of any sign
+    element ``data`` is a name: an integer that a run reads from a small tensor, of any sign unless it counts rounds
     axis    ``data`` is (name, extent): a loop variable with 0 <= axis < extent
     acc     ``data`` is a name: a value that the kernel provides (an accumulator, a row statistic)
     load    ``data`` is any hashable key that names the tensor; ``args`` are its indices
@@ -115,7 +115,8 @@ _TABLE: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValu
 def make(op: str, args: tuple[Expr, ...], dtype: DType, data: Hashable = None) -> Expr:
     """Intern a node as it is; callers outside this package use the smart constructors."""
     # The type of data is in the key because 1 == 1.0 == True; repr separates -0.0 from 0.0 and makes NaN equal itself.
-    mark = repr(data) if isinstance(data, float) else data
+    # Counters of one name may have different extents.
+    mark = repr(data) if isinstance(data, float) else (data, data.extent) if isinstance(data, _Counter) else data
     key = (op, args, dtype.name, type(data), mark)
     found = _TABLE.get(key)
     if found is None:
@@ -169,6 +170,29 @@ def is_runtime(e: Expr) -> bool:
 def element(name: str) -> Expr:
     """An integer that a run reads from a small tensor, such as an entry of a shape; of any sign."""
     return make("element", (), I64, name)
+
+
+class _Counter(str):
+    """The name of an element that counts the rounds of a loop, and what it is always below."""
+
+    extent: Expr
+
+
+def counter(name: str, extent: Scalar = 1 << 31) -> Expr:
+    """An element that counts the rounds of a loop: 0 <= counter < extent, by default what a run takes for an element.
+
+    Only the loop's body may rely on that, which does not run where the extent is 0.
+    """
+    counted = _Counter(name)
+    counted.extent = as_expr(extent)
+    return element(counted)
+
+
+def extent_of(e: Expr) -> Expr | None:
+    """What an axis or a counter, which are at least 0, is always below; None of other expressions."""
+    if e.op == "axis":
+        return e.args[0]
+    return e.data.extent if isinstance(e.data, _Counter) else None
 
 
 def axis(name: str, extent: Scalar) -> Expr:

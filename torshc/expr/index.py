@@ -12,7 +12,7 @@ import weakref
 
 from .bounds import may_wrap, range_of
 from .dtype import BOOL, I64
-from .expr import Expr, as_int, const, make, walk, walk_new
+from .expr import Expr, as_int, const, extent_of, make, walk, walk_new
 
 Poly = dict[tuple[Expr, ...], int]
 
@@ -319,18 +319,19 @@ def _odd(e: Expr) -> bool:
 
 
 def upper(e: Expr) -> Expr:
-    """An expression in dimensions alone that is never below e: each axis is set to the end that makes e largest."""
+    """An expression that is never below e: each axis and counter is set to the end that makes e largest."""
     p: Poly = {}
     total = const(0)
     for atoms, c in poly_of(e).items():
-        axes = [a for a in atoms if a.op == "axis"]
-        if not axes or any(a.op not in ("axis", "dim") for a in atoms):
+        extents = [extent_of(a) for a in atoms]
+        placed = all(x is not None or a.op == "dim" for a, x in zip(atoms, extents, strict=True))
+        if not placed or all(x is None for x in extents):
             p[atoms] = p.get(atoms, 0) + c
             continue
         if c > 0:
             term = const(c)
-            for a in atoms:
-                term = mul(term, a.args[0] - 1 if a.op == "axis" else a)
+            for a, x in zip(atoms, extents, strict=True):
+                term = mul(term, a if x is None else x - 1)
             total = total + term
     return total + from_poly(p)
 

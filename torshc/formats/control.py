@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import BOOL, I64, SEQUENCE, Expr, as_int, const, dims_of, walk
+from ..expr import BOOL, SEQUENCE, Expr, as_int, const, dims_of, walk
 from ..graph import Builder, Graph, Partial, Rewriter, Value, ints_of
 from ..ops import REGISTRY, SourceNode, Unsupported
 from ..ops.control.flow import Branching, Looping, all_nodes, free_values, symbols_of
@@ -184,11 +184,12 @@ def _loop(
 ) -> list[Value]:
     """A Looping node for a body that `round_` imports; rounds: their number, if it is known."""
     partials = [v.type.partial for v in states]
+    most = limit.data[0] if limit is not None and limit.data is not None else None
     for _ in range(_ATTEMPTS):
         with importer.inside() as graph:
             if graphs is not None:
                 graphs.append(graph)
-            number, going = graph.new_runtime_value(Partial(I64)), graph.new_runtime_value(Partial(BOOL))
+            number, going = graph.new_counter(most), graph.new_runtime_value(Partial(BOOL))
             current = [graph.new_runtime_value(ranked(p)) for p in partials]
             graph.declare_inputs([number, going, *current])
             made = round_(number, going, current)

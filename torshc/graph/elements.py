@@ -75,13 +75,13 @@ def _element(node: Node, nest: Nest, index: tuple[int, ...], elements: Elements)
 
 
 def settled(value: Value) -> tuple[Expr | None, ...]:
-    """The elements that no run changes, None for the others; empty when there are none.
+    """The elements that no run changes, or that count the rounds of loops, None for the others; or none of all.
 
-    TensorFlow's strided slices compute starts and ends so that some are known: of ``[i, 0]``, with i counted by a loop,
-    the second.
+    TensorFlow's strided slices compute starts and ends so that some are known: of ``[i, 0]``, with i an operand, the
+    second.
     """
     trace = _Trace()
-    found = () if value.producer is None else trace.elements(value) or ()
+    found = trace.elements(value) or ()
     return tuple(None if any(x in trace.unknown for x in walk(e)) else e for e in found)
 
 
@@ -96,6 +96,8 @@ class _Trace:
     def elements(self, v: Value) -> tuple[Expr, ...] | None:
         if v.data is not None:
             return v.data
+        if v.count is not None:
+            return (v.count,)
         if v not in self.found:
             self.found[v] = self._computed(v) or self._unknowns(v)
         return self.found[v]

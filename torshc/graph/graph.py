@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import InternalError
-from ..expr import OPTIONAL, DType, Expr, as_int, const, dims_of, element, from_numpy, runtime_dim
+from ..expr import I64, OPTIONAL, DType, Expr, as_int, const, counter, dims_of, element, from_numpy, runtime_dim
 from .data import LIMIT, data_of
 from .mark import Mark, RuleName
 
@@ -128,12 +128,13 @@ class Value(_Freezable):
         producer: the node that makes it, or None for inputs and constants.
         const: its contents when they are known (read only), else None.
         data: the contents element by element as expressions, for small tensors such as shapes, else None.
+        count: of the number of a loop's round, the symbol that its data holds once something takes it for a size.
         layout: permutation of the dimensions from outermost to innermost in memory, or None for row-major.
         folded: of a constant that was computed from others, the node that made it and which of its results it is, where
             the compilation keeps that; else None.
     """
 
-    __slots__ = ("const", "data", "folded", "id", "layout", "name", "producer", "type")
+    __slots__ = ("const", "count", "data", "folded", "id", "layout", "name", "producer", "type")
 
     def __init__(self, id: int, name: str, type: TensorType) -> None:
         self.id = id
@@ -142,6 +143,7 @@ class Value(_Freezable):
         self.producer: Node | None = None
         self.const: np.ndarray[Any, Any] | None = None
         self.data: tuple[Expr, ...] | None = None
+        self.count: Expr | None = None
         self.layout: tuple[int, ...] | None = None
         self.folded: tuple[Node, int] | None = None
 
@@ -482,6 +484,18 @@ class Graph:
         for k, d in enumerate(partial.dims):
             shape.append(self.new_dimension(value, k) if d is None else d)
         value.type = TensorType(partial.dtype, tuple(shape), partial.inner)
+        return value
+
+    def new_counter(self, rounds: Expr | None) -> Value:
+        """The number of a loop's round as a new value of rank 0.
+
+        Args:
+            rounds: how many there are at most, if that is known.
+        """
+        value = self.new_value(TensorType(I64, ()))
+        name = self._fresh(f"{self.place}/round" if self.place else "round")
+        self.sources[name] = SymbolSource(value, 0)
+        value.count = counter(name) if rounds is None else counter(name, rounds)
         return value
 
     def new_dimension(self, value: Value, k: int) -> Expr:
