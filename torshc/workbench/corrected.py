@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as _SVMClassifier
+from onnx.reference.ops.op_loop import Loop as _Loop
 
 Array = np.ndarray[Any, Any]
 
@@ -20,6 +21,38 @@ class GatherElements(OpRun):
     def _run(self, data: Array, indices: Array, axis: int) -> tuple[Array]:
         part = tuple(slice(None if d == axis % data.ndim else n) for d, n in enumerate(indices.shape))
         return (np.take_along_axis(data[part], indices.astype(np.int64), axis),)
+
+
+class Loop(_Loop):
+    """Its own takes a condition that is left out for false, not for no condition, and concatenates what rounds yield
+    instead of stacking it.
+    """
+
+    def _run(
+        self,
+        M: Array | None,
+        cond: Array | None,
+        *carried: Any,
+        context: Any = None,
+        body: Any = None,
+        attributes: Any = None,
+        bindings: Any = None,
+    ) -> Any:
+        loop: Any = self
+        states, conditioned = list(carried), cond is not None
+        yielded: list[list[Array]] = [[] for _ in loop.body.output_names[1 + len(states) :]]
+        rounds = 0
+        while (cond or not conditioned) and (M is None or rounds < M):
+            inputs = [np.array(rounds, np.int64), np.array(True), *states]
+            feeds = {**(context or {}), **dict(zip(loop.body.input_names, inputs, strict=True))}
+            cond, *results = loop._run_body(feeds, attributes=attributes, bindings=bindings)
+            rounds += 1
+            states = results[: len(states)]
+            for parts, part in zip(yielded, results[len(states) :], strict=True):
+                parts.append(part)
+        if rounds == 0 and yielded:
+            raise NotImplementedError("Loop that yields values, in no rounds")
+        return self._check_and_fix_outputs((*states, *map(np.stack, yielded)))
 
 
 class SVMClassifier(_SVMClassifier):
@@ -60,4 +93,4 @@ class SVMClassifier(_SVMClassifier):
         return found
 
 
-CORRECTED: tuple[type[OpRun], ...] = (GatherElements, SVMClassifier)
+CORRECTED: tuple[type[OpRun], ...] = (GatherElements, Loop, SVMClassifier)
