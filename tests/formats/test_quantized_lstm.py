@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.contrib import compiled, expected, feeds_of, model_of
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import compiled, model_of
 from tests.support.evaluate import Array, run
+from tests.support.models import feeds_of
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
@@ -81,7 +83,7 @@ def test_answers_of_onnx_runtime(form: str, tmp_path: Path) -> None:
     given, attributes = operands(**FORMS[form][0]), FORMS[form][1]
     made = model_of(OP, given, FIXED, 3, hidden_size=HIDDEN, **attributes)
     feeds = feeds_of(given, FIXED)
-    for got, wanted in zip(compiled(made, feeds, tmp_path), expected(made, feeds), strict=True):
+    for got, wanted in zip(compiled(made, feeds, tmp_path), onnx_runtime(made, feeds), strict=True):
         np.testing.assert_allclose(got, wanted, **CLOSE)
 
 
@@ -90,7 +92,7 @@ def test_any_number_of_steps_and_rows(tmp_path: Path) -> None:
     made = model_of(OP, given, FIXED, 3, hidden_size=HIDDEN, dims={0: ["steps", "rows", FEATURES], 4: ["rows"]})
     for steps, batch in ((5, 3), (11, 1), (1, 4)):
         feeds = feeds_of(operands(steps, batch, lengths=True), FIXED)
-        for got, wanted in zip(compiled(made, feeds, tmp_path / f"{steps}"), expected(made, feeds), strict=True):
+        for got, wanted in zip(compiled(made, feeds, tmp_path / f"{steps}"), onnx_runtime(made, feeds), strict=True):
             np.testing.assert_allclose(got, wanted, **CLOSE)
 
 
@@ -98,7 +100,7 @@ def test_nothing_but_zeros() -> None:
     """The range of x and of h has no width."""
     given = (np.zeros((3, 2, FEATURES), np.float32), *operands(bias=False)[1:])
     made, feeds = model_of(OP, given, FIXED, 3, hidden_size=HIDDEN), feeds_of(given, FIXED)
-    for got, wanted in zip(run(import_model(made.SerializeToString()), feeds), expected(made, feeds), strict=True):
+    for got, wanted in zip(run(import_model(made.SerializeToString()), feeds), onnx_runtime(made, feeds), strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 

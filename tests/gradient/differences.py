@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.nodes import F64, model_of
+from tests.support.models import node_model
+from tests.support.nodes import F64
 from torshc.expr import const, from_numpy
 from torshc.formats import import_model
 from torshc.gradient import gradients
@@ -24,23 +25,6 @@ CLOSE = {"rtol": 2e-6, "atol": 2e-8}
 def seed(count: int) -> Array:
     """Numbers that differ, for what gradients are weighted with."""
     return np.cos(np.arange(count) * 1.7 + 0.3)
-
-
-def imported(
-    op: str,
-    operands: Sequence[Array | None],
-    fixed: Sequence[int],
-    opset: int,
-    outputs: int,
-    domain: str,
-    attributes: dict[str, Any],
-) -> Graph:
-    """A model of one node; `fixed` operands are constants."""
-    order = ["" if a is None else f"x{k}" for k, a in enumerate(operands)]
-    given = {f"x{k}": a for k, a in enumerate(operands) if a is not None and k not in fixed}
-    known = {f"x{k}": a for k, a in enumerate(operands) if a is not None and k in fixed}
-    model = model_of(op, given, known, order, opset, outputs, domain, **attributes)
-    return import_model(model.SerializeToString())
 
 
 def built(op: str, operands: Sequence[Array | None], domain: str, attributes: dict[str, Any]) -> Graph:
@@ -72,11 +56,11 @@ def graph_of(
         fixed: places of operands that are constants.
         direct: whether the operator is built, as ONNX has it for f32 only.
     """
-    graph = (
-        built(op, operands, domain, attributes)
-        if direct
-        else imported(op, operands, fixed, opset, outputs, domain, attributes)
-    )
+    if direct:
+        graph = built(op, operands, domain, attributes)
+    else:
+        made = node_model(op, operands, fixed, outputs, domain=domain, version=opset, **attributes)
+        graph = import_model(made.SerializeToString())
     return graph, {v: operands[int(v.name[1:])] for v in graph.inputs}
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 import torshc
 from tests.support.evaluate import Array, run
-from tests.support.nodes import F32, I64, check, model_of, numbers
+from tests.support.models import feeds_of, node_model, save
+from tests.support.nodes import F32, I64, check, numbers
 from torshc.base.errors import TorshcError
 from torshc.formats import import_model
 from torshc.graph import Graph
@@ -90,7 +90,7 @@ def test_margins(mode: str) -> None:
     for wide in (5, 13):  # folded more than once
         check("Pad", x, ints(wide, 0, 1, wide), mode=mode)
     if mode == "constant":
-        (got,) = run(imported("Pad", [x, ints(-1, 2, -1, -3)]), names([x, ints(-1, 2, -1, -3)]))
+        (got,) = run(imported("Pad", [x, ints(-1, 2, -1, -3)]), feeds_of([x, ints(-1, 2, -1, -3)]))
         np.testing.assert_array_equal(got, np.pad(x[1:2, :1], ((0, 0), (2, 0))))
 
 
@@ -180,26 +180,20 @@ BAD: list[tuple[str, list[Array], dict[str, Any]]] = [
 ]
 
 
-def names(operands: list[Array]) -> dict[str, Array]:
-    return {f"x{k}": a for k, a in enumerate(operands)}
-
-
 def imported(op: str, operands: list[Array], **attributes: Any) -> Graph:
-    given = names(operands)
-    return import_model(model_of(op, given, {}, list(given), 20, **attributes).SerializeToString())
+    return import_model(node_model(op, operands, **attributes).SerializeToString())
 
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), BAD)
 def test_wrong_values_are_refused(op: str, operands: list[Array], attributes: dict[str, Any]) -> None:
-    given = names(operands)
     with pytest.raises(ValueError, match=r"is not|shape|extent|element"):
-        run(imported(op, operands, **attributes), given)
+        run(imported(op, operands, **attributes), feeds_of(operands))
 
 
 def compiled(op: str, operands: list[Array], level: int, folder: Path, **attributes: Any) -> Model:
-    given = names(operands)
-    onnx.save(model_of(op, given, {}, list(given), 20, **attributes), folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", opt_level=level, threads=1, jobs=1)
+    torshc.compile(
+        save(node_model(op, operands, **attributes), folder), folder / "m.tsc", opt_level=level, threads=1, jobs=1
+    )
     return torshc.load(folder / "m.tsc", threads=1)
 
 
@@ -235,7 +229,7 @@ def test_compiled(
         for k in range(10):
             operands = make(k)
             wanted = check(op, *operands, **attributes)
-            for got, want in zip(model.run(names(operands)).values(), wanted, strict=True):
+            for got, want in zip(model.run(feeds_of(operands)).values(), wanted, strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
@@ -247,4 +241,4 @@ def test_compiled_refuses_wrong_values(
         compiled(op, operands, 0, tmp_path, **attributes) as model,
         pytest.raises(TorshcError, match=r"shape|dimension"),
     ):
-        model.run(names(operands))
+        model.run(feeds_of(operands))

@@ -11,14 +11,14 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.evaluate import Array, run
-from tests.support.nodes import F32, I64, model_of, numbers
+from tests.support.models import feeds_of, node_model
+from tests.support.nodes import F32, I64, numbers
 from torshc.formats import import_model
 
 
 def symbolic(op: str, operands: list[Array], opset: int = 21, **attributes: Any) -> onnx.ModelProto:
     """A model of one node, each dimension of whose inputs is a symbol of its own."""
-    names = {f"x{k}": a for k, a in enumerate(operands)}
-    model = model_of(op, names, {}, list(names), opset, **attributes)
+    model = node_model(op, operands, version=opset, **attributes)
     for v in model.graph.input:
         for k, d in enumerate(v.type.tensor_type.shape.dim):
             d.dim_param = f"{v.name}_{k}"
@@ -30,7 +30,7 @@ def agrees(op: str, *sets: list[Array], **attributes: Any) -> None:
     model = symbolic(op, sets[0], **attributes)
     graph, reference = import_model(model.SerializeToString()), ReferenceEvaluator(model)
     for operands in sets:
-        feeds = {f"x{k}": a for k, a in enumerate(operands)}
+        feeds = feeds_of(operands)
         for got, want in zip(run(graph, feeds), reference.run(None, feeds), strict=True):
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 

@@ -20,7 +20,9 @@ from tests.bundle.test_build_script import build
 from tests.bundle.test_versions import loaded, runnable
 from tests.emulation.emulated import emulated_tools, missing
 from tests.support import compilers
-from tests.support.contrib import expected, model_of, numbers, some_bytes
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import model_of, some_bytes
+from tests.support.nodes import numbers
 from tests.targets.gpu.webgpu import test_target as webgpu
 from torshc.base.errors import ModelError, RunError
 from torshc.base.options import CompileOptions
@@ -139,7 +141,7 @@ def test_a_size_of_1_is_broadcast(name: str, target: str, level: int, tmp_path: 
         for shapes in runs:
             for seed in range(3):  # a card records the second run, and the third is that again
                 feeds = feeds_of(made, shapes, seed)
-                (want,) = expected(made, feeds)
+                (want,) = onnx_runtime(made, feeds)
                 np.testing.assert_allclose(found.run(feeds)["y"], want, rtol=1e-5, atol=1e-5)
 
 
@@ -155,7 +157,7 @@ def test_a_model_that_fits_sizes_of_1_alone_has_the_loose_form_alone(tmp_path: P
     assert done.loose is None and len(done.forms) == 1 and said in done.warnings
     with opened(made, "c", tmp_path) as found:
         feeds = feeds_of(made, ((1,),))
-        np.testing.assert_allclose(found.run(feeds)["y"], expected(made, feeds)[0])
+        np.testing.assert_allclose(found.run(feeds)["y"], onnx_runtime(made, feeds)[0])
         with pytest.raises(RunError, match="does not hold"):
             found.run(feeds_of(made, ((3,),)))
     none = model([*sums, NODE("Add", ["s", "t"], ["y"])], {"x": ["a"]}, weights)
@@ -190,7 +192,7 @@ def test_a_scale_of_each_column_or_one_for_all(target: str, tmp_path: Path) -> N
             feeds = {"x0": x, "x4": np.full(size, 0.02, np.float32), "x7": np.full(size, 3, np.int8)}
             one = {4: feeds["x4"], 7: feeds["x7"]}
             fixed = tuple(one.get(k, v) for k, v in enumerate((*operands, None)))
-            (want,) = expected(model_of("QAttention", fixed, (1, 2, 3, 6), num_heads=2), feeds)
+            (want,) = onnx_runtime(model_of("QAttention", fixed, (1, 2, 3, 6), num_heads=2), feeds)
             np.testing.assert_allclose(found.run(feeds)["out0"], want, rtol=1e-4, atol=1e-5)
 
 
@@ -263,7 +265,7 @@ def test_a_script_has_two_forms(target: str, tmp_path: Path) -> None:
     with opened(SCRIPTED, target, tmp_path, fallback=True) as found:
         for n, k, m in ((5, 2, 2), (1, 2, 2), (5, 2, 2), (5, 1, 3), (1, 3, 1), (1, 1, 1), (5, 3, 3)):
             feeds = feeds_of(SCRIPTED, ((5,), (n, 1), (k, 4), (m, 4)))
-            (want,) = expected(SCRIPTED, feeds)
+            (want,) = onnx_runtime(SCRIPTED, feeds)
             np.testing.assert_allclose(found.run(feeds)["y"], want, rtol=1e-5, atol=1e-5)
         with pytest.raises(RunError, match=r"k == l does not hold, 2 is not 3; k is dimension 0 of input 'u', l is"):
             found.run(feeds_of(SCRIPTED, ((5,), (5, 1), (2, 4), (3, 4))))
@@ -307,7 +309,7 @@ def test_what_a_device_has_no_kernel_for_in_the_loose_form_alone_runs_on_the_pro
     with opened(made, "webgpu", tmp_path, fallback=True) as found:
         for a in (4, 1, 4):
             feeds = feeds_of(made, ((a,),))
-            np.testing.assert_allclose(found.run(feeds)["y"], expected(made, feeds)[0])
+            np.testing.assert_allclose(found.run(feeds)["y"], onnx_runtime(made, feeds)[0])
 
 
 @pytest.mark.parametrize("weights", ["new", "named"])
@@ -327,7 +329,7 @@ def test_other_weights_are_those_of_both_forms(weights: str, tmp_path: Path) -> 
             found.set_weights({"w": W[::-1] - 9})
         for shapes in (((4, 3), (4, 2)), ((4, 3), (1, 2)), ((1, 3), (4, 2))):
             feeds = feeds_of(DENSE, shapes)
-            np.testing.assert_allclose(found.run(feeds)["y"], expected(made, feeds)[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found.run(feeds)["y"], onnx_runtime(made, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_versions_have_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +342,7 @@ def test_versions_have_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("TORSHC_ISA", level)
         with loaded(tmp_path / "m.tsc", tmp_path / level) as found:
             feeds = feeds_of(DENSE, ((1, 3), (4, 2)))
-            np.testing.assert_allclose(found.run(feeds)["y"], expected(DENSE, feeds)[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(found.run(feeds)["y"], onnx_runtime(DENSE, feeds)[0], rtol=1e-5, atol=1e-5)
             assert found.stats().isa == level and {s.calls for s in found.stats().steps if s.loose} == {1}
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from torshc.base.errors import TorshcError
 
-from ..support.contrib import feeds_of, model_of
+from ..support.models import feeds_of, node_model
 from .beside import Times, Tolerance, empty_call, measured, processor
 from .operands import drawn
 from .rows import Row, all_rows
@@ -76,12 +76,12 @@ def entry(row: Row, folder: Path, threads: int, empty: float) -> dict[str, Any]:
 def timed(row: Row, folder: Path, threads: int) -> Times:
     """The times of a row."""
     operands, fixed = drawn(row.operands, row.type)
-    made = model_of(row.op, tuple(operands), fixed, row.outputs, row.domain, row.version, **row.attributes)
+    made = node_model(row.op, operands, fixed, row.outputs, domain=row.domain, version=row.version, **row.attributes)
     tolerance = TOLERANCES.get(row.type, Tolerance()) if row.compared else Tolerance(compared=False)
     with np.errstate(all="ignore"):
         return measured(
             made,
-            feeds_of(tuple(operands), fixed),
+            feeds_of(operands, fixed),
             folder,
             threads=threads,
             rounds=ROUNDS,

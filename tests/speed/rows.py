@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..support.contrib import DOMAIN
+from ..support.models import MICROSOFT as DOMAIN
 from .operands import shape_of
 
 

@@ -1,46 +1,21 @@
-"""Single nodes of ai.onnx.ml against ONNX's reference evaluator."""
+"""Single nodes of ai.onnx.ml, by our operators' own definitions, against ONNX's reference evaluator."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import numpy as np
 import onnx
-from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
-from torshc.formats import import_model
+from . import nodes
+from .models import ML, Array, node_model
 
-from .evaluate import Array, run
-
-
-def model_of(op: str, *operands: Array, outputs: int = 1, version: int = 3, **attributes: Any) -> onnx.ModelProto:
-    names = [f"x{k}" for k in range(len(operands))]
-    results = [f"y{k}" for k in range(outputs)]
-    node = helper.make_node(op, names, results, domain="ai.onnx.ml", name="it", **attributes)
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in zip(names, operands, strict=True)
-    ]
-    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info(n) for n in results])
-    opsets = [helper.make_opsetid("ai.onnx.ml", version), helper.make_opsetid("", 20)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+results = partial(nodes.given, domain=ML)
+check = partial(nodes.check, domain=ML)
 
 
-def results(op: str, *operands: Array, **attributes: Any) -> list[Array]:
-    model = model_of(op, *operands, **attributes)
-    return run(import_model(model.SerializeToString()), {f"x{k}": a for k, a in enumerate(operands)})
-
-
-def check(op: str, *operands: Array, **attributes: Any) -> list[Array]:
-    got = results(op, *operands, **attributes)
-    model = model_of(op, *operands, **attributes)
-    wanted = ReferenceEvaluator(model).run(None, {f"x{k}": a for k, a in enumerate(operands)})
-    for g, w in zip(got, wanted, strict=True):
-        w = np.asarray(w)
-        assert g.shape == w.shape
-        np.testing.assert_allclose(g, w, rtol=2e-5, atol=1e-6)
-    return got
+def model_of(op: str, *operands: Array, **form: Any) -> onnx.ModelProto:
+    return node_model(op, operands, domain=ML, **form)
 
 
 def forest(aggregate: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import onnx
 import pytest
 
 import torshc
-from tests.support.contrib import Array, model_of
+from tests.support.contrib import model_of
 from tests.support.evaluate import run
+from tests.support.models import Array
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 from torshc.ops import REGISTRY, SourceNode

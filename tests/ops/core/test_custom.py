@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import torshc
-from tests.support.contrib import Array, model_of
+from tests.support.contrib import model_of
+from tests.support.models import Array
 from torshc import ops
 from torshc.backend import TorshcBackend
 from torshc.base.errors import ConfigError, ModelError, TorshcError, UnsupportedError

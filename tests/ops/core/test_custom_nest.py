@@ -11,7 +11,8 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools
-from tests.support.contrib import Array, model_of
+from tests.support.contrib import model_of
+from tests.support.models import Array
 from torshc.base.errors import ConfigError, ModelError, TorshcError
 from torshc.base.options import CompileOptions
 from torshc.workbench.verify import verify_model

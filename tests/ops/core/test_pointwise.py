@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.contrib import Array, model_of
+from tests.support.contrib import model_of
 from tests.support.evaluate import run
+from tests.support.models import Array
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.expr import F16, F32, I32, DType, acc, call, const
 from torshc.formats import import_model

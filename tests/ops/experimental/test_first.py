@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.contrib import Array, check, compiled, feeds_of, model_of, numbers
+from tests.support.contrib import check, compiled, model_of
 from tests.support.evaluate import run
+from tests.support.models import Array, feeds_of
+from tests.support.nodes import numbers
 from torshc.base.errors import ModelError, TorshcError, UnsupportedError
 from torshc.formats import import_model
 

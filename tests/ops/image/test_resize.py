@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.evaluate import run
-from tests.support.nodes import F32, I64, check, model_of, numbers
-from torshc.formats import import_model
+from tests.support.nodes import F32, I64, check, given, numbers
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -32,11 +30,11 @@ def test_upsample() -> None:
     x = numbers(1, 1, 2, 3)
     scales = np.array([1, 1, 2, 3], F32)
     wanted = x.repeat(2, axis=2).repeat(3, axis=3)
-    old = model_of("Upsample", {"x": x}, {}, ["x"], 7, scales=[1.0, 1.0, 2.0, 3.0], mode="nearest")
-    newer = model_of("Upsample", {"x": x}, {"s": scales}, ["x", "s"], 9, mode="nearest")
-    resize = model_of("Resize", {"x": x}, {"s": scales}, ["x", "s"], 10, mode="nearest")
-    for model in (old, newer, resize):
-        np.testing.assert_array_equal(run(import_model(model.SerializeToString()), {"x": x})[0], wanted)
+    old = given("Upsample", x, opset=7, scales=[1.0, 1.0, 2.0, 3.0], mode="nearest")
+    newer = given("Upsample", x, scales, fixed=(1,), opset=9, mode="nearest")
+    resize = given("Resize", x, scales, fixed=(1,), opset=10, mode="nearest")
+    for (got,) in (old, newer, resize):
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_shuffles() -> None:

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import torshc
-from tests.support.contrib import DOMAIN, Array, compiled, expected, model_of, numbers
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import compiled, model_of
+from tests.support.models import MICROSOFT, Array
+from tests.support.nodes import numbers
 from torshc.base.errors import ModelError, TorshcError
 from torshc.formats import import_model
 
@@ -25,7 +28,7 @@ def test_determinants(dtype: type, tmp_path: Path) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-12 if dtype is np.float64 else 2 * np.finfo(dtype).eps)
 
 
-def of_any_size(op: str, folder: Path, domain: str = DOMAIN) -> torshc.Model:
+def of_any_size(op: str, folder: Path, domain: str = MICROSOFT) -> torshc.Model:
     x = numbers(2, 3, 3)
     model = model_of(op, (x,), domain=domain, dims={0: ["b", "n", "m"]})
     (folder / "m.onnx").write_bytes(model.SerializeToString())
@@ -59,7 +62,7 @@ def test_inverses(shape: tuple[int, ...], tmp_path: Path) -> None:
     x = well(*shape)
     model = model_of("Inverse", (x,))
     (got,) = compiled(model, {"x0": x}, tmp_path / "m")
-    (wanted,) = expected(model, {"x0": x})
+    (wanted,) = onnx_runtime(model, {"x0": x})
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)  # ONNX Runtime's are of f32
     np.testing.assert_allclose(got, np.linalg.inv(x.astype(np.float64)), rtol=1e-6, atol=1e-8)
 
@@ -72,7 +75,7 @@ def test_inverses_of_any_size(tmp_path: Path) -> None:
             model.run({"x0": np.stack([np.eye(3), np.ones((3, 3))]).astype(np.float32)})
 
 
-@pytest.mark.parametrize(("op", "domain"), [("Det", ""), ("Inverse", DOMAIN)])
+@pytest.mark.parametrize(("op", "domain"), [("Det", ""), ("Inverse", MICROSOFT)])
 def test_what_is_no_matrix_is_refused(op: str, domain: str) -> None:
     for x in (numbers(5, 6), numbers(5)):
         with pytest.raises(ModelError, match=f"{op} of"):

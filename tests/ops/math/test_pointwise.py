@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 
+from tests.support.compare import assert_close, evaluated, reference
 from tests.support.evaluate import Array, run
-from tests.support.nodes import BOOL, F32, F64, I64, check, given, model_of, numbers
+from tests.support.models import feeds_of, node_model
+from tests.support.nodes import BOOL, F32, F64, I64, check, given, numbers
 from torshc.formats import import_model
 from torshc.ops.math.pointwise import WIDE
 
@@ -118,11 +119,11 @@ def test_integers_to_powers_that_are_floats() -> None:
 @pytest.mark.parametrize("op", ["Sum", "Max", "Min", "Mean"])
 def test_many_operands(op: str) -> None:
     """They become several nodes, so that no kernel grows with their number."""
-    operands = {f"x{k}": numbers(3, seed=k) for k in range(150)}
-    graph = import_model(model_of(op, operands, {}, list(operands), 20).SerializeToString())
+    operands = [numbers(3, seed=k) for k in range(150)]
+    graph = import_model(node_model(op, operands).SerializeToString())
     assert max(len(n.operands) for n in graph.nodes) <= WIDE
-    (got,) = run(graph, operands)
-    wanted = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Mean": np.mean}[op](list(operands.values()), axis=0)
+    (got,) = run(graph, feeds_of(operands))
+    wanted = {"Sum": np.sum, "Max": np.max, "Min": np.min, "Mean": np.mean}[op](operands, axis=0)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)  # 150 roundings of sums up to 30
 
 
@@ -143,10 +144,8 @@ def test_where_takes_the_type_of_its_branches() -> None:
 def test_defaults_have_32_bits(op: str) -> None:
     """Whatever is computed with: 0.01 is 0.009999999776."""
     x = numbers(40, dtype=F64)
-    model = model_of(op, {"x": x}, {}, ["x"], 22)
-    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
-    (got,) = run(import_model(model.SerializeToString()), {"x": x})
-    np.testing.assert_allclose(got, wanted, rtol=1e-13)
+    model = node_model(op, [x], version=22)
+    assert_close(evaluated(model, {"x0": x}), reference(model, {"x0": x}), rtol=1e-13)
 
 
 @pytest.mark.parametrize("to", [F32, F64, np.int64, np.int32, np.uint8, np.int8, BOOL, np.float16])
@@ -164,8 +163,7 @@ def whole(dtype: Any, *shape: int, seed: int = 0) -> Array:
 
 def test_casts_of_bits() -> None:
     def bits(x: Array, to: int) -> Array:
-        model = model_of("BitCast", {"x": x}, {}, ["x"], 26, 1, to=to)
-        return run(import_model(model.SerializeToString()), {"x": x})[0]
+        return given("BitCast", x, opset=26, to=to)[0]
 
     for x, to in ((whole(np.int8, 300), np.uint8), (whole(np.uint16, 300), np.int16), (whole(np.uint32, 9), np.int32)):
         np.testing.assert_array_equal(bits(x, helper.np_dtype_to_tensor_dtype(np.dtype(to))), x.view(to))

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import check, compiled, model_of, some_bytes
 from tests.support.evaluate import run
+from tests.support.models import Array, feeds_of
+from tests.support.nodes import numbers
 from torshc.base.errors import ModelError, RunError, TorshcError, UnsupportedError
 from torshc.formats import import_model
 
@@ -152,7 +155,7 @@ def test_queries_and_keys_that_are_normalised(rotary: int, epsilons: dict[str, f
             scale = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + epsilons.get(f"{name}_norm_epsilon", usual))
             operands[k] = (x * scale * weight).reshape(2, new, -1).astype(F32)
         plain = (*operands, *tables)
-        wanted = expected(model_of("GroupQueryAttention", plain, **form), feeds_of(plain, (6,)))
+        wanted = onnx_runtime(model_of("GroupQueryAttention", plain, **form), feeds_of(plain, (6,)))
         for g, w in zip(got, wanted, strict=True):
             np.testing.assert_allclose(g, w, **CLOSE)
     one = model_of("GroupQueryAttention", given[:-1], **form)
@@ -187,7 +190,7 @@ def test_compiled_steps_of_any_length(tmp_path: Path) -> None:
     made = model_of("GroupQueryAttention", (*operands, *TABLES), (7, 8), 3, **form)
     for new, past in ((1, 5), (4, 0)):
         feeds = {f"x{k}": v for k, v in enumerate(grouped(2, new, past)) if v is not None}
-        for got, wanted in zip(compiled(made, feeds, tmp_path), expected(made, feeds), strict=True):
+        for got, wanted in zip(compiled(made, feeds, tmp_path), onnx_runtime(made, feeds), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
     feeds["x5"] = np.array([2, 4], I32)  # of 4 positions
     with pytest.raises(RunError, match=r"\(GroupQueryAttention\): an index or a length is out of range"):
@@ -199,7 +202,7 @@ def test_compiled_attention_of_any_batch(tmp_path: Path) -> None:
     dims: dict[int, list[Any]] = {0: ["B", "S", 6], 3: ["B", "S"]}
     made = model_of("Attention", (x, w, numbers(24), mask), (1, 2), num_heads=2, unidirectional=1, dims=dims)
     feeds = {"x0": x, "x3": np.asarray(mask)}
-    np.testing.assert_allclose(compiled(made, feeds, tmp_path)[0], expected(made, feeds)[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(compiled(made, feeds, tmp_path)[0], onnx_runtime(made, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["lengths", "batch", None, 2, 4])
@@ -210,7 +213,7 @@ def test_a_mask_of_lengths_whose_dimension_has_a_name_of_its_own(name: str | int
     dims = {0: [2 if name == 4 else "batch", "length", 6], 3: [name]}
     made = model_of("Attention", (x, w, numbers(24), mask), (1, 2), num_heads=2, dims=dims)
     feeds = {"x0": x, "x3": mask}
-    np.testing.assert_allclose(compiled(made, feeds, tmp_path)[0], expected(made, feeds)[0], **CLOSE)
+    np.testing.assert_allclose(compiled(made, feeds, tmp_path)[0], onnx_runtime(made, feeds)[0], **CLOSE)
     if isinstance(name, str) and name != "batch":
         with pytest.raises(TorshcError):
             compiled(made, feeds | {"x3": mask[:1]}, tmp_path)

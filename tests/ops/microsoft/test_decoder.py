@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.contrib import check, compiled, expected, feeds_of, model_of, numbers
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import check, compiled, model_of
 from tests.support.evaluate import Array, run
+from tests.support.models import feeds_of
+from tests.support.nodes import numbers
 from torshc.base.errors import TorshcError, UnsupportedError
 from torshc.formats import import_model
 
@@ -57,7 +60,7 @@ def test_a_step_side_by_side_and_a_past_that_grows_are_those_of_a_buffer() -> No
     q, k, v, mask, _, keys, values, _ = step(2, mask=True)
     assert q is not None and k is not None and v is not None and keys is not None and values is not None
     model = model_of(OP, (q, k, v, mask, None, keys, values, np.array([2], np.int32)), **SELF)
-    wanted = expected(model, feeds_of((q, k, v, mask, None, keys, values, np.array([2], np.int32)), ()))
+    wanted = onnx_runtime(model, feeds_of((q, k, v, mask, None, keys, values, np.array([2], np.int32)), ()))
     grown = (np.concatenate([q, k, v], 2), None, None, mask, None, keys[:, :, :2].copy(), values[:, :, :2].copy())
     got = run(import_model(model_of(OP, grown, outputs=3, num_heads=HEADS).SerializeToString()), feeds_of(grown, ()))
     np.testing.assert_allclose(got[0], wanted[0], rtol=2e-5, atol=2e-6)
@@ -70,7 +73,7 @@ def test_a_compiled_step_with_a_past_of_any_length(tmp_path: Path) -> None:
     model = model_of(OP, operands, dims={3: ["batch", "total"]}, **SELF)
     for count in (2, 4, 0):
         feeds = feeds_of(tuple(step(count, mask=True)), ())
-        for g, w in zip(compiled(model, feeds, tmp_path / str(count)), expected(model, feeds), strict=True):
+        for g, w in zip(compiled(model, feeds, tmp_path / str(count)), onnx_runtime(model, feeds), strict=True):
             np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-6)
     with pytest.raises(TorshcError):
         compiled(model, feeds_of(tuple(step(LONGEST, mask=True)), ()), tmp_path / "long")

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.support.contrib import check, compiled, expected, model_of, numbers
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import check, compiled, model_of
 from tests.support.evaluate import run
+from tests.support.nodes import numbers
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
@@ -156,7 +158,7 @@ def test_crops() -> None:
 def test_the_different_elements_compiled(tmp_path: Path) -> None:
     x = np.array([2, 1, 1, 3, 4, 3], np.float32)
     made = model_of("Unique", (x,), outputs=3)
-    for got, wanted in zip(compiled(made, {"x0": x}, tmp_path), expected(made, {"x0": x}), strict=True):
+    for got, wanted in zip(compiled(made, {"x0": x}, tmp_path), onnx_runtime(made, {"x0": x}), strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 

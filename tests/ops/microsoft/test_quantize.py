@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.support.contrib import Array, check, compiled, expected, feeds_of, model_of, numbers, some_bytes
+from tests.support.compare import onnx_runtime
+from tests.support.contrib import check, compiled, model_of, some_bytes
 from tests.support.evaluate import run
+from tests.support.models import Array, feeds_of
+from tests.support.nodes import numbers
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 
@@ -162,7 +165,7 @@ def test_matrices_of_few_bits(bits: int, k: int, block: int, zeros: str) -> None
     got = run(import_model(made.SerializeToString()), feeds)[0]
     np.testing.assert_allclose(got, x @ w.T + bias, rtol=1e-4, atol=1e-4)
     if bits == 4:
-        np.testing.assert_allclose(got, expected(made, feeds)[0], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(got, onnx_runtime(made, feeds)[0], rtol=1e-4, atol=1e-4)
 
 
 def test_rows_of_few_bits() -> None:
@@ -189,7 +192,7 @@ def test_rows_of_the_last_product() -> None:
     del made.graph.initializer[0]
     made.graph.initializer.extend([tied, shape])
     made.graph.node.insert(0, helper.make_node("Reshape", ["tied", "shape"], ["x0"]))
-    got, wanted = run(import_model(made.SerializeToString()), {"x1": ids})[0], expected(made, {"x1": ids})[0]
+    got, wanted = run(import_model(made.SerializeToString()), {"x1": ids})[0], onnx_runtime(made, {"x1": ids})[0]
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
@@ -208,7 +211,7 @@ def test_compiled_products_and_rows_of_four_bits(tmp_path: Path) -> None:
     for tensor, name in zip(nodes.graph.initializer, "ws", strict=True):
         tensor.name = name
         made.graph.initializer.append(tensor)
-    got, wanted = compiled(made, {"x1": ids}, tmp_path, 3)[0], expected(made, {"x1": ids})[0]
+    got, wanted = compiled(made, {"x1": ids}, tmp_path, 3)[0], onnx_runtime(made, {"x1": ids})[0]
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
     assert (tmp_path / "m.tsc" / "weights.bin").stat().st_size < 704 * 640
 

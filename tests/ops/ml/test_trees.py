@@ -11,6 +11,7 @@ from onnx import numpy_helper
 
 from tests.support.evaluate import Array
 from tests.support.ml_nodes import check, forest, model_of, results
+from tests.support.models import ML
 from tests.support.nodes import F32, F64, numbers
 from torshc.base.errors import ModelError, UnsupportedError
 
@@ -105,9 +106,9 @@ def test_missing_values_of_one_comparison() -> None:
         "tree_roots": list(range(6)), "n_targets": len(modes),
     }  # fmt: skip
     x = np.array([[np.nan], [0.5], [0.0], [1.0]], F32)
-    check("TreeEnsemble", x, version=5, **tables)
+    check("TreeEnsemble", x, opset={ML: 5}, **tables)
     with pytest.raises(UnsupportedError, match=r"12 leaves and 1099511627776 targets take .* the budget 'folding'"):
-        results("TreeEnsemble", x, version=5, **{**tables, "n_targets": 1 << 40})
+        results("TreeEnsemble", x, opset={ML: 5}, **{**tables, "n_targets": 1 << 40})
 
 
 def test_repeated_weights() -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx.reference import ReferenceEvaluator
 
-from tests.support.evaluate import run
-from tests.support.nodes import F32, check, given, model_of, numbers
-from torshc.base.errors import ModelError
-from torshc.formats import import_model
+from tests.support.compare import reference
+from tests.support.models import node_model
+from tests.support.nodes import F32, check, given, numbers, refused
 
 
 @pytest.mark.parametrize("opset", [7, 11, 13, 20])
@@ -22,10 +20,8 @@ def test_softmax(op: str, opset: int) -> None:
             continue
         # The reference evaluator has no form of these opsets: the operand as a matrix, by hand.
         matrix = x.reshape(int(np.prod(x.shape[:axis])), -1)
-        new = model_of(op, {"x": matrix}, {}, ["x"], 13, axis=1)
-        wanted = ReferenceEvaluator(new).run(None, {"x": matrix})[0].reshape(x.shape)
-        old = model_of(op, {"x": x}, {}, ["x"], opset, axis=axis)
-        np.testing.assert_allclose(run(import_model(old.SerializeToString()), {"x": x})[0], wanted, rtol=1e-5)
+        (wanted,) = reference(node_model(op, [matrix], version=13, axis=1), {"x0": matrix})
+        np.testing.assert_allclose(given(op, x, opset=opset, axis=axis)[0], wanted.reshape(x.shape), rtol=1e-5)
 
 
 def test_hardmax_of_nothing() -> None:
@@ -53,14 +49,11 @@ def test_normalisations() -> None:
 
 def test_a_scale_that_widens_the_operand_is_refused() -> None:
     for op in ("RMSNormalization", "LayerNormalization"):
-        operands = {"x": numbers(2, 1), "s": numbers(8)}
-        with pytest.raises(ModelError, match="with a scale or bias"):
-            import_model(model_of(op, operands, {}, ["x", "s"], 23).SerializeToString())
+        refused(op, numbers(2, 1), numbers(8), opset=23, match="with a scale or bias")
 
 
 def test_lp_normalisation_of_zeros_is_zero() -> None:
-    model = model_of("LpNormalization", {"x": np.zeros((2, 3), F32)}, {}, ["x"], 20)
-    np.testing.assert_array_equal(run(import_model(model.SerializeToString()), {"x": np.zeros((2, 3), F32)})[0], 0)
+    np.testing.assert_array_equal(given("LpNormalization", np.zeros((2, 3), F32))[0], 0)
 
 
 def test_batch_normalization_in_training() -> None:

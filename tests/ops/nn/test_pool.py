@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.evaluate import run
-from tests.support.nodes import check, given, model_of, numbers
-from torshc.base.errors import ModelError
-from torshc.formats import import_model
+from tests.support.nodes import check, given, numbers, refused
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
@@ -33,8 +30,7 @@ def test_global_pools(op: str) -> None:
 def test_global_lp_pool() -> None:
     x = numbers(2, 3, 5, 4)
     for p in (1, 2, 3):
-        model = model_of("GlobalLpPool", {"x": x}, {}, ["x"], 20, p=p)
-        got = run(import_model(model.SerializeToString()), {"x": x})[0]
+        (got,) = given("GlobalLpPool", x, p=p)
         wanted = (np.abs(x) ** p).sum(axis=(2, 3), keepdims=True) ** (1 / p)
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
@@ -53,6 +49,4 @@ def test_places_of_maxima() -> None:
 @pytest.mark.parametrize("op", ["LpPool", "GlobalLpPool"])
 def test_an_order_that_is_none(op: str) -> None:
     more = {"kernel_shape": [2, 2]} if op == "LpPool" else {}
-    model = model_of(op, {"x": numbers(1, 2, 3, 4)}, {}, ["x"], 20, p=0, **more)
-    with pytest.raises(ModelError, match=r"'it' .*attribute 'p' is 0, and must be 1 or more"):
-        import_model(model.SerializeToString())
+    refused(op, numbers(1, 2, 3, 4), p=0, **more, match=r"'it' .*attribute 'p' is 0, and must be 1 or more")

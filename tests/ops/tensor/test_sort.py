@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.evaluate import Array, run
-from tests.support.nodes import F32, F64, I64, model_of, numbers, refused
-from torshc.formats import import_model
+from tests.support.evaluate import Array
+from tests.support.nodes import F32, F64, I64, given, numbers, refused
 
 
 @pytest.mark.parametrize("largest", [0, 1])
@@ -25,10 +24,8 @@ def test_topk(largest: int, dtype: Any) -> None:
 
 
 def given_topk(x: Array, k: int, axis: int, largest: int) -> list[Array]:
-    model = model_of(
-        "TopK", {"x": x}, {"k": np.array([k], I64)}, ["x", "k"], 20, 2, axis=axis, largest=largest, sorted=0
-    )
-    return run(import_model(model.SerializeToString()), {"x": x})
+    form = {"axis": axis, "largest": largest, "sorted": 0}
+    return given("TopK", x, np.array([k], I64), fixed=(1,), outputs=2, **form)
 
 
 def test_topk_takes_nan_for_the_largest() -> None:
