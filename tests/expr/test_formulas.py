@@ -17,7 +17,12 @@ from torshc.expr.formulas_wide import wide_formulas
 
 Array = npt.NDArray[Any]
 SHADERS = Language(exact=False, wide=False)
-LANGUAGES = {"exact": Language(), "without f64": Language(wide=False, fused=True), "shaders": SHADERS}
+LANGUAGES = {
+    "exact": Language(),
+    "scales": Language(scales=True),
+    "without f64": Language(wide=False, fused=True),
+    "shaders": SHADERS,
+}
 FORMULAS = formulas(SHADERS)
 ONE = [n.removesuffix("_f32") for n in sorted(ELEMENTARY - {"pow_f32"}) if n.endswith("_f32")]
 ULP = 4.0  # the bound of the C prelude too

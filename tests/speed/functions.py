@@ -97,14 +97,14 @@ def main() -> None:
     options = parser.parse_args()
     names = options.names or sorted(n for n in ELEMENTARY if n.endswith("_f32"))
     names = [n if n in ELEMENTARY else f"{n}_f32" for n in names]
-    sides = [(templates("c") / "prelude", library())] + ([(options.beside, "")] if options.beside else [])
+    sides = [templates("c") / "prelude", *([options.beside] if options.beside else [])]
     with TemporaryDirectory() as folder:
         for kind in ("clang", "gcc"):
             for lanes in options.lanes:
                 made = []
-                for k, (include, functions) in enumerate(sides):
+                for k, include in enumerate(sides):
                     source, binary = Path(folder) / f"{k}.c", Path(folder) / f"{kind}-{lanes}-{k}"
-                    source.write_text(program(names, functions))
+                    source.write_text(program(names, "" if k else library(lanes)))
                     flags = [*BASE_FLAGS, "-O3", *WIDTHS[lanes], f"-DTORSHC_LANES={lanes}", f"-I{include}"]
                     compilers.build([compilers.needed(kind).cc, *flags, source, "-o", binary, "-lm"])
                     made.append(binary)

@@ -13,9 +13,9 @@ from torshc.targets.gpu.functions import function_texts
 DOUBLES = frozenset(n for n in ELEMENTARY if n.endswith("_f64"))
 
 
-def functions_header(folder: Path, words: Words | None = None, doubles: bool = True) -> Path:
+def functions_header(folder: Path, words: Words | None = None, doubles: bool = True, lanes: int = 1) -> Path:
     """A folder with t_functions.h, to be included behind the prelude of vectors, or that of a device's language."""
-    text = library()
+    text = library(lanes)
     if words is not None:
         names = sorted(n for n in ELEMENTARY - {"exp_low_f32"} if n.endswith("_f32")) + ["sigmoid_f64"] * doubles
         text = "\n\n".join(function_texts(names, words.library | CudaTarget.words.library & DOUBLES, words.language))

@@ -21,9 +21,8 @@ ONE = {
 }
 
 
-@pytest.mark.parametrize("lanes", LEVELS)
-@pytest.mark.parametrize("name", ONE)
-def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> None:
+def assembled(kind: str, call: str, lanes: int, folder: Path) -> str:
+    """The instructions of a call of the prelude between memory x and y."""
     host = compilers.needed("clang")
     if host.kind == "zig":
         pytest.skip("Zig's driver names processors in a way of its own")
@@ -31,8 +30,7 @@ def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> Non
     target = subprocess.run([compiler, "-dumpmachine"], capture_output=True, text=True, check=True).stdout
     if not target.startswith("x86_64"):
         pytest.skip("the compiler is for another processor")
-    kind, call, scalar = ONE[name]
-    source = tmp_path / "one.c"
+    source = folder / "one.c"
     source.write_text(
         f'#include "t_kernel.h"\n#include "t_functions.h"\nvoid one(const {kind} *x, {kind} *y) {{ {call}; }}\n'
     )
@@ -41,11 +39,25 @@ def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> Non
         "-I",
         str(templates("c") / "prelude"),
         "-I",
-        str(functions_header(tmp_path)),
+        str(functions_header(folder, lanes=lanes)),
         "-S",
         str(source),
         "-o",
         "-",
     ]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("lanes", LEVELS)
+@pytest.mark.parametrize("name", ONE)
+def test_no_lane_is_computed_alone(name: str, lanes: int, tmp_path: Path) -> None:
+    kind, call, scalar = ONE[name]
+    text = assembled(kind, call, lanes, tmp_path)
     assert not [line for line in text.splitlines() if any(word in line for word in scalar.split())]
+
+
+def test_powers_of_two_scale_by_one_instruction(tmp_path: Path) -> None:
+    """As wide as AVX-512; narrower vectors multiply by powers, whose bits are shifted into place."""
+    for lanes in LEVELS:
+        text = assembled("float", "t_store_f32(y, t_exp_f32(t_load_f32(x)))", lanes, tmp_path)
+        assert ("vscalefps" in text, "vpslld" in text) == (lanes == 16, lanes != 16)

@@ -80,7 +80,7 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if flags == ["sanitized"]:
         flags = ["-O0", *compilers.sanitizing(compiler, "address", "undefined")]
     command = [compiler, *FLAGS, *flags, f"-DTORSHC_LANES={lanes}"]
-    include = [HEADERS, functions_header(tmp_path_factory.mktemp("functions"))]
+    include = [HEADERS, functions_header(tmp_path_factory.mktemp("functions"), lanes=lanes)]
     program = compilers.program(command, [HERE / "math_harness.c"], include)
     return Harness(program, tmp_path_factory.mktemp("harness"), lanes)
 

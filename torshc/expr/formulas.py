@@ -33,11 +33,13 @@ class Language:
         exact: whether sums are computed in the order written, and NaN and infinities are not taken for absent.
         wide: whether it has f64.
         fused: whether its fma rounds once; asked only where there is no f64.
+        scales: whether multiplying f32 by a power of two is one instruction, whatever the power (``scale``).
     """
 
     exact: bool = True
     wide: bool = True
     fused: bool = False
+    scales: bool = False
 
 
 EXACT = Language()
@@ -119,10 +121,22 @@ def _clamped(x: Expr, low: float, high: float) -> Expr:
 def _exp_parts(x: Expr, offset: int) -> tuple[Expr, Expr]:
     """e^r - 1, with an error of 2^-28 of e^r, and n with an offset."""
     k, n = _nearest(x * LOG2E, offset)
-    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    r = _without(k, x)
     p01, p23 = r * 1.666652113e-1 + 4.999999404e-1, r * 8.368703537e-3 + 4.166828841e-2
     z = r * r
     return r + ((z * 1.381893875e-3 + p23) * z + p01) * z, n
+
+
+def _without(k: Expr, x: Expr) -> Expr:
+    """x - k ln2."""
+    return (x - k * LN2_HIGH) - k * LN2_LOW
+
+
+def _exp_scaled(x: Expr, shift: int = 0) -> Expr:
+    """e^x * 2^shift, where powers of two cost little: steps count then, and not how long they wait for each other."""
+    k, _ = _nearest(x * LOG2E, 0)
+    factors = (1.381893875e-3, 8.368703537e-3, 4.166828841e-2, 1.666652113e-1, 4.999999404e-1, 1.0, 1.0)
+    return call("scale", polynomial(_without(k, x), *factors), k + float(shift) if shift else k)
 
 
 def _exp_parts_wide(x: Expr, offset: int) -> tuple[Expr, Expr]:
@@ -163,6 +177,8 @@ def _tanh_wide(x: Expr) -> Expr:
 
 def _exp_within(x: Expr, shift: int = 0) -> Expr:
     """e^x * 2^shift for x of -104.5 to 90: 2^n in two halves, so that nothing between overflows or is subnormal."""
+    if _LANGUAGE.get().scales:
+        return _exp_scaled(x, shift)
     e, n = _exp_parts(x, 254 + shift)
     half = call("shr", n, 1)
     s = _power(half)
@@ -177,7 +193,10 @@ def _exp(x: Expr) -> Expr:
 @elementary(np.exp, 10, lambda t, y, a: t * y, double=_exp_wide)
 def _exp_low(x: Expr) -> Expr:
     """e^x for x <= 0: 2^64 times as much is normal, so that 2^n needs no halves."""
-    e, n = _exp_parts(where(call("lt", x, -104.5), -104.5, x), 127 + 64)
+    near = where(call("lt", x, -104.5), -104.5, x)
+    if _LANGUAGE.get().scales:
+        return _keep_nan(x, _exp_scaled(near))
+    e, n = _exp_parts(near, 127 + 64)
     s = _power(n)
     return _keep_nan(x, (s * e + s) * 2.0**-64)
 

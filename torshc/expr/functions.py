@@ -58,6 +58,11 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     return (a.astype(np.float64) * b + c).astype(a.dtype)
 
 
+def _scale(x: Any, k: Any) -> Any:
+    """x * 2^k for whole k, rounded once."""
+    return np.ldexp(x, np.nan_to_num(k).astype(np.int32))
+
+
 def _max(a: Any, b: Any) -> Any:
     """NaN if either is NaN. Of equals the first, as kernels have it: zeros of both signs are equal."""
     a, b = np.asarray(a), np.asarray(b)
@@ -143,6 +148,7 @@ _ROWS = [
     Function("round", "same", np.rint, host=True),
     Function("trunc", "same", np.trunc, host=True),
     Function("sqrt", "same", np.sqrt, 6, host=True),
+    Function("scale", "same", _scale),
     Function("near_sigmoid", "same", numpy_sigmoid, 6),  # CUDA's, of which halves are made, and the next two
     Function("near_normal_f16", "same", _normal, 10),
     Function("near_normal_bf16", "same", _normal, 12),

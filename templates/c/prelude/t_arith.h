@@ -120,6 +120,15 @@ T_FN f64v t_sqrt_f64(f64v x) { return __builtin_elementwise_sqrt(x); }
 T_LANEWISE1(t_sqrt_f32, f32, __builtin_sqrtf)
 T_LANEWISE1(t_sqrt_f64, f64, __builtin_sqrt)
 #endif
+/* x * 2^k, rounded once, for whole k of -252 to 254. */
+#if TORSHC_LANES == 16 && defined(__AVX512F__)
+T_FN f32v t_scale_f32(f32v x, f32v k) { return (f32v)__builtin_ia32_scalefps512_mask(x, k, (f32v){0}, -1, 4); }
+#else
+T_FN f32v t_scale_f32(f32v x, f32v k) {
+    const i32v n = T_CONV(k, i32), half = n >> 1;
+    return x * (f32v)((half + 127) << 23) * (f32v)((n - half + 127) << 23);
+}
+#endif
 T_FN f32v t_rsqrt_f32(f32v x) { return 1.0f / t_sqrt_f32(x); }
 T_FN f64v t_rsqrt_f64(f64v x) { return 1.0 / t_sqrt_f64(x); }
 

@@ -3,17 +3,14 @@
 T_FN f32v t_exp_low_f32(f32v x) {
     const i32v v0 = (i32v)(x < -104.5f);
     const f32v v1 = t_blend_f32_(v0, t_splat_f32(-104.5f), x);
-    const f32v v2 = v1 * 1.442695f + 12583103.0f;
-    const f32v v3 = (f32v)((u32v)v2 << 23u);
-    const f32v v4 = v2 - 12583103.0f;
-    const f32v v5 = v1 - v4 * 0.6933594f - v4 * -0.00021219444f;
-    const f32v v6 = v5 * v5;
-    const f32v v7 = (v6 * 0.0013818939f + (v5 * 0.008368704f + 0.04166829f)) * v6;
-    const f32v v8 = v3 * (v5 + (v7 + (v5 * 0.16666521f + 0.49999994f)) * v6) + v3;
-    return v8 * 5.421011e-20f;
+    const f32v v2 = v1 * 1.442695f + 12582912.0f - 12582912.0f;
+    const f32v v3 = v1 - v2 * 0.6933594f - v2 * -0.00021219444f;
+    const f32v v4 = v3 * (v3 * (v3 * 0.0013818939f + 0.008368704f) + 0.04166829f);
+    const f32v v5 = v3 * (v3 * (v3 * (v4 + 0.16666521f) + 0.49999994f) + 1.0f) + 1.0f;
+    return t_scale_f32(v5, v2);
 }
 
-void ke0411f6596a5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k726e3366b38d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];

@@ -24,12 +24,12 @@ def test_what_is_not_positive_needs_the_shorter_exp_alone() -> None:
 def test_doubles_are_formulas_or_the_c_library_s() -> None:
     x = acc("x", F64)
     assert functions_of([call("sigmoid", x), call("sin", x), X + 1.0]) == ["exp_f64", "sigmoid_f64", "sin_f64"]
-    assert function_text("sin_f64") == "T_LANEWISE1(t_sin_f64, f64, sin)"
+    assert function_text("sin_f64", 16) == "T_LANEWISE1(t_sin_f64, f64, sin)"
 
 
 @pytest.mark.parametrize("name", sorted(ELEMENTARY))
 def test_lines_fit_a_screen(name: str) -> None:
-    assert max(map(len, function_text(name).splitlines())) <= 140
+    assert max(map(len, function_text(name, 16).splitlines())) <= 140
 
 
 def test_every_template_holds_the_functions_that_its_kernel_calls() -> None:

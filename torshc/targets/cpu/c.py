@@ -48,7 +48,8 @@ class Printer(IndexPrinter):
     @property
     def called_functions(self) -> str:
         """The functions that the kernel calls and that are formulas."""
-        return "\n\n".join(map(function_text, functions_of(self.kernel.expressions(), self.low)))
+        names = functions_of(self.kernel.expressions(), self.low)
+        return "\n\n".join(function_text(name, self.lanes) for name in names)
 
     @cached_property
     def low(self) -> frozenset[Expr]:

@@ -7,13 +7,14 @@ from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 
 from ...expr import F32, F64, FUNCTIONS, I32, U32, U64, Expr, acc, call, walk
-from ...expr.formulas import ELEMENTARY, EXACT, arguments_of, find_formula
+from ...expr.formulas import ELEMENTARY, EXACT, Language, arguments_of, find_formula
 from ..base import indented
 from ..index import COMPARE, OPERATORS, literal
 from ..statements import VALUE, Text
 from .vector import INLINE, Block, Names, function_name, vector_type
 
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^"}
+WIDEST = Language(scales=True)  # vectors of 16 lanes, which are AVX-512's
 _UNARY = {"neg": "-", "not": "~", "bitnot": "~"}
 
 
@@ -33,10 +34,10 @@ def functions_of(exprs: Iterable[Expr], low: Container[Expr] = ()) -> list[str]:
 
 
 @lru_cache
-def function_text(name: str) -> str:
-    """A function: a formula, or the C library's, lane by lane."""
+def function_text(name: str, lanes: int) -> str:
+    """A function of vectors of some lanes: a formula, or the C library's, lane by lane."""
     op, _, dtype = name.rpartition("_")
-    function, formula = FUNCTIONS[op], find_formula(name, EXACT)
+    function, formula = FUNCTIONS[op], find_formula(name, WIDEST if lanes == 16 else EXACT)
     arguments = arguments_of(function)
     if formula is None:
         return f"T_LANEWISE{len(arguments)}(t_{name}, {dtype}, {op})"
@@ -51,15 +52,15 @@ def function_text(name: str) -> str:
     return f"T_FN {dtype}v t_{name}({parameters}) {{\n{body}\n}}"
 
 
-def library() -> str:
-    """All of them."""
+def library(lanes: int) -> str:
+    """All of them, for vectors of some lanes."""
     calls = [
         call(f.name, *(acc(x, dtype) for x in arguments_of(f)))
         for f in FUNCTIONS.values()
         if f.formula
         for dtype in (F32, F64)
     ]
-    return "\n\n".join(map(function_text, functions_of(calls)))
+    return "\n\n".join(function_text(name, lanes) for name in functions_of(calls))
 
 
 class FormulaBlock(Block):
