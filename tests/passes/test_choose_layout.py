@@ -61,6 +61,17 @@ def test_a_transposed_image_is_its_memory() -> None:
     assert {place.root for place in plan.storage.values()} == {graph.inputs[0], graph.nodes[1].output}
 
 
+def test_a_pool_between_transposes_reads_the_channels_where_they_lie() -> None:
+    m = Model()
+    image = m("Transpose", m.input(2, 6, 5, 8), perm=(0, 3, 1, 2))
+    pooled = m("MaxPool", image, kernel=(2, 2), strides=(2, 2), pads=dims(0, 0, 0, 0), dilations=(1, 1))
+    graph = m.done(m("Transpose", pooled, perm=(0, 2, 3, 1)))
+    made = run_pass("choose_layout", graph)
+    assert "Identity" not in made and made.count("in (0, 2, 3, 1)") == 2
+    plan = make_plan(finalise(graph, Policy.of()))
+    assert [n.op.name for g in plan.groups for n in g.nodes] == ["MaxPool"]
+
+
 @pytest.mark.parametrize(
     ("shape", "copies"),
     [((1, 2, 64), 1), ((1, 2, 4, 4, 4), 0), ((1, 8, 16), 0), ((1, 8, 2, 8), 0), ((128,), 1), ((1, 4, 32), 1)],

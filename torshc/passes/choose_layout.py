@@ -29,8 +29,8 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
     Logical shapes stay. Inputs, outputs and constants of the graph stay row-major: a convolution that reads something
     row-major, and an output that is not, get a copy (Identity) between, and so does a Reshape that takes channels and
     places together, as GroupNormalization's: its elements would lie apart in no order. Other readers take any layout.
-    What a Transpose makes of a tensor with the channels innermost needs no copy: channels-last it is that tensor's
-    memory.
+    What a Transpose makes of a tensor with the channels innermost needs no copy, for a convolution or a pool:
+    channels-last it is that tensor's memory.
 
     Before::
 
@@ -58,7 +58,7 @@ def choose_layout(graph: Graph, options: CompileOptions) -> bool:
             rewire(node, (planes[x], *node.inputs[1:]))
         rewriter.keep(node)
         for v in node.outputs:
-            if matters(v) and (_is_last(node) or (_keeps_memory(node) and any(map(_is_convolution, users.get(v, []))))):
+            if matters(v) and (_is_last(node) or (_keeps_memory(node) and any(map(_slides, users.get(v, []))))):
                 relayout(v, channels_last(v.type.rank))
     changed = bool(copies) or any(v.layout is not None for n in rewriter.nodes for v in n.outputs)
     for k, v in enumerate(graph.outputs):
@@ -82,6 +82,10 @@ def matters(v: Value) -> bool:
 
 def _is_convolution(node: Node) -> bool:
     return node.op.family in _CONVOLUTIONS and not _reads_planes(node)
+
+
+def _slides(node: Node) -> bool:
+    return _is_convolution(node) or isinstance(node.op, Pool)
 
 
 def _keeps_memory(node: Node) -> bool:
