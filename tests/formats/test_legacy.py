@@ -5,36 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
-from tests.support.evaluate import Array, run
+from tests.support.evaluate import Array
+from tests.support.nodes import given
 from torshc.base.errors import ModelError, UnsupportedError
-from torshc.formats import import_model
 
 F32, I64 = np.float32, np.int64
 
 
-def model_of(op: str, *operands: Array, opset: int, outputs: int = 1, fixed: int = 0, **attributes: Any) -> bytes:
-    """A model of one node; the last `fixed` operands are initializers."""
-    names = [f"x{k}" for k in range(len(operands))]
-    node = helper.make_node(op, names, [f"y{k}" for k in range(outputs)], name="it", **attributes)
-    free = len(operands) - fixed
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in zip(names[:free], operands, strict=False)
-    ]
-    weights = [numpy_helper.from_array(a, n) for n, a in zip(names[free:], operands[free:], strict=True)]
-    graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y0")], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=3)
-    assert isinstance(model, onnx.ModelProto)
-    return bytes(model.SerializeToString())
-
-
-def result(op: str, *operands: Array, opset: int, **more: Any) -> Array:
-    graph = import_model(model_of(op, *operands, opset=opset, **more))
-    return run(graph, {f"x{k}": a for k, a in enumerate(operands[: len(operands) - more.get("fixed", 0)])})[0]
+def result(op: str, *operands: Array, opset: int, fixed: int = 0, **more: Any) -> Array:
+    """The first result of a node; the last `fixed` operands are initializers."""
+    known = tuple(range(len(operands) - fixed, len(operands)))
+    return given(op, *operands, fixed=known, opset=opset, **more)[0]
 
 
 def numbers(*shape: int) -> Array:

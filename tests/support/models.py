@@ -40,24 +40,28 @@ def value(name: str, like: Like) -> onnx.ValueInfoProto:
 
 def model(
     nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, Like],
-    outputs: str | Sequence[str],
+    inputs: Mapping[str, Like] | Sequence[onnx.ValueInfoProto],
+    outputs: str | Sequence[str | onnx.ValueInfoProto] | None = None,
     weights: Mapping[str, Any] | None = None,
     opset: Opset = 20,
     **more: Any,
 ) -> onnx.ModelProto:
-    """A model whose outputs, separated by blanks or a list, declare no types.
+    """A model whose outputs declare no types unless they are whole declarations.
 
     Args:
+        outputs: a list, or names separated by blanks; all that begin with y where none are named.
         weights: initializers, which are no inputs.
         opset: domains that it does not name have their usual one.
         more: as of onnx.helper.make_model(): functions, ir_version.
     """
+    names = outputs.split() if isinstance(outputs, str) else outputs
+    if names is None:
+        names = [o for n in nodes for o in n.output if o.startswith("y")]
     graph = helper.make_graph(
         nodes,
         "test",
-        [value(n, like) for n, like in inputs.items()],
-        [onnx.ValueInfoProto(name=n) for n in (outputs.split() if isinstance(outputs, str) else outputs)],
+        [value(n, like) for n, like in inputs.items()] if isinstance(inputs, Mapping) else inputs,
+        [onnx.ValueInfoProto(name=n) if isinstance(n, str) else n for n in names],
         [numpy_helper.from_array(np.asarray(a), n) for n, a in (weights or {}).items()],
     )
     domains = {d: VERSIONS.get(d, 1) for d in sorted({"", *(n.domain for n in nodes)})}

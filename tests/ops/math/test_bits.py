@@ -7,14 +7,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
-import torshc
-from tests.support.evaluate import Array, run
-from torshc.base.errors import ModelError
-from torshc.formats import import_model
+from tests.support.compare import compiled, evaluated
+from tests.support.evaluate import Array
+from tests.support.models import model, node
+from tests.support.nodes import refused
 
 TYPES: dict[int, Any] = {
     TensorProto.DOUBLE: np.float64, TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16,
@@ -26,17 +25,6 @@ TYPES: dict[int, Any] = {
 
 def size(code: int) -> int:
     return int(np.dtype(TYPES[code]).itemsize)
-
-
-def model_of(code: int, shape: tuple[int, ...], targets: list[int]) -> onnx.ModelProto:
-    nodes = [helper.make_node("BitCast", ["x"], [f"y{t}"], to=t) for t in targets]
-    graph = helper.make_graph(
-        nodes,
-        "bits",
-        [helper.make_tensor_value_info("x", code, shape)],
-        [helper.make_empty_tensor_value_info(f"y{t}") for t in targets],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=13)
 
 
 def patterns(code: int) -> Array:
@@ -57,13 +45,10 @@ def patterns(code: int) -> Array:
 def test_bits(code: int, tmp_path: Path) -> None:
     x = patterns(code)
     targets = [t for t in TYPES if size(t) == size(code)]
-    model = model_of(code, x.shape, targets)
-    onnx.save(model, tmp_path / "m.onnx")
-    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", jobs=1)
-    with torshc.load(tmp_path / "m.tsc") as loaded:
-        compiled = list(loaded.run({"x": x}).values())
+    made = model([node("BitCast", "x", f"y{t}", to=t) for t in targets], {"x": (code, x.shape)}, opset=26)
+    kernels = compiled(made, {"x": x}, tmp_path, jobs=1).values()
     wide = np.uint16 if size(code) == 2 else np.dtype(f"u{size(code)}")
-    for t, a, b in zip(targets, run(import_model(model.SerializeToString()), {"x": x}), compiled, strict=True):
+    for t, a, b in zip(targets, evaluated(made, {"x": x}), kernels, strict=True):
         assert a.dtype == b.dtype == np.dtype(TYPES[t])
         np.testing.assert_array_equal(np.asarray(b).view(wide), x.view(wide), err_msg=f"{code} to {t}")
         if size(code) != 2:  # NumPy's own conversions of NaN lose bits
@@ -71,5 +56,4 @@ def test_bits(code: int, tmp_path: Path) -> None:
 
 
 def test_another_width() -> None:
-    with pytest.raises(ModelError, match="another width"):
-        import_model(model_of(TensorProto.INT8, (2,), [TensorProto.INT16]).SerializeToString())
+    refused("BitCast", np.zeros(2, np.int8), to=TensorProto.INT16, opset=26, match="another width")

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 
+from tests.support.compare import reference
 from tests.support.evaluate import run
+from tests.support.models import model, node
 from tests.support.pass_graphs import run_one
 from torshc.formats import import_model
 
 RNG = np.random.default_rng(4)
-
-
-def model_of(feeds: dict[str, Any], **attributes: int) -> Any:
-    values = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()
-    ]
-    node = helper.make_node("RotaryEmbedding", list(feeds), ["y"], **attributes)
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, feeds["x"].shape)
-    return helper.make_model(helper.make_graph([node], "g", values, [y]), opset_imports=[helper.make_opsetid("", 23)])
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -38,10 +27,10 @@ def test_forms(form: str, size: int, interleaved: int) -> None:
         feeds["at"] = RNG.integers(0, 11, (2, 3))
     if form == "flat" or size:  # a size of less than a head needs their number
         attributes["num_heads"] = 3
-    model = model_of(feeds, **attributes)
-    (wanted,) = ReferenceEvaluator(model).run(None, feeds)
+    made = model([node("RotaryEmbedding", " ".join(feeds), "y", **attributes)], feeds, opset=23)
+    (wanted,) = reference(made, feeds)
     for parts in (False, True):
-        graph = import_model(model.SerializeToString())
+        graph = import_model(made.SerializeToString())
         assert "Rotated" in [n.op.name for n in graph.nodes]
         if parts:
             run_one("decompose", graph)

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
-import torshc
-from tests.ops.tensor.test_index_compiled import model_of
+from tests.support.compare import compiled
 from tests.support.evaluate import Array
+from tests.support.models import model
 
 node = helper.make_node
 RNG = np.random.default_rng(9)
@@ -21,13 +20,6 @@ RNG = np.random.default_rng(9)
 def whole(dtype: Any, *shape: int) -> Array:
     info = np.iinfo(dtype)
     return RNG.integers(info.min, info.max, shape, dtype, endpoint=True)
-
-
-def compiled(nodes: list[Any], feeds: dict[str, Array], weights: dict[str, Array], folder: Path) -> dict[str, Array]:
-    onnx.save(model_of(nodes, feeds, weights), folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", jobs=1)
-    with torshc.load(folder / "m.tsc") as model:
-        return {k: np.asarray(v) for k, v in model.run(feeds).items()}
 
 
 def windows(x: Array, kernel: tuple[int, int]) -> Array:
@@ -53,7 +45,7 @@ def test_zero_points(left: Any, right: Any, tmp_path: Path) -> None:
         node("ConvInteger", ["image", "k", "zx"], ["y_conv"], pads=[1, 0, 1, 1]),
         node("ConvInteger", ["image", "k", "x0", "far"], ["y_far"], pads=[1, 0, 1, 1]),
     ]
-    got = compiled(nodes, feeds, known, tmp_path)
+    got = compiled(model(nodes, feeds, weights=known), feeds, tmp_path, jobs=1)
     wide = x.astype(np.int32)
     centred = (wide - int(zero)) @ (w.astype(np.int32) - columns)
     np.testing.assert_array_equal(got["y_plain"], wide @ w.astype(np.int32))
@@ -78,7 +70,7 @@ def test_quantised_products(tmp_path: Path) -> None:
         node("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z", "b"], ["y_conv"], pads=[1, 1, 1, 1]),
         node("QLinearMatMul", ["x", "s", "z", "m", "t", "mz", "ts", "z"], ["y_product"]),
     ]
-    got = compiled(nodes, {"x": x}, known, tmp_path)
+    got = compiled(model(nodes, {"x": x}, weights=known), {"x": x}, tmp_path, jobs=1)
     padded = np.pad(x.astype(np.int32) - 100, ((0, 0), (0, 0), (1, 1), (1, 1)))
     sums = windows(padded, (3, 3)) @ w.astype(np.int32).reshape(20, -1).T + known["b"]
     wanted = np.clip(np.rint(sums * scales.astype(np.float64)) + 100, 0, 255).transpose(0, 3, 1, 2)

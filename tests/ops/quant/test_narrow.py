@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 from onnx.numpy_helper import saturate_cast, to_float8e8m0
 from onnx.reference import ReferenceEvaluator
 
-import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.support.compare import assert_same, compiled
+from tests.support.models import model
 from torshc.base.errors import ModelError
 from torshc.expr import DTYPES, F16, F32, I8, NARROW, DType, from_numpy, from_onnx
 from torshc.expr.functions import FUNCTIONS
@@ -43,38 +42,6 @@ def floats() -> Array:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
     drawn = np.random.default_rng(0).integers(0, 2**32, 20001, np.uint32).view(np.float32)
     return np.concatenate([halves, np.nextafter(halves, np.float32(1)), np.nextafter(halves, np.float32(9e9)), drawn])
-
-
-def model_of(nodes: list[NodeProto], feeds: dict[str, Array], weights: dict[str, Array]) -> onnx.ModelProto:
-    """A model whose outputs are the values named y..."""
-    inputs = [
-        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()
-    ]
-    outputs = [helper.make_empty_tensor_value_info(o) for n in nodes for o in n.output if o.startswith("y")]
-    graph = helper.make_graph(
-        nodes, "narrow", inputs, outputs, [numpy_helper.from_array(a, k) for k, a in weights.items()]
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
-
-
-def compiled(
-    model: onnx.ModelProto, feeds: dict[str, Array], folder: Path, level: int, target: str = "c"
-) -> dict[str, Array]:
-    onnx.save(model, folder / "m.onnx")
-    with emulated_tools() if target != "c" else nullcontext():
-        torshc.compile(folder / "m.onnx", folder / "m.tsc", opt_level=level, target=target, fallback=False)
-        with torshc.load(folder / "m.tsc") as loaded:
-            found: dict[str, Array] = loaded.run(feeds)
-    return found
-
-
-def same(got: Array, want: Array, what: str) -> None:
-    """Equal elements of equal type, with the signs of zeros."""
-    assert got.dtype == want.dtype, what
-    a, b = got.astype(np.float64), want.astype(np.float64)
-    np.testing.assert_array_equal(a, b, err_msg=what)
-    known = ~np.isnan(b)
-    np.testing.assert_array_equal(np.signbit(a[known]), np.signbit(b[known]), err_msg=what)
 
 
 def test_names() -> None:
@@ -129,9 +96,9 @@ def test_casts_to_narrow_types(level: int, tmp_path: Path) -> None:
         "whole": np.concatenate([whole, whole / 4096, np.array([np.nan, 0, -0.9, 7.9, 8.0], np.float32)]),
     }
     nodes, wanted = casts(feeds["x"], feeds["whole"])
-    found = compiled(model_of(nodes, feeds, {}), feeds, tmp_path, level)
+    found = compiled(model(nodes, feeds, opset=25), feeds, tmp_path, opt_level=level)
     for name, want in wanted.items():
-        same(found[name], want, name)
+        assert_same(found[name], want, name)
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -146,9 +113,9 @@ def test_casts_from_narrow_types(level: int, tmp_path: Path) -> None:
                 out = f"y_{source}_{to.name}"
                 nodes.append(node("Cast", [source], [out], to=to.onnx))
                 wanted[out] = every.astype(np.float32).astype(to.numpy)
-    found = compiled(model_of(nodes, feeds, weights), feeds, tmp_path, level)
+    found = compiled(model(nodes, feeds, weights=weights, opset=25), feeds, tmp_path, opt_level=level)
     for name, want in wanted.items():
-        same(found[name], want, name)
+        assert_same(found[name], want, name)
 
 
 def test_casts_of_constants_and_of_integers(tmp_path: Path) -> None:
@@ -158,9 +125,9 @@ def test_casts_of_constants_and_of_integers(tmp_path: Path) -> None:
         nodes.append(node("Cast", ["n"], [f"y_n_{t.name}"], to=t.onnx))
         wanted[f"y_n_{t.name}"] = saturate_cast(n, t.numpy) if t.is_float else n.astype(t.numpy)
     nodes.append(node("Cast", ["n"], ["whole"], to=F32.onnx))
-    found = compiled(model_of(nodes, {"n": n}, {"x": x}), {"n": n}, tmp_path, 3)
+    found = compiled(model(nodes, {"n": n}, weights={"x": x}, opset=25), {"n": n}, tmp_path, opt_level=3)
     for name, want in wanted.items():
-        same(found[name], want, name)
+        assert_same(found[name], want, name)
 
 
 def test_what_a_cast_must_not_skip(tmp_path: Path) -> None:
@@ -169,16 +136,16 @@ def test_what_a_cast_must_not_skip(tmp_path: Path) -> None:
     nodes = [node("Cast", ["x"], ["half"], to=F16.onnx), node("Cast", ["half"], ["y"], to=F32.onnx)]
     nodes += [node("Cast", ["flag"], ["power"], to=DTYPES["f8e8m0"].onnx), node("Cast", ["power"], ["y1"], to=F32.onnx)]
     feeds = {"x": every, "flag": np.array([False, True])}
-    found = compiled(model_of(nodes, feeds, {}), feeds, tmp_path, 3)
-    same(found["y"], every.astype(np.float32).astype(np.float16).astype(np.float32), "through f16")
-    same(found["y1"], np.array([2.0**-127, 1], np.float32), "of truth values")
+    found = compiled(model(nodes, feeds, opset=25), feeds, tmp_path, opt_level=3)
+    assert_same(found["y"], every.astype(np.float32).astype(np.float16).astype(np.float32), "through f16")
+    assert_same(found["y1"], np.array([2.0**-127, 1], np.float32), "of truth values")
 
 
 def test_a_cast_that_rounds_no_known_way(tmp_path: Path) -> None:
     feeds = {"x": np.ones(3, np.float32)}
-    made = model_of([node("Cast", ["x"], ["y"], to=DTYPES["f8e8m0"].onnx, round_mode="sideways")], feeds, {})
+    made = model([node("Cast", ["x"], ["y"], to=DTYPES["f8e8m0"].onnx, round_mode="sideways")], feeds, opset=25)
     with pytest.raises(ModelError, match="'round_mode' is 'sideways'"):
-        compiled(made, feeds, tmp_path, 3)
+        compiled(made, feeds, tmp_path, opt_level=3)
 
 
 # -- quantisation ----------------------------------------------------------------------------------------------------
@@ -205,10 +172,10 @@ def quantised(dtype: DType, how: str, scale: np.dtype[Any]) -> tuple[list[NodePr
 def test_quantisation(dtype: DType, how: str, tmp_path: Path) -> None:
     nodes, weights = quantised(dtype, how, np.dtype(np.float32))
     feeds = {"x": np.random.default_rng(3).standard_normal((5, 12)).astype(np.float32) * np.float32(9)}
-    made = model_of(nodes, feeds, weights)
-    found = compiled(made, feeds, tmp_path, 3)
+    made = model(nodes, feeds, weights=weights, opset=25)
+    found = compiled(made, feeds, tmp_path, opt_level=3)
     for name, want in zip(found, ReferenceEvaluator(made).run(None, feeds), strict=True):
-        same(found[name], want, name)
+        assert_same(found[name], want, name)
 
 
 def test_quantisation_in_halves(tmp_path: Path) -> None:
@@ -220,10 +187,10 @@ def test_quantisation_in_halves(tmp_path: Path) -> None:
         node("QuantizeLinear", ["x", "scale"], ["y"], output_dtype=dtype.onnx, precision=F16.onnx),
         node("QuantizeLinear", ["x", "scale"], ["y_open"], output_dtype=dtype.onnx, saturate=0),
     ]
-    found = compiled(model_of(nodes, {"x": x}, weights), {"x": x}, tmp_path, 3)
+    found = compiled(model(nodes, {"x": x}, weights=weights, opset=25), {"x": x}, tmp_path, opt_level=3)
     quotient = x / weights["scale"]
-    same(found["y"], saturate_cast(quotient.astype(np.float16).astype(np.float32), dtype.numpy), "y")
-    same(found["y_open"], quotient.astype(dtype.numpy), "y_open")
+    assert_same(found["y"], saturate_cast(quotient.astype(np.float16).astype(np.float32), dtype.numpy), "y")
+    assert_same(found["y_open"], quotient.astype(dtype.numpy), "y_open")
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -238,7 +205,7 @@ def test_a_product_with_weights_of_4_bits(level: int, tmp_path: Path) -> None:
         node("MatMul", ["x", "wide"], ["y"]),
     ]
     feeds = {"x": rng.standard_normal((7, 64)).astype(np.float32)}
-    found = compiled(model_of(nodes, feeds, weights), feeds, tmp_path, level)
+    found = compiled(model(nodes, feeds, weights=weights, opset=25), feeds, tmp_path, opt_level=level)
     wide = weights["w"].astype(np.float32) * np.repeat(weights["scale"], 16, axis=0)
     np.testing.assert_allclose(found["y"], feeds["x"] @ wide, rtol=1e-4, atol=1e-4)
 
@@ -247,9 +214,9 @@ def test_a_zero_point_of_floats_is_0(tmp_path: Path) -> None:
     dtype = DTYPES["f8e4m3fn"]
     feeds = {"x": np.ones(3, np.float32)}
     weights = {"scale": np.asarray(1, np.float32), "zero": np.asarray(1).astype(dtype.numpy)}
-    made = model_of([node("QuantizeLinear", ["x", "scale", "zero"], ["y"])], feeds, weights)
+    made = model([node("QuantizeLinear", ["x", "scale", "zero"], ["y"])], feeds, weights=weights, opset=25)
     with pytest.raises(ModelError, match="zero point of f8e4m3fn that is not 0"):
-        compiled(made, feeds, tmp_path, 3)
+        compiled(made, feeds, tmp_path, opt_level=3)
 
 
 # -- views -----------------------------------------------------------------------------------------------------------
@@ -269,14 +236,14 @@ def test_views(dtype: DType, level: int, tmp_path: Path) -> None:
         node("Transpose", ["x"], ["inner"]),
         node("Cast", ["inner"], ["y_wide"], to=F32.onnx),
     ]
-    found = compiled(model_of(nodes, {"x": x}, weights), {"x": x}, tmp_path, level)
-    same(found["y_turned"], x.T, "Transpose")
-    same(found["y_shape"], x.reshape(23, 19), "Reshape")
+    found = compiled(model(nodes, {"x": x}, weights=weights, opset=25), {"x": x}, tmp_path, opt_level=level)
+    assert_same(found["y_turned"], x.T, "Transpose")
+    assert_same(found["y_shape"], x.reshape(23, 19), "Reshape")
     padded = np.full((20, 28), codes(dtype)[1])
     padded[1:, 2:25] = x
-    same(found["y_padded"], padded, "Pad")
-    same(found["y_same"], x, "Identity")
-    same(found["y_wide"], x.T.astype(np.float32), "Cast")
+    assert_same(found["y_padded"], padded, "Pad")
+    assert_same(found["y_same"], x, "Identity")
+    assert_same(found["y_wide"], x.T.astype(np.float32), "Cast")
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -288,14 +255,12 @@ def test_bits_of_elements(level: int, tmp_path: Path) -> None:
         bits = DTYPES[f"u{t.bits}"]
         nodes.append(node("BitCast", [t.name], [f"y_{t.name}"], to=bits.onnx))
         nodes.append(node("BitCast", [f"y_{t.name}"], [f"y_back_{t.name}"], to=t.onnx))
-    model = model_of(nodes, feeds, {})
-    model.opset_import[0].version = 26
-    found = compiled(model, feeds, tmp_path, level)
+    found = compiled(model(nodes, feeds, opset=26), feeds, tmp_path, opt_level=level)
     for t in NARROW:
-        same(found[f"y_back_{t.name}"], codes(t), t.name)
+        assert_same(found[f"y_back_{t.name}"], codes(t), t.name)
         number = ~np.isnan(codes(t).astype(np.float32))
         numbered = np.arange(2**t.bits).astype(DTYPES[f"u{t.bits}"].numpy)
-        same(found[f"y_{t.name}"][number], numbered[number], t.name)
+        assert_same(found[f"y_{t.name}"][number], numbered[number], t.name)
 
 
 @pytest.mark.parametrize("target", ["cuda", "metal"])
@@ -306,8 +271,9 @@ def test_devices(target: str, tmp_path: Path) -> None:
     chosen = [n for n in nodes if n.output[0].removeprefix("y_") in ("f8e5m2", "up1", "f4e2m1", "i4", "u2")]
     chosen += [node("Cast", [n.output[0]], [f"{n.output[0]}_half"], to=F16.onnx) for n in chosen]
     feeds = {"x": x, "whole": whole}
-    found = compiled(model_of(chosen, feeds, {}), feeds, tmp_path, 3, target)
+    with emulated_tools():
+        found = compiled(model(chosen, feeds, opset=25), feeds, tmp_path, target=target, fallback=False)
     assert len(found) == 10
     for name, array in found.items():
         want = wanted[name.removesuffix("_half")]
-        same(array, want.astype(np.float16) if name.endswith("_half") else want, name)
+        assert_same(array, want.astype(np.float16) if name.endswith("_half") else want, name)

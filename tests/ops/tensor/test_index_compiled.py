@@ -8,34 +8,19 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import NodeProto, TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import TensorProto, helper
 
 import torshc
 from tests.support import sanitize
+from tests.support.compare import assert_close, compiled, reference
 from tests.support.evaluate import Array
+from tests.support.models import model, save
 from tests.support.nodes import F32, I64, numbers
 from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
 from torshc.pipeline.compiler import compile_model, prepare
 
 node = helper.make_node
-
-
-def model_of(nodes: list[NodeProto], inputs: dict[str, Array], weights: dict[str, Array]) -> onnx.ModelProto:
-    """A model whose outputs are the values named y..."""
-    outputs = [o for n in nodes for o in n.output if o.startswith("y")]
-    graph = helper.make_graph(
-        nodes,
-        "movers",
-        [
-            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for k, a in inputs.items()
-        ],
-        [helper.make_empty_tensor_value_info(o) for o in outputs],
-        [numpy_helper.from_array(a, k) for k, a in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
 MIXED = [
@@ -76,18 +61,14 @@ def mixed() -> tuple[onnx.ModelProto, dict[str, Array]]:
         "scale": np.asarray(0.02, F32), "zero": np.asarray(100, np.uint8), "scales": np.array([1, 1, 0.5, 0.4], F32),
         "weights": rng.integers(0, 255, (16, 9)).astype(np.uint8),
     }  # fmt: skip
-    return model_of(MIXED, feeds, weights), feeds
+    return model(MIXED, feeds, weights=weights), feeds
 
 
 @pytest.mark.parametrize("options", [{"opt_level": 0}, {"opt_level": 3, "fusion": "aggressive"}])
 def test_among_others(options: dict[str, Any], tmp_path: Path) -> None:
-    model, feeds = mixed()
-    onnx.save(model, tmp_path / "m.onnx")
-    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", threads=2, jobs=1, **options)
-    wanted: Any = ReferenceEvaluator(model).run(None, feeds)
-    with torshc.load(tmp_path / "m.tsc", threads=2) as compiled:
-        for (name, got), want in zip(compiled.run(feeds).items(), wanted, strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=name)
+    made, feeds = mixed()
+    got = compiled(made, feeds, tmp_path, threads=2, jobs=1, **options)
+    assert_close(got.values(), reference(made, feeds), rtol=1e-4, atol=1e-5)
 
 
 HOSTILE = [
@@ -129,7 +110,7 @@ def test_hostile_places_are_harmless(tmp_path: Path) -> None:
         "k": np.array([2], I64), "sizes": np.array([5, 4], I64), "block": np.array([3, 2], I64),
         "roi": np.array([0, 0, -1, -1, 1, 1, 2, 2], F32), "target": np.array([1, 2, 7, 5], I64),
     }  # fmt: skip
-    onnx.save(model_of(HOSTILE, feeds, fixed), tmp_path / "m.onnx")
+    save(model(HOSTILE, feeds, weights=fixed), tmp_path)
     bundle = tmp_path / "m.tsc"
     graph = load_graph(tmp_path / "m.onnx")
     graph.drop_demands()  # as for targets that cannot refuse a run in its midst
@@ -145,6 +126,6 @@ def test_hostile_places_are_harmless(tmp_path: Path) -> None:
 def test_places_that_are_bounded_are_plain_sums(tmp_path: Path) -> None:
     """What a select or a bound does not limit wraps; what was moved into a dimension needs no detour."""
     inputs = {"x": numbers(300, 24), "i": np.zeros((5, 7), I64)}
-    onnx.save(model_of([node("Gather", ["x", "i"], ["y"])], inputs, {}), tmp_path / "m.onnx")
+    save(model([node("Gather", ["x", "i"], ["y"])], inputs), tmp_path)
     sources = "".join(prepare(tmp_path / "m.onnx", CompileOptions(mcpu="x86-64-v3")).sources.values())
     assert "+ 24 * t_imax(0, t_imin(299, " in sources and "(uint64_t)v0 + (uint64_t)300" in sources

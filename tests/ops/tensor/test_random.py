@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import torshc
+from tests.support.compare import evaluated
 from tests.support.evaluate import Array, run
+from tests.support.models import model, save
+from tests.support.nodes import given
 from torshc.expr import U32
 from torshc.formats import import_model
 from torshc.ops.core.scalar import element
@@ -22,28 +24,9 @@ F32, F64 = np.float32, np.float64
 node = helper.make_node
 
 
-def model_of(nodes: list[onnx.NodeProto], inputs: dict[str, Array], opset: int = 20, **fixed: Array) -> onnx.ModelProto:
-    """A model whose outputs are the values named y..."""
-    graph = helper.make_graph(
-        nodes,
-        "draws",
-        [
-            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for k, a in inputs.items()
-        ],
-        [helper.make_empty_tensor_value_info(o) for n in nodes for o in n.output if o.startswith("y")],
-        [numpy_helper.from_array(a, k) for k, a in fixed.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
-
-
-def drawn(op: str, *inputs: Array, outputs: int = 1, opset: int = 20, **attributes: Any) -> list[Array]:
+def drawn(op: str, *inputs: Array, **form: Any) -> list[Array]:
     """A node's outputs by the interpreter; operands after the first are constants."""
-    names = [f"x{k}" for k in range(len(inputs))]
-    it = node(op, names, [f"y{k}" for k in range(outputs)], **attributes)
-    given = dict(zip(names[:1], inputs[:1], strict=True))
-    model = model_of([it], given, opset, **dict(zip(names[1:], inputs[1:], strict=True)))
-    return run(import_model(model.SerializeToString()), given)
+    return given(op, *inputs, fixed=tuple(range(1, len(inputs))), **form)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +84,12 @@ def test_like_and_streams() -> None:
         node("RandomUniformLike", ["x"], ["y_d"], seed=1.0),
         node("RandomNormalLike", ["x"], ["y_e"], dtype=TensorProto.DOUBLE),
     ]
-    model = model_of(nodes, {"x": x}).SerializeToString()
-    a, b, c, d, e = run(import_model(model), {"x": x})
+    data = model(nodes, {"x": x}).SerializeToString()
+    a, b, c, d, e = run(import_model(data), {"x": x})
     assert a.dtype == np.float16 and e.dtype == F64 and e.shape == (3, 5)
     assert not np.array_equal(a, b) and not np.array_equal(a, c)
     np.testing.assert_array_equal(c, d)
-    np.testing.assert_array_equal(run(import_model(model), {"x": x})[0], a)
+    np.testing.assert_array_equal(run(import_model(data), {"x": x})[0], a)
 
 
 def test_bernoulli() -> None:
@@ -162,10 +145,9 @@ def test_same_numbers_everywhere(tmp_path: Path) -> None:
         "ratio": np.asarray(0.3, F32),
         "training": np.asarray(True),
     }
-    model = model_of(MIXED, inputs)
-    path = tmp_path / "model.onnx"
-    onnx.save(model, path)
-    wanted = run(import_model(model.SerializeToString()), inputs)
+    made = model(MIXED, inputs)
+    path = save(made, tmp_path)
+    wanted = evaluated(made, inputs)
     first: list[Array] = []
     for level, threads in ((3, 1), (3, 2), (0, 2)):
         out = tmp_path / f"{level}.tsc"

@@ -10,7 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.support.compare import assert_same
 from tests.support.evaluate import run_nodes
+from tests.support.models import node_model
 from tests.templates.host_harness import Array, Failed, Harness
 from torshc import backend
 from torshc.base.errors import ModelError, UnsupportedError
@@ -39,20 +41,9 @@ def model(op: str, inputs: list[Array], outputs: int = 1, symbolic: bool = False
     domain = "ai.onnx.ml" if op in ("LabelEncoder", "CategoryMapper", "OneHotEncoder", "ZipMap") else ""
     domain = "com.microsoft" if op == "Tokenizer" else domain
     opset = attributes.pop("opset", {"": 23, "ai.onnx.ml": 4}.get(domain, 1))
-    node = helper.make_node(
-        op, [f"x{k}" for k in range(len(inputs))], [f"y{k}" for k in range(outputs)], domain=domain, **attributes
-    )
-    info = [
-        helper.make_tensor_value_info(
-            f"x{k}",
-            helper.np_dtype_to_tensor_dtype(x.dtype),
-            [f"d{k}{i}" if symbolic and not k else d for i, d in enumerate(x.shape)],
-        )
-        for k, x in enumerate(inputs)
-    ]
-    out = [helper.make_value_info(f"y{k}", onnx.TypeProto()) for k in range(outputs)]
-    graph = helper.make_graph([node], "g", info, out)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)]).SerializeToString()
+    dims = {0: [f"d0{i}" for i in range(inputs[0].ndim)]} if symbolic else None
+    made = node_model(op, inputs, (), outputs, dims, domain, {domain: opset}, **attributes)
+    return bytes(made.SerializeToString())
 
 
 def evaluate(host: Harness, op: str, inputs: list[Array], outputs: int = 1, **attributes: Any) -> list[Array]:
@@ -86,24 +77,26 @@ def _run(host: Harness, data: bytes, inputs: list[Array]) -> list[Array]:
     return [v.const if v.const is not None else values[v] for v in graph.outputs]
 
 
-def same(got: Array, want: Array) -> None:
-    assert got.dtype == want.dtype and got.shape == want.shape and got.tolist() == want.tolist(), (got, want)
-
-
 X = s("a", "b", "c", "d", "e", "f", shape=(2, 3))
 
 
 def test_concat_and_equal_broadcast(host: Harness) -> None:
-    same(evaluate(host, "StringConcat", [X, s("1", "", "é")])[0], s("a1", "b", "cé", "d1", "e", "fé", shape=(2, 3)))
+    assert_same(
+        evaluate(host, "StringConcat", [X, s("1", "", "é")])[0], s("a1", "b", "cé", "d1", "e", "fé", shape=(2, 3))
+    )
     column = s("1", "2", shape=(2, 1))
     data = onnx.load_from_string(model("StringConcat", [X, column], symbolic=True))
     for k, d in enumerate(data.graph.input[1].type.tensor_type.shape.dim):
         d.dim_param = f"other{k}"
-    same(_run(host, data.SerializeToString(), [X, column])[0], s("a1", "b1", "c1", "d2", "e2", "f2", shape=(2, 3)))
-    same(evaluate(host, "StringConcat", [s("a", shape=()), s("b", shape=())])[0], s("ab", shape=()))
-    same(evaluate(host, "StringConcat", [s(shape=(0, 3)), s("b")])[0], s(shape=(0, 3)))
-    same(evaluate(host, "Equal", [X, s("a", "x", "f")])[0], np.array([[True, False, False], [False, False, True]]))
-    same(evaluate(host, "Equal", [s("a", "ab"), s("ab", "ab")])[0], np.array([False, True]))
+    assert_same(
+        _run(host, data.SerializeToString(), [X, column])[0], s("a1", "b1", "c1", "d2", "e2", "f2", shape=(2, 3))
+    )
+    assert_same(evaluate(host, "StringConcat", [s("a", shape=()), s("b", shape=())])[0], s("ab", shape=()))
+    assert_same(evaluate(host, "StringConcat", [s(shape=(0, 3)), s("b")])[0], s(shape=(0, 3)))
+    assert_same(
+        evaluate(host, "Equal", [X, s("a", "x", "f")])[0], np.array([[True, False, False], [False, False, True]])
+    )
+    assert_same(evaluate(host, "Equal", [s("a", "ab"), s("ab", "ab")])[0], np.array([False, True]))
 
 
 def test_operands_that_do_not_broadcast(host: Harness) -> None:
@@ -131,8 +124,8 @@ def test_split(host: Harness, texts: list[str], attributes: dict[str, Any], piec
     most = max(map(len, pieces), default=0)
     want = s(*(p for row in pieces for p in [*row, *[""] * (most - len(row))]), shape=(len(texts), most))
     got, counts = evaluate(host, "StringSplit", [s(*texts)], 2, **attributes)
-    same(got, want)
-    same(counts, np.array([len(row) for row in pieces], np.int64))
+    assert_same(got, want)
+    assert_same(counts, np.array([len(row) for row in pieces], np.int64))
 
 
 MOVED: list[tuple[str, list[Array], dict[str, Any], Any]] = [
@@ -164,7 +157,7 @@ def test_elements_that_are_moved(
             data.graph.initializer.append(onnx.numpy_helper.from_array(inputs[k], f"x{k}"))
             del data.graph.input[k]
         rest = [x for k, x in enumerate(inputs) if k not in constants]
-        same(_run(host, data.SerializeToString(), rest)[0], want)
+        assert_same(_run(host, data.SerializeToString(), rest)[0], want)
 
 
 def test_what_strings_are_not_made_for() -> None:
@@ -210,9 +203,9 @@ def test_numbers_to_text_and_back(host: Harness, kind: str) -> None:
             np.format_float_positional(v, trim="0") if n else np.format_float_scientific(v, trim="-", exp_digits=2)
             for v, n in zip(x, near | (x == 0), strict=True)
         ]
-        same(got, s(*shortest))
+        assert_same(got, s(*shortest))
     else:
-        same(got, x.astype(str).astype(object))
+        assert_same(got, x.astype(str).astype(object))
     (back,) = evaluate(host, "Cast", [got], to=helper.np_dtype_to_tensor_dtype(x.dtype))
     np.testing.assert_array_equal(back, x)
 
@@ -229,16 +222,16 @@ def test_numbers_to_text_and_back(host: Harness, kind: str) -> None:
     ],
 )
 def test_normalizer(host: Harness, texts: list[str], attributes: dict[str, Any], want: list[str]) -> None:
-    same(evaluate(host, "StringNormalizer", [s(*texts)], **attributes)[0], s(*want))
+    assert_same(evaluate(host, "StringNormalizer", [s(*texts)], **attributes)[0], s(*want))
     row = evaluate(host, "StringNormalizer", [s(*texts, shape=(1, len(texts)))], **attributes)[0]
-    same(row, s(*want, shape=(1, len(want))))
+    assert_same(row, s(*want, shape=(1, len(want))))
 
 
 def test_regex(host: Harness) -> None:
     texts = s("www.google.com", "www.facebook.com", "www.bbc.co.uk", "")
     got = evaluate(host, "RegexFullMatch", [texts], pattern=r"www\.[\w.-]+\.\bcom\b")[0]
-    same(got, np.array([True, True, False, False]))
-    same(evaluate(host, "RegexFullMatch", [s(shape=(0, 2))], pattern="a")[0], np.zeros((0, 2), bool))
+    assert_same(got, np.array([True, True, False, False]))
+    assert_same(evaluate(host, "RegexFullMatch", [s(shape=(0, 2))], pattern="a")[0], np.zeros((0, 2), bool))
 
 
 def test_labels(host: Harness) -> None:
@@ -246,9 +239,9 @@ def test_labels(host: Harness) -> None:
     got = evaluate(
         host, "LabelEncoder", [words], keys_strings=["a", "b", "ü"], values_int64s=[0, 1, 2], default_int64=42
     )[0]
-    same(got, np.array([0, 42, 0, 2]))
+    assert_same(got, np.array([0, 42, 0, 2]))
     got = evaluate(host, "LabelEncoder", [words], keys_strings=["a", "d", "a"], values_strings=["x", "y", "z"])[0]
-    same(got, s("z", "y", "z", "_Unused"))
+    assert_same(got, s("z", "y", "z", "_Unused"))
     numbers = np.array([1, np.nan, 3, 1], np.float32)
     got = evaluate(
         host,
@@ -258,26 +251,28 @@ def test_labels(host: Harness) -> None:
         values_strings=["one", "none"],
         default_string="-",
     )[0]
-    same(got, s("one", "none", "-", "one"))
+    assert_same(got, s("one", "none", "-", "one"))
     tables = {
         "keys_tensor": helper.make_tensor("k", TensorProto.STRING, [2], ["a", "ü"]),
         "values_tensor": helper.make_tensor("v", TensorProto.INT16, [2], [7, 9]),
         "default_tensor": helper.make_tensor("d", TensorProto.INT16, [1], [-3]),
     }
-    same(evaluate(host, "LabelEncoder", [words], **tables)[0], np.array([7, -3, 7, 9], np.int16))
-    same(evaluate(host, "LabelEncoder", [words], opset=1, classes_strings=["d", "a"])[0], np.array([1, 0, 1, -1]))
+    assert_same(evaluate(host, "LabelEncoder", [words], **tables)[0], np.array([7, -3, 7, 9], np.int16))
+    assert_same(
+        evaluate(host, "LabelEncoder", [words], opset=1, classes_strings=["d", "a"])[0], np.array([1, 0, 1, -1])
+    )
     table = {"cats_strings": ["a", "d"], "cats_int64s": [5, 6], "opset": 1}
-    same(evaluate(host, "CategoryMapper", [words], **table, **unknown)[0], np.array([5, 6, 5, 42]))
-    same(evaluate(host, "CategoryMapper", [np.array([6, 1])], **table, default_string="?")[0], s("d", "?"))
+    assert_same(evaluate(host, "CategoryMapper", [words], **table, **unknown)[0], np.array([5, 6, 5, 42]))
+    assert_same(evaluate(host, "CategoryMapper", [np.array([6, 1])], **table, default_string="?")[0], s("d", "?"))
 
 
 def test_one_hot(host: Harness) -> None:
     got = evaluate(host, "OneHotEncoder", [s("b", "c", "a")], opset=1, cats_strings=["b", "a"])[0]
-    same(got, np.array([[1, 0], [0, 0], [0, 1]], np.float32))
+    assert_same(got, np.array([[1, 0], [0, 0], [0, 1]], np.float32))
     got = evaluate(host, "OneHotEncoder", [np.array([[4.0, 2.5]], np.float32)], opset=1, cats_int64s=[2, 4])[0]
-    same(got, np.array([[[0, 1], [0, 0]]], np.float32))
+    assert_same(got, np.array([[[0, 1], [0, 0]]], np.float32))
     got = evaluate(host, "OneHotEncoder", [np.array([-4, 12])], opset=1, cats_int64s=[12, 7, -4], zeros=0)[0]
-    same(got, np.array([[0, 0, 1], [1, 0, 0]], np.float32))
+    assert_same(got, np.array([[0, 0, 1], [1, 0, 0]], np.float32))
     with pytest.raises(Failed, match="element 1 is in no category"):
         evaluate(host, "OneHotEncoder", [s("b", "c")], opset=1, cats_strings=["b"], zeros=0)
     with pytest.raises(Failed, match="element 0 is in no category"):
@@ -290,8 +285,8 @@ def test_maps(host: Harness) -> None:
     (maps,) = host("t_op_zip_map", [x, s("a", "ü", "")])
     assert len(maps) == 2
     for (keys, values), row in zip(maps, x, strict=True):
-        same(keys, s("a", "ü", ""))
-        same(values, row)
+        assert_same(keys, s("a", "ü", ""))
+        assert_same(values, row)
     assert host("t_op_zip_map", [x[:0], np.array([7, -1, 2])]) == [[]]
     with pytest.raises(Failed, match="ZipMap of 2 columns with 3 keys"):
         host("t_op_zip_map", [x[:, :2], np.array([7, -1, 2])])
@@ -334,12 +329,12 @@ def test_tokens(host: Harness, wants: dict[str, Any], tokens: list[str], mark: i
     rows = [["\x02", *r, "\x03"] for r in rows] if mark else rows
     wide = max(map(len, rows))
     want = s(*(t for r in rows for t in (*r, *"#" * (wide - len(r)))), shape=(len(rows), wide))
-    same(evaluate(host, "Tokenizer", [texts], mark=mark, pad_value="#", **{"mincharnum": 1, **wants})[0], want)
+    assert_same(evaluate(host, "Tokenizer", [texts], mark=mark, pad_value="#", **{"mincharnum": 1, **wants})[0], want)
 
 
 def test_tokens_of_nothing(host: Harness) -> None:
-    same(evaluate(host, "Tokenizer", [TEXTS], mark=1, tokenexp="[0-9]{2}")[0], s(shape=(4, 0)))
-    same(evaluate(host, "Tokenizer", [s(shape=(2, 0))], tokenexp=".")[0], s(shape=(2, 0, 0)))
+    assert_same(evaluate(host, "Tokenizer", [TEXTS], mark=1, tokenexp="[0-9]{2}")[0], s(shape=(4, 0)))
+    assert_same(evaluate(host, "Tokenizer", [s(shape=(2, 0))], tokenexp=".")[0], s(shape=(2, 0, 0)))
     for wrong in ({"tokenexp": ".", "mincharnum": 2}, {"tokenexp": "a", "separators": ["b"]}, {}):
         with pytest.raises(ModelError, match="Tokenizer"):
             load_graph(model("Tokenizer", [TEXTS], **wrong))
@@ -352,7 +347,7 @@ def test_grams_of_strings(host: Harness) -> None:
     pool = {"ngram_counts": [0, 2], "ngram_indexes": [0, 1, 2], "pool_strings": ["a", "c", "a", "b"]}
     lengths = {"min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0, "mode": "TF"}
     data = model("TfIdfVectorizer", [x], **pool, **lengths)
-    same(_run(host, data, [x])[0], np.array([2, 1, 2], np.float32))
+    assert_same(_run(host, data, [x])[0], np.array([2, 1, 2], np.float32))
 
 
 @pytest.mark.parametrize(
@@ -389,7 +384,7 @@ def test_constants() -> None:
         graph = load_graph(model("Constant", [], **{key: value}))
         found = graph.outputs[0].const
         assert found is not None
-        same(found, want)
+        assert_same(found, want)
     with pytest.raises(ModelError, match="not UTF-8"):
         load_graph(model("Constant", [], value_string=b"\xff"))
 
@@ -399,4 +394,4 @@ def test_compiled_with_constants_on_both_sides() -> None:
     x = s("b", "c", "a")
     data = model("OneHotEncoder", [x], opset=1, cats_strings=["b", "a"])
     (got,) = backend.prepare(onnx.load_from_string(data)).run([x])
-    same(got, np.array([[1, 0], [0, 0], [0, 1]], np.float32))
+    assert_same(got, np.array([[1, 0], [0, 0], [0, 1]], np.float32))
