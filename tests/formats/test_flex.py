@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
-import torshc
-from tests.support.evaluate import Array, run
+from tests.support.compare import compiled, evaluated, reference
+from tests.support.evaluate import Array
+from tests.support.models import model, node
 from torshc.base.errors import ModelError
 from torshc.formats import import_model
 
@@ -30,11 +30,8 @@ def mod(name: str, nodes: list[onnx.NodeProto], code: int, **constants: Array) -
 
 
 def model_of(shapes: list[tuple[int, ...]], code: int = TensorProto.FLOAT, **attributes: Any) -> onnx.ModelProto:
-    it = helper.make_node("FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", **attributes)
-    inputs = [helper.make_tensor_value_info(n, code, s) for n, s in zip("qkv", shapes, strict=True)]
-    graph = helper.make_graph([it], "flex", inputs, [helper.make_empty_tensor_value_info("y")])
-    opsets = [helper.make_opsetid("ai.onnx.preview", 1), helper.make_opsetid("", 24)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=11)
+    it = node("FlexAttention", "q k v", "y", domain="ai.onnx.preview", **attributes)
+    return model([it], {n: (code, s) for n, s in zip("qkv", shapes, strict=True)}, "y", opset=24)
 
 
 def graphs(code: int, dtype: Any) -> dict[str, onnx.GraphProto]:
@@ -47,10 +44,6 @@ def graphs(code: int, dtype: Any) -> dict[str, onnx.GraphProto]:
     }
 
 
-def reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> Any:
-    return ReferenceEvaluator(model).run(None, feeds)
-
-
 SHAPES: list[tuple[int, ...]] = [(2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 3)]
 
 
@@ -60,11 +53,10 @@ def test_graphs(code: int, names: str) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(code)
     wide = (TensorProto.FLOAT, np.float32) if code == TensorProto.FLOAT16 else (code, dtype)
     found = graphs(*wide)
-    model = model_of(SHAPES, code, **{n: found[n] for n in names.split()})
+    made = model_of(SHAPES, code, **{n: found[n] for n in names.split()})
     rng = np.random.default_rng(0)
     feeds = {n: rng.standard_normal(s).astype(dtype) for n, s in zip("qkv", SHAPES, strict=True)}
-    (wanted,) = reference(model, feeds)
-    (got,) = run(import_model(model.SerializeToString()), feeds)
+    (wanted,), (got,) = reference(made, feeds), evaluated(made, feeds)
     assert got.dtype == dtype
     np.testing.assert_allclose(got, wanted, rtol=1e-2 if code == TensorProto.FLOAT16 else 1e-5, atol=1e-5)
 
@@ -72,14 +64,11 @@ def test_graphs(code: int, names: str) -> None:
 def test_a_mask_is_attention(tmp_path: Path) -> None:
     """What the graphs make of it is fused like attention that is spelt out."""
     masked = graphs(TensorProto.FLOAT, np.float32)["score_mod"]
-    model = model_of(SHAPES, score_mod=masked)
-    onnx.save(model, tmp_path / "m.onnx")
-    torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", jobs=1)
+    made = model_of(SHAPES, score_mod=masked)
     rng = np.random.default_rng(0)
     feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in zip("qkv", SHAPES, strict=True)}
-    (wanted,) = reference(model, feeds)
-    with torshc.load(tmp_path / "m.tsc") as loaded:
-        np.testing.assert_allclose(loaded.run(feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
+    (got,) = compiled(made, feeds, tmp_path, jobs=1).values()
+    np.testing.assert_allclose(got, reference(made, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_faults() -> None:

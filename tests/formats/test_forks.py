@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-import torshc
+from tests.support import models
+from tests.support.compare import compiled, reference
 from torshc.base.errors import ModelError, RunError, UnsupportedError
 from torshc.formats import build, import_model
 
@@ -46,12 +46,7 @@ def squeezed(x: str, out: str) -> list[NodeProto]:
 
 
 def model(*nodes: NodeProto, more: list[Any] | None = None) -> ModelProto:
-    graph = helper.make_graph(
-        nodes, "forks", [info("x", F, [2, "n", 5]), *(more or [])], [helper.make_empty_tensor_value_info("y")],
-        [numpy_helper.from_array(a, n) for n, a in WEIGHTS.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("elsewhere", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return models.model(nodes, [info("x", F, [2, "n", 5]), *(more or [])], "y", WEIGHTS, 17)
 
 
 def x_of(n: int) -> Array:
@@ -59,14 +54,11 @@ def x_of(n: int) -> Array:
 
 
 def answer(m: ModelProto, folder: Path, feeds: dict[str, Array]) -> Array:
-    (folder / "m.onnx").write_bytes(m.SerializeToString())
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, opt_level=1)
-    with torshc.load(folder / "m.tsc", threads=1) as compiled:
-        return compiled.run(feeds)["y"]
+    return compiled(m, feeds, folder, threads=1, opt_level=1)["y"]
 
 
 def agree(m: ModelProto, folder: Path, **feeds: Array) -> None:
-    (wanted,) = ReferenceEvaluator(m).run(None, feeds)
+    (wanted,) = reference(m, feeds)
     np.testing.assert_allclose(answer(m, folder, feeds), wanted, rtol=1e-5, atol=1e-6)
 
 

@@ -15,6 +15,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from tests.support import models
+from tests.support.compare import compiled
 from tests.support.evaluate import Array
 from torshc.base.errors import TorshcError
 
@@ -38,15 +40,8 @@ def model(
     **more: Any,
 ) -> ModelProto:
     """A model; by default of one input x."""
-    graph = helper.make_graph(
-        nodes,
-        "habits",
-        [info("x", F, [2, 3, 4, 5])] if inputs is None else inputs,
-        [helper.make_empty_tensor_value_info(o) for o in outputs.split(",")],
-        [numpy_helper.from_array(np.asarray(a), n) for n, a in (weights or {}).items()],
-    )
-    domains = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=ir, **more)
+    given = [info("x", F, [2, 3, 4, 5])] if inputs is None else inputs
+    return models.model(nodes, given, outputs.split(","), weights, {"": opset, "local": 1}, ir_version=ir, **more)
 
 
 def body(nodes: list[NodeProto], outputs: str, **more: Any) -> GraphProto:
@@ -54,10 +49,7 @@ def body(nodes: list[NodeProto], outputs: str, **more: Any) -> GraphProto:
 
 
 def answers(made: ModelProto, feeds: dict[str, Array], folder: Path) -> list[Any]:
-    (folder / "m.onnx").write_bytes(made.SerializeToString())
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", threads=1, opt_level=1)
-    with torshc.load(folder / "m.tsc", threads=1) as compiled:
-        return list(compiled.run(feeds).values())
+    return list(compiled(made, feeds, folder, threads=1, opt_level=1).values())
 
 
 def reference(made: ModelProto, feeds: dict[str, Array]) -> list[Any]:

@@ -14,6 +14,7 @@ import pytest
 from google.protobuf import json_format
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support import models
 from tests.support.evaluate import run
 from torshc.base.errors import ConfigError, ModelError, UnsupportedError
 from torshc.expr import as_int
@@ -37,15 +38,9 @@ def model(
     **more: Any,
 ) -> Model:
     """A model; by default x[2, 3] goes in and y comes out."""
-    graph = helper.make_graph(
-        nodes,
-        "test",
-        inputs if inputs is not None else [info("x", 2, 3)],
-        outputs if outputs is not None else [helper.make_empty_tensor_value_info("y")],
-        [numpy_helper.from_array(np.asarray(w), n) for n, w in (weights or {}).items()],
+    return models.model(
+        nodes, [info("x", 2, 3)] if inputs is None else inputs, outputs or "y", weights, {"": opset, "local": 1}, **more
     )
-    domains = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=10, **more)
 
 
 def node(op: str, inputs: str, outputs: str = "y", **attributes: Any) -> onnx.NodeProto:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
+from tests.support.compare import evaluated, reference
 from tests.support.evaluate import Array, run
+from tests.support.models import model
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.formats import import_model
 from torshc.ops.control.flow import all_nodes
@@ -20,19 +21,11 @@ info = helper.make_tensor_value_info
 
 
 def model_of(node: NodeProto, inputs: dict[str, tuple[int, list[int]]], weights: dict[str, Array]) -> Any:
-    graph = helper.make_graph(
-        [node],
-        "outer",
-        [info(n, kind, shape) for n, (kind, shape) in inputs.items()],
-        [helper.make_empty_tensor_value_info(o) for o in node.output],
-        [numpy_helper.from_array(a, n) for n, a in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    return model([node], inputs, list(node.output), weights)
 
 
-def agree(model: Any, feeds: dict[str, Array]) -> None:
-    wanted = ReferenceEvaluator(model).run(None, feeds)
-    for got, want in zip(run(import_model(model.SerializeToString()), feeds), wanted, strict=True):
+def agree(made: Any, feeds: dict[str, Array]) -> None:
+    for got, want in zip(evaluated(made, feeds), reference(made, feeds), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
@@ -67,9 +60,9 @@ def test_loop() -> None:
     agree(loop(4, True, powers("Not")), FEEDS)  # one step
 
 
-def looping(model: Any) -> bool:
+def looping(made: Any) -> bool:
     """Whether a loop is left for a run."""
-    return any(n.op.name == "Loop" for n in import_model(model.SerializeToString()).nodes)
+    return any(n.op.name == "Loop" for n in import_model(made.SerializeToString()).nodes)
 
 
 def test_loops_that_are_not_known() -> None:
@@ -98,11 +91,11 @@ def test_states_that_are_optional_only_at_first() -> None:
     body = helper.make_graph(nodes, "body", inputs, [info("on", B, []), info("next", F, [3])])
     node = helper.make_node("Loop", ["count", "condition", "first"], ["last"], name="it", body=body)
     weights = {"count": np.asarray(3), "condition": np.asarray(True)}
-    model = model_of(node, {"x": (F, [3])}, weights)
-    model.graph.input.append(helper.make_value_info("first", kind))
-    model.opset_import[0].version = 16  # whose OptionalGetElement takes nothing but optionals
-    model.ir_version = 8
-    assert looping(model)
+    made = model_of(node, {"x": (F, [3])}, weights)
+    made.graph.input.append(helper.make_value_info("first", kind))
+    made.opset_import[0].version = 16  # whose OptionalGetElement takes nothing but optionals
+    made.ir_version = 8
+    assert looping(made)
 
 
 def scan(**attributes: Any) -> NodeProto:
@@ -115,11 +108,11 @@ def scan(**attributes: Any) -> NodeProto:
 def test_scan() -> None:
     feeds = {"first": np.array([1, 2], np.float32), "xs": np.arange(10, dtype=np.float32).reshape(5, 2)}
     weights = {"k": np.array([2], np.float32)}
-    model = model_of(scan(), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
-    agree(model, feeds)
+    made = model_of(scan(), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
+    agree(made, feeds)
     node = scan(scan_input_axes=[1], scan_input_directions=[1], scan_output_axes=[-1], scan_output_directions=[1])
-    model = model_of(node, {"first": (F, [2]), "xs": (F, [2, 5])}, weights)
-    last, rows = run(import_model(model.SerializeToString()), {"first": feeds["first"], "xs": feeds["xs"].T.copy()})
+    made = model_of(node, {"first": (F, [2]), "xs": (F, [2, 5])}, weights)
+    last, rows = run(import_model(made.SerializeToString()), {"first": feeds["first"], "xs": feeds["xs"].T.copy()})
     sums = feeds["first"] + np.cumsum(feeds["xs"][::-1], axis=0)
     np.testing.assert_allclose(last, sums[-1])
     np.testing.assert_allclose(rows, 2 * sums[::-1].T)
@@ -129,9 +122,9 @@ def test_scans_that_are_not_known() -> None:
     weights = {"k": np.array([2], np.float32)}
     for shape in ([5000, 2], [0, 2], ["n", 2]):
         assert looping(model_of(scan(), {"first": (F, [2]), "xs": (F, shape)}, weights))
-    model = model_of(scan(scan_input_axes=[0, 1]), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
+    made = model_of(scan(scan_input_axes=[0, 1]), {"first": (F, [2]), "xs": (F, [5, 2])}, weights)
     with pytest.raises(ModelError, match="scan_input_axes"):
-        import_model(model.SerializeToString())
+        import_model(made.SerializeToString())
 
 
 @pytest.mark.parametrize("rounds", [3, 5000])
@@ -162,10 +155,5 @@ def test_loops_in_loops_are_not_all_written_out() -> None:
         return [helper.make_node("Loop", ["count", "yes", x], [f"y{depth}"], body=body)], f"y{depth}"
 
     nodes, last = nested(6, "x")
-    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", last)]
-    constants = [
-        numpy_helper.from_array(np.asarray(a), n) for n, a in (("count", np.int64(8)), ("yes", np.bool_(True)))
-    ]
-    graph = helper.make_graph(nodes, "g", values[:1], values[1:], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    assert sum(1 for _ in all_nodes(import_model(model.SerializeToString()))) < 10_000
+    made = model(nodes, {"x": [2]}, last, {"count": np.int64(8), "yes": np.bool_(True)}, opset=18)
+    assert sum(1 for _ in all_nodes(import_model(made.SerializeToString()))) < 10_000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
-from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.support import models
+from tests.support.compare import reference
 from torshc.base.errors import InternalError, RunError, UnsupportedError
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
@@ -30,20 +32,7 @@ def floats(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def model_of(
-    nodes: Sequence[NodeProto],
-    inputs: Mapping[str, tuple[int, Sequence[int | str]]],
-    outputs: Sequence[str],
-    weights: Mapping[str, Array] | None = None,
-) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [info(n, kind, shape) for n, (kind, shape) in inputs.items()],
-        [helper.make_empty_tensor_value_info(o) for o in outputs],
-        [numpy_helper.from_array(a, n) for n, a in (weights or {}).items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+model_of = partial(models.model, opset=21)
 
 
 def body_of(nodes: Sequence[NodeProto], inputs: Sequence[str], outputs: Sequence[str]) -> GraphProto:
@@ -73,7 +62,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[str]:
 def agree(tmp_path: Path, model: onnx.ModelProto, *feeds: dict[str, Array], target: str = "c") -> None:
     """Every level and thread count gives what the reference gives, run after run."""
     onnx.save(model, tmp_path / "m.onnx")
-    wanted = [ReferenceEvaluator(model).run(None, f) for f in feeds]
+    wanted = [reference(model, f) for f in feeds]
     for level in (0, 3) if target == "c" else (3,):
         torshc.compile(tmp_path / "m.onnx", tmp_path / "m.tsc", opt_level=level, target=target)
         with torshc.load(tmp_path / "m.tsc", threads=1 + level % 2) as compiled:

@@ -19,7 +19,7 @@ import torshc
 from tests.bundle.test_build_script import build
 from tests.bundle.test_versions import loaded, runnable
 from tests.emulation.emulated import emulated_tools, missing
-from tests.support import compilers
+from tests.support import compilers, models
 from tests.support.compare import onnx_runtime
 from tests.support.contrib import model_of, some_bytes
 from tests.support.nodes import numbers
@@ -41,10 +41,7 @@ def model(
     nodes: list[onnx.NodeProto], inputs: Mapping[str, list[Any]], weights: Mapping[str, Array] | None = None
 ) -> onnx.ModelProto:
     """A model with the output y."""
-    given = [helper.make_tensor_value_info(n, 1, d) for n, d in inputs.items()]
-    known = [numpy_helper.from_array(w, n) for n, w in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "m", given, [onnx.ValueInfoProto(name="y")], known)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return models.model(nodes, inputs, "y", weights)
 
 
 ADD = model([NODE("Add", ["x", "z"], ["y"])], {"x": ["a", 4], "z": ["b", 4]})

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+from tests.support.models import model as model_of
+from tests.support.models import node, save
 from torshc.expr import to_text
 from torshc.formats import load_graph
 from torshc.plan.uses import preferences_of, uses_of
@@ -21,22 +23,8 @@ def model(
     folder: Path, nodes: Made, inputs: dict[str, tuple[int, list[int | str]]], weights: dict[str, object] | None = None
 ) -> Path:
     """A model whose output is its last node's."""
-    graph = helper.make_graph(
-        nodes,
-        "m",
-        [helper.make_tensor_value_info(name, *kind) for name, kind in inputs.items()],
-        [onnx.ValueInfoProto(name=nodes[-1].output[0])],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()],
-    )
-    made = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)], ir_version=10
-    )
-    onnx.save(onnx.shape_inference.infer_shapes(made), folder / "m.onnx")
-    return folder / "m.onnx"
-
-
-def node(op: str, inputs: str, output: str, **attributes: object) -> onnx.NodeProto:
-    return helper.make_node(op, ["" if name == "_" else name for name in inputs.split()], [output], **attributes)
+    made = model_of(nodes, inputs, nodes[-1].output, weights)
+    return save(onnx.shape_inference.infer_shapes(made), folder)
 
 
 def found(path: Path) -> dict[str, tuple[str, int, str]]:

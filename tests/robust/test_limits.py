@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, NodeProto, TensorProto, helper
 
 import torshc
+from tests.support import models
 from torshc.base.errors import ModelError, TorshcError, UnsupportedError
 
 F, INT, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -33,12 +34,9 @@ def model(
     outputs: Any = (),
     opset: int = 18,
 ) -> bytes:
-    graph = helper.make_graph(
-        nodes, "g", list(inputs), [helper.make_empty_tensor_value_info(o) for o in outputs or nodes[-1].output[:1]],
-        [numpy_helper.from_array(np.asarray(a), n) for n, a in weights.items()],
-    )  # fmt: skip
-    domains = [helper.make_opsetid(*d) for d in (("", opset), ("local", 1), ("ai.onnx.ml", 3))]
-    made: ModelProto = helper.make_model(graph, opset_imports=domains, ir_version=10, functions=functions)
+    made = models.model(
+        nodes, inputs, outputs or nodes[-1].output[:1], weights, {"": opset, "local": 1}, functions=functions
+    )
     return bytes(made.SerializeToString())
 
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
+from tests.support.models import model, save
 from torshc.base.errors import RunError
 
 INFO, NODE, F = helper.make_tensor_value_info, helper.make_node, TensorProto.FLOAT
@@ -22,9 +23,8 @@ def compiled(
     y: list[str | int],
     loose: str = "auto",
 ) -> Path:
-    graph = helper.make_graph(nodes, "m", [INFO(n, F, d) for n, d in inputs.items()], [INFO("y", F, y)])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), folder / "m.onnx")
-    torshc.compile(folder / "m.onnx", folder / "m.tsc", loose=loose)
+    made = model(nodes, inputs, [INFO("y", F, y)])
+    torshc.compile(save(made, folder), folder / "m.tsc", loose=loose)
     return folder / "m.tsc"
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 import torshc
 from tests.emulation.emulated import BIN, HERE, emulated_tools, missing
-from tests.support.compiler_models import node
+from tests.support import models
+from tests.support.models import node, with_types
 from tests.support.zoo import zoo
 from torshc.base import resources
 from torshc.base.errors import BundleError, RunError, UnsupportedError
@@ -50,18 +51,8 @@ def model(
     symbolic: bool = True,
 ) -> onnx.ModelProto:
     """A model that takes these arrays; the first dimension of each is "n" where sizes are symbolic."""
-    inputs = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(a.dtype), ["n" if symbolic else a.shape[0], *a.shape[1:]]
-        )
-        for name, a in feeds.items()
-    ]
-    initializers = [numpy_helper.from_array(a, name) for name, a in (weights or {}).items()]
-    graph = helper.make_graph(
-        nodes, "test", inputs, [onnx.ValueInfoProto(name=n) for n in outputs.split()], initializers
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    return onnx.shape_inference.infer_shapes(made, strict_mode=True)
+    inputs = {n: (a.dtype, ["n" if symbolic else a.shape[0], *a.shape[1:]]) for n, a in feeds.items()}
+    return with_types(models.model(nodes, inputs, outputs, weights))
 
 
 # ---- words ----

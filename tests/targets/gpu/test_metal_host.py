@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 import torshc
 from tests.emulation.emulated import BIN, HERE, emulated_tools, missing
-from tests.support.compiler_models import node
+from tests.support.models import node
 from torshc.base import resources
 from torshc.base.errors import BundleError, RunError
 from torshc.runtime.native import Device, Dtype, Library, Options, Tensor

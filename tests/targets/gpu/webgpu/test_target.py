@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from tests.support import models
 from torshc.base.errors import BundleError, UnsupportedError
 from torshc.base.webgpu import find_library
 from torshc.kernels.base import Kernel
@@ -32,11 +33,8 @@ ODD = np.array([-7, -1, 0, 1, 3, 2**31, -(2**31), 2**40 + 1, -(2**40) + 5, 2**63
 
 
 def model(nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int], opset: int = 18) -> bytes:
-    ports = [helper.make_tensor_value_info(name, *spec) for name, spec in inputs.items()]
     made = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
-    graph = helper.make_graph(nodes, "g", ports, made)
-    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    return built.SerializeToString()
+    return models.model(nodes, inputs, made, opset=opset).SerializeToString()
 
 
 def opened(source: bytes, folder: Path, fallback: bool = False, **options: Any) -> Any:
