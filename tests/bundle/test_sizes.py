@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torshc.bundle.sizes import ATOM, LONG, Sizes
+from torshc.bundle.sizes import ATOM, LONG, Sizes, names_of_given
 from torshc.expr import Expr, call, const, dim, length, select
 
 SYMBOLS = ("a", "b", "c")
@@ -43,3 +43,12 @@ def test_short_sizes_stand_where_they_are_used() -> None:
     assert sizes.text(const(7)) == "7" and sizes.text(None) == "-1"
     assert sizes.text(dim("a") * 4 + dim("b")) == "(4 * s0 + s1)"
     assert not sizes.parts
+
+
+def test_given_sizes_keep_their_names() -> None:
+    given = names_of_given([dim("a"), dim("a") * 4, const(2), dim("b") // 3])
+    assert given == {dim("a") * 4: "z0", dim("b") // 3: "z1"}
+    sizes = Sizes(SYMBOLS, given=given)
+    assert sizes.text(dim("b") // 3 + 1) == "(z1 + 1)" and sizes.text(dim("a") * 4) == "z0"
+    assert sizes.text(winding(4)) not in given.values()
+    assert len({p.name for p in sizes.parts}) == len(sizes.parts) > 2

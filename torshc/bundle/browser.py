@@ -82,7 +82,8 @@ class FormView:
     def _writer(self) -> Sizes:
         conditions = [e for c in self.p.conditions for e in (c.left, c.right)]
         dims = [d for step in self.p.steps for d in step.dims]
-        return Sizes(self.p.names, sizes=[*sizes_of(self.p), *conditions, *dims], write=javascript)
+        sizes = [*sizes_of(self.p), *conditions, *dims]
+        return Sizes(self.p.names, sizes=sizes, write=javascript, given=self.p.given)
 
     @property
     def parts(self) -> list[Part]:

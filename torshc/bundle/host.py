@@ -246,6 +246,7 @@ class HostProgram:
         inputs, outputs: in the model's order.
         symbols: where symbols are read from inputs; symbol ``s<k>`` is ``symbols[k]``.
         names: what sizes call symbol ``s<k>``; of a segment of a script, all symbols of the script.
+        given: names of the sizes that kernels are given and that are no symbols; of a segment, those of all.
         conditions: what has to hold before a run.
         extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
@@ -272,6 +273,7 @@ class HostProgram:
     outputs: tuple[Port, ...]
     symbols: tuple[Symbol, ...] = ()
     names: tuple[str, ...] = ()
+    given: Mapping[Expr, str] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     extents: tuple[Size, ...] = ()
     arena_bytes: Size = 0

@@ -115,7 +115,7 @@ class ProgramView:
     @cached_property
     def _writer(self) -> Sizes:
         conditions = [e for c in self.p.conditions for e in (c.left, c.right)]
-        return Sizes(self.p.names, sizes=[*sizes_of(self.p), *conditions, *self.run_sizes])
+        return Sizes(self.p.names, sizes=[*sizes_of(self.p), *conditions, *self.run_sizes], given=self.p.given)
 
     def text(self, size: Size | None) -> str:
         """A size as C."""

@@ -33,6 +33,7 @@ from .host import (
     Size,
     Symbol,
 )
+from .sizes import names_of_given
 from .weights import weight_offsets
 
 
@@ -135,8 +136,19 @@ class Program:
         """The names of symbols that are sizes."""
         return tuple(name for name in self.names if name != FORM)
 
+    @property
+    def given(self) -> dict[Expr, str]:
+        """Names of the sizes that kernels are given and that are no symbols."""
+        return names_of_given(d for p in (self, *self.segments) for step in p.steps for d in step.dims)
+
+    @property
+    def size_names(self) -> dict[Any, str]:
+        """What the host program calls its symbols, by theirs, and the sizes that kernels are given."""
+        return {**{name: f"s{k}" for k, name in enumerate(self.names)}, **self.given}
+
     def host(self, **more: Any) -> HostProgram:
         """The program for the template, with its loose form and what is known only once the weights are written."""
+        more = {"given": self.given, **more}
         script, inside = None, set[int]()
         if self.script is not None:
             inside = {c.number for part in self.segments for c in part.conditions}
@@ -144,8 +156,8 @@ class Program:
             here = self.script.script.for_host
             places = (CPU if k in here else more["device"] for k in range(len(self.segments)))
             parts = zip(self.segments, places, strict=True)
-            weights = more["weights_bytes"]
-            script = replace(self.script, segments=tuple(p.host(device=d, weights_bytes=weights) for p, d in parts))
+            same = {name: more[name] for name in ("weights_bytes", "given")}
+            script = replace(self.script, segments=tuple(p.host(device=d, **same) for p, d in parts))
         return HostProgram(
             inputs=self.inputs,
             outputs=self.outputs,

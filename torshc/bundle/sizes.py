@@ -1,7 +1,8 @@
 """Sizes as C: the one place where expressions over the symbols of a model become text of its host program.
 
 Expressions share parts, and one that is written whole at each use can double with every layer of a model. So parts
-that are long are named, ``z0``, ``z1``, ..., each over the symbols ``s0``, ``s1``, ... and the parts before it.
+that are long, and sizes that kernels are given, are named, ``z0``, ``z1``, ..., each over the symbols ``s0``, ``s1``,
+... and the parts before it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ def _c(e: Expr, names: Mapping[Any, str]) -> str:
     return scalar(e, {}, names)
 
 
+def names_of_given(sizes: Iterable[Size]) -> dict[Expr, str]:
+    """Names of the sizes that kernels are given and that are no symbols."""
+    given = dict.fromkeys(e for e in map(as_expr, sizes) if e.op not in SYMBOLS and as_int(e) is None)
+    return {e: f"z{k}" for k, e in enumerate(given)}
+
+
 class Sizes:
     """Writes the sizes of a program.
 
@@ -40,6 +47,7 @@ class Sizes:
         spelled: how C spells symbol k.
         sizes: what will be asked for, so that parts are numbered in this order.
         write: the text of an expression, with the names of symbols and of named parts; C unless told.
+        given: sizes that have names before others have.
 
     Attributes:
         parts: the named parts.
@@ -51,8 +59,11 @@ class Sizes:
         spelled: Callable[[int], str] = "s{}".format,
         sizes: Iterable[Size] = (),
         write: Callable[[Expr, Mapping[Any, str]], str] = _c,
+        given: Mapping[Expr, str] | None = None,
     ) -> None:
         self._text = write
+        self._given = given or {}
+        self._others = 0  # parts that have names and are not given
         self.parts: list[Part] = []
         self._numbers = {n: k for k, n in enumerate(names)}
         self._names: dict[Any, str] = {n: spelled(k) for k, n in enumerate(names)}
@@ -77,13 +88,15 @@ class Sizes:
         for x in walk_new(e, self._written):
             self._written[x] = 1 + sum(self._written[a] for a in x.args)
             most = LONG if x.op in ("add", "mul") else ATOM
-            if self._written[x] > most:
+            if self._written[x] > most or x in self._given:
                 self._name(x)
         return self._text(e, self._names)
 
     def _name(self, x: Expr) -> None:
         ctype = "" if x.dtype is I64 else CTYPES[x.dtype.compute]
-        part = Part(x, f"z{len(self.parts)}", self._text(x, self._names), ctype)
+        name = self._given.get(x) or f"z{len(self._given) + self._others}"
+        self._others += x not in self._given
+        part = Part(x, name, self._text(x, self._names), ctype)
         self._part_of[x] = len(self.parts)
         self.parts.append(part)
         self._names[x], self._written[x] = part.name, 1

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .._version import __version__
 from ..base.manifest import (
@@ -30,7 +31,7 @@ from ..base.options import HALVES, CompileOptions
 from ..bundle.host import CPU, Condition, NamedWeight
 from ..bundle.program import Program
 from ..bundle.stored import is_narrow, stored_bytes
-from ..expr import Expr, as_int, dims_of, to_text
+from ..expr import SYMBOLS, Expr, as_int, dims_of, to_text
 from ..graph import Graph, Partial, Value
 from ..kernels.base import Kernel
 from ..ops.core.custom import Custom
@@ -41,6 +42,7 @@ from ..plan.script import Script
 from ..plan.uses import InputNeeds, Use
 from ..targets import Target
 from ..targets.isa import Isa
+from ..targets.size_names import with_names
 from .tolerance import Tolerance
 
 
@@ -110,7 +112,8 @@ class Compilation:
         program: the host program as data.
         isa: instruction set of the processor.
         target: what was compiled for.
-        sources: kernel sources by file name.
+        texts: kernel sources by file name, with marks in place of the names of sizes.
+        sources: the same with names of each kernel's own, as they are compiled.
         seconds: time of each stage.
         compiled: sources that a compiler had to compile; the others came from the cache.
         script: what the host does between segments, when sizes or steps are known only at run time.
@@ -137,6 +140,7 @@ class Compilation:
     program: Program
     isa: Isa
     target: Target
+    texts: Mapping[str, str]
     sources: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict)
     compiled: int = 0
@@ -244,32 +248,30 @@ def kernel_headers(compilation: Compilation) -> dict[str, str]:
 def commented_sources(compilation: Compilation) -> dict[str, str]:
     """Kernel sources as people read them: each opens with what it computes; the cache key leaves that comment out.
 
-    No name of a model may reach a source: sizes have the names that the kernel has for them (s0), and those that it is
-    not given the host program's (n0).
+    No name of a model may reach a source: sizes have the names that the host program has for them (s0). A kernel that
+    is launched with several sizes in one place has the names of its first launch; the comment lists the others'.
     """
-    host = {name: f"n{k}" for k, name in enumerate(compilation.program.names)}
+    host = compilation.program.size_names
     notes: dict[str, list[str]] = {}
-    others: set[str] = set()
+    names: dict[str, list[str]] = {}
     for unit in compilation.units:
         for kernel, symbol, sizes in zip(unit.kernels, unit.symbols, unit.sizes, strict=True):
-            names = host | {str(e.data): f"s{k}" for k, e in enumerate(sizes) if e.op == "dim"}
-            line = textwrap.wrap(_what_it_computes(unit, kernel, names), 116, break_long_words=False)
+            here = [host[str(e.data) if e.op in SYMBOLS else e] for e in sizes]
+            differ = [f"{a} is {b}" for a, b in zip(names.setdefault(symbol, here), here, strict=True) if a != b]
+            text = _what_it_computes(unit, kernel, host) + (f" Here {', '.join(differ)}." if differ else "")
+            line = textwrap.wrap(text, 116, break_long_words=False)
             notes.setdefault(symbol, []).append(" * " + "\n *   ".join(line))
-            shown = dims_of(kernel.flops, kernel.nbytes, *(d for v in unit.group.outputs for d in v.shape))
-            if any(names[name] == host[name] for name in shown):
-                others.add(symbol)
-    where = " * n0, n1, ... are s0, s1, ... of the host program.\n"
-    of_file = {file: file.partition(".")[0] for file in compilation.sources}
-    return {
-        file: "/*\n"
-        + "\n".join(notes[of_file[file]])
-        + f"\n{where if of_file[file] in others else ''} */\n"
-        + text.lstrip()
+    written = {
+        file: text if file in compilation.pinned else with_names(compilation.texts[file], names[file.partition(".")[0]])
         for file, text in compilation.sources.items()
+    }
+    return {
+        file: "/*\n" + "\n".join(notes[file.partition(".")[0]]) + "\n */\n" + text.lstrip()
+        for file, text in written.items()
     }
 
 
-def _what_it_computes(unit: Unit, kernel: Kernel, names: Mapping[str, str]) -> str:
+def _what_it_computes(unit: Unit, kernel: Kernel, names: Mapping[Any, str]) -> str:
     """``Conv+Relu -> f32[s0,4,4,32], nodes 9 and 10: 296448*s0 flops, ...``; of several kernels, which it is."""
     group = unit.group
     of_several = f"{kernel.kind} of " if len(unit.kernels) > 1 else ""

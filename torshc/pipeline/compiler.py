@@ -45,6 +45,7 @@ from ..plan.place import Plan, make_plan
 from ..plan.residence import segments_for_host
 from ..plan.uses import input_needs
 from ..targets import Target
+from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
 from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
 from .job import Job, jobs_of
@@ -167,7 +168,7 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
         lowered = [lower_groups(p.graph, p, t, options, job.tuning) for p, t in zip(plans, targets, strict=True)]
     with clock.stage("render"):
         rendered = [render_groups(groups, t) for groups, t in zip(lowered, targets, strict=True)]
-        sources = {name: text for _, _, found in rendered for name, text in found.items()}
+        texts = {name: text for _, _, found in rendered for name, text in found.items()}
         placed = [p for _, p, _ in rendered]
         program = assemble_script(graph, script, plans, placed) if script else assemble(plans[0], placed[0])
     units = tuple(u for found, _, _ in rendered for u in found)
@@ -183,7 +184,8 @@ def _compiled(graph: Graph, job: Job, clock: Clock) -> Compilation:
         program=program,
         isa=job.isa,
         target=target,
-        sources=sources,
+        texts=texts,
+        sources={name: with_names(text) for name, text in texts.items()},
         seconds=clock.seconds,
         script=script,
         spans=spans,

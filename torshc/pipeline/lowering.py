@@ -75,14 +75,14 @@ def _tuned(graph: Graph, plan: Plan, usual: Lowered, tuning: Tuning) -> Lowered:
 
 def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], list[Placed], dict[str, str]]:
     units, placed = [], []
-    sources: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for made_of in lowered:
         group, target, refused = made_of.group, made_of.target, made_of.refused
         symbols, sizes = [], []
         away = bool(refused) and wanted.device != CPU  # operands of a fallback are copied from a device only
         for kernel in made_of.kernels:
             made = target.render(kernel)
-            sources |= made.files(target.suffix)
+            texts |= made.files(target.suffix)
             symbols.append(made.symbol)
             sizes.append(made.dims)
             comment, threads = _comment(group, kernel), target.threads(kernel)
@@ -91,7 +91,7 @@ def render_groups(lowered: list[Lowered], wanted: Target) -> tuple[list[Unit], l
         tuned = choices_text(made_of.choices)
         found = group, tuple(made_of.kernels), tuple(symbols), tuple(sizes)
         units.append(Unit(*found, target.suffix, refused, target.device, tuned))
-    return units, placed, sources
+    return units, placed, texts
 
 
 def _comment(group: Group, kernel: Kernel) -> str:

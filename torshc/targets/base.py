@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -29,6 +29,7 @@ from ..plan.storage import Storage
 from .index import CTYPES, OPERATORS, given_sizes, in_brackets, scalar
 from .isa import kernel_prefix
 from .parameters import Parameter, parameters_of
+from .size_names import DimNames, with_names
 from .tidy import tidy
 from .toolchain import Toolchain
 
@@ -38,24 +39,29 @@ SUBGROUPS = "subgroups"  # names the form of a kernel for devices of WebGPU that
 
 @dataclass(frozen=True)
 class Rendered:
-    """A kernel as text.
+    """A kernel as text, with marks in place of the names of sizes (:mod:`.size_names`).
 
     Attributes:
         symbol: its external name, made from its text, so that equal kernels are one.
-        source: its source.
+        text: its source.
         dims: the sizes that it wants in ``dim``, in order: symbolic dimensions, and long sizes.
         forms: other texts of it, of which the host takes one where the device has more, by what that is.
     """
 
     symbol: str
-    source: str
+    text: str
     dims: tuple[Expr, ...]
     forms: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """Its source with names of its own for sizes."""
+        return with_names(self.text)
 
     def files(self, suffix: str) -> dict[str, str]:
         """Its texts by the names of their files, which end in `suffix`."""
         forms = {f"{self.symbol}.{form}{suffix}": text for form, text in self.forms.items()}
-        return {self.symbol + suffix: self.source, **forms}
+        return {self.symbol + suffix: self.text, **forms}
 
 
 Lowering = Callable[[Group, Mapping[Value, Storage], Machine], list[Kernel]]
@@ -295,49 +301,9 @@ def named(text: str, printer: IndexPrinter, key: str, version: str = "") -> Rend
     Args:
         version: of the library's versions, the one that it is for; part of its name.
     """
-    name = kernel_prefix(version) + hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()[:12]
-    return Rendered(
-        name,
-        text.replace(PLACEHOLDER, name),
-        tuple(dim(d) if isinstance(d, str) else d for d in printer.dim_names.used),
-    )
-
-
-class DimNames(Mapping[Any, str]):
-    """Names of the sizes that a kernel gets in ``dim``: symbols by theirs, and sizes that it is given, as expressions.
-
-    A size has a number from when its name is first asked for, so that a kernel gets only what its text uses.
-
-    Args:
-        sizes: all that may be asked for.
-
-    Attributes:
-        spelled: a name, made of a number.
-    """
-
-    def __init__(self, sizes: Iterable[str | Expr]) -> None:
-        self.spelled = "s{}".format
-        self._sizes = dict.fromkeys(sizes)
-        self._numbers: dict[str | Expr, int] = {}
-
-    def __contains__(self, size: object) -> bool:
-        return size in self._sizes
-
-    def __getitem__(self, size: str | Expr) -> str:
-        if size not in self._sizes:
-            raise KeyError(size)
-        return self.spelled(self._numbers.setdefault(size, len(self._numbers)))
-
-    def __iter__(self) -> Iterator[str | Expr]:
-        return iter(self._sizes)
-
-    def __len__(self) -> int:
-        return len(self._sizes)
-
-    @property
-    def used(self) -> list[str | Expr]:
-        """What was asked for, by number."""
-        return [*self._numbers]
+    name = kernel_prefix(version) + hashlib.sha256(f"{key}\n{with_names(text)}".encode()).hexdigest()[:12]
+    dims = tuple(dim(d) if isinstance(d, str) else d for d in printer.dim_names.used)
+    return Rendered(name, text.replace(PLACEHOLDER, name), dims)
 
 
 class IndexPrinter:
@@ -357,7 +323,7 @@ class IndexPrinter:
     @property
     def sizes(self) -> list[str]:
         """Names of the sizes that were printed by now, in the order of ``dim``; a body is printed before its head."""
-        return [self.dim_names[d] for d in self.dim_names.used]
+        return self.dim_names.names
 
     def axis(self, axis: Expr, name: str = "") -> str:
         """The name of a loop axis (its own unless another is given, which then stays)."""

@@ -9,14 +9,14 @@
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
-    const int64_t *dim;
+    int64_t s0;
 };
 
-#define M (c->dim[0])
+#define M (c->s0)
 #define N 37
 #define K 29
 #define A_ROW 29
-#define TILES ((c->dim[0] + 7) / 8)
+#define TILES ((c->s0 + 7) / 8)
 #define PANELS 1
 
 /* Stores one vector of row m from column n on. */
@@ -73,9 +73,9 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void kc5dfd14b2fc9(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf, .dim = dim}, *c = &at;
-    const int64_t m_blocks = t_imin(((c->dim[0] + 7) / 8), t_imax(1, ((c->dim[0] + 48) / 96))), n_blocks = 1;
+void k986f00ba5c03(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .s0 = dim[0]}, *c = &at;
+    const int64_t m_blocks = t_imin(((c->s0 + 7) / 8), t_imax(1, ((c->s0 + 48) / 96))), n_blocks = 1;
     (void)scratch;
     for (int64_t task = begin; task < end; task++) {
         const int64_t mb = task % m_blocks, nb = task / m_blocks % n_blocks;

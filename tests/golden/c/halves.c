@@ -48,7 +48,6 @@ void k77124ff5d505(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
-    const int64_t *dim;
 };
 
 #define N 32
@@ -69,8 +68,9 @@ static void column(const struct call *c, const float *b, float *out, int64_t cou
     for (int64_t j = 0; j < 16; j++) out[i * NR + j] = j < count ? b[i * STEP_K + j * STEP_N] : 0;
 }
 
-void kfc1f4f12ab44(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+void keedfad218776(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
     (void)scratch;
     for (int64_t task = begin; task < end; task++) {
         const int64_t first = task % PANELS * NR;
@@ -92,7 +92,6 @@ void kfc1f4f12ab44(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
-    const int64_t *dim;
 };
 
 #define M 40
@@ -140,8 +139,9 @@ static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const
     }
 }
 
-void ke5c44fca9f75(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf, .dim = dim}, *c = &at;
+void k6960d6343e9a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf}, *c = &at;
+    (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;
     (void)scratch;
     for (int64_t task = begin; task < end; task++) {

@@ -31,16 +31,16 @@ void k44c7d9f78b6c(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 /* The arguments of the kernel, and where a task is. */
 struct call {
     void *const *buf;
-    const int64_t *dim;
+    int64_t s0, s1;
 };
 
-#define M (c->dim[0])
+#define M (c->s0)
 #define N 40
 #define K 48
 #define PANEL ((K + 31) / 32 * 256) /* words */
 #define DEPTH ((K + 31) / 32 * 32) /* elements of a packed row */
 #define A_ROW 48
-#define TILES ((c->dim[0] + 31) / 32)
+#define TILES ((c->s0 + 31) / 32)
 #define GROUPS 2
 
 /* Stores one vector of row m from column n on. */
@@ -91,9 +91,9 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     for (int64_t m = m1; (m - m0) % 16; m++) t_half_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void kd58946a39ec8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf, .dim = dim}, *c = &at;
-    const int64_t m_blocks = t_imin(((c->dim[0] + 31) / 32), t_imax(1, ((c->dim[0] + 192) / 384))), n_blocks = c->dim[1];
+void k8d66cd4769b4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+    struct call at = {.buf = buf, .s0 = dim[0], .s1 = dim[1]}, *c = &at;
+    const int64_t m_blocks = t_imin(((c->s0 + 31) / 32), t_imax(1, ((c->s0 + 192) / 384))), n_blocks = c->s1;
     int64_t packed = -1; /* block of rows that scratch holds */
     t_half_open();
     for (int64_t task = begin; task < end; task++) {

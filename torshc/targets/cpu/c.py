@@ -60,9 +60,9 @@ class Printer(IndexPrinter):
             call("sub", a.term, acc(f"x{a.name}", a.result.dtype)) for a in maxima if a.term.dtype.is_float
         )
 
-    def dims_through(self, place: str) -> None:
-        """Write sizes where they lie, ``place``, as helper functions do."""
-        self.dim_names.spelled = (place + "[{}]").format
+    def sizes_in(self, place: str) -> None:
+        """Write sizes as members of what ``place`` points to, as helper functions do."""
+        self.dim_names.place = f"{place}->"
 
     def pointer(self, k: int, arguments: str = "buf") -> str:
         """Declaration of argument k."""
