@@ -353,6 +353,29 @@ class IndexPrinter:
         bare = e.op != "select" and e not in self.dim_names and in_brackets(e)  # a ?: would fall apart behind a <
         return text[1:-1] if bare else text
 
+    def operand(self, e: Expr | int | str) -> str:
+        """A size as an operand of a product: in brackets unless it is a plain number; text as it is."""
+        text = e if isinstance(e, str) else self.scalar(e)
+        return text if isinstance(e, str) or text.isdigit() else f"({text})"
+
+    def times(self, *factors: Expr | int | str) -> str:
+        """A product of sizes and of texts, which are operands of such; ones are left out."""
+        texts = [x for x in map(self.operand, factors) if x != "1"]
+        return "0" if "0" in texts else " * ".join(texts) or "1"
+
+    def plus(self, *terms: Expr | int | str) -> str:
+        """A sum of sizes and of texts, which are terms of such; zeros are left out."""
+        texts = [x if isinstance(x, str) else self.scalar(x) for x in terms]
+        return " + ".join(x for x in texts if x != "0") or "0"
+
+    def over(self, text: str, size: Expr | int) -> str:
+        """A text, which is an operand of a division, divided by a size, unless that is 1."""
+        return text if text == "0" or self.operand(size) == "1" else f"{text} / {self.operand(size)}"
+
+    def modulo(self, text: str, size: Expr | int) -> str:
+        """What is left of that division, 0 where a size of 1 leaves nothing."""
+        return "0" if text == "0" or self.operand(size) == "1" else f"{text} % {self.operand(size)}"
+
     def join(self, a: Accumulator, left: str, right: str) -> str:
         """Two partial accumulations as one."""
         if a.term.dtype.is_float and a.how in OPERATORS:

@@ -329,7 +329,7 @@ static void run(const struct call *c, struct workspace *w, const float *q, const
     }
 }
 
-void kf426c6d3f690(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k68c4ca942b8e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t queries = 9, panels = (queries + T_NR - 1) / T_NR;
@@ -339,9 +339,9 @@ void kf426c6d3f690(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t stop = t_imin(t_cut(panels, blocks, block + 1) * T_NR, queries);
         const int64_t point = task / blocks;
         c->i0 = point;
-        const float *q = (const float *)buf[0] + (144 * c->i0);
-        const float *k = (const float *)buf[1] + (528 * c->i0);
-        const float *v = (const float *)buf[2] + (264 * c->i0);
+        const float *q = (const float *)buf[0] + 144 * c->i0;
+        const float *k = (const float *)buf[1] + 528 * c->i0;
+        const float *v = (const float *)buf[2] + 264 * c->i0;
         run(c, scratch, q, k, v, row, (int)(stop - row));
     }
 }

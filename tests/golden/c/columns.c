@@ -10,7 +10,7 @@ T_FN f32v t_exp_low_f32(f32v x) {
     return t_scale_f32(v5, v2);
 }
 
-void k03d015c954d4(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ke16a7d15be3e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -28,17 +28,13 @@ void k03d015c954d4(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                     const f32v v0 = t_load_f32(b0 + i0 + 12 * r0);
                     a0 = t_max_f32(a0, v0);
                 }
-                const f32v x0 = a0;
-                (void)x0;
                 f32v a1 = t_splat_f32(0.0f);
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - x0));
+                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - a0));
                     a1 = a1 + v0;
                 }
-                const f32v x1 = a1;
-                (void)x1;
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - x0)) * (t_splat_f32(1.0f) / x1);
+                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + i0 + 12 * r0) - a0)) * (t_splat_f32(1.0f) / a1);
                     t_store_f32(b1 + i0 + 12 * r0, v0);
                 }
             }
@@ -49,17 +45,13 @@ void k03d015c954d4(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                     const f32v v0 = t_loadn_f32(b0 + i0 + 12 * r0, left);
                     a0 = t_max_f32(a0, v0);
                 }
-                const f32v x0 = a0;
-                (void)x0;
                 f32v a1 = t_splat_f32(0.0f);
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - x0));
+                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - a0));
                     a1 = a1 + v0;
                 }
-                const f32v x1 = a1;
-                (void)x1;
                 for (int64_t r0 = 0; r0 < 50; r0++) {
-                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - x0)) * (t_splat_f32(1.0f) / x1);
+                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + i0 + 12 * r0, left) - a0)) * (t_splat_f32(1.0f) / a1);
                     t_storen_f32(b1 + i0 + 12 * r0, v0, left);
                 }
             }

@@ -81,7 +81,7 @@ struct call {
 #define PANELS 1
 #define ROWS c->rows
 #define COLUMNS c->columns
-#define PIXELS (1 * ROWS * COLUMNS)
+#define PIXELS (ROWS * COLUMNS)
 #define TILES ((PIXELS + T_MR - 1) / T_MR)
 
 /* Stores one vector of the pixel in row m, from channel n on. */
@@ -193,7 +193,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void kb39d8a1b3899(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k0e0bbe7191e3(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -1,6 +1,6 @@
 #include "t_kernel.h"
 
-void k61e35e3927bd(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k6ba6e7a793b2(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -9,7 +9,7 @@ void k61e35e3927bd(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     const int64_t rows = 1;
     for (int64_t task = begin; task < end; task++) {
         const int64_t low = task % chunks * 256, high = t_imin(low + 256, width);
-        const int64_t first = task / chunks * 1, last = t_imin(first + 1, rows);
+        const int64_t first = task / chunks, last = t_imin(first + 1, rows);
         for (int64_t point = first; point < last; point++) {
             int64_t i0 = low;
             for (; i0 + 16 <= high; i0 += 16) {
@@ -20,7 +20,6 @@ void k61e35e3927bd(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 }
                 const f32v x0_0 = a0 / t_splat_f32(90000.0f);
                 const f32v x0 = x0_0;
-                (void)x0;
                 {
                     t_store_f32(b1 + i0, x0);
                 }
@@ -34,7 +33,6 @@ void k61e35e3927bd(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 }
                 const f32v x0_0 = a0 / t_splat_f32(90000.0f);
                 const f32v x0 = x0_0;
-                (void)x0;
                 {
                     t_storen_f32(b1 + i0, x0, left);
                 }

@@ -146,14 +146,14 @@ T_FN void put(const struct call *c, int64_t t, int64_t n, int64_t unit, f32v y, 
 
 /* Cells of `rows` rows from r0 on and the units of panel p; sums are what their gates get from the state. */
 static void cells_0(const struct call *c, struct run *w, int rows, int r0, int p, const float *sums) {
-    const float *gates = (const float *)c->buf[2] + 0 * COLUMNS + 0 + p * T_NR;
+    const float *gates = (const float *)c->buf[2] + p * T_NR;
     for (int r = 0; r < rows; r++) {
         const int64_t t = w->at[r0 + r], n = w->n0 + r0 + r;
         const float *x = gates + (t * BATCH + n) * (DIRECTIONS * COLUMNS);
         for (int u = 0; u < 16; u += 16) {
             const int64_t unit = p * 16 + u, place = (r0 + r) * WIDE + unit;
             if (unit >= HIDDEN) break;
-            const f32v x0 = t_load_f32(x + 0 + u), r0 = t_load_f32(sums + r * T_NR + 0 + u);
+            const f32v x0 = t_load_f32(x + u), r0 = t_load_f32(sums + r * T_NR + u);
             const f32v x1 = t_load_f32(x + 16 + u), r1 = t_load_f32(sums + r * T_NR + 16 + u);
             const f32v x2 = t_load_f32(x + 32 + u), r2 = t_load_f32(sums + r * T_NR + 32 + u);
             const f32v x3 = t_load_f32(x + 48 + u), r3 = t_load_f32(sums + r * T_NR + 48 + u);
@@ -171,7 +171,7 @@ static void cells_0(const struct call *c, struct run *w, int rows, int r0, int p
 
 /* `rows` rows from r0 on by panel p. */
 T_FN void tile_0(const struct call *c, struct run *w, const int rows, int r0, int p) {
-    const float *weights = (const float *)c->buf[0] + (0 * 1 + p) * (HIDDEN * T_NR);
+    const float *weights = (const float *)c->buf[0] + p * (HIDDEN * T_NR);
     const float *row[T_MR];
     f32v acc[T_MR][T_NV];
     float sums[T_MR * T_NR];
@@ -203,7 +203,7 @@ static void begin_run(const struct call *c, struct run *w) {
     }
 }
 
-void k573128287ea1(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k1ed16ad3b8b7(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t blocks = (BATCH + ROWS - 1) / ROWS;
@@ -211,7 +211,7 @@ void k573128287ea1(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t block = task % blocks, first = t_cut(BATCH, blocks, block);
         struct run run = {.n0 = first, .count = (int)(t_cut(BATCH, blocks, block + 1) - first)}, *w = &run;
         float *memory = scratch;
-        w->h = memory + 0;
+        w->h = memory;
         w->next = memory + 32;
         w->c = memory + 64;
         const int backward = 0;

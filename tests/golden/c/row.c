@@ -10,7 +10,7 @@ T_FN f32v t_exp_low_f32(f32v x) {
     return t_scale_f32(v5, v2);
 }
 
-void k726e3366b38d(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kd6632d875385(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -21,7 +21,6 @@ void k726e3366b38d(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task * 442, last = t_imin(first + 442, rows);
         for (int64_t point = first; point < last; point++) {
             const int64_t i0 = point;
-            (void)i0;
             f32v a0 = t_splat_f32(-__builtin_inff());
             {
                 int64_t r0 = 0;
@@ -37,37 +36,33 @@ void k726e3366b38d(void *const *buf, const int64_t *dim, void *scratch, int64_t 
                 }
             }
             a0 = t_splat_f32(t_hmax_f32(a0));
-            const f32v x0 = a0;
-            (void)x0;
             f32v a1 = t_splat_f32(0.0f);
             {
                 int64_t r0 = 0;
                 const int64_t size = 37;
                 for (; r0 + 16 <= size; r0 += 16) {
-                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + 37 * i0 + r0) - x0));
+                    const f32v v0 = t_exp_low_f32((t_load_f32(b0 + 37 * i0 + r0) - a0));
                     t_store_f32(row0 + r0, v0);
                     a1 = a1 + v0;
                 }
                 const int64_t left = size - r0;
                 if (left > 0) {
-                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + 37 * i0 + r0, left) - x0));
+                    const f32v v0 = t_exp_low_f32((t_loadn_f32(b0 + 37 * i0 + r0, left) - a0));
                     t_storen_f32(row0 + r0, v0, left);
                     a1 = a1 + t_select_f32(t_first_bool(left), v0, t_splat_f32(0.0f));
                 }
             }
             a1 = t_splat_f32(t_hsum_f32(a1));
-            const f32v x1 = a1;
-            (void)x1;
             {
                 int64_t r0 = 0;
                 const int64_t size = 37;
                 for (; r0 + 16 <= size; r0 += 16) {
-                    const f32v v0 = t_load_f32(row0 + r0) * (t_splat_f32(1.0f) / x1);
+                    const f32v v0 = t_load_f32(row0 + r0) * (t_splat_f32(1.0f) / a1);
                     t_store_f32(b1 + 37 * i0 + r0, v0);
                 }
                 const int64_t left = size - r0;
                 if (left > 0) {
-                    const f32v v0 = t_loadn_f32(row0 + r0, left) * (t_splat_f32(1.0f) / x1);
+                    const f32v v0 = t_loadn_f32(row0 + r0, left) * (t_splat_f32(1.0f) / a1);
                     t_storen_f32(b1 + 37 * i0 + r0, v0, left);
                 }
             }

@@ -11,7 +11,7 @@ T_FN f32v within(f32v v) {
     return v;
 }
 
-void k7bfa014ab8e7(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k71383749fa9e(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -20,7 +20,6 @@ void k7bfa014ab8e7(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task * 862, last = t_imin(first + 862, rows);
         for (int64_t point = first; point < last; point++) {
             const int64_t i0 = point;
-            (void)i0;
             f32v sum = t_splat_f32(0.0f);
             int64_t t = 0;
             for (; t + 16 <= size; t += 16) {

@@ -27,7 +27,7 @@ void k1f5396c16e65(void *const *buf, const int64_t *dim, void *scratch, int64_t 
 
 enum { BLOCK = 64 };
 
-void kc89d904ea8f5(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kcddb2bb7d6ca(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim;
     const int8_t *b0 = buf[0];
     int8_t *b1 = buf[1];
@@ -36,7 +36,6 @@ void kc89d904ea8f5(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task * 3, last = t_imin(first + 3, rows);
         for (int64_t point = first; point < last; point++) {
             const int64_t i0 = point;
-            (void)i0;
             t_item *best = scratch;
             for (int64_t base = 0; base < size; base += BLOCK) {
                 const int64_t count = t_imin(BLOCK, size - base);
@@ -64,7 +63,6 @@ void kc89d904ea8f5(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             best = t_sort_items(best, best + size, size);
             for (int64_t rank = 0; rank < wanted; rank++) {
                 const int64_t t = t_place_of(best[rank]);
-                (void)t;
                 const i8v v0 = t_splat_i8(b0[5000 * i0 + t]);
                 t_storen_i8(b1 + 5000 * i0 + rank, v0, 1);
             }

@@ -81,7 +81,7 @@ struct call {
 #define PANELS 1
 #define ROWS OH
 #define COLUMNS OW
-#define PIXELS (1 * ROWS * COLUMNS)
+#define PIXELS (ROWS * COLUMNS)
 #define TILES ((PIXELS + T_MR - 1) / T_MR)
 
 /* Stores one vector of the pixel in row m, from channel n on. */
@@ -173,7 +173,7 @@ static void block(struct call *c, int64_t t0, int64_t t1, int64_t q0, int64_t q1
     }
 }
 
-void k42b858c50639(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void ka0e6a6e5eff6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 8, n_blocks = 1;

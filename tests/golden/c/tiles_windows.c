@@ -83,7 +83,6 @@ struct call {
 T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
     (void)m, (void)n;
     const int64_t w0 = m;
-    (void)w0;
     const float *b2 = c->buf[2];
     float *b3 = c->buf[3];
     (void)c, (void)count;
@@ -128,7 +127,7 @@ static const struct tap {
 static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1, uint16_t *out) {
     (void)c;
     for (int64_t m = m0; m < m1; m++) {
-        const int64_t h = m / OW % OH * 1 - 1, w = m % OW * 1 - 1;
+        const int64_t h = m / OW % OH - 1, w = m % OW - 1;
         const uint16_t *image = a + m / (OW * OH) * X_IMAGE;
         for (int t = 0; t < 9; t++) {
             const int64_t ih = h + taps[t].h, iw = w + taps[t].w;
@@ -140,7 +139,7 @@ static void pack(const struct call *c, const uint16_t *a, int64_t m0, int64_t m1
     for (int64_t m = m1; (m - m0) % 16; m++) t_half_put(NULL, DEPTH, 0, DEPTH, m - m0, out);
 }
 
-void kf69327a94a30(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k33c7c15edd76(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     const int64_t m_blocks = 1, n_blocks = 1;

@@ -5,7 +5,7 @@
 
 enum { BLOCK = 64 };
 
-void k148acb164ba0(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k21b43f675edb(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -14,7 +14,6 @@ void k148acb164ba0(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         const int64_t first = task * 862, last = t_imin(first + 862, rows);
         for (int64_t point = first; point < last; point++) {
             const int64_t i0 = point;
-            (void)i0;
             t_item *best = scratch;
             int64_t held = 0;
             T_KEY low = 0; /* of the smallest in a full heap */
@@ -59,7 +58,6 @@ void k148acb164ba0(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             t_order_heap(best, wanted);
             for (int64_t rank = 0; rank < wanted; rank++) {
                 const int64_t t = t_place_of(best[rank]);
-                (void)t;
                 const f32v v0 = t_splat_f32(b0[19 * i0 + t]);
                 t_storen_f32(b1 + 3 * i0 + rank, v0, 1);
             }

@@ -63,7 +63,7 @@ T_FN void walk(const t_node *nodes, const int32_t *roots, const float *weights, 
     }
 }
 
-void ke5bca8ce7f78(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k5d1061142056(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim;
     const float *b0 = buf[0];
     const int32_t *b1 = buf[1];
@@ -76,7 +76,7 @@ void ke5bca8ce7f78(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     float *sums = scratch;
     for (int64_t task = begin; task < end; task++) {
         const int64_t first = task * rows, last = t_imin(first + rows, count);
-        const float *from = b0 + 0 + first * stride;
+        const float *from = b0 + first * stride;
         for (int64_t i = 0; i < (last - first) * TARGETS; i++) sums[i] = 0.0f;
         int lost = 0;
         for (int64_t r = 0; r < last - first; r++) {

@@ -195,12 +195,12 @@ static void products(const float *v, const float *weights, float *out, int64_t t
     }
 }
 
-void k8adf744b7e11(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void k8f7f3d80f919(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     struct call at = {.buf = buf}, *c = &at;
     (void)dim;
     float *v = scratch, *sums = v + 36 * BLOCK * IC;
     for (int64_t task = begin; task < end; task++) {
-        const int64_t tb = task % 1, nb = task / 1;
+        const int64_t tb = 0, nb = task;
         const int64_t t0 = t_cut(49, 1, tb), t1 = t_cut(49, 1, tb + 1);
         const int64_t p1 = t_cut(PANELS, 1, nb + 1);
         for (int64_t t = t0; t < t1; t++) transform_in((const float *)buf[0], v, t, t - t0);

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128) k9ee4521069d4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128) kba75046dd914_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -14,9 +14,9 @@ extern "C" __global__ void __launch_bounds__(128) k9ee4521069d4_kernel(const flo
     const int first = block % tiles * 16;
     const int point = block / tiles;
     const int i0 = point;
-    const float *q = b0 + (144 * i0);
-    const float *k = b1 + (528 * i0);
-    const float *v = b2 + (264 * i0);
+    const float *q = b0 + 144 * i0;
+    const float *k = b1 + 528 * i0;
+    const float *v = b2 + 264 * i0;
     const int part = tid % 16, band = tid / 16;
     const int keys_seen = 33;
     for (int i = tid; i < 64; i += 128) {
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(128) k9ee4521069d4_kernel(const flo
 #pragma unroll
             for (int n = 0; n < 1; n++) {
                 const int at = c * 64 + n * 16 + part;
-                const float4 x = values[at + 0];
+                const float4 x = values[at];
                 const float4 y = values[at + 16];
                 const float4 z = values[at + 32];
                 const float4 w = values[at + 48];
@@ -167,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(128) k9ee4521069d4_kernel(const flo
     }
 }
 
-extern "C" int k9ee4521069d4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kba75046dd914(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k9ee4521069d4_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(kba75046dd914_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

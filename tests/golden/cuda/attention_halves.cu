@@ -92,7 +92,7 @@ extern "C" int k1008523f54c2(void *const *buf, const int64_t *dim, int64_t block
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(32) k66aaf1deeda5_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
+extern "C" __global__ void __launch_bounds__(32) kfb1d255cdc2a_kernel(const uint16_t *b0, const uint16_t *b1, const uint16_t *b2, uint16_t *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -103,9 +103,9 @@ extern "C" __global__ void __launch_bounds__(32) k66aaf1deeda5_kernel(const uint
     const int first = block % bands * 16;
     const int point = block / bands;
     const int i0 = point;
-    const uint16_t *q = b0 + (144 * i0);
-    const uint16_t *k = b1 + (528 * i0);
-    const uint16_t *v = b2 + (264 * i0);
+    const uint16_t *q = b0 + 144 * i0;
+    const uint16_t *k = b1 + 528 * i0;
+    const uint16_t *v = b2 + 264 * i0;
     const int lane = tid % 32, band = tid / 32 * 16;
     const int keys_seen = 33;
 
@@ -133,15 +133,15 @@ extern "C" __global__ void __launch_bounds__(32) k66aaf1deeda5_kernel(const uint
 #pragma unroll 4
     for (int i = tid; i < 128; i += 32) {
         const int at = i / 2, c = i % 2 * 8;
-        uint16_t *const to = keys + 0 * 1536 + at * 24 + c;
-        if (0 + at < keys_seen) t_cp_async16(to, k + (0 + at) * 16 + c);
+        uint16_t *const to = keys + at * 24 + c;
+        if (at < keys_seen) t_cp_async16(to, k + (at) * 16 + c);
         else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
     }
 #pragma unroll 4
     for (int i = tid; i < 128; i += 32) {
         const int at = i / 2, c = i % 2 * 8;
-        uint16_t *const to = values + 0 * 1536 + at * 24 + c;
-        if (0 + at < keys_seen && c < 8) t_cp_async16(to, v + (0 + at) * 8 + c);
+        uint16_t *const to = values + at * 24 + c;
+        if (at < keys_seen && c < 8) t_cp_async16(to, v + (at) * 8 + c);
         else *(t_packet<uint16_t, 8> *)to = t_packet<uint16_t, 8>();
     }
     t_cp_async_commit();
@@ -273,8 +273,8 @@ extern "C" __global__ void __launch_bounds__(32) k66aaf1deeda5_kernel(const uint
     }
 }
 
-extern "C" int k66aaf1deeda5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kfb1d255cdc2a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k66aaf1deeda5_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
+    T_LAUNCH(kfb1d255cdc2a_kernel, (unsigned)blocks, 32, 12288, (cudaStream_t)stream, (const uint16_t *)buf[0], (const uint16_t *)buf[1], (const uint16_t *)buf[2], (uint16_t *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k6dcff5f219ba_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(128, 4) kae16404e514a_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -13,10 +13,10 @@ extern "C" __global__ void __launch_bounds__(128, 4) k6dcff5f219ba_kernel(const 
     const int tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
-    const int first_row = warp / 1 * 16 + lane / 8 * 4;
-    const int first_column = warp % 1 * 32 + lane % 8 * 4;
+    const int first_row = warp * 16 + lane / 8 * 4;
+    const int first_column = lane % 8 * 4;
 
-    const int a_k = tid / 64, a_line = tid % 64 * 1;
+    const int a_k = tid / 64, a_line = tid % 64;
     const int a_place = tile_m * 64 + a_line;
     const int a_m1 = a_place % 6;
     int a_place_rest = a_place / 6;
@@ -118,9 +118,9 @@ extern "C" __global__ void __launch_bounds__(128, 4) k6dcff5f219ba_kernel(const 
     }
 }
 
-extern "C" int k6dcff5f219ba(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kae16404e514a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k6dcff5f219ba_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(kae16404e514a_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }
 

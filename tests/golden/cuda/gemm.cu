@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(128, 4) k7e376b187718_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
+extern "C" __global__ void __launch_bounds__(128, 4) k7810ca8ec90f_kernel(const float *b0, const float *b1, const float *b2, float *b3, const int64_t s0) {
     const int64_t block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7e376b187718_kernel(const 
     const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
-    const int first_row = warp / 1 * 16 + lane / 8 * 4;
-    const int first_column = warp % 1 * 32 + lane % 8 * 4;
+    const int first_row = warp * 16 + lane / 8 * 4;
+    const int first_column = lane % 8 * 4;
 
     const int a_k = tid % 32, a_line = tid / 32;
     int64_t a_at[16];
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) k7e376b187718_kernel(const 
     }
 }
 
-extern "C" int k7e376b187718(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    T_LAUNCH(k7e376b187718_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
+extern "C" int k7810ca8ec90f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+    T_LAUNCH(k7810ca8ec90f_kernel, (unsigned)blocks, 128, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3], dim[0]);
     return (int)cudaGetLastError();
 }

@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256, 2) k69332831cd34_kernel(const float *b0, const float *b1, float *b2) {
+extern "C" __global__ void __launch_bounds__(256, 2) kff309a3ce962_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) k69332831cd34_kernel(const 
         a_in[i] = line < rows;
     }
 
-    const int b_k = tid / 64, b_line = tid % 64 * 1;
+    const int b_k = tid / 64, b_line = tid % 64;
     const int b_place = tile_n * 64 + b_line;
     const int b_n0 = b_place;
     const int b_at = b_n0;
@@ -108,8 +108,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) k69332831cd34_kernel(const 
     }
 }
 
-extern "C" int k69332831cd34(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kff309a3ce962(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k69332831cd34_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
+    T_LAUNCH(kff309a3ce962_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
     return (int)cudaGetLastError();
 }

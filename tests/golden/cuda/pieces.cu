@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k551b937e3334_kernel(const float *b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256) kac3029ba0464_kernel(const float *b0, float *b1) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) k551b937e3334_kernel(const flo
     __syncthreads();
     if (turn > 0) return;
 #pragma unroll
-    for (int j = 0; j < 4; j++) a0[j] = partial0[0 * 3 + lane].at[j];
+    for (int j = 0; j < 4; j++) a0[j] = partial0[lane].at[j];
     for (int i = 1; i < 85; i++) {
 #pragma unroll
         for (int j = 0; j < 4; j++) a0[j] = a0[j] + partial0[i * 3 + lane].at[j];
@@ -51,9 +51,9 @@ extern "C" __global__ void __launch_bounds__(256) k551b937e3334_kernel(const flo
     }
 }
 
-extern "C" int k551b937e3334(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int kac3029ba0464(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k551b937e3334_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
+    T_LAUNCH(kac3029ba0464_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
 

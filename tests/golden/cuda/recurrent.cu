@@ -127,7 +127,7 @@ T_FN float t_sigmoid_f32(float x) {
     return ((x < 0.0f) ? v0 : 1.0f) / (v0 + 1.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(160) k22a1fbb54a9f_kernel(const float *b0, float *b1, const float *b2) {
+extern "C" __global__ void __launch_bounds__(160) k78ff60bca207_kernel(const float *b0, float *b1, const float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -136,10 +136,10 @@ extern "C" __global__ void __launch_bounds__(160) k22a1fbb54a9f_kernel(const flo
     __shared__ float state_c[2][5];
     const int lane = tid % 32, warp = tid / 32;
     const int times = 6, batch = 2;
-    const int first = (int)(block % 1) * 5;
-    const int d = block / 1, n0 = 0;
+    const int first = 0;
+    const int d = block, n0 = 0;
     const int count = batch - n0 < 2 ? (int)(batch - n0) : 2;
-    const float *weights = b0 + 0;
+    const float *weights = b0;
     int now = 0;
     for (int i = tid; i < count * 5; i += 160) {
         const int r = i / 5, unit = i % 5;
@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(160) k22a1fbb54a9f_kernel(const flo
         for (int i = 0; i < 1; i++) {
             const int at = lane + i * 32;
             if (at >= 5) continue;
-            kept0[u][0][i] = weights[(unit) * 5 + at];
+            kept0[u][0][i] = weights[unit * 5 + at];
             kept0[u][1][i] = weights[(unit + 5) * 5 + at];
             kept0[u][2][i] = weights[(unit + 10) * 5 + at];
             kept0[u][3][i] = weights[(unit + 15) * 5 + at];
@@ -222,8 +222,8 @@ extern "C" __global__ void __launch_bounds__(160) k22a1fbb54a9f_kernel(const flo
     }
 }
 
-extern "C" int k22a1fbb54a9f(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k78ff60bca207(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k22a1fbb54a9f_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
+    T_LAUNCH(k78ff60bca207_kernel, (unsigned)blocks, 160, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1], (const float *)buf[2]);
     return (int)cudaGetLastError();
 }

@@ -3,7 +3,7 @@
 #include "t_packet.h"
 
 [[max_total_threads_per_threadgroup(128)]]
-kernel void k1ad9896d64dd(
+kernel void k0d7d0415a7c0(
     device const float *b0 [[buffer(0)]],
     device const float *b1 [[buffer(1)]],
     device const float *b2 [[buffer(2)]],
@@ -19,8 +19,8 @@ kernel void k1ad9896d64dd(
     const int64_t tiles_m = (rows + 63) / 64, tiles_n = (columns + 31) / 32;
     const int64_t tile_n = block % tiles_n, tile_m = block / tiles_n % tiles_m;
     const int warp = tid / 32, lane = tid % 32;
-    const int first_row = warp / 1 * 16 + lane / 8 * 4;
-    const int first_column = warp % 1 * 32 + lane % 8 * 4;
+    const int first_row = warp * 16 + lane / 8 * 4;
+    const int first_column = lane % 8 * 4;
 
     const int a_k = tid % 32, a_line = tid / 32;
     int64_t a_at[16];
