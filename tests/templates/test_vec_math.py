@@ -354,6 +354,35 @@ def test_division_of_i64_where_doubles_round(harness: Harness) -> None:
         np.testing.assert_array_equal(got, INTEGER[name](x, y), err_msg=name)
 
 
+@pytest.mark.parametrize("dtype", [d for d in INTS if d.itemsize < 8], ids=tag)
+def test_division_beside_whole_quotients(harness: Harness, dtype: np.dtype[Any]) -> None:
+    """Integers that floats divide: multiples, their neighbours, and both ends of the range."""
+    rng, (low, high) = np.random.default_rng(9), (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    y = rng.integers(1, 2 ** rng.integers(1, 8 * dtype.itemsize - 1, 5000))
+    x = np.concatenate([y * rng.integers(0, high // y + 1) + rng.integers(-1, 2, 5000), high - y % 3, low + y % 3])
+    x, y = np.clip(x, low, high).astype(dtype), np.tile(y, 3).astype(dtype)
+    if dtype.kind == "i":
+        x, y = np.concatenate([x, x]), np.concatenate([y, -y])
+    for name in ("div", "fmod", "mod", "floordiv"):
+        got = harness.one(f"{name}_{tag(dtype)}", [x, y], dtype)
+        np.testing.assert_array_equal(got, INTEGER[name](x, y), err_msg=name)
+
+
+@pytest.mark.parametrize("far", [28, 29, 40, 100])
+def test_remainders_beside_multiples(harness: Harness, far: int) -> None:
+    """Of f32: quotients of up to 2^far, whole ones and their neighbours."""
+    rng = np.random.default_rng(10)
+    y = (rng.normal(size=3000) * np.exp2(rng.integers(-140, 20, 3000))).astype(np.float32)
+    with np.errstate(over="ignore"):
+        x = (y.astype(np.float64) * np.rint(np.exp2(rng.uniform(0, far, 3000)))).astype(np.float32)
+    x = np.concatenate([x, np.nextafter(x, np.float32(np.inf)), np.nextafter(x, np.float32(0)), -x])
+    with np.errstate(invalid="ignore"):
+        want = np.fmod(x, np.tile(y, 4))
+    got = harness.one("fmod_f32", [x, np.tile(y, 4)], "f4")
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
 @pytest.mark.parametrize("dtype", INTS, ids=tag)
 def test_integer_pow(harness: Harness, dtype: np.dtype[Any]) -> None:
     x, y = integers(dtype)

@@ -165,7 +165,17 @@ T_DEF_ROUND(f64, double, i64, 0x1p52)
 
 /* ---- remainders ----------------------------------------------------------------------- */
 
-T_LANEWISE2(t_fmod_f32, f32, __builtin_fmodf)
+T_LANEWISE2(t_far_fmod_f32_, f32, __builtin_fmodf)
+/* In doubles, where a quotient of less than 2^29 has an exact whole part, as its fraction is 2^-24 or more below the next
+ * whole number, and that times the divisor is exact too. */
+T_FN f32v t_fmod_f32(f32v a, f32v b) {
+    const f64v x = T_CONV(a, f64), y = T_CONV(b, f64), q = t_trunc_f64(x / y);
+    const i64v far = (i64v)(t_abs_f64(q) >= 0x1p29) & (i64v)(t_abs_f64(x) < __builtin_inf()) & (i64v)(y != 0);
+    if (__builtin_expect(t_hor__i64(far) != 0, 0)) return t_far_fmod_f32_(a, b);
+    const f32v r = t_copysign_f32(T_CONV(x - q * y, f32), a);
+    const i32v whole = (i32v)(t_abs_f32(b) == __builtin_inff()) & (i32v)(t_abs_f32(a) < __builtin_inff());
+    return t_blend_f32_(whole, a, r);
+}
 T_LANEWISE2(t_fmod_f64, f64, __builtin_fmod)
 
 /* Python's: mod has the sign of the divisor; floordiv is what goes with mod, so that

@@ -57,9 +57,32 @@ T_EACH_UNSIGNED_PAIR(T_DEF_INT)
 #define T_DEF_QUOTIENT(S) \
     T_FN S##v t_quotient_##S##_(S##v a, S##v b) { return a / b; } \
     T_FN S##v t_remainder_##S##_(S##v a, S##v b) { return a % b; }
+#if TORSHC_LANES > 1
+/* No instruction divides integers.  Floats hold those of 16 bits and doubles those of 32, and the whole part of a quotient
+ * is exact: see below for those of 64.  By a constant compilers multiply. */
+#define T_DEF_FLOATED(S, INT, FLOAT) \
+    T_FN S##v t_quotient_##S##_(S##v a, S##v b) { \
+        if (__builtin_constant_p(b[0])) return a / b; \
+        const FLOAT##v q = T_CONV(T_CONV(a, INT), FLOAT) / T_CONV(T_CONV(b, INT), FLOAT); \
+        return T_CONV(T_CONV(q, INT), S); \
+    } \
+    T_FN S##v t_remainder_##S##_(S##v a, S##v b) { return t_sub_##S(a, t_mul_##S(t_quotient_##S##_(a, b), b)); }
+T_DEF_FLOATED(i8, i32, f32)
+T_DEF_FLOATED(u8, i32, f32)
+T_DEF_FLOATED(i16, i32, f32)
+T_DEF_FLOATED(u16, i32, f32)
+T_DEF_FLOATED(i32, i32, f64)
+T_DEF_FLOATED(u32, u32, f64)
+#undef T_DEF_FLOATED
+#else
 T_DEF_QUOTIENT(i8)
+T_DEF_QUOTIENT(u8)
 T_DEF_QUOTIENT(i16)
+T_DEF_QUOTIENT(u16)
 T_DEF_QUOTIENT(i32)
+T_DEF_QUOTIENT(u32)
+#endif
+T_DEF_QUOTIENT(u64)
 #if TORSHC_LANES > 1 && defined(__AVX512DQ__) && defined(__clang__) /* gcc 12 makes slower code of it */
 /* No instruction divides integers, but some convert those of 64 bits to doubles and back.  From -2^51 to 2^51 that is
  * exact, and so is the whole part of the quotient: a fraction is 1/b or more below the next whole number, and doubles
@@ -111,9 +134,11 @@ T_EACH_SIGNED_PAIR(T_DEF_SIGNED)
     T_FN S##v t_abs_##S(S##v a) { return a; } \
     T_FN S##v t_sign_##S(S##v a) { return (S##v)(a != 0) & 1; } \
     T_FN S##v t_divisor_##S##_(S##v b) { return b | ((S##v)(b == 0) & 1); } \
-    T_FN S##v t_div_##S(S##v a, S##v b) { return (a / t_divisor_##S##_(b)) & (S##v)(b != 0); } \
+    T_FN S##v t_div_##S(S##v a, S##v b) { \
+        return t_quotient_##S##_(a, t_divisor_##S##_(b)) & (S##v)(b != 0); \
+    } \
     T_FN S##v t_floordiv_##S(S##v a, S##v b) { return t_div_##S(a, b); } \
-    T_FN S##v t_fmod_##S(S##v a, S##v b) { return a % t_divisor_##S##_(b); } \
+    T_FN S##v t_fmod_##S(S##v a, S##v b) { return t_remainder_##S##_(a, t_divisor_##S##_(b)); } \
     T_FN S##v t_mod_##S(S##v a, S##v b) { return t_fmod_##S(a, b); } \
     T_FN T t_pow_##S##_(T base, T n) { \
         uint64_t r = 1, b = base; \
