@@ -18,10 +18,12 @@ from ...graph import Node, Shape, TensorType, Value
 from ..core.axes import at_run, constraints_of, require
 from ..core.base import Constraints, Index, Inputs, Nest, Op, Read, filled, need, operator, same_dim
 from ..core.bounds import demand_in_range
+from ..core.composite import Formula
 from ..core.pointwise import compute
 from ..core.reach import guarded
 from ..core.scalar import Scalar, clip, element, equal, floor, maximum, trunc, where
 from ..core.source import SourceNode, Unsupported
+from ..core.tensor import Tensor, apply_op
 from ..nn.conv import Ints, Window, bias_of, grouped, inside, kernel_of, operands, slide, spatial_of, window
 from ..tensor.index import wrap
 from ..tensor.scatter import product
@@ -297,14 +299,13 @@ def _taps(x: Scalar, size: Expr) -> tuple[list[Expr], list[Scalar], Scalar]:
 
 @operator()
 @dataclass(frozen=True)
-class DeformConv(Op):
+class DeformConv(Formula):
     """Convolution of x[N, C, H, W] with w[M, C/group, kernel] whose taps are moved by offsets and weighed by a mask.
 
     Operands: x, w, offsets[N, offset groups * kernel * 2, spatial] (rows first), then a bias[M] and a mask[N, offset
     groups * kernel, spatial] where the node has them. Moved taps are read bilinearly, as 0 outside of x.
     """
 
-    family: ClassVar[str] = "nest"
     strides: Ints = ()
     pads: Shape = ()
     dilations: Ints = ()
@@ -334,32 +335,18 @@ class DeformConv(Op):
                 same_dim(have, want, constraints, f"DeformConv of {x.type!r} with {v.type!r}")
         return [TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial))]
 
-    def nest(self, node: Node, output: int) -> Nest:
-        x, w = node.operands[0], node.operands[1].shape
-        kind, kernel = compute(x.dtype), w[2:]
-        per_group, per_offset = w[0] // self.group, x.shape[1] // self.offset_group
-        mask = 3 + self.has_bias
-
-        def body(at: Index, inner: Index, read: Read) -> Scalar:
-            channel = at[1] // per_group * w[1] + inner[0]
-            tap = (channel // per_offset * kernel[0] + inner[1]) * kernel[1] + inner[2]
-            position = []
-            for k in range(2):
-                plain = at[2 + k] * self.strides[k] - self.pads[k] + inner[1 + k] * self.dilations[k]
-                position.append(element(plain, kind) + read(2, (at[0], tap * 2 + k, *at[2:])))
-
-            def fetch(places: Index) -> Scalar:
-                ok = inside(places[0], x.shape[2]) & inside(places[1], x.shape[3])
-                near = (clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))
-                return where(ok, guarded(read, 0, (at[0], channel, *near), x.shape[2:]), 0)
-
-            value = _bilinear(tuple(position), fetch, kind) * read(1, (at[1], *inner))
-            return value * read(mask, (at[0], tap, *at[2:])) if self.has_mask else value
-
-        def finish(total: Scalar, at: Index, read: Read) -> Scalar:
-            return total + read(3, (at[1],)) if self.has_bias else total
-
-        return Nest(body, w[1:], "add", finish)
+    def formula(self, x: Tensor, w: Tensor, offsets: Tensor, *rest: Tensor) -> Tensor:
+        taps = DeformedTaps(w.shape[2:], self.strides, self.pads, self.dilations, self.offset_group)
+        columns = apply_op(taps, x, offsets, *rest[self.has_bias :])
+        batch, spatial = x.shape[:1], columns.shape[4:]
+        depth, places = product(w.shape[1:]), product(spatial)
+        groups = (const(self.group),) if self.group > 1 else ()
+        kernels = w.cast(columns.dtype).reshape(*groups, w.shape[0] // self.group, depth)
+        sums = kernels @ columns.reshape(*batch, *groups, depth, places)
+        sums = sums.reshape(*batch, w.shape[0], *spatial)
+        if self.has_bias:
+            sums = sums + rest[0].cast(sums.dtype).reshape(w.shape[0], 1, 1)
+        return sums.cast(x.dtype)
 
     @classmethod
     def read(cls, source: SourceNode) -> list[Value]:
@@ -371,6 +358,48 @@ class DeformConv(Op):
         bias, mask = source.input(3), source.input(4)
         op = cls(slid.strides, slid.pads, slid.dilations, group, offsets, bias is not None, mask is not None)
         return source.emit(op, [x, w, source.required(2), *(v for v in (bias, mask) if v is not None)])
+
+
+@operator("DeformedTaps", "torshc")
+@dataclass(frozen=True)
+class DeformedTaps(Op):
+    """What the taps of a DeformConv read: x[N, C, H, W] as [N, C, kernel, spatial], in the type that sums have.
+
+    Operands: x, the offsets, and the mask where there is one.
+    """
+
+    family: ClassVar[str] = "nest"
+    kernel: Shape = ()
+    strides: Ints = ()
+    pads: Shape = ()
+    dilations: Ints = ()
+    offset_group: int = 1
+
+    def infer(self, inputs: Inputs, constraints: Constraints) -> list[TensorType]:
+        x, offsets = (need(v, f"input {k} of DeformedTaps") for k, v in enumerate(inputs[:2]))
+        return [TensorType(compute(x.dtype), (*x.shape[:2], *self.kernel, *offsets.shape[2:]))]
+
+    def nest(self, node: Node, output: int) -> Nest:
+        x, has_mask = node.operands[0], len(node.operands) > 2
+        kind, per_offset = compute(x.dtype), x.shape[1] // self.offset_group
+
+        def body(at: Index, inner: Index, read: Read) -> Scalar:
+            image, channel, taps, place = at[0], at[1], at[2:4], at[4:]
+            tap = (channel // per_offset * self.kernel[0] + taps[0]) * self.kernel[1] + taps[1]
+            position = []
+            for k in range(2):
+                plain = place[k] * self.strides[k] - self.pads[k] + taps[k] * self.dilations[k]
+                position.append(element(plain, kind) + read(1, (image, tap * 2 + k, *place)).cast(kind))
+
+            def fetch(places: Index) -> Scalar:
+                ok = inside(places[0], x.shape[2]) & inside(places[1], x.shape[3])
+                near = (clamp(p, d) for p, d in zip(places, x.shape[2:], strict=True))
+                return where(ok, guarded(read, 0, (image, channel, *near), x.shape[2:]), 0)
+
+            value = _bilinear(tuple(position), fetch, kind)
+            return value * read(2, (image, tap, *place)).cast(kind) if has_mask else value
+
+        return Nest(body)
 
 
 @operator()
