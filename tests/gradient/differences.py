@@ -7,19 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.evaluate import run_control
 from tests.support.models import node_model
 from tests.support.nodes import F64
 from torshc.expr import const, from_numpy
 from torshc.formats import import_model
 from torshc.gradient import gradients
-from torshc.graph import Builder, Graph, TensorType, Value
+from torshc.graph import Builder, Graph, Node, TensorType, Value
 from torshc.ops import REGISTRY
-from torshc.passes.interpret import run_graph
+from torshc.ops.control.flow import bodies
+from torshc.passes.interpret import run_graph, run_node
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-5
 # A difference is off by STEP ** 2 of the third derivative and by roundings of 1e-16 / STEP; values here are near 1.
 CLOSE = {"rtol": 2e-6, "atol": 2e-8}
+
+
+def evaluate(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
+    """The results of a node, with branches and loops."""
+    if bodies(node):
+        return run_control(node, arrays, lambda body, known: run_graph(body, known, evaluate)[: len(body.results)])
+    return run_node(node, arrays)
 
 
 def seed(count: int) -> Array:
@@ -72,14 +81,22 @@ def check(op: str, *operands: Array | None, second: bool = True, **options: Any)
         options: as of :func:`graph_of`.
     """
     graph, feeds = graph_of(op, operands, **options)
+    check_graph(graph, graph.results[0], feeds, second)
+
+
+def check_graph(graph: Graph, y: Value, feeds: dict[Value, Any], second: bool, whole: bool = True) -> None:
+    """The same of a value of a graph, which is changed.
+
+    Args:
+        whole: whether first gradients are compared for each element.
+    """
     xs = [v for v in graph.inputs if v.dtype.is_float]
-    y = graph.results[0]
     first = _weighted(Builder(graph), y, xs)
-    _compare(graph, [y], xs, first, feeds)
+    _compare(graph, [y], xs, first, feeds, whole=whole)
     if not second:
         return
     for x, g in zip(xs, first, strict=True):
-        _compare(graph, [g], xs, _weighted(Builder(graph), g, xs), feeds, f"gradient of {x.name}")
+        _compare(graph, [g], xs, _weighted(Builder(graph), g, xs), feeds, f"gradient of {x.name}", whole=False)
 
 
 def derived(op: str, *operands: Array | None, second: bool = True, **options: Any) -> tuple[Graph, dict[Value, Any]]:
@@ -105,22 +122,22 @@ def _compare(
     found: Sequence[Value],
     feeds: dict[Value, Any],
     what: str = "",
+    whole: bool = True,
 ) -> None:
+    """Compare for each element of the operands, or, not `whole`, for a change of all of an operand's elements."""
     graph.outputs = [*ys, *found]
-    got = run_graph(graph, feeds)[1:]
+    got = run_graph(graph, feeds, evaluate)[1:]
     graph.outputs = list(ys)
 
     def total(x: Value, moved: Array) -> float:
-        (y,) = run_graph(graph, {**feeds, x: moved})
+        (y,) = run_graph(graph, {**feeds, x: moved}, evaluate)
         return float((y.reshape(-1) * seed(y.size)).sum())
 
     for x, g in zip(xs, got, strict=True):
         a = feeds[x]
         assert a.dtype == F64 and g.shape == a.shape
-        wanted = np.zeros(a.size)
-        for k in range(a.size):
-            step = np.zeros(a.size)
-            step[k] = STEP
-            step = step.reshape(a.shape)
-            wanted[k] = (total(x, a + step) - total(x, a - step)) / (2 * STEP)
-        np.testing.assert_allclose(g.reshape(-1), wanted, **CLOSE, err_msg=f"{what} with respect to {x.name}")
+        steps = np.eye(a.size) if whole else np.sin(np.arange(a.size) * 2.3 + 0.9).reshape(1, a.size)
+        wanted: list[float] = [
+            (total(x, a + s) - total(x, a - s)) / (2 * STEP) for s in STEP * steps.reshape(-1, *a.shape)
+        ]
+        np.testing.assert_allclose(steps @ g.reshape(-1), wanted, **CLOSE, err_msg=f"{what} with respect to {x.name}")

@@ -6,19 +6,36 @@ It is slow and simple, and checks what a compiled kernel could not: that no read
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from torshc.expr import BOOL, FUNCTIONS, SYMBOLS, DType, Expr, acc, as_int, axis, const, element, load, substitute
+from torshc.expr import (
+    BOOL,
+    FUNCTIONS,
+    SYMBOLS,
+    DType,
+    Expr,
+    acc,
+    as_int,
+    axis,
+    const,
+    element,
+    is_runtime,
+    load,
+    substitute,
+)
 from torshc.graph import Builder, Graph, Node, Value
 from torshc.graph.graph import Numbers
 from torshc.ops import Nest
+from torshc.ops.control.flow import Branching, Looping, bodies
 from torshc.ops.core.pointwise import compute
 
 Array = np.ndarray[Any, Any]
+RunBody = Callable[[Graph, dict[Value, Array]], list[Array]]
 _FAR = 2**31 - 1
+_MOST_ROUNDS = 1000
 _REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -46,7 +63,7 @@ def run(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
 def _bind(graph: Graph, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -> None:
     """The symbols that are elements of what is computed by now, and the conditions that can be told of them."""
     for name, e in graph.sources.items():
-        if element(name) in dims or (e.value not in values and e.value.const is None):
+        if e.kind == "dim" or element(name) in dims or (e.value not in values and e.value.const is None):
             continue
         number = int(_value(e.value, values).reshape(-1)[e.position])
         if e.kind == "clamped":
@@ -63,6 +80,8 @@ def _bind(graph: Graph, values: Mapping[Value, Array], dims: dict[Expr, Expr]) -
 def run_nodes(nodes: list[Node], values: dict[Value, Array], dims: dict[Expr, Expr]) -> None:
     """Compute every node's outputs into `values`."""
     for node in nodes:
+        if bodies(node):
+            _control(node, values, dims)
         for k, out in enumerate(node.outputs):
             if out in values:
                 continue
@@ -76,6 +95,48 @@ def run_nodes(nodes: list[Node], values: dict[Value, Array], dims: dict[Expr, Ex
             if any(d is not None and d < 0 for d in shape):
                 raise ValueError(f"{node} makes a tensor of shape {shape}")
             assert values[out].shape == shape, f"{node}: {values[out].shape} is not {shape}"
+
+
+def _control(node: Node, values: dict[Value, Array], dims: dict[Expr, Expr]) -> None:
+    """A branch or a loop, with the run-time dimensions of its results."""
+
+    def body(graph: Graph, inner: dict[Value, Array]) -> list[Array]:
+        run_nodes(graph.nodes, inner, dims)
+        return [_value(v, inner) for v in graph.results]
+
+    found = run_control(node, [None if v is None else _value(v, values) for v in node.inputs], body)
+    for v, a in zip(node.outputs, found, strict=True):
+        values[v] = a
+        dims.update({d: const(n) for d, n in zip(v.shape, a.shape, strict=True) if is_runtime(d) and d.op == "dim"})
+
+
+def run_control(node: Node, arrays: Sequence[Array | None], run_body: RunBody) -> list[Array]:
+    """The results of a branch or a loop.
+
+    Args:
+        arrays: its operands, what its bodies read among them.
+        run_body: gives the results of a body from these and its inputs.
+    """
+    around = {v: a for v, a in zip(node.inputs, arrays, strict=True) if v is not None and a is not None}
+    if isinstance(node.op, Branching):
+        return run_body(node.op.then if np.all(arrays[0]) else node.op.other, around)
+    assert isinstance(node.op, Looping)
+    count, body = node.op.states, node.op.body
+    limit, condition = arrays[:2]
+    states = [a for a in arrays[2 : 2 + count] if a is not None]
+    going, rounds = condition is None or bool(condition.all()), 0
+    stacks: list[list[Array]] = [[] for _ in node.outputs[count:]]
+    while going and (limit is None or rounds < limit.item()):
+        assert rounds < _MOST_ROUNDS, f"{node} goes on and on"
+        inner = zip(body.inputs, [np.asarray(rounds), np.asarray(True), *states], strict=True)
+        after, *made = run_body(body, {**around, **dict(inner)})
+        going, states, rounds = bool(after.all()) or not node.op.uses_condition, made[:count], rounds + 1
+        for stack, part in zip(stacks, made[count:], strict=True):
+            stack.append(part)
+    for stack, v in zip(stacks, node.outputs[count:], strict=True):
+        sizes = [as_int(d) or 0 for d in v.shape[1:]]
+        states.append(np.stack(stack) if stack else np.zeros((0, *sizes), v.dtype.numpy))
+    return states
 
 
 def _decompose(node: Node, values: dict[Value, Array], dims: dict[Expr, Expr]) -> None:
@@ -225,4 +286,4 @@ class _Evaluator:
         return np.asarray(found).astype(e.dtype.numpy)
 
 
-__all__ = ["run", "run_nodes"]
+__all__ = ["run", "run_control", "run_nodes"]

@@ -3,6 +3,7 @@
 What is added are operators, so gradients of gradients are had by differentiating again.
 """
 
+from . import flow
 from .reverse import gradients, replaced
 
-__all__ = ["gradients", "replaced"]
+__all__ = ["flow", "gradients", "replaced"]

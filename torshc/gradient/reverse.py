@@ -13,6 +13,7 @@ from ..ops.core.functions import identity
 from ..ops.core.gradient import PARTS, RULES, Backward, Gradients, NoGradient, as_shape, spread, zeros
 from ..ops.core.pointwise import Pointwise
 from ..ops.core.tensor import Tensor
+from .nest import nest_parts
 from .pointwise import pointwise_gradients
 
 Rule = Callable[[Any, Backward], Gradients]
@@ -51,10 +52,18 @@ def gradients(builder: Builder, y: Value, xs: Sequence[Value], seed: Value | Non
     Raises:
         UnsupportedError: operators between xs and y have no gradient; all of them are named.
     """
-    way = _Way(builder, set(xs))
-    way.visit(_behind([y], way.active), None)
     whole = Tensor(builder, y)
-    found = {y: spread(whole.constant(1.0), y.shape) if seed is None else Tensor(builder, seed)}
+    change = spread(whole.constant(1.0), y.shape) if seed is None else Tensor(builder, seed)
+    return gradients_of_several(builder, [(y, change)], xs)
+
+
+def gradients_of_several(builder: Builder, seeds: Sequence[tuple[Value, Tensor]], xs: Sequence[Value]) -> list[Value]:
+    """As :func:`gradients`, of several values, each with the gradient of it."""
+    way = _Way(builder, set(xs))
+    way.visit(_behind([y for y, _ in seeds], way.active), None)
+    found: dict[Value, Tensor] = {}
+    for y, change in seeds:
+        _add(found, y, change)
     for step in reversed(way.steps):
         if isinstance(step, _Renaming):
             for output, part in zip(step.outputs, step.parts, strict=False):
@@ -178,10 +187,12 @@ class _Way:
         gradients = tuple(None if g is None else Tensor(builder, g.value) for g in given)
         try:
             made = step.rule(node.op, Backward(inputs, outputs, gradients, wanted))
+            return [made] if made is None or isinstance(made, Tensor) else made
         except NoGradient as e:
             self._refuse(step.owner, node.op, str(e))
-            made = [zeros(x) if x is not None and x.dtype.is_float else None for x in inputs]  # to find what else is
-        return [made] if made is None or isinstance(made, Tensor) else made
+        except UnsupportedError as e:  # of what is inside a branch or a loop
+            self.problems.update(dict.fromkeys(e.problems))
+        return [zeros(x) if x is not None and x.dtype.is_float else None for x in inputs]  # to find what else is
 
     def _refuse(self, owner: Node, op: Op, why: str) -> None:
         inside = "" if owner.op is op else f", as {op.name}, which it is made of, has none"
@@ -201,9 +212,10 @@ def _parts_of(builder: Builder, node: Node) -> list[Value] | None:
     """What a node computes, made of other operators; None where nothing says so."""
     parts = _stated(PARTS, node.op)
     if parts is None:
-        return node.op.decompose(builder, node.inputs)
-    made = parts(node.op, *(None if v is None else Tensor(builder, v) for v in node.inputs))
-    return [t.value for t in ([made] if isinstance(made, Tensor) else made)]
+        made = node.op.decompose(builder, node.inputs)
+        return nest_parts(builder, node) if made is None else made
+    given = parts(node.op, *(None if v is None else Tensor(builder, v) for v in node.inputs))
+    return [t.value for t in ([given] if isinstance(given, Tensor) else given)]
 
 
 def _stated(table: Mapping[type[Op], T], op: Op) -> T | None:

@@ -188,7 +188,7 @@ class Node(_Freezable):
         marks: of the rules that matched it, or what it was made from.
     """
 
-    __slots__ = ("id", "inputs", "marks", "name", "op", "outputs")
+    __slots__ = ("__weakref__", "id", "inputs", "marks", "name", "op", "outputs")
 
     def __init__(
         self, id: int, op: Op, inputs: tuple[Value | None, ...], outputs: tuple[Value, ...], name: str
@@ -207,6 +207,11 @@ class Node(_Freezable):
         copy = Node(self.id, self.op, tuple(inputs), tuple(outputs), self.name)
         copy.marks = self.marks
         return copy
+
+    def add_output(self, value: Value) -> None:
+        """Have the node make another result, as its operator does by now."""
+        value.producer = self
+        self.outputs = (*self.outputs, value)
 
     def mark(self, mark: Mark) -> None:
         """Note that a rule matched this node."""
@@ -366,6 +371,12 @@ class Graph:
         """Make values the outputs, under these names, once all nodes are there; and what is demanded with them."""
         self.outputs, self.output_names = list(values), list(names)
         self.settle_demands()
+
+    def add_result(self, value: Value) -> None:
+        """Make a value the last of the outputs that a caller sees."""
+        end = len(self.results)
+        self.outputs.insert(end, value)
+        self.output_names.insert(end, value.name)
 
     def demand(self, fault: Value, what: str) -> None:
         """Have a run refused when `fault` turns out true; while nodes are added, before the outputs are known."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -41,16 +43,14 @@ def run_node(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
     """
     if any(v.type.static_shape is None for v in (*node.operands, *node.outputs)):
         raise CannotEvaluate(node.op.name)
-    nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
     with np.errstate(all="ignore"):
         if node.op.name == "MatMul" and arrays[0] is not None and arrays[1] is not None:
             # The same result as its nest, without an array of all products.
             wide = _compute(node.output.dtype).numpy
             a, b = (x.astype(wide, copy=False) for x in arrays[:2] if x is not None)
             return [np.asarray(np.matmul(a, b), dtype=node.output.dtype.numpy)]
-        if all(n is not None for n in nests):
-            return [_run_nest(node, k, n, arrays) for k, n in enumerate(nests) if n is not None]
-        return _run_parts(node, arrays)
+        nests = _nests_of(node)
+        return _run_parts(node, arrays) if nests is None else [_run_nest(node, n, arrays) for n in nests]
 
 
 def run_graph(graph: Graph, inputs: Mapping[Value, Array], run: Run = run_node) -> list[Array]:
@@ -98,9 +98,43 @@ def _run_parts(node: Node, arrays: Sequence[Array | None]) -> list[Array]:
         raise CannotEvaluate(node.op.name) from e
 
 
-def _run_nest(node: Node, output: int, nest: Nest, arrays: Sequence[Array | None]) -> Array:
-    value = node.outputs[output]
-    shape = value.type.static_shape
+@dataclass(frozen=True)
+class _LoopNest:
+    """The loops and expressions of an output.
+
+    Attributes:
+        output: its number.
+        axes, extents: of the result, then of the reduction.
+        term: what is accumulated.
+        total: stands for the accumulated value in `last`, which is the result; None where that is it.
+    """
+
+    output: int
+    axes: tuple[Expr, ...]
+    extents: tuple[int, ...]
+    term: Expr
+    combine: str
+    total: Expr
+    last: Expr | None
+
+
+_KNOWN: WeakKeyDictionary[Node, tuple[tuple[Value | None, ...], list[_LoopNest]]] = WeakKeyDictionary()
+
+
+def _nests_of(node: Node) -> list[_LoopNest] | None:
+    """The loop nests of a node's outputs, kept for when it runs again; None where it has none."""
+    inputs, found = _KNOWN.get(node, ((), None))
+    if found is None or inputs != node.inputs:
+        nests = [node.op.nest(node, k) for k in range(len(node.outputs))]
+        if any(n is None for n in nests):
+            return None
+        found = [_loop_nest(node, k, n) for k, n in enumerate(nests) if n is not None]
+        _KNOWN[node] = node.inputs, found
+    return found
+
+
+def _loop_nest(node: Node, output: int, nest: Nest) -> _LoopNest:
+    shape = node.outputs[output].type.static_shape
     inner = tuple(as_int(e) for e in nest.reduce)
     if shape is None or any(e is None for e in inner):
         raise CannotEvaluate(node.op.name)
@@ -109,24 +143,31 @@ def _run_nest(node: Node, output: int, nest: Nest, arrays: Sequence[Array | None
     # A dimension of 1 has but one index; as a constant it simplifies what is built on it.
     places = tuple(const(0) if e == 1 else a for a, e in zip(axes, extents, strict=True))
     at, within = places[: len(shape)], places[len(shape) :]
-    tensors: dict[int, Array] = {k: a for k, a in enumerate(arrays) if a is not None}
 
     def read(k: int, index: tuple[Expr, ...]) -> Expr:
         v = node.inputs[k]
-        if v is None or k not in tensors:
+        if v is None:
             raise CannotEvaluate(node.op.name)
         return load(k, index, _compute(v.dtype))
 
-    evaluator = _Evaluator(axes, extents, tensors)
-    result = evaluator.value(nest.body(at, within, read))
-    if inner:
-        result = _reduce(np.broadcast_to(result, extents), nest.combine, len(shape))
+    term = nest.body(at, within, read)
+    total = acc("total", term.dtype)
+    last = nest.finish(total, at, read) if nest.last is not None else None
+    return _LoopNest(output, axes, extents, term, nest.combine, total, last)
+
+
+def _run_nest(node: Node, nest: _LoopNest, arrays: Sequence[Array | None]) -> Array:
+    value = node.outputs[nest.output]
+    rank = value.type.rank
+    shape = nest.extents[:rank]
+    tensors: dict[int, Array] = {k: a for k, a in enumerate(arrays) if a is not None}
+    result = _Evaluator(nest.axes, nest.extents, tensors).value(nest.term)
+    if len(nest.extents) > rank:
+        result = _reduce(np.broadcast_to(result, nest.extents), nest.combine, rank)
     if nest.last is not None:
-        dtype = nest.body(at, within, read).dtype
-        outer = _Evaluator(axes[: len(shape)], shape, tensors)
-        total = acc("total", dtype)
-        outer.memo[total] = result
-        result = outer.value(nest.finish(total, at, read))
+        outer = _Evaluator(nest.axes[:rank], shape, tensors)
+        outer.memo[nest.total] = result
+        result = outer.value(nest.last)
     return np.broadcast_to(result, shape).astype(value.dtype.numpy, copy=False)
 
 
@@ -207,7 +248,9 @@ class _Evaluator:
         return np.asarray(FUNCTIONS[e.op].numpy(*xs)).astype(e.dtype.numpy, copy=False)
 
     def _load(self, e: Expr) -> Array:
-        source = self.tensors[e.data]  # type: ignore[index]  # the key of a load is the input's number
+        source = self.tensors.get(e.data)  # type: ignore[call-overload]  # the key of a load is the input's number
+        if source is None:
+            raise CannotEvaluate(f"input {e.data}")
         seen = self._view(source, e.args)
         if seen is None:
             if 0 in source.shape:

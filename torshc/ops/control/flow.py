@@ -7,12 +7,12 @@ into a body to know what it needs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ...expr import Expr, dims_of
-from ...graph import Graph, Node, TensorType, Value
+from ...expr import BOOL, I64, Expr, dims_of
+from ...graph import Builder, Graph, Node, Partial, TensorType, Value
 from ..core.host import HostOp
 
 
@@ -93,3 +93,29 @@ def _exprs(value: object) -> list[Expr]:
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, Graph, TensorType)):
         return [e for f in dataclasses.fields(value) for e in _exprs(getattr(value, f.name))]
     return []
+
+
+Turn = Callable[[Builder, Value, list[Value]], tuple[Sequence[Value], Sequence[Value]]]
+
+
+def repeat(b: Builder, limit: Value, states: Sequence[Value], turn: Turn, rounds: Expr | None = None) -> list[Value]:
+    """Add a Loop without a condition, whose states keep their types.
+
+    Args:
+        limit: how many rounds; rank 0.
+        turn: adds a round, and gives the new states and a part of each stacked result.
+        rounds: the limit as a size, where it is known as one.
+
+    Returns:
+        The last states, then the stacked results.
+    """
+    body = b.graph.child()
+    number, going = body.new_runtime_value(Partial(I64)), body.new_runtime_value(Partial(BOOL))
+    current = [body.new_runtime_value(v.type.partial) for v in states]
+    body.declare_inputs([number, going, *current])
+    after, parts = turn(Builder(body, name=b.name), number, current)
+    body.declare_outputs([going, *after, *parts], [""] * (1 + len(after) + len(parts)))
+    partials = [v.type.partial for v in states]
+    partials += [Partial(p.dtype, (rounds, *p.shape)) for p in parts]
+    op = Looping(body=body, states=len(states), uses_condition=False)
+    return b.host_op(op, [limit, None, *states, *free_values([body])], partials)
