@@ -265,7 +265,7 @@ def test_a_kernel_that_the_adapter_refuses(tmp_path: Path, monkeypatch: pytest.M
 
     def broken(target: webgpu.WebGpuTarget, kernel: Kernel) -> Rendered:
         made = render(target, kernel)
-        return replace(made, source=made.source.replace("let tid", "let other"))
+        return replace(made, text=made.text.replace("let tid", "let other"))
 
     monkeypatch.setattr(webgpu.WebGpuTarget, "render", broken)
     torshc.compile(source, tmp_path / "m.tsc", target="webgpu")
