@@ -50,6 +50,29 @@ FORMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("e", "text"),
+    [
+        (B - A, "(i1 - i0)"),
+        (31 - A * 3 - B * 2, "(31 - 3 * i0 - 2 * i1)"),
+        (A * -3, "(-3 * i0)"),
+        (-A - 1, "(-i0 - 1)"),
+        (A * dim("a") * -1 + B, "(i1 - i0 * s0)"),
+        ((B - A) % 3, "t_imod((i1 - i0), 3)"),
+        (A * -(2**63) + B, None),
+    ],
+    ids=str,
+)
+def test_what_is_negative_is_subtracted(e: Expr, text: str | None) -> None:
+    found = scalar(e, {A: "i0", B: "i1"}, {"a": "s0"})
+    assert found == text if text is not None else "INT64_MIN" in found
+
+
+def test_a_product_with_a_name_is_added() -> None:
+    product = dim("a") * -4
+    assert scalar(product + 1, {}, {product: "z0"}) == "(z0 + 1)"
+
+
 @pytest.mark.parametrize("e", FORMS, ids=str)
 def test_what_stands_in_brackets_is_known_before_it_is_written(e: Expr) -> None:
     text = scalar(e, {A: "i0", B: "i1"}, {"a": "s0"})

@@ -179,9 +179,9 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     if e.op in FUNCTIONS and FUNCTIONS[e.op].host and e.args[0].dtype.is_float and e.op not in (*COMPARE, "select"):
         return f"t_{e.op}_{e.args[0].dtype.name}({', '.join(inner)})"
     if e.op == "add":
-        return _sum(e.args, inner)
+        return sum_text(e.args, inner)
     if e.op == "mul":
-        return "(" + " * ".join(inner) + ")"
+        return _product(e.args, inner)
     if e.op in ("floordiv", "mod") and not is_call(e):
         return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
     if e.op == "neg":
@@ -203,15 +203,45 @@ def spell(e: Expr, inner: Sequence[str]) -> str:
     raise InternalError(f"no scalar form of {e.op}")
 
 
-def _sum(args: Sequence[Expr], inner: Sequence[str]) -> str:
-    """A sum over the texts of its operands, negative constants behind the first subtracted."""
-    text = bare(args[0], inner[0]) if args[0].op == "mul" else inner[0]
-    for a, x in zip(args[1:], inner[1:], strict=True):
-        if a.op == "const" and -(2**63) < int(a.data) < 0:  # type: ignore[call-overload]
-            text += f" - {literal(-int(a.data), a.dtype)}"  # type: ignore[call-overload]
+def sum_text(args: Sequence[Expr], inner: Sequence[str]) -> str:
+    """A sum over the texts of its operands; what is negative is subtracted, and stands behind one that is not."""
+    # A product that has a name is what it is.
+    terms = [(_is_negative(a) and x.startswith("(-"), a, x) for a, x in zip(args, inner, strict=True)]
+    first = next((k for k, term in enumerate(terms) if not term[0]), 0)
+    terms.insert(0, terms.pop(first))
+    text = bare(terms[0][1], inner[first]) if args[first].op == "mul" else inner[first]
+    for negative, a, x in terms[1:]:
+        if negative:
+            text += f" - {x[2:-1]}"
         else:
             text += f" + {bare(a, x) if a.op == 'mul' else x}"
     return f"({text})"
+
+
+def _product(args: Sequence[Expr], inner: Sequence[str]) -> str:
+    """A product over the texts of its operands; the sign of a negative number stands first, and no 1 behind it."""
+    if not _is_negative(args[0]):
+        return "(" + " * ".join(inner) + ")"
+    number = -int(args[0].data)  # type: ignore[call-overload]
+    return "(-" + " * ".join([*([] if number == 1 else [literal(number, args[0].dtype)]), *inner[1:]]) + ")"
+
+
+def _is_negative(e: Expr) -> bool:
+    """Whether an expression is a negative number that has a positive one, or a product with such a number in front."""
+    if e.op == "mul":
+        return _is_negative(e.args[0]) and e.args[0].op == "const"
+    return e.op == "const" and -(2**63) < int(e.data) < 0  # type: ignore[call-overload]
+
+
+def arithmetic(op: str, args: Sequence[str]) -> str:
+    """One of :data:`OPERATORS` of floats over texts; a negative number that is added is subtracted."""
+    minus = op == "add" and len(args) == 2 and args[1].startswith("-") and args[1][1:2].isdigit()
+    return f"{args[0]} - {args[1][1:]}" if minus else f" {OPERATORS[op]} ".join(args)
+
+
+def behind(pointer: str, place: str) -> str:
+    """A pointer to a place behind another one."""
+    return pointer if place == "0" else f"{pointer} + {place}"
 
 
 def _counted(e: Expr) -> int | None:

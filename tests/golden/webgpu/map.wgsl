@@ -9,8 +9,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let i1 = packet % 13;
     var packet_rest = packet / 13;
     let i0 = packet_rest;
-    let v0 = t_sigmoid_f32(b1[((13 * i0) + i1)]) * b0[i1];
-    b2[((13 * i0) + i1)] = v0;
+    let v0 = t_sigmoid_f32(b1[(13 * i0 + i1)]) * b0[i1];
+    b2[(13 * i0 + i1)] = v0;
 }
 
 @group(0) @binding(0) var<storage, read> b0: array<f32>;

@@ -9,17 +9,17 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let i0 = point;
     var a0 = -t_inf();
     for (var r0 = 0; r0 < 37; r0++) {
-        let v0 = b0[((37 * i0) + r0)];
+        let v0 = b0[(37 * i0 + r0)];
         a0 = t_max_f32(a0, v0);
     }
     var a1 = 0.0f;
     for (var r0 = 0; r0 < 37; r0++) {
-        let v0 = t_exp_f32((b0[((37 * i0) + r0)] - a0));
+        let v0 = t_exp_f32((b0[(37 * i0 + r0)] - a0));
         a1 = a1 + v0;
     }
     for (var r0 = 0; r0 < 37; r0++) {
-        let v0 = t_exp_f32((b0[((37 * i0) + r0)] - a0)) * t_div_f32(1.0f, a1);
-        b1[((37 * i0) + r0)] = v0;
+        let v0 = t_exp_f32((b0[(37 * i0 + r0)] - a0)) * t_div_f32(1.0f, a1);
+        b1[(37 * i0 + r0)] = v0;
     }
 }
 

@@ -87,4 +87,4 @@ def test_a_number_of_an_element_is_wide_though_indices_are_not() -> None:
     made = replace(made, stores=(Store(0, AXES[1] * 7 + AXES[2], number),))
     source = find_target("cuda")(Machine()).render(made).source
     assert "#define T_INDEX int\n" in source
-    assert "8589934592 * t_max_i64(((int64_t)i1 + (-1) * (int64_t)i2), 0)" in source
+    assert "8589934592 * t_max_i64(((int64_t)i1 - (int64_t)i2), 0)" in source

@@ -14,7 +14,7 @@ from ...kernels.axes import product
 from ...kernels.base import Kernel, Store
 from ...kernels.nest import Accumulator, RowKernel
 from ..base import IndexPrinter, Rendered, indented, register, render_kernel
-from ..index import CTYPES, STORED, bare, literal
+from ..index import CTYPES, STORED, bare, behind, literal
 from ..statements import INDEX, VALUE
 from .base import CpuTarget
 from .halves import choose_form
@@ -130,7 +130,8 @@ class Printer(IndexPrinter):
             position = self.row_position()
             value = block.emit(keep.value)
             extra = f", {count}" if count else ""
-            block.lines.append(f"t_store{'n' if count else ''}_f32(row{keep.slot} + {position}, {value}{extra});")
+            to = behind(f"row{keep.slot}", position)
+            block.lines.append(f"t_store{'n' if count else ''}_f32({to}, {value}{extra});")
         for a in stage.accumulators:
             term = block.emit(a.term)
             name = f"a{a.name}{suffix}"

@@ -17,7 +17,7 @@ from ...expr.bounds import exact, range_of
 from ...expr.lanes import LaneSteps
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import OPERATORS, STORED, bare, element, literal, plain_index
+from ..index import OPERATORS, STORED, bare, behind, element, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 INLINE = 60  # characters; a longer value has a name even when it is read once
@@ -97,7 +97,7 @@ class Block(StatementPrinter):
                 self._call(f"scatter{self._n}", dtype, f"b{s.buffer}", where, value, *self._counted) + ";"
             )
             return
-        place = f"b{s.buffer} + {self.index(s.offset)}"
+        place = behind(f"b{s.buffer}", self.index(s.offset))
         if step == 0 and self.lane is not None:
             # Every lane would write the same place: the first one does.
             self.lines.append(self._call("storen", dtype, place, value, "1") + ";")
@@ -155,7 +155,8 @@ class Block(StatementPrinter):
             return (yield from self._load(e))
         if e.dtype is I64 and (step := self._index_step(e)) is not None:
             start = f"t_splat_i64({bare(e, (yield e, INDEX))})"
-            text = start if step == 0 else f"{start} + {'' if step == 1 else f'{step} * '}t_lanes_i64()"
+            lanes = "t_lanes_i64()" if abs(step) == 1 else f"{abs(step)} * t_lanes_i64()"
+            text = start if step == 0 else f"{start} {'+' if step > 0 else '-'} {lanes}"
             return f"({text})" if step and e.op not in OPERATORS else text
         if e.op == "axis":
             return f"t_splat_i64({self.names.axes[e]})"
@@ -234,7 +235,7 @@ class Block(StatementPrinter):
         (offset,) = e.args
         if isinstance(e.data, str):  # a row of scratch
             place = bare(offset, (yield offset, INDEX))
-            return f"t_load{self._n}_f32({', '.join([f'{e.data} + {place}', *self._counted])})"
+            return f"t_load{self._n}_f32({', '.join([behind(str(e.data), place), *self._counted])})"
         number = int(e.data)  # type: ignore[call-overload]
         dtype = self.names.buffers[number].dtype
         step = self._index_step(offset)
@@ -245,7 +246,7 @@ class Block(StatementPrinter):
                 return f"t_splat_{dtype.name}(t_hany_bool({mask}) ? {at} : 0)"
             return f"t_splat_{dtype.name}({at})" if _plain(dtype) else f"t_splat_{dtype.name}(&{at})"
         if step == 1:
-            place = f"b{number} + {bare(offset, (yield offset, INDEX))}"
+            place = behind(f"b{number}", bare(offset, (yield offset, INDEX)))
             return (
                 self._call("loadm", dtype, place, mask)
                 if mask
@@ -253,9 +254,9 @@ class Block(StatementPrinter):
             )
         if step in STEPS and not mask and not self.count and dtype not in NARROW:
             kind = "loadr" if step == -1 else f"load{step}"
-            return self._call(kind, dtype, f"b{number} + {bare(offset, (yield offset, INDEX))}")
+            return self._call(kind, dtype, behind(f"b{number}", bare(offset, (yield offset, INDEX))))
         if not mask and dtype not in NARROW and self._is_halved(offset):
-            place = f"b{number} + {bare(offset, (yield offset, INDEX))}"
+            place = behind(f"b{number}", bare(offset, (yield offset, INDEX)))
             return self._call(f"loadh{self._n}", dtype, place, *self._counted)
         if not mask and dtype not in NARROW and (found := self._straight(offset)):
             return (yield from self._mostly(e, *found))
@@ -297,7 +298,7 @@ class Block(StatementPrinter):
         name, counted = self.fresh(), self._counted
         self.lines.append(f"{vector_type(e.dtype)} {name};")
         self.lines.extend([f"if {_bracketed(head)} {{", *near.lines])
-        self.lines.append(f"{name} = {self._call(f'load{self._n}', dtype, f'b{number} + {at}', *counted)};")
+        self.lines.append(f"{name} = {self._call(f'load{self._n}', dtype, behind(f'b{number}', at), *counted)};")
         self.lines.extend(["} else {", *far.lines])
         self.lines.append(f"{name} = {self._call(f'gather{self._n}', dtype, f'b{number}', where, *counted)};")
         self.lines.append("}")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from ...expr import F32, F64, FUNCTIONS, I32, U32, U64, Expr, acc, call, walk
 from ...expr.formulas import ELEMENTARY, EXACT, Language, arguments_of, find_formula
 from ..base import indented
-from ..index import COMPARE, OPERATORS, literal
+from ..index import COMPARE, OPERATORS, arithmetic, literal
 from ..statements import VALUE, Text
 from .vector import INLINE, Block, Names, function_name, vector_type
 
@@ -96,6 +96,8 @@ class FormulaBlock(Block):
                 text = yield a, VALUE
                 args[k] = text if infix and not _binds(a.op, e.op, k) else _without_brackets(text)
         if infix:
+            if e.op in OPERATORS and e.dtype.is_float:
+                return arithmetic(e.op, args)
             text = f" {infix} ".join(args)
             return f"(i32v)({text})" if e.op in COMPARE else text
         return _spell(e, args)

@@ -15,7 +15,7 @@ from ...expr import BOOL, I64, DType, Expr, walk
 from ...expr.affine import aligned, split_axis
 from ...expr.scopes import Scope
 from ...kernels.base import Buffer, Store
-from ..index import COMPARE, CTYPES, FORMS, OPERATORS, STORED, bare, is_call, literal, plain_index
+from ..index import COMPARE, CTYPES, FORMS, OPERATORS, STORED, arithmetic, bare, is_call, literal, plain_index
 from ..statements import INDEX, VALUE, Frame, StatementPrinter, Text
 
 START, WIDE = "start", "wide"  # an index of a packet's first element; one that is any number, in 64 bits
@@ -254,7 +254,7 @@ def _operator(e: Expr, args: Sequence[str], name: str) -> str:
     if e.op == "cast":
         return f"t_cast_{e.args[0].dtype.compute}_{e.dtype.compute}({args[0]})"
     if e.op in OPERATORS and e.dtype.is_float:
-        return f" {OPERATORS[e.op]} ".join(args)
+        return arithmetic(e.op, args)
     if e.op == "neg" and e.dtype.is_float:
         return f"-{args[0]}"
     if e.op in COMPARE and e.args[0].dtype is not BOOL:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ....expr import BOOL, U32, DType, Expr
 from ....kernels.base import NoKernel
-from ...index import COMPARE, OPERATORS, STORED, is_call
+from ...index import COMPARE, OPERATORS, STORED, is_call, spell
 
 TYPES = {
     "f32": "f32", "i64": "vec2u", "u64": "vec2u", "i32": "i32", "i16": "i32", "i8": "i32", "u32": "u32", "u16": "u32",
@@ -73,7 +73,7 @@ def spell_index(e: Expr, inner: Sequence[str], needs: Needs) -> str:
     if e.op == "cast":
         return f"i32({inner[0]})" if e.args[0].dtype is BOOL else f"({inner[0]} != 0)"
     if e.op in ("add", "mul"):
-        return "(" + f" {OPERATORS[e.op]} ".join(inner) + ")"
+        return spell(e, inner)
     if e.op in ("floordiv", "mod") and not is_call(e):
         return f"({inner[0]} {'/' if e.op == 'floordiv' else '%'} {inner[1]})"
     if e.op in ("neg", "not"):
