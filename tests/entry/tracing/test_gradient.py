@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,6 +82,49 @@ def test_a_jitted_function_and_numbers() -> None:
     assert torshc.grad(lambda x: np.float64(4))(np.ones(2)).tolist() == [0, 0]
 
 
+@dataclass
+class Scale:
+    by: Any
+
+    def __call__(self, x: Any) -> Any:
+        return (x * self.by).sum()
+
+
+def scaled(x: Any, *, by: Any = 1.0) -> Any:
+    return (x * by).sum()
+
+
+WEIGHTS = {"by": np.array([1.0, 2.0])}
+CALLABLES: dict[str, tuple[Function, tuple[Any, ...], Any]] = {
+    "function of NumPy": (np.sin, (0.3,), np.cos(0.3)),
+    "of two arguments": (np.multiply, (2.0, 3.0), 3.0),
+    "with defaults of NumPy's own": (np.sum, (WEIGHTS["by"],), [1, 1]),
+    "method of one": (np.add.reduce, (WEIGHTS["by"],), [1, 1]),
+    "of Python": (abs, (-2.0,), -1),
+    "keyword": (partial(scaled, by=3.0), (WEIGHTS["by"],), [3, 3]),
+    "array as keyword": (partial(scaled, **WEIGHTS), (np.ones(2),), [1, 2]),
+    "first argument": (partial(np.multiply, 3.0), (2.0,), 3),
+    "object": (Scale(3.0), (2.0,), 3),
+    "method": (Scale(3.0).__call__, (2.0,), 3),
+    "lambda with a default": (lambda x, *, by=3.0: scaled(x, by=by), (2.0,), 3),
+    "gradient": (torshc.grad(np.sin), (0.3,), -np.sin(0.3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_anything_that_can_be_called(name: str) -> None:
+    function, args, wanted = CALLABLES[name]
+    np.testing.assert_allclose(torshc.grad(function)(*args), wanted, rtol=1e-12)
+
+
+def test_a_default_that_is_an_array_is_read_at_each_call() -> None:
+    weights = {"by": np.ones(2)}
+    gradient = torshc.grad(lambda x, *, w=weights: (x * w["by"]).sum())  # type: ignore[misc]
+    assert gradient(np.ones(2)).tolist() == [1, 1]
+    weights["by"][:] = 5
+    assert gradient(np.ones(2)).tolist() == [5, 5]
+
+
 def test_a_gradient_is_a_model(tmp_path: Any) -> None:
     traced = torshc.trace(torshc.grad(lambda x: np.exp(x).sum()), X)
     traced.save(tmp_path / "slope.json")
@@ -101,6 +146,7 @@ REFUSED: dict[str, tuple[Function, tuple[Any, ...], str]] = {
     "number": (lambda x: x, (2,), "with respect to a int"),
     "none": (lambda x: 1.0, ([],), "with respect to nothing"),
     "missing": (lambda x: x, (), "argument 0, which the gradient is with respect to, is not given by position"),
+    "without a signature": (max, (2.0, 1.0), "control flow"),
     "inside": (lambda x: x if x.sum() > 0 else -x, (X,), r"test_gradient.py:\d+, .*control flow"),
 }
 

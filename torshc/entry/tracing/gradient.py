@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from ...base.errors import UnsupportedError
 from ...formats.differentiate import OPERATOR
 from .array import Trace, Traced, refusal
-from .jit import Jitted, where_of
+from .jit import Jitted, signature_of, where_of
 
 
 class Differentiated:
@@ -30,7 +29,7 @@ class Differentiated:
         names = ("__name__", "__qualname__", "__doc__", "__module__")
         update_wrapper(self, self._function, names, ())
         del self.__dict__["__wrapped__"]
-        self.__signature__ = inspect.signature(self._function)
+        self.__signature__ = signature_of(self._function)
         self.__code__ = getattr(self._function, "__code__", None)  # for messages: where it stands
         self._single = isinstance(argnums, int)
         self._argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)

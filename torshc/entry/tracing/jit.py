@@ -101,7 +101,7 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._function, self._options = function, dict(options)
-        self._signature = inspect.signature(function)
+        self._signature = signature_of(function)
         self._last: tuple[Callable[[Sequence[Any]], Sequence[Any] | None], bool] | None = None
         self._models: dict[Any, tuple[Any, Any]] = {}
         self._lock = threading.Lock()
@@ -134,8 +134,7 @@ class Jitted:
         return self._slow(args, kwargs)
 
     def _slow(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
+        bound = _bound(self._signature, args, kwargs)
         arrays: list[Array] = []
         form = _taken(dict(bound.arguments), arrays)
         key = (repr(form), tuple((a.dtype.str, tuple(d if d < 2 else -1 for d in a.shape)) for a in arrays))
@@ -171,6 +170,32 @@ def _shared(traced: TracedFunction, options: Mapping[str, Any]) -> Any:
     if key not in _SHARED:
         _SHARED[key] = traced.compile(**options)
     return _SHARED[key]
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of a function; any where it does not tell, as functions that are written in C may."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return inspect.signature(lambda *args, **kwargs: None)
+
+
+def _bound(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """Arguments by name, with defaults that hold arrays, which are inputs too; the function takes others by itself.
+
+    NumPy's functions tell an argument that is given from its default.
+    """
+    bound = signature.bind(*args, **kwargs)
+    for name, parameter in signature.parameters.items():
+        if name not in bound.arguments and _holds_array(parameter.default):
+            bound.arguments[name] = parameter.default
+    return bound
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(map(_holds_array, value.values() if isinstance(value, dict) else value))
+    return hasattr(value, "__array__")
 
 
 def _taken(value: Any, arrays: list[Array]) -> Any:
@@ -308,12 +333,11 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TracedFunc
         UnsupportedError: what cannot be traced, with the line.
     """
     inner = getattr(function, "__wrapped__", function)
-    signature = inspect.signature(inner)
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
+    signature = signature_of(inner)
+    bound = _bound(signature, args, kwargs)
     arrays: list[Array] = []
     form = _taken(dict(bound.arguments), arrays)
     return _traced(inner, signature, form, arrays)
 
 
-__all__ = ["Jitted", "Stats", "TracedFunction", "jit", "trace", "where_of"]
+__all__ = ["Jitted", "Stats", "TracedFunction", "jit", "signature_of", "trace", "where_of"]
