@@ -16,9 +16,11 @@ from torshc.base.errors import ToolchainError
 from torshc.targets.processes import end_commands, execute
 
 PARENT = """
-import sys
+import signal, sys
 from pathlib import Path
 from torshc.targets.processes import execute
+for number in (signal.SIGINT, signal.SIGHUP):  # which nohup and shells have the tests ignore
+    signal.signal(number, signal.SIG_DFL)
 execute([sys.argv[1]], Path.cwd(), 60)
 """
 
