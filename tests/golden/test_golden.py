@@ -1,15 +1,18 @@
-"""The generated sources of a small model of each kind, as files; `pytest tests/golden --renew-golden` renews them.
+"""The generated sources of a small model of each form, as files; `pytest tests/golden --renew-golden` renews them.
 
 A difference is no fault by itself: look at it, and renew the files if it is what was meant.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from torshc.base.options import CompileOptions
+from torshc.base.resources import find_template, templates
 from torshc.formats import import_model
 from torshc.kernels.machine import Machine
 from torshc.passes import pipeline_of, run_pipeline
@@ -22,32 +25,58 @@ from .models import CASES, Case
 
 HERE = Path(__file__).parent
 ENDS = {"c": ".c", "cuda": ".cu", "metal": ".metal", "webgpu": ".wgsl", "llvm": ".ll"}
-WGSL = ("map", "row")
-LLVM = ("map", "gemm")  # one without a template, and one with
-# Metal's kernels come from the templates of CUDA's: two show in what words they differ.
-FILES = [f"c/{name}.c" for name in CASES] + [f"cuda/{name}.cu" for name, case in CASES.items() if case.device]
-FILES += ["metal/row.metal", "metal/gemm.metal", *(f"webgpu/{name}.wgsl" for name in WGSL)]
-FILES += [f"llvm/{name}.ll" for name in LLVM]
+# How the names of templates end.
+KERNELS = {"c": ".c.j2", "cuda": ".j2", "metal": ".j2", "webgpu": ".j2", "llvm": ".ll.j2"}
+# Devices share most templates: some texts show in what words Metal's and WGSL's differ, and what WGSL has of its own.
+# LLVM's: one without a template, and some with.
+OTHERS = {"metal": "row gemm", "webgpu": "map row gemm attention_row", "llvm": "map gemm pack topk"}
+SHOWN = {"c": [n for n, case in CASES.items() if case.c], "cuda": [n for n, case in CASES.items() if case.device]}
+SHOWN |= {target: names.split() for target, names in OTHERS.items()}
+FILES = [f"{target}/{name}{ENDS[target]}" for target, names in SHOWN.items() for name in names]
+
+# Templates that no text shows.
+UNSEEN = {
+    "cuda/attention_cache.j2": "takes attention over a cache with all that belongs to it, which is no small model",
+    "cuda/attention_group.j2": "prints 660 lines for the smallest model that it serves; groups.cu shows its products",
+    "cuda/contraction_pairs.j2": "takes weights of 4 bits as one format of models packs them",
+    "llvm/conv.ll.j2": "prints 680 lines around the tile that gemm.ll shows",
+    "c/custom.c.j2": "calls a user's own function",
+    "cuda/custom.cu.j2": "calls a user's own function",
+    "c/custom_call.j2": "calls a user's own function",
+    "llvm/depthwise.ll.j2": "prints 530 lines, of which each tap is some",
+    "llvm/recurrent.ll.j2": "prints 750 lines around the tile that gemm.ll shows",
+    "webgpu/prelude.j2": "holds functions, which kernels print if they call them",
+}
 
 
-def generated(case: Case, target: str) -> tuple[str, str]:
+def generated(case: Case, target: str) -> tuple[list[str], list[str]]:
     """The templates and the sources of a case's kernels, in the order of their launches."""
     options = CompileOptions(target=target, precision=case.precision)
-    pipeline = pipeline_of(options)
+    kind, pipeline = find_target(target), pipeline_of(options)
     graph = import_model(case.model().SerializeToString())
-    run_pipeline(graph, pipeline, options, find_target(target).features_on(case.archs, case.extras))
-    plan = make_plan(finalise(graph, policy_of(options, pipeline)))
-    made = find_target(target)(Machine(lanes=16, winograd=case.winograd, archs=case.archs, extras=case.extras))
+    run_pipeline(graph, pipeline, options, kind.features_on(case.archs, case.extras))
+    policy = replace(
+        policy_of(options, pipeline), max_buffers=kind.max_buffers, horizontal_fusion=kind.horizontal_fusion
+    )
+    plan = make_plan(finalise(graph, policy))
+    made = kind(Machine(lanes=16, winograd=case.winograd, archs=case.archs, extras=case.extras))
     kernels = [k for group in plan.groups for k in made.lower(graph, group, plan.storage)]
-    return " ".join(k.template.split(".")[0] for k in kernels), "\n".join(made.render(k).source for k in kernels)
+    return [k.template.split(".")[0] for k in kernels], [made.render(k).source for k in kernels]
+
+
+def expected(case: Case, target: str) -> list[str]:
+    """Names of templates, in parentheses where they are not shown; those of one that is not listed are all shown."""
+    return (case.c if target in ("c", "llvm") else case.device).split()
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_golden(file: str, request: pytest.FixtureRequest) -> None:
     place = HERE / file
     case, target = CASES[place.stem], place.parent.name
-    templates, source = generated(case, target)
-    assert templates == (case.c if target in ("c", "llvm") else case.device)
+    names, sources = generated(case, target)
+    wanted = expected(case, target)
+    assert names == [name.strip("()") for name in wanted]
+    source = "\n".join(text for name, text in zip(wanted, sources, strict=True) if not name.startswith("("))
     if request.config.getoption("--renew-golden"):
         place.parent.mkdir(exist_ok=True)
         place.write_text(source)
@@ -56,3 +85,25 @@ def test_golden(file: str, request: pytest.FixtureRequest) -> None:
 
 def test_no_file_is_left_over() -> None:
     assert {str(p.relative_to(HERE)) for p in HERE.rglob("*.*") if p.suffix in ENDS.values()} == set(FILES)
+
+
+def used(name: str, search: tuple[str, ...]) -> set[Path]:
+    """The template of a name and all that it takes from others."""
+    path = find_template(search, name)
+    names = re.findall(r"""{%-?\s*(?:include|import|from|extends)\s+["']([^"']+)""", path.read_text())
+    return {path}.union(*(used(n, search) for n in names))
+
+
+def shown(target: str, name: str) -> set[Path]:
+    """The templates that a text shows; LLVM prints some kernels without any."""
+    end, search = (KERNELS[target], ("llvm",) if target == "llvm" else find_target(target).search)
+    files = [n + end for n in expected(CASES[name], target) if not n.startswith("(")]
+    folder = templates("llvm") / "kernels"
+    return set().union(*(used(f, search) for f in files if target != "llvm" or (folder / f).exists()))
+
+
+def test_each_template_of_kernels_is_shown() -> None:
+    """Add a case that shows it, or a line to UNSEEN that says why not."""
+    seen = set().union(*(shown(target, name) for target, names in SHOWN.items() for name in names))
+    there = {p for target in SHOWN for f in ("gpu", target) for p in (templates(f) / "kernels").iterdir()}
+    assert {f"{p.parents[1].name}/{p.name}" for p in there - seen} == set(UNSEEN)

@@ -20,28 +20,6 @@ void k2d42b91bce53(void *const *buf, const int64_t *dim, void *scratch, int64_t 
     }
 }
 
-#include "t_kernel.h"
-
-void k77124ff5d505(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    (void)dim, (void)scratch;
-    const float *b0 = buf[0];
-    float *b1 = buf[1];
-    const int64_t size = 1536;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task * 16384, high = t_imin(low + 16384, size);
-        int64_t i0 = low;
-        for (; i0 + 16 <= high; i0 += 16) {
-            const f32v v0 = t_as_f16(t_load_f32(b0 + i0));
-            t_store_f32(b1 + i0, v0);
-        }
-        const int64_t left = high - i0;
-        if (left > 0) {
-            const f32v v0 = t_as_f16(t_loadn_f32(b0 + i0, left));
-            t_storen_f32(b1 + i0, v0, left);
-        }
-    }
-}
-
 /* Panels [ceil(N / NR)][K][NR] of a matrix known only at run time, zero padded.  Task: a panel. */
 #include "t_kernel.h"
 
@@ -78,81 +56,5 @@ void keedfad218776(void *const *buf, const int64_t *dim, void *scratch, int64_t 
         float *out = (float *)buf[1] + first * K;
         for (int64_t n = first; n < first + NR; n += 16)
         column(c, b + n * STEP_N, out + n - first, t_imax(0, t_imin(16, N - n)));
-    }
-}
-
-/* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]), b in panels [ceil(N / T_NR)][K][T_NR], zero padded.
- * Task: a block of rows by a block of panels. */
-#define T_MR 8
-#define T_NV 3
-#define T_FEWEST 8
-#define T_MOST 8
-#include "t_tile.h"
-
-/* The arguments of the kernel, and where a task is. */
-struct call {
-    void *const *buf;
-};
-
-#define M 40
-#define N 32
-#define K 48
-#define A_ROW 48
-#define TILES 5
-#define PANELS 1
-
-/* Stores one vector of row m from column n on. */
-T_FN void finish(const struct call *c, int64_t m, int64_t n, f32v acc, int64_t count) {
-    (void)m, (void)n;
-    uint16_t *b2 = c->buf[2];
-    (void)c, (void)count;
-    t_store_f16(b2 + 32 * m + n, acc);
-}
-
-struct step {
-    const float *b; /* the panel at the first k */
-    int k;          /* length of the sums; an int, so that no compiler fears an overflow */
-};
-
-T_FN void tile(const struct call *c, const int rows, const int vecs, int64_t m, int64_t n, const float *a,
-    struct step s) {
-    const float *row[T_MR];
-    f32v acc[T_MR][T_NV];
-    T_UNROLL for (int r = 0; r < rows; r++) row[r] = a + r * A_ROW;
-    t_tile_open(rows, vecs, NULL, acc);
-    t_tile_fma(rows, vecs, s.k, row, s.b, acc);
-    T_UNROLL for (int r = 0; r < rows; r++) {
-        T_UNROLL for (int v = 0; v < vecs; v++) {
-            const int64_t column = n + v * 16;
-            if (column < N) finish(c, m + r, column, acc[r][v], N - column);
-        }
-    }
-}
-
-/* Rows of the tiles from t0 up to t1, by panel p. */
-static void panel(const struct call *c, int64_t p, int64_t t0, int64_t t1, const float *a, struct step s) {
-    const int64_t base = M / TILES, extra = M % TILES;
-    for (int64_t t = t0; t < t1; t++) {
-        const int64_t m = t * base + t_imin(t, extra), rows = base + (t < extra);
-        (void)rows;
-        tile(c, 8, 2, m, p * T_NR, a + m * A_ROW, s);
-    }
-}
-
-void k6960d6343e9a(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    struct call at = {.buf = buf}, *c = &at;
-    (void)dim;
-    const int64_t m_blocks = 1, n_blocks = 1;
-    (void)scratch;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t mb = task % m_blocks, nb = task / m_blocks % n_blocks;
-        const int64_t t0 = t_cut(TILES, m_blocks, mb), t1 = t_cut(TILES, m_blocks, mb + 1);
-        const int64_t p0 = t_cut(PANELS, n_blocks, nb), p1 = t_cut(PANELS, n_blocks, nb + 1);
-        const float *a = buf[0];
-        const float *b = buf[1];
-        for (int64_t p = p0; p < p1; p++) {
-            struct step s = {.b = b + p * (K * T_NR), .k = (int)K};
-            panel(c, p, t0, t1, a, s);
-        }
     }
 }

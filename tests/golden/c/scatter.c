@@ -1,27 +1,5 @@
 #include "t_kernel.h"
 
-void k35be566245a8(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    (void)dim, (void)scratch;
-    const float *b0 = buf[0];
-    float *b1 = buf[1];
-    const int64_t size = 95;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task * 16384, high = t_imin(low + 16384, size);
-        int64_t i0 = low;
-        for (; i0 + 16 <= high; i0 += 16) {
-            const f32v v0 = t_load_f32(b0 + i0);
-            t_store_f32(b1 + i0, v0);
-        }
-        const int64_t left = high - i0;
-        if (left > 0) {
-            const f32v v0 = t_loadn_f32(b0 + i0, left);
-            t_storen_f32(b1 + i0, v0, left);
-        }
-    }
-}
-
-#include "t_kernel.h"
-
 void k52a96516fcab(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim, (void)scratch;
     const int64_t *b0 = buf[0];

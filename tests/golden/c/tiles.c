@@ -1,26 +1,3 @@
-#include "t_kernel.h"
-
-void k44c7d9f78b6c(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
-    (void)dim, (void)scratch;
-    const float *b0 = buf[0];
-    uint16_t *b1 = buf[1];
-    const int64_t s0 = dim[0];
-    const int64_t size = 48 * s0;
-    for (int64_t task = begin; task < end; task++) {
-        const int64_t low = task * 16384, high = t_imin(low + 16384, size);
-        int64_t i0 = low;
-        for (; i0 + 16 <= high; i0 += 16) {
-            const f32v v0 = t_load_f32(b0 + i0);
-            t_store_bf16(b1 + i0, v0);
-        }
-        const int64_t left = high - i0;
-        if (left > 0) {
-            const f32v v0 = t_loadn_f32(b0 + i0, left);
-            t_storen_bf16(b1 + i0, v0, left);
-        }
-    }
-}
-
 /* c[m][n] = epilogue(sum over k of a[m][k] * b[k][n]) of bf16, summed in f32; b in panels
  * [ceil(N / 16)][ceil(K / 32) * 16][16] of words of two k, zero padded.
  * Task: a block of rows by a block of columns. */

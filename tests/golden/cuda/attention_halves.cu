@@ -2,89 +2,63 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k229b2c5a5075_kernel(const float *b0, uint16_t *b1) {
+extern "C" __global__ void __launch_bounds__(256) k22c1b5ca56e0_kernel(const float *b0, uint16_t *b1, const float *b2, uint16_t *b3, const float *b4, uint16_t *b5) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
     t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 288 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0);
-    uint16_t q0[4];
+    if (block < 1) {
+        const int packet = block * 256 + tid;
+        if (packet >= 288 / 4) return;
+        const int point = packet * 4;
+        const int i0 = point;
+        float p0[4];
+        t_read4(p0, b0 + i0);
+        uint16_t q0[4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = t_as_f16(p0[j]);
-        q0[j] = t_encode_f16(v0);
+        for (int j = 0; j < 4; j++) {
+            const float v0 = t_as_f16(p0[j]);
+            q0[j] = t_encode_f16(v0);
+        }
+        t_write4(b1 + i0, q0);
+        return;
     }
-    t_write4(b1 + i0, q0);
-}
-
-extern "C" int k229b2c5a5075(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k229b2c5a5075_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) k5c76f45ff18c_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 1056 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0);
-    uint16_t q0[4];
+    if (block < 3) {
+        const int packet = (block - 1) * 256 + tid;
+        if (packet >= 1056 / 4) return;
+        const int point = packet * 4;
+        const int i0 = point;
+        float p0[4];
+        t_read4(p0, b2 + i0);
+        uint16_t q0[4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = t_as_f16(p0[j]);
-        q0[j] = t_encode_f16(v0);
+        for (int j = 0; j < 4; j++) {
+            const float v0 = t_as_f16(p0[j]);
+            q0[j] = t_encode_f16(v0);
+        }
+        t_write4(b3 + i0, q0);
+        return;
     }
-    t_write4(b1 + i0, q0);
-}
-
-extern "C" int k5c76f45ff18c(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k5c76f45ff18c_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) k1008523f54c2_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 528 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0);
-    uint16_t q0[4];
+    {
+        const int packet = (block - 3) * 256 + tid;
+        if (packet >= 528 / 4) return;
+        const int point = packet * 4;
+        const int i0 = point;
+        float p0[4];
+        t_read4(p0, b4 + i0);
+        uint16_t q0[4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = t_as_f16(p0[j]);
-        q0[j] = t_encode_f16(v0);
+        for (int j = 0; j < 4; j++) {
+            const float v0 = t_as_f16(p0[j]);
+            q0[j] = t_encode_f16(v0);
+        }
+        t_write4(b5 + i0, q0);
     }
-    t_write4(b1 + i0, q0);
 }
 
-extern "C" int k1008523f54c2(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int k22c1b5ca56e0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k1008523f54c2_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
+    T_LAUNCH(k22c1b5ca56e0_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1], (const float *)buf[2], (uint16_t *)buf[3], (const float *)buf[4], (uint16_t *)buf[5]);
     return (int)cudaGetLastError();
 }
 

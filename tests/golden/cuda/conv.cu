@@ -2,36 +2,6 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k1a405e565eb5_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 784 / 4) return;
-    const int point = packet * 4;
-    const int i1 = point % 16;
-    int point_rest = point / 16;
-    const int i0 = point_rest;
-    float q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = b0[i0 + 49 * (i1 + j)];
-        q0[j] = v0;
-    }
-    t_write4(b1 + 16 * i0 + i1, q0);
-}
-
-extern "C" int k1a405e565eb5(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k1a405e565eb5_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
 extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
@@ -162,63 +132,5 @@ extern "C" __global__ void __launch_bounds__(256, 2) k49b5438ae557_kernel(const 
 extern "C" int k49b5438ae557(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
     T_LAUNCH(k49b5438ae557_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) kc0bfbd595872_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 1176 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0 + 2352);
-    float p1[4];
-    t_read4(p1, b0 + i0 + 1176);
-    float p2[4];
-    t_read4(p2, b0 + i0);
-    float q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = t_max_f32(((p2[j] + p1[j]) + p0[j]), 0.0f);
-        q0[j] = v0;
-    }
-    t_write4(b1 + i0, q0);
-}
-
-extern "C" int kc0bfbd595872(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(kc0bfbd595872_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) k6cea44f822c7_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 1176) return;
-    const int i1 = packet % 49;
-    int packet_rest = packet / 49;
-    const int i0 = packet_rest;
-    const float v0 = b0[i0 + 24 * i1];
-    b1[49 * i0 + i1] = v0;
-}
-
-extern "C" int k6cea44f822c7(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k6cea44f822c7_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }

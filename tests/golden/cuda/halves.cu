@@ -2,66 +2,6 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k72e9363b33c0_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 1920 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0);
-    uint16_t q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = t_as_f16(p0[j]);
-        q0[j] = t_encode_f16(v0);
-    }
-    t_write4(b1 + i0, q0);
-}
-
-extern "C" int k72e9363b33c0(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k72e9363b33c0_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) kb032da1dc423_kernel(const float *b0, uint16_t *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 1536 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0);
-    uint16_t q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = t_as_f16(p0[j]);
-        q0[j] = t_encode_f16(v0);
-    }
-    t_write4(b1 + i0, q0);
-}
-
-extern "C" int kb032da1dc423(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(kb032da1dc423_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (uint16_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
 extern "C" __global__ void __launch_bounds__(128, 4) k7dc7a5dbfa9b_kernel(const uint16_t *b0, const uint16_t *b1, uint16_t *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;

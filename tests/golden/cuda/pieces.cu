@@ -56,38 +56,3 @@ extern "C" int kac3029ba0464(void *const *buf, const int64_t *dim, int64_t block
     T_LAUNCH(kac3029ba0464_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) k782e36ac255a_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int point = block * 8 + tid / 32;
-    const int part = tid % 32;
-    if (point >= 12) return;
-    const int i0 = point;
-    float a0 = 0.0f;
-#pragma unroll
-    for (int step = 0; step < 3; step++) {
-        const int at = (step * 32 + part);
-        if (at >= 66) break;
-        const int r0 = at;
-        const float v0 = b0[66 * i0 + r0];
-        a0 = a0 + v0;
-    }
-    a0 = t_warp_sum_f32(a0);
-    const float x0 = a0 / 90000.0f;
-    if (part == 0) {
-        b1[i0] = x0;
-    }
-}
-
-extern "C" int k782e36ac255a(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k782e36ac255a_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
-    return (int)cudaGetLastError();
-}

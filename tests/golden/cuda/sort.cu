@@ -2,36 +2,6 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) kcfda1653510b_kernel(const float *b0, int8_t *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 15000 / 4) return;
-    const int point = packet * 4;
-    const int i0 = point;
-    float p0[4];
-    t_read4(p0, b0 + i0);
-    int8_t q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const int8_t v0 = t_cast_f32_i8(p0[j]);
-        q0[j] = v0;
-    }
-    t_write4(b1 + i0, q0);
-}
-
-extern "C" int kcfda1653510b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(kcfda1653510b_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (int8_t *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
 extern "C" __global__ void __launch_bounds__(256) kbe8b83baa2e3_kernel(const int8_t *b0, uint32_t *b1) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;

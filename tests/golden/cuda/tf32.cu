@@ -2,36 +2,6 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k8faea90ee0b3_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 25088 / 4) return;
-    const int point = packet * 4;
-    const int i1 = point % 32;
-    int point_rest = point / 32;
-    const int i0 = point_rest;
-    float q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = b0[i0 + 784 * (i1 + j)];
-        q0[j] = v0;
-    }
-    t_write4(b1 + 32 * i0 + i1, q0);
-}
-
-extern "C" int k8faea90ee0b3(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(k8faea90ee0b3_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
 extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const float *b0, const float *b1, float *b2) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
@@ -204,35 +174,5 @@ extern "C" __global__ void __launch_bounds__(128, 4) k9fd7af1b7f7b_kernel(const 
 extern "C" int k9fd7af1b7f7b(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
     T_LAUNCH(k9fd7af1b7f7b_kernel, (unsigned)blocks, 128, 38912, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (float *)buf[2]);
-    return (int)cudaGetLastError();
-}
-
-#define T_INDEX int
-#include "t_cuda.h"
-#include "t_packet.h"
-
-extern "C" __global__ void __launch_bounds__(256) kfacfa833867e_kernel(const float *b0, float *b1) {
-    const int block = blockIdx.x;
-    const int tid = threadIdx.x;
-    t_next_may_start();
-    t_wait_for_earlier();
-    const int packet = block * 256 + tid;
-    if (packet >= 37632 / 4) return;
-    const int point = packet * 4;
-    const int i1 = point % 784;
-    int point_rest = point / 784;
-    const int i0 = point_rest;
-    float q0[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const float v0 = b0[i0 + 48 * (i1 + j)];
-        q0[j] = v0;
-    }
-    t_write4(b1 + 784 * i0 + i1, q0);
-}
-
-extern "C" int kfacfa833867e(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
-    (void)dim;
-    T_LAUNCH(kfacfa833867e_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (float *)buf[1]);
     return (int)cudaGetLastError();
 }
