@@ -15,6 +15,7 @@ import pytest
 from onnx import numpy_helper
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError
 from torshc.base.options import CompileOptions
 from torshc.bundle.stored import stored_bytes, stored_parts
@@ -22,7 +23,7 @@ from torshc.expr import F32
 from torshc.pipeline.compiler import prepare
 from torshc.workbench.reweigh import set_weights
 
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 TYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38}
 TABLE = (RNG.standard_normal((64, 80)) * 10.0 ** RNG.integers(-9, 3, (64, 80))).astype(np.float32)

@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 import torshc
 from tests.support import compilers, sanitize
+from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError, RunError
 from torshc.base.options import CompileOptions
 from torshc.formats import load_graph
@@ -24,7 +25,7 @@ from torshc.pipeline.weight_names import named_in
 from torshc.targets.cc import find_compiler
 
 HERE = Path(__file__).parent
-RNG = np.random.default_rng(14)
+RNG = seeded(14)
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 # Two kinds of convolutions and a product behind batch normalisation; what is folded is `scale` and what it scales.

@@ -15,6 +15,7 @@ import pytest
 
 import torshc
 from tests.emulation.emulated import emulated_tools
+from tests.support.seeded import seeded
 from tests.support.slow import SLOW
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -30,7 +31,7 @@ for path in sorted(folder.glob("*.onnx")):
     torshc.compile(path, folder / "m.tsc")
     print(path.stem, sha256((folder / "m.tsc" / "libmodel.so").read_bytes()).hexdigest())
 """
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 X = RNG.normal(size=(300, 10)).astype(np.float32)
 LABELS: dict[str, Any] = {
     "two classes": X[:, 0] * X[:, 1] + X[:, 2] > 0,

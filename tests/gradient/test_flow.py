@@ -13,6 +13,7 @@ from onnx import helper
 import torshc
 from tests.support.evaluate import run
 from tests.support.models import model, node, value
+from tests.support.seeded import seeded
 from torshc.base.errors import UnsupportedError
 from torshc.formats import import_model
 from torshc.gradient import gradients
@@ -79,7 +80,7 @@ def nested() -> bytes:
     return model_of([two, node("Loop", "n _ x", "y", body=outer)], {"n": COUNT, "x": THREE, "w": THREE})
 
 
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 X, W, TRUE = np.array([0.3, 0.4, 0.7]), np.array([0.5, 0.09, 0.22]), np.array(True)
 H, XS, R = RNG.normal(size=2), RNG.normal(size=(3, 2)), RNG.normal(size=(2, 2))
 CASES: dict[str, tuple[bytes, list[Array]]] = {

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.bundle.program import Placed, _elementwise_pairs, assemble
 from torshc.expr import F32, I64, U8, DType, Expr, axis, call, const, dim, load, select
 from torshc.formats import import_model
@@ -28,7 +29,7 @@ from ..support.run_grid import GridProgram, needs_emulator
 
 Array = np.ndarray[Any, Any]
 AT = axis("i0", 10)
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 
 
 def value(size: int | str, dtype: DType = F32) -> Value:

@@ -13,12 +13,13 @@ import torshc
 from tests.support.evaluate import Array, run
 from tests.support.models import feeds_of, node_model, save
 from tests.support.nodes import F32, I64, check, numbers
+from tests.support.seeded import seeded
 from torshc.base.errors import TorshcError
 from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.runtime import Model
 
-RNG = np.random.default_rng(7)
+RNG = seeded(7)
 ROUNDS = range(6)
 
 

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.support.evaluate import Array, run
 from tests.support.models import feeds_of, node_model
 from tests.support.nodes import F32, I64, numbers
+from tests.support.seeded import seeded
 from torshc.formats import import_model
 
 
@@ -85,7 +86,7 @@ def test_blocks_of_scales() -> None:
     agrees("DequantizeLinear", operands(2, 6, 3), operands(3, 4, 2), axis=1, block_size=2)
 
 
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 
 
 def test_sizes_that_meet_are_equal_unless_they_are_loose() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
+from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError, ModelError
 from torshc.base.options import CompileOptions
 from torshc.expr import DTYPES
@@ -23,7 +24,7 @@ from torshc.pipeline.compiler import prepare
 from ..support.pass_graphs import Model, dims, lines, names, random_inputs, text
 
 Array = np.ndarray[Any, Any]
-RNG = np.random.default_rng(5)
+RNG = seeded(5)
 F16 = CompileOptions(precision="f16")
 ON_CARD = CompileOptions(precision="f16", target="cuda", arch="sm_80")  # which has kernels of halves
 PADS: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(0, 0, 0, 0)}

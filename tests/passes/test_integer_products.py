@@ -11,6 +11,7 @@ from onnx import NodeProto
 from onnx.reference import ReferenceEvaluator
 
 from tests.support.compiler_models import model, node, run
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.graph import Graph
 from torshc.graph.verify import verify
@@ -21,7 +22,7 @@ from torshc.pipeline.compiler import prepare
 from ..support.pass_graphs import OPTIONS, Model, dims, lines, names, run_one, text
 
 Array = np.ndarray[Any, Any]
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 F32 = np.float32
 PADS: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": dims(1, 1, 1, 1)}
 

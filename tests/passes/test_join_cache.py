@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.graph import Graph, Value
 from torshc.graph.verify import verify
@@ -15,7 +16,7 @@ from torshc.passes.interpret import run_graph
 
 from ..support.pass_graphs import OPTIONS, Model, dims, names, run_one
 
-RNG = np.random.default_rng(4)
+RNG = seeded(4)
 HOPPER = CompileOptions(target="cuda", arch="sm_90a")
 
 

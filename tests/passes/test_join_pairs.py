@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.expr import as_int
 from torshc.graph import Graph, Value
@@ -17,7 +18,7 @@ from torshc.passes.interpret import run_graph
 
 from ..support.pass_graphs import OPTIONS, Model, names, run_one
 
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 
 
 def product(m: Model, x: Value, columns: int) -> Value:

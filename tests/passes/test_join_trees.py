@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.graph import Graph
 from torshc.passes.interpret import run_graph
@@ -12,7 +13,7 @@ from torshc.passes.join_trees import join_trees
 from ..support.ensembles import grown, rows
 from ..support.pass_graphs import Model
 
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 
 
 def joined(graph: Graph) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.expr import F16
 from torshc.graph import Graph
@@ -17,7 +18,7 @@ from torshc.passes import PASSES
 
 from ..support.pass_graphs import OPTIONS, Model, lines, names, run_one, text
 
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 F32 = np.float32
 
 

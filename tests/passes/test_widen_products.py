@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.compiler_models import model, node, run
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.base.resources import rules
 from torshc.expr import DTYPES
@@ -18,7 +19,7 @@ from torshc.targets.cpu.c import CTarget
 
 from ..support.pass_graphs import Model, dims, lines, names, run_one, text
 
-RNG = np.random.default_rng(6)
+RNG = seeded(6)
 
 
 def widened(m: Model, *outputs: Any, **options: Any) -> Any:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
+
 from ..support.compiler_models import check, model, node
 from ..support.slow import some_pairs
 
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 
 
 def random(*shape: int) -> np.ndarray:

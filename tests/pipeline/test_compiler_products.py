@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
+
 from ..support.compiler_models import check, model, node
 
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 
 
 def random(*shape: int) -> np.ndarray:

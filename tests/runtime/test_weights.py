@@ -11,9 +11,10 @@ import pytest
 from onnx import numpy_helper
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.base.errors import RunError
 
-RNG = np.random.default_rng(5)
+RNG = seeded(5)
 W, B = RNG.standard_normal((8, 16)).astype(np.float32), RNG.standard_normal(16).astype(np.float32)
 X = RNG.standard_normal((2, 8)).astype(np.float32)
 

@@ -13,9 +13,10 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.emulation.emulated import emulated_tools
 from tests.support.compiler_models import Shape, model, node, run
+from tests.support.seeded import seeded
 
 Array = np.ndarray[Any, Any]
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 
 
 def floats(*shape: int) -> Array:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from onnx import numpy_helper
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.base import arrays
 from torshc.base.errors import BundleError, ConfigError, RunError
 from torshc.base.manifest import manifest_hash
@@ -22,7 +23,7 @@ from torshc.workbench.reweigh import set_weights
 
 from ..support.cli_models import STATIC, model
 
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 Weights = dict[str, np.ndarray[Any, Any]]
 FIRST: Weights = {n: RNG.standard_normal(s).astype(np.float32) for n, s in {"w": (8, 16), "b": (16,)}.items()}
 OTHER: Weights = {n: RNG.standard_normal(a.shape).astype(np.float32) for n, a in FIRST.items()}

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.base.errors import UnsupportedError
 from torshc.formats import load_graph
 from torshc.gradient import reverse
 
 Function = Callable[..., Any]
-RNG = np.random.default_rng(11)
+RNG = seeded(11)
 W = {"hidden": RNG.normal(size=(4, 5)), "out": RNG.normal(size=(5, 2))}
 X = RNG.normal(size=(3, 4))
 

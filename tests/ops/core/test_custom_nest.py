@@ -13,12 +13,13 @@ import torshc
 from tests.emulation.emulated import emulated_tools
 from tests.support.contrib import model_of
 from tests.support.models import Array
+from tests.support.seeded import seeded
 from torshc.base.errors import ConfigError, ModelError, TorshcError
 from torshc.base.options import CompileOptions
 from torshc.workbench.verify import verify_model
 
 DOMAIN = "com.example"
-RNG = np.random.default_rng(6)
+RNG = seeded(6)
 X, ROW = RNG.standard_normal((3, 7)).astype(np.float32), RNG.standard_normal(7).astype(np.float32)
 FILE = """
 from torshc import ops

@@ -9,9 +9,10 @@ from tests.support.compare import reference
 from tests.support.evaluate import run
 from tests.support.models import model, node
 from tests.support.pass_graphs import run_one
+from tests.support.seeded import seeded
 from torshc.formats import import_model
 
-RNG = np.random.default_rng(4)
+RNG = seeded(4)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

@@ -12,9 +12,10 @@ from onnx import helper
 from tests.support.compare import compiled
 from tests.support.evaluate import Array
 from tests.support.models import model
+from tests.support.seeded import seeded
 
 node = helper.make_node
-RNG = np.random.default_rng(9)
+RNG = seeded(9)
 
 
 def whole(dtype: Any, *shape: int) -> Array:

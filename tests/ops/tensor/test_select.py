@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx.reference.ops.op_non_max_suppression import NonMaxSuppression as Reference
 
+from tests.support.seeded import seeded
 from tests.templates.host_harness import BFLOAT, Array, Failed, Harness
 from torshc.base.errors import ModelError
 from torshc.expr import as_int
@@ -22,7 +23,7 @@ from torshc.graph import Graph
 
 KINDS = ["f8", "f4", "f2", "bf16", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "bool", "O"]
 SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (2, 3, 4), (1, 1, 1, 5), (40, 3)]
-RNG = np.random.default_rng(5)
+RNG = seeded(5)
 
 
 @pytest.fixture(scope="module")

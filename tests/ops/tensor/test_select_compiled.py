@@ -14,10 +14,11 @@ from onnx.reference import ReferenceEvaluator
 
 import torshc
 from tests.support.evaluate import Array
+from tests.support.seeded import seeded
 from torshc.base.errors import RunError
 from torshc.runtime.model import Model
 
-RNG = np.random.default_rng(8)
+RNG = seeded(8)
 
 FOUND = """
 float[N, M] x, float[N] v => int64[2] y_shape, float[K] y_found, float[K] y_back, float[U] y_unique,

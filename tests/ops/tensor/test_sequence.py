@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from tests.support.evaluate import run
+from tests.support.seeded import seeded
 from tests.templates.host_harness import Array, Failed, Harness, Held, Operand
 from torshc.base.errors import ModelError, UnsupportedError
 from torshc.base.options import CompileOptions
@@ -17,7 +18,7 @@ from torshc.formats import import_model
 from torshc.graph import Graph
 from torshc.passes.dead_code import dead_code
 
-RNG = np.random.default_rng(6)
+RNG = seeded(6)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.base.errors import UnsupportedError
 from torshc.expr import F64, const, dim
 from torshc.graph import Graph, Value
@@ -14,7 +15,7 @@ from torshc.targets.cpu.attention import AttentionKernel
 from ...support.kernels import Maker, Shape, op, random, sizes
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(11)
+RNG = seeded(11)
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 DIMS = {"b": 2, "s": 37, "t": 300, "h": 3}
 GUARDS: list[dict[str, bool]] = [{}, {"safe": True}, {"masked": True}]

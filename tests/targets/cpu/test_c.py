@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import DTYPES
 from torshc.graph import Graph
 from torshc.kernels.machine import Machine
@@ -14,7 +15,7 @@ from ...support.run_kernel import Program, compilers, kind_of
 from .test_picked import check, one
 from .test_vector import MACHINES
 
-RNG = np.random.default_rng(3)
+RNG = seeded(3)
 
 
 def normalised(*shape: int | str, stages: int, dtype: str = "f32") -> Graph:

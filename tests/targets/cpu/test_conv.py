@@ -10,13 +10,14 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.expr import as_int, const
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(11)
+RNG = seeded(11)
 LAST, LAST_1D, VOLUME = (0, 2, 3, 1), (0, 2, 1), (0, 2, 3, 4, 1)
 DIMS = {"b": 2, "h": 9, "w": 7}
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})

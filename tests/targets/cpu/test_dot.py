@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from tests.support.seeded import seeded
 from torshc.expr import U8, const
 from torshc.graph import Graph
 from torshc.kernels.machine import Machine
@@ -19,7 +20,7 @@ from torshc.ops.quant.narrow import BlockMatMul
 from ...support.kernels import Maker
 from ...support.run_kernel import Array, Program, close, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(5)
+RNG = seeded(5)
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 LAST = (0, 2, 3, 1)
 

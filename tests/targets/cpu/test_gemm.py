@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu.pack import panels
@@ -11,7 +12,7 @@ from torshc.targets.cpu.tiles import choose_blocks, choose_tile
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_kernel import Program, close, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(7)
+RNG = seeded(7)
 DIMS = {"b": 3, "s": 17, "k": 21, "n": 19}
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import DTYPES, call, const
 from torshc.graph import Graph, Value
 from torshc.kernels.machine import Machine
@@ -19,7 +20,7 @@ from ...support.evaluate import run
 from ...support.kernels import Maker, Shape
 from ...support.run_kernel import Program, compilers, kind_of, native_lanes, number
 
-RNG = np.random.default_rng(11)
+RNG = seeded(11)
 INFO = Path("/proc/cpuinfo")
 WIDE = [16] if INFO.exists() and "avx512dq" in INFO.read_text() else []
 LANES = sorted({*WIDE, native_lanes(), 4 if native_lanes() >= 4 else 1})

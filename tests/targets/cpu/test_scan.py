@@ -11,13 +11,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.expr import DTYPES, DType, const
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_kernel import Array, Program, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(5)
+RNG = seeded(5)
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 DIMS = {"a": 3, "n": 37, "b": 11}
 ROUGH = {"f16": 1e-2, "bf16": 3e-2, "f32": 1e-5, "f64": 1e-12}

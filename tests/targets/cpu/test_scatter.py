@@ -12,10 +12,11 @@ import torshc
 from tests.support.compiler_models import model, node
 from tests.support.kernels import Maker
 from tests.support.run_kernel import Program
+from tests.support.seeded import seeded
 from torshc.expr import F32, I64
 from torshc.targets.cpu.scatter import ScatterKernel
 
-RNG = np.random.default_rng(11)
+RNG = seeded(11)
 SHAPES: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = [
     ((5,), 0, (9,)),
     ((4, 3), 1, (2, 5)),

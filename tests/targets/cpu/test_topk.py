@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torshc
+from tests.support.seeded import seeded
 from torshc.base.errors import RunError
 from torshc.expr import DTYPES, DType, Expr, const, dim
 from torshc.kernels.machine import Machine
@@ -19,7 +20,7 @@ from torshc.passes.interpret import run_graph
 from ...support.kernels import Maker, Shape, op, sizes
 from ...support.run_kernel import Array, Program, compilers, kind_of, kinds, native_lanes
 
-RNG = np.random.default_rng(6)
+RNG = seeded(6)
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
 DIMS = {"a": 3, "n": 211, "b": 4, "k": 9}
 F32 = DTYPES["f32"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import DTYPES
 from torshc.kernels.machine import Machine
 from torshc.targets.cpu.transpose import TileKernel
@@ -15,7 +16,7 @@ from torshc.targets.cpu.transpose import TileKernel
 from ...support.kernels import Maker, Shape, random, sizes
 from ...support.run_kernel import Program, compilers, kind_of, native_lanes
 
-RNG = np.random.default_rng(7)
+RNG = seeded(7)
 INFO = Path("/proc/cpuinfo")
 WIDE = [16] if INFO.exists() and "avx512dq" in INFO.read_text() else []
 LANES = sorted({*WIDE, native_lanes(), 4 if native_lanes() >= 4 else 1})

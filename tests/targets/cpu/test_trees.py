@@ -10,12 +10,13 @@ import pytest
 from tests.support.ensembles import COMPARE, Ensemble, grown, rows
 from tests.support.kernels import Maker
 from tests.support.run_kernel import Program, compilers, kind_of, kinds, native_lanes
+from tests.support.seeded import seeded
 from torshc.expr import F32, F64
 from torshc.kernels.machine import Machine
 from torshc.ops.ml.forest import NEUTRAL
 
 LANES = sorted({native_lanes(), 4 if native_lanes() >= 4 else 1, 1})
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 COUNTS = (0, 1, 5, 16, 17, 300)
 FORMS = {
     "le": (["LEQ"], False), "lt": (["LT"], False), "ge": (["GTE"], False), "ne": (["NEQ"], False),

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import DTYPES, const
 from torshc.kernels.machine import Machine
 
 from ...support.kernels import Maker, random
 from ...support.run_kernel import Array, Program, compilers, kind_of, native_lanes
 
-RNG = np.random.default_rng(7)
+RNG = seeded(7)
 INFO = Path("/proc/cpuinfo")
 WIDE = [16] if INFO.exists() and "avx512dq" in INFO.read_text() else []
 LANES = sorted({*WIDE, native_lanes(), 4 if native_lanes() >= 4 else 1})

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.base.errors import UnsupportedError
 from torshc.expr import BF16, F16, F32, F64, DType, const
 from torshc.graph import Graph, Value
@@ -22,7 +23,7 @@ from ...support.run_grid import GridProgram, needs_emulator, templates
 from ...support.run_kernel import Array, close
 from ..cpu.test_attention import DIMS, GUARDS, LOWEST, MASKS, SHAPES, attention, close_or_nan, expected, heads
 
-RNG = np.random.default_rng(12)
+RNG = seeded(12)
 pytestmark = needs_emulator
 # Operands whose queries are tiles of several, and one query each.
 FORMS: list[list[Shape]] = [

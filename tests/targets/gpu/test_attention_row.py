@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import BF16, F16, F32, DType
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu.attention_row import MmaAttentionRow
@@ -17,7 +18,7 @@ from ...support.run_grid import GridProgram, needs_emulator, templates
 from ...support.run_kernel import close
 from ..cpu.test_attention import DIMS, attention, close_or_nan, expected
 
-RNG = np.random.default_rng(13)
+RNG = seeded(13)
 pytestmark = needs_emulator
 TENSOR, HOPPER = (CudaTarget(Machine(archs=(arch,))) for arch in ("sm_80", "sm_90a"))
 

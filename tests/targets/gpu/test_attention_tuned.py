@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import F16, F32, DType
 from torshc.kernels.base import Kernel
 from torshc.pipeline.records import Choices
@@ -23,7 +23,7 @@ from ...support.tuned import tuned, variants_of
 from ..cpu.test_attention import DIMS, attention, expected
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(22)
+RNG = seeded(22)
 
 
 def check(shapes: list[Shape], choices: Choices, dtype: DType = F32, causal: bool = False, arch: str = "") -> Kernel:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import BF16, F16, F32, F64, I32, DType, as_int, const
 from torshc.kernels.machine import Device, Machine
 from torshc.targets.gpu import contraction
@@ -32,7 +33,7 @@ from ...support.run_kernel import close
 from ..cpu.test_conv import CONV, TRANSPOSED, Case, reference
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(12)
+RNG = seeded(12)
 DIMS = {"b": 2, "h": 9, "w": 7, "s": 17, "k": 21, "n": 19}
 
 # Shapes of a and b, whether b is a constant, templates that are expected.

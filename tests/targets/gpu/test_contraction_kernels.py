@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import F16
 from torshc.kernels.machine import Machine
 from torshc.targets.gpu import contraction
@@ -17,7 +18,7 @@ from ...support.run_grid import GridProgram, needs_emulator
 from ...support.run_kernel import close
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(12)
+RNG = seeded(12)
 HOPPER = CudaTarget(Machine(archs=("sm_90a",)))
 CHECK, LINES = "column >= columns) continue;", "3, {})"  # in the text of a kernel
 

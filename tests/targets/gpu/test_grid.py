@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.bundle.program import _elementwise_pairs
 from torshc.expr import BOOL, F16, F32, F64, DType, const
 from torshc.targets.gpu import grid
@@ -15,7 +16,7 @@ from ...support.run_grid import GridProgram, needs_emulator, templates
 from ...support.run_kernel import close
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(14)
+RNG = seeded(14)
 DIMS = {"n": 3, "s": 70}
 
 # Shape, permutation, and whether it goes through tiles: both axes are long enough for them, and memory's order changes.

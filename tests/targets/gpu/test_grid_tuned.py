@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import F16
 from torshc.kernels.base import Kernel
 from torshc.pipeline.records import Choices
@@ -17,7 +18,7 @@ from ...support.run_kernel import close
 from ...support.tuned import tuned, variants_of
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(21)
+RNG = seeded(21)
 
 
 @pytest.mark.parametrize("choices", variants_of("map.j2"))

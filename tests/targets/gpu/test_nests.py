@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import BOOL, F16, F32, F64, I32, DType, as_int, const
 from torshc.graph import Graph
 from torshc.kernels.machine import Device, Machine
@@ -22,7 +23,7 @@ from ...support.run_grid import GridProgram, needs_emulator, templates
 from ...support.run_kernel import close
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(13)
+RNG = seeded(13)
 DIMS = {"b": 3, "s": 70, "c": 5}
 
 # Shape, axes of the sum, templates that are expected.

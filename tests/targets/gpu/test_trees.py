@@ -8,11 +8,12 @@ import pytest
 from tests.support.ensembles import COMPARE, Ensemble, grown, rows
 from tests.support.kernels import Maker
 from tests.support.run_grid import GridProgram, needs_emulator
+from tests.support.seeded import seeded
 from torshc.expr import F32, F64
 from torshc.kernels.base import NoKernel
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 
 
 @pytest.mark.parametrize(("trees", "targets", "count"), [(1, 1, 5), (37, 1, 300), (37, 3, 1)])

@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.base.options import CompileOptions
 from torshc.expr import BF16, F16, I64, DType, as_expr, const, dim
 from torshc.kernels.machine import Machine
@@ -20,7 +21,7 @@ from ....support.kernels import Maker
 from ....support.run_grid import GridProgram, needs_emulator
 from ....support.run_kernel import Array
 
-RNG = np.random.default_rng(21)
+RNG = seeded(21)
 pytestmark = needs_emulator
 
 

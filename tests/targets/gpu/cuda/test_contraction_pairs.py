@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.support.seeded import seeded
 from torshc.expr import F16
 from torshc.ops.quant.narrow import PairLayer, PairMatMul
 from torshc.targets.gpu.cuda import contraction_pairs
@@ -14,7 +15,7 @@ from ....support.kernels import Maker, op
 from ....support.run_grid import GridProgram, needs_emulator
 from ....support.run_kernel import Array
 
-RNG = np.random.default_rng(5)
+RNG = seeded(5)
 pytestmark = needs_emulator
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.support.seeded import seeded
 from torshc.passes.policy import Policy
 from torshc.targets.gpu.cuda.horizontal_fusion import BesideKernel
 
@@ -13,7 +14,7 @@ from ....support.kernels import Maker
 from ....support.run_grid import GridProgram, needs_emulator
 
 pytestmark = needs_emulator
-RNG = np.random.default_rng(4)
+RNG = seeded(4)
 
 
 def test_maps_of_other_sizes_and_one_that_both_read() -> None:

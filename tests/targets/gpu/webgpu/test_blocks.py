@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from tests.support.seeded import seeded
 from tests.targets.gpu.webgpu.test_target import check, model
 from torshc.base.options import CompileOptions
 from torshc.pipeline.compiler import prepare
 from torshc.targets.gpu.contraction_kernels import ContractionKernel
 
 F32, I32 = TensorProto.FLOAT, TensorProto.INT32
-RNG = np.random.default_rng(0)
+RNG = seeded(0)
 
 
 def floats(*shape: int) -> Any:
