@@ -24,17 +24,15 @@ import pytest
 
 from tests.emulation.emulated import BIN, missing
 from torshc.base.folders import scratch_folder
-from torshc.expr import DType, dim
-from torshc.graph import Graph, Value
-from torshc.kernels.base import Kernel, Packed, Temporary
+from torshc.graph import Graph
+from torshc.kernels.base import Kernel
 from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
-from torshc.plan.finalise import finalise
-from torshc.plan.place import Plan, make_plan
-from torshc.targets.base import Target, find_target
+from torshc.plan.place import Plan
+from torshc.targets.base import Rendered, Target, find_target
 
 from .compilers import program
-from .run_kernel import _LIBC, Array, number, to_memory
+from .run_kernel import _LIBC, Array, Planned, number
 
 FLAGS = ["-std=c++17", "-O1", "-shared", "-Xcompiler", "-fPIC,-Wall,-Wextra,-Werror"]
 GUARD = 0xFF
@@ -129,12 +127,10 @@ def run_apart(launches: Sequence[Launch]) -> None:
     assert status == 0, f"the kernels ended with status {os.waitstatus_to_exitcode(status)}"
 
 
-class GridProgram:
-    """A planned graph with its kernels built for the emulator and its memory laid out.
+class GridProgram(Planned):
+    """A planned graph, run by the emulator.
 
     Args:
-        graph: the graph; its plan is made here unless `plan` is given.
-        dims: values of the symbolic dimensions.
         target: what to lower and render with; CUDA by default.
     """
 
@@ -146,71 +142,25 @@ class GridProgram:
         limits: Policy | None = None,
         plan: Plan | None = None,
     ) -> None:
-        self.graph, self.dims_of = graph, dict(dims or {})
-        self.target = target or find_target("cuda")(Machine())
-        self.plan = plan or make_plan(finalise(graph, limits or Policy.of()))
-        self.memory: dict[object, Memory] = {}
-        self.launches: list[Launch] = []
-        for group in self.plan.groups:
-            for kernel in self.target.lower(graph, group, self.plan.storage):
-                self.launches.append(self._prepare(kernel))
+        super().__init__(graph, dims, target or find_target("cuda")(Machine()), limits, plan, guarded)
 
-    @property
-    def kernels(self) -> list[Kernel]:
-        return [x.kernel for x in self.launches]
-
-    def _prepare(self, kernel: Kernel) -> Launch:
-        made = self.target.render(kernel)
-        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data + b.start_bytes for b in kernel.buffers]
-        sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
+    def _prepare(self, kernel: Kernel, made: Rendered) -> Launch:
         return Launch(
             kernel,
             made.source,
             compile_grid(made.source),
             made.symbol,
-            (ctypes.c_void_p * max(len(buffers), 1))(*buffers),
-            (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
+            *self._arguments(kernel, made),
             number(kernel.tasks, self.dims_of),
         )
 
-    def _memory(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
-        if operand not in self.memory:
-            self.memory[operand] = self._fill(operand, dtype)
-        return self.memory[operand]
-
-    def _fill(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
-        if isinstance(operand, Temporary):
-            return guarded(-(-number(operand.nbytes, self.dims_of) // dtype.size), dtype.numpy)
-        if isinstance(operand, Packed):
-            assert operand.source.const is not None
-            flat = np.concatenate([np.ravel(part) for part in operand.make(operand.source.const)])
-            assert flat.nbytes == operand.nbytes, operand.how
-        elif operand.const is not None:
-            flat = to_memory(operand.const, operand)
-        else:
-            return guarded(number(operand.type.size, self.dims_of), dtype.numpy)
-        out = guarded(flat.size, flat.dtype)
-        out.array[...] = flat
-        return out
-
     def run(self, *inputs: Array) -> list[Array]:
         """Values of the graph's outputs for values of its inputs."""
-        for value, array in zip(self.graph.inputs, inputs, strict=True):
-            self._memory(value, value.dtype).array[...] = to_memory(array.astype(value.dtype.numpy), value)
+        self.write(inputs)
         run_apart(self.launches)
         for operand, memory in self.memory.items():
             assert (memory.rest == GUARD).all() or memory.array.dtype == np.bool_, f"written beyond {operand!r}"
         return [self.read(v) for v in self.graph.outputs]
-
-    def read(self, value: Value) -> Array:
-        """The contents of a value in memory, as a logical array."""
-        shape = [number(d, self.dims_of) for d in value.shape]
-        place = self.plan.storage.get(value)
-        root = place.root if place else value
-        start = number(place.offset, self.dims_of) if place else 0
-        strides = [number(s, self.dims_of) for s in (place.strides if place else value.strides)]
-        flat = self._memory(root, root.dtype).array[start:]
-        return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides]).copy()
 
 
 def templates(program: GridProgram) -> list[str]:

@@ -12,7 +12,7 @@ import mmap
 import platform
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,7 @@ from torshc.kernels.machine import Machine
 from torshc.passes.policy import Policy
 from torshc.plan.finalise import finalise
 from torshc.plan.place import Plan, make_plan
+from torshc.targets.base import Rendered, Target
 from torshc.targets.cpu.c import CTarget
 from torshc.targets.isa import resolve
 
@@ -157,12 +158,86 @@ class Launch:
         return float(np.median(times))
 
 
-class Program:
-    """A planned graph with its kernels compiled and its memory laid out.
+class Planned:
+    """A planned graph with its kernels built and its memory laid out.
 
     Args:
         graph: the graph; its plan is made here unless `plan` is given.
         dims: values of the symbolic dimensions.
+        target: what to lower and render with.
+        guarded: what makes memory.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        dims: Mapping[str, int] | None,
+        target: Target,
+        limits: Policy | None,
+        plan: Plan | None,
+        guarded: Callable[[int, np.dtype[Any]], Any],
+    ) -> None:
+        self.graph, self.dims_of, self.target, self.guarded = graph, dict(dims or {}), target, guarded
+        self.plan = plan or make_plan(finalise(graph, limits or Policy.of()))
+        self.memory: dict[object, Any] = {}
+        self.launches: list[Any] = []
+        for group in self.plan.groups:
+            for kernel in target.lower(graph, group, self.plan.storage):
+                self.launches.append(self._prepare(kernel, target.render(kernel)))
+
+    def _prepare(self, kernel: Kernel, made: Rendered) -> Any:
+        raise NotImplementedError
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [x.kernel for x in self.launches]
+
+    def _arguments(self, kernel: Kernel, made: Rendered) -> tuple[Any, Any]:
+        """The buffers and the sizes that a kernel is called with."""
+        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data + b.start_bytes for b in kernel.buffers]
+        sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
+        return (ctypes.c_void_p * max(len(buffers), 1))(*buffers), (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
+
+    def _memory(self, operand: Value | Packed | Temporary, dtype: DType) -> Any:
+        if operand not in self.memory:
+            self.memory[operand] = self._fill(operand, dtype)
+        return self.memory[operand]
+
+    def _fill(self, operand: Value | Packed | Temporary, dtype: DType) -> Any:
+        if isinstance(operand, Temporary):
+            return self.guarded(-(-number(operand.nbytes, self.dims_of) // dtype.size), dtype.numpy)
+        if isinstance(operand, Packed):
+            assert operand.source.const is not None
+            flat = np.concatenate([np.ravel(part) for part in operand.make(operand.source.const)])
+            assert flat.nbytes == operand.nbytes, operand.how
+        elif operand.const is not None:
+            flat = to_memory(operand.const, operand)
+        else:
+            return self.guarded(number(operand.type.size, self.dims_of), dtype.numpy)
+        out = self.guarded(flat.size, flat.dtype)
+        out.array[...] = flat
+        return out
+
+    def write(self, inputs: Sequence[Array]) -> None:
+        """Put values of the graph's inputs into their memory."""
+        for value, array in zip(self.graph.inputs, inputs, strict=True):
+            self._memory(value, value.dtype).array[...] = to_memory(array.astype(value.dtype.numpy), value)
+
+    def read(self, value: Value) -> Array:
+        """The contents of a value in memory, as a logical array."""
+        shape = [number(d, self.dims_of) for d in value.shape]
+        place = self.plan.storage.get(value)
+        root = place.root if place else value
+        start = number(place.offset, self.dims_of) if place else 0
+        strides = [number(s, self.dims_of) for s in (place.strides if place else value.strides)]
+        flat = self._memory(root, root.dtype).array[start:]
+        return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides]).copy()
+
+
+class Program(Planned):
+    """A planned graph, run on the processor.
+
+    Args:
         machine: lanes and compiler to lower for.
         compiler: the compiler to run.
     """
@@ -176,78 +251,32 @@ class Program:
         limits: Policy | None = None,
         plan: Plan | None = None,
     ) -> None:
-        self.graph, self.dims_of = graph, dict(dims or {})
         self.compiler = compiler or compilers()[0]
         self.machine = machine or Machine(lanes=native_lanes(), compiler=kind_of(self.compiler))
-        self.target = CTarget(self.machine)
-        self.plan = plan or make_plan(finalise(graph, limits or Policy.of()))
-        self.memory: dict[object, Memory] = {}
-        self.launches: list[Launch] = []
-        for group in self.plan.groups:
-            for kernel in self.target.lower(graph, group, self.plan.storage):
-                self.launches.append(self._prepare(kernel))
+        super().__init__(graph, dims, CTarget(self.machine), limits, plan, guarded)
 
-    @property
-    def kernels(self) -> list[Kernel]:
-        return [x.kernel for x in self.launches]
-
-    def _prepare(self, kernel: Kernel) -> Launch:
-        made = self.target.render(kernel)
+    def _prepare(self, kernel: Kernel, made: Rendered) -> Launch:
         here = native_extras() if self.machine.lanes == 16 else ()
         flags = tuple(f"-m{e}" for e in self.machine.extras if e in here)
         library = compile_source(made.source, self.machine.lanes, self.compiler, flags)
         function = library[made.symbol]
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
         function.restype = None
-        buffers = [self._memory(b.operand, b.dtype).array.ctypes.data + b.start_bytes for b in kernel.buffers]
-        sizes = [number(dim(d) if isinstance(d, str) else d, self.dims_of) for d in made.dims]
         return Launch(
             kernel,
             made.source,
             function,
-            (ctypes.c_void_p * max(len(buffers), 1))(*buffers),
-            (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
+            *self._arguments(kernel, made),
             guarded(number(kernel.scratch, self.dims_of) // 4, np.dtype(np.float32)),
             number(kernel.tasks, self.dims_of),
         )
 
-    def _memory(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
-        if operand not in self.memory:
-            self.memory[operand] = self._fill(operand, dtype)
-        return self.memory[operand]
-
-    def _fill(self, operand: Value | Packed | Temporary, dtype: DType) -> Memory:
-        if isinstance(operand, Temporary):
-            return guarded(number(operand.nbytes, self.dims_of) // dtype.size, dtype.numpy)
-        if isinstance(operand, Packed):
-            assert operand.source.const is not None
-            flat = np.concatenate([np.ravel(part) for part in operand.make(operand.source.const)])
-            assert flat.nbytes == operand.nbytes, operand.how
-        elif operand.const is not None:
-            flat = to_memory(operand.const, operand)
-        else:
-            return guarded(number(operand.type.size, self.dims_of), dtype.numpy)
-        out = guarded(flat.size, flat.dtype)
-        out.array[...] = flat
-        return out
-
     def run(self, *inputs: Array, shuffled: bool = True) -> list[Array]:
         """Values of the graph's outputs for values of its inputs."""
-        for value, array in zip(self.graph.inputs, inputs, strict=True):
-            self._memory(value, value.dtype).array[...] = to_memory(array.astype(value.dtype.numpy), value)
+        self.write(inputs)
         for launch in self.launches:
             launch.run_shuffled() if shuffled else launch.run()
         return [self.read(v) for v in self.graph.outputs]
-
-    def read(self, value: Value) -> Array:
-        """The contents of a value in memory, as a logical array."""
-        shape = [number(d, self.dims_of) for d in value.shape]
-        place = self.plan.storage.get(value)
-        root = place.root if place else value
-        start = number(place.offset, self.dims_of) if place else 0
-        strides = [number(s, self.dims_of) for s in (place.strides if place else value.strides)]
-        flat = self._memory(root, root.dtype).array[start:]
-        return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides]).copy()
 
 
 def kinds(program: Program) -> list[str]:
