@@ -10,23 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forks import in_child
 from torshc.base.resources import cache_folder
 from torshc.bundle.cache import Cache, content_key
 
 KEY = content_key(["a"])
-
-
-def in_child(function: Callable[[], object]) -> int:
-    """Runs a function in a forked child; its exit status."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            function()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def files(folder: Path) -> list[Path]:

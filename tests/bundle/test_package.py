@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support.forks import in_child
 from torshc.base.errors import BundleError, ConfigError, OutputError
 from torshc.base.manifest import Manifest, TensorSpec, manifest_hash
 from torshc.bundle import manifest, package
@@ -50,18 +51,6 @@ def check(place: Path, marks: tuple[float, ...]) -> None:
     assert np.fromfile(place / "weights.bin", np.float32, 1)[0] in marks
 
 
-def forked(function: Callable[[], object]) -> int:
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            function()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 WATCHED = ("open", "os.", "shutil.", "fcntl.", "ctypes.call_function")
 
 
@@ -81,7 +70,7 @@ def killed_at(step: int, place: Path) -> int:
         sys.addaudithook(hook)
         small(place, 2.0)
 
-    return forked(work)
+    return in_child(work)
 
 
 @pytest.mark.parametrize("replace", [False, True], ids=["new", "replaced"])
@@ -171,7 +160,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             bundle.write_weights([[np.zeros(1 << 20, np.float32)]])
         assert list(tmp_path.iterdir()) == []
 
-    assert forked(fill) == 0
+    assert in_child(fill) == 0
 
 
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny, tiny_cuda
+from tests.support.forks import in_child
 from torshc.base.errors import BundleError, RunError
 from torshc.runtime import DeviceArray, Model, dlpack, exchange, load
 from torshc.runtime.device import SPARE_BLOCKS, SPARE_BYTES, Spare
@@ -356,16 +357,12 @@ def test_a_kernel_that_cannot_be_launched(write: Write, fallback: bool) -> None:
 def test_out_of_reach_of_fork(write: Write) -> None:
     model = load(write())
     model(rows(1))
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
+
+    def run() -> None:
+        with pytest.raises(RunError, match="fork"):
             model(rows(1))
-        except RunError as error:
-            status = 0 if "fork" in str(error) else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    assert in_child(run) == 0
     assert same(model.run({"x": rows(2)}), rows(2))
     model.close()
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from tests.bundle import tiny
+from tests.support.forks import in_child
 from tests.support.slow import SLOW
 from torshc.base.errors import BundleError, RunError
 from torshc.base.manifest import manifest_hash
@@ -404,16 +405,12 @@ def test_no_growth(runs: int, symbolic: Path, static: Path, record_property: Cal
 def test_forked_children_are_told(symbolic: Path) -> None:
     model = load(symbolic, threads=2)
     model(rows(1))
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
+
+    def run() -> None:
+        with pytest.raises(RunError, match="fork"):
             model(rows(1))
-        except RunError as error:
-            status = 0 if "fork" in str(error) else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    assert in_child(run) == 0
     model.close()
 
 
