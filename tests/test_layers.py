@@ -25,6 +25,7 @@ LAYERS = (
     ("ops",),
     ("gradient",),
     ("formats", "passes"),
+    ("training",),
     ("plan",),
     ("kernels",),
     ("targets",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.support.cli_models import model as parsed
 from torshc.base.errors import ConfigError
 from torshc.base.manifest import TensorSpec
 from torshc.base.resources import find_template
-from torshc.bundle.host import HostProgram, Port, Symbol
+from torshc.bundle.host import HostProgram, HostState, Port, Symbol
 from torshc.bundle.interface import Interface
 from torshc.expr import dim
 from torshc.targets.cpu.c import CTarget
@@ -109,10 +110,16 @@ def test_a_header_names_what_the_model_names() -> None:
 
 def test_each_function_of_the_header_has_a_prefixed_one() -> None:
     declared = set(re.findall(r"TORSHC_API [\w *]*?torshc_(\w+)\(", find_template(["c"], "model.h").read_text()))
-    header = hostile().header(CTarget.host)
-    assert {f"bad_{name}" for name in declared} == set(re.findall(r"TORSHC_API [\w *]*?(bad_\w+)\(", header))
-    source, nothing = hostile().source(CTarget.host), {"close", "context_free", "last_fault"}
-    assert all(f"return torshc_{n}(" in source for n in declared - nothing)
+    training = {name for name in declared if name == "train" or name.startswith("state_")}
+    assert len(training) == 7
+    plain = hostile()
+    trains = replace(plain, program=replace(plain.program, states=(HostState("w", "f32", (2,), 0, 8),)))
+    for interface, names in ((plain, declared - training), (trains, declared)):
+        header = interface.header(CTarget.host)
+        assert {f"bad_{name}" for name in names} == set(re.findall(r"TORSHC_API [\w *]*?(bad_\w+)\(", header))
+        source, nothing = interface.source(CTarget.host), {"close", "context_free", "last_fault"}
+        assert all(f"return torshc_{n}(" in source for n in names - nothing)
+        assert ("static inline int bad_step(" in header) == (interface is trains) != ("int bad_call(" in header)
 
 
 PROGRAM = r"""

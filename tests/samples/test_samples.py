@@ -16,9 +16,12 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import torshc
 from tests.support.browser import WEBGPU, Browser, find
 from tests.support.compilers import needed
 from tests.support.serve import serving
+from torshc.base.options import CompileOptions
+from torshc.workbench.reweigh import set_weights, write_model
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
@@ -159,3 +162,27 @@ def test_a_function_written_in_numpy() -> None:
     *rows, last = run(sys.executable, SAMPLES / "numpy_function.py").splitlines()[1:]
     assert len(rows) == 3 and last.startswith("traces: 1;")
     assert all(float(row.split()[-1]) < 1e-3 for row in rows)
+
+
+def test_the_program_that_trains_learns_and_goes_on(tmp_path: Path) -> None:
+    """Without warnings; a second run goes on where the first one stopped, and a bundle reads what was learned."""
+    bundle, state, program = (tmp_path / n for n in ("training.tsc", "state.safetensors", "train"))
+    torshc.compile(SAMPLES / "digits.onnx", bundle, train=SAMPLES / "train_digits.yaml")
+    flags = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", f"-Wl,-rpath,{bundle}")
+    run(needed().cc, *flags, f"-I{bundle}", SAMPLES / "train_digits.c", f"-L{bundle}", "-ltraining", "-o", program)
+    first = [float(loss) for loss in re.findall(r"loss (\S+)", run(program, bundle, state))]
+    then = [float(loss) for loss in re.findall(r"loss (\S+)", run(program, bundle, state, "10"))]
+    assert len(first) == 5 and first[0] > 1 and first[-1] < 0.01 and then[0] <= first[-1]
+    assert torshc.load(bundle).state_dict().keys() >= {"torshc.step", "conv0.weight"}
+    refused = subprocess.run([program, bundle, SAMPLES / "digits.onnx"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "is none that a library of torshc wrote" in refused.stderr
+
+    write_model(SAMPLES / "digits.onnx", state, tmp_path / "turned.onnx")
+    torshc.compile(SAMPLES / "digits.onnx", tmp_path / "digits.tsc")
+    set_weights(tmp_path / "digits.tsc", SAMPLES / "digits.onnx", CompileOptions(), state)
+    text = (SAMPLES / "c" / "digits.h").read_text().partition("= {")[2]
+    images = np.array(re.findall(r"\d+", text), np.float32).reshape(10, 64)[:, ::-1].reshape(10, 1, 8, 8) / 16
+    said = torshc.load(tmp_path / "digits.tsc").run({"image": images})["probability"]
+    assert said.argmax(1).tolist() == [*range(10)]
+    (expected,) = ReferenceEvaluator(onnx.load(tmp_path / "turned.onnx")).run(None, {"image": images})
+    np.testing.assert_allclose(said, expected, atol=1e-5)

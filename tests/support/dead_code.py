@@ -46,7 +46,9 @@ KEPT = {
     # what NumPy's arrays have
     "mT", "flatten", "subok", "casting",
     # fields of what is written as JSON as a whole
-    "source_sha256", "torshc", "arena_text", "live",
+    "source_sha256", "torshc", "arena_text", "live", "model_sha256",
+    # what callers of a model that trains call
+    "state_dict", "save_state", "load_state",
     # read by tests: the manifest's schema, weights inside the library
     "SCHEMA", "weights_embedded",
 }  # fmt: skip

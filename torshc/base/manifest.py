@@ -284,6 +284,26 @@ class VersionInfo:
 
 
 @dataclass(frozen=True)
+class StateInfo:
+    """A tensor that a model which trains keeps from step to step; ``trained`` where it is one of its weights."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    trained: bool
+
+
+@dataclass(frozen=True)
+class TrainingInfo:
+    """What a library trains: loss and optimizer by their names in its file, the model's SHA-256, the states."""
+
+    loss: str
+    optimizer: str
+    model_sha256: str
+    states: tuple[StateInfo, ...]
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of it, for the best processor; ``other_versions``, the better first, says what the library has for others.
     ``prefix`` begins the names of the library's own functions, "" for none; ``library_sha256`` is of
@@ -293,7 +313,7 @@ class Manifest:
     reference's; ``dynamic`` whether only a run shows the outputs' sizes; ``loose`` what there is for sizes of 1 that
     ``conditions`` refuse, null where none can be such a 1; ``preferences`` conditions with which no value inside is
     empty, and ``uses`` what elements of inputs are, for whoever chooses sizes and draws inputs; ``custom`` operators
-    that users declare."""
+    that users declare; ``training`` what a library trains, null for one that runs the model."""
 
     torshc: str
     model: str
@@ -326,6 +346,7 @@ class Manifest:
     preferences: tuple[ConditionSpec, ...] = ()
     uses: tuple[UseSpec, ...] = ()
     custom: tuple[CustomInfo, ...] = ()
+    training: TrainingInfo | None = None
 
     @property
     def needs(self) -> Needs:

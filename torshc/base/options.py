@@ -73,6 +73,7 @@ class CompileOptions:
             or "f16", "bf16" or "f8", f32 again when it is opened. Error class: 2^-11 (f16), 2^-8 (bf16) or 2^-4 (f8) of
             each weight; f8 also 2^-17 of the largest of 32 that share a scale.
         sbom: write a bill of materials (CycloneDX) into the bundle.
+        train: file of a training step (YAML): the library trains the model's weights instead of running it.
         named_weights: let the library take other weights by the model's names (``torshc_set_tensors``).
         profile: let the library time its kernels.
         cc: the C compiler to use; found by itself when empty.
@@ -115,6 +116,7 @@ class CompileOptions:
     precision: str = "f32"
     weights_dtype: str = "f32"
     sbom: bool = False
+    train: Path | None = None
     named_weights: bool = False
     profile: bool = False
     cc: str = ""
@@ -133,6 +135,11 @@ class CompileOptions:
         _choice("loose", self.loose, LOOSE_FORMS)
         _choice("emit", self.emit, EMIT_KINDS)
         _between("opt_level", self.opt_level, 0, 3)
+        if self.train is not None and self.precision != "f32":
+            raise ConfigError(f"--train with --precision {self.precision}", "leave it out: steps compute in f32")
+        if self.train is not None and self.named_weights:
+            remedy = "leave --named-weights out: a library that trains loads its weights from state files"
+            raise ConfigError("--train with --named-weights", remedy)
         if self.max_fusion_size is not None:
             _between("max_fusion_size", self.max_fusion_size, 1, 4096)
         _between("jobs", self.jobs, 0, 1024)
@@ -164,7 +171,7 @@ class CompileOptions:
                 raise ConfigError(
                     f"there is no option {name!r}{did_you_mean(name, known)}", f"known: {', '.join(known)}"
                 )
-        for name in ("pipeline", "kernels", "tuning_records", "workdir", "dump"):
+        for name in ("pipeline", "kernels", "tuning_records", "train", "workdir", "dump"):
             if fields.get(name) is not None:
                 fields[name] = _path(name, fields[name])
         for name in {"rules", "ops"} & fields.keys():

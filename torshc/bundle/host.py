@@ -93,12 +93,12 @@ class Buffer:
 
     Attributes:
         space: where it lies.
-        index: which input or output; 0 for weights and arena.
+        index: which input or output; 0 for the others.
         offset: bytes from the start of that.
         base: of weights, where the weight begins that this is a part of.
     """
 
-    space: Literal["input", "output", "weights", "arena"]
+    space: Literal["input", "output", "weights", "arena", "state"]
     index: int = 0
     offset: Size = 0
     base: int = 0
@@ -141,6 +141,42 @@ class NamedWeight:
     def dlpack(self) -> tuple[int, int]:
         """DLPack's type code and bits."""
         return DLPACK[self.dtype]
+
+
+@dataclass(frozen=True)
+class HostState:
+    """A tensor that an open model keeps from run to run.
+
+    Attributes:
+        name: what state files call it.
+        dtype, dims: its type.
+        offset: bytes from the start of all states in memory.
+        bytes: its size.
+        first: where its first contents lie in the weights in memory; -1 for zeros.
+        trained: whether it is a weight of the model.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    offset: int
+    bytes: int
+    first: int = -1
+    trained: bool = False
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """DLPack's type code and bits."""
+        return DLPACK[self.dtype]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Bytes that are copied when all steps of a run are done."""
+
+    source: Buffer
+    target: Buffer
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -251,6 +287,9 @@ class HostProgram:
         extents: dimensions of values between inputs and outputs that elements could make negative.
         arena_bytes: bytes of the arena that holds intermediate values.
         steps: in order.
+        states: what the model keeps from run to run.
+        state_header: what the files begin with that hold the states; empty without states.
+        moves: new states that no step can write in their places, and these.
         interface_id: of the manifest's names, types and dimensions (:class:`torshc.base.manifest.Manifest`).
         weights_bytes: of the weights in memory, 0 for none.
         file_bytes: payload of the weights file.
@@ -278,6 +317,9 @@ class HostProgram:
     extents: tuple[Size, ...] = ()
     arena_bytes: Size = 0
     steps: tuple[Launch, ...] = ()
+    states: tuple[HostState, ...] = ()
+    state_header: str = ""
+    moves: tuple[Move, ...] = ()
     interface_id: int = 0
     weights_bytes: int = 0
     file_bytes: int = 0
@@ -302,6 +344,11 @@ class HostProgram:
     def table(self) -> str:
         """The name of its table in C."""
         return f"t_table{self.version}"
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all states in memory."""
+        return max((s.offset + s.bytes for s in self.states), default=0)
 
     @property
     def parts(self) -> tuple[HostProgram, ...]:
@@ -350,12 +397,16 @@ def _check_size(size: Size, names: frozenset[str]) -> None:
 
 
 def _check_buffer(buffer: Buffer, program: HostProgram) -> None:
-    count = {"input": len(program.inputs), "output": len(program.outputs), "weights": 1, "arena": 1}[buffer.space]
+    count = {"input": len(program.inputs), "output": len(program.outputs), "weights": 1, "arena": 1, "state": 1}[
+        buffer.space
+    ]
     if not 0 <= buffer.index < count:
         raise _bad(f"{buffer.space} {buffer.index} of {count}")
     offset = as_int(as_expr(buffer.offset))
     if buffer.space == "weights" and offset is not None and offset > program.weights_bytes:
         raise _bad(f"weights offset {offset} of {program.weights_bytes} bytes")
+    if buffer.space == "state" and not any(s.offset == offset for s in program.states):
+        raise _bad(f"no state is at {offset!r}")
 
 
 def _check_launch(step: Launch, program: HostProgram) -> None:
@@ -391,6 +442,9 @@ def check_program(program: HostProgram) -> None:
         _check_launch(step, program)
         for buffer in step.buffers:
             _check_buffer(buffer, program)
+    for move in program.moves:
+        _check_buffer(move.source, program)
+        _check_buffer(move.target, program)
     if not _VERSION.match(program.version):
         raise _bad(f"version {program.version[:200]!r}")
     for feature in (*program.cpu_features, program.isa):
@@ -422,3 +476,4 @@ def sizes_of(program: HostProgram) -> Iterator[Size]:
         yield from step.host_scratch
         yield from step.bytes
         yield from (s for s in step.spans if s is not None)
+    yield from (move.source.offset for move in program.moves)

@@ -7,7 +7,7 @@ threads that every model shares are in plain C beside it (:class:`torshc.targets
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, count
 from typing import TypeVar
@@ -20,7 +20,19 @@ from ..ops.core.host import HostOp
 from ..plan.script import Branch, Call, Check, Operate, Repeat, flat
 from ..targets.base import HostFiles, environment
 from .copies import Copy, Loop
-from .host import Condition, Constant, HostProgram, HostScript, Launch, NamedWeight, Port, Size, check_program, sizes_of
+from .host import (
+    Condition,
+    Constant,
+    HostProgram,
+    HostScript,
+    Launch,
+    Move,
+    NamedWeight,
+    Port,
+    Size,
+    check_program,
+    sizes_of,
+)
 from .interface import Interface
 from .names import c_text
 from .script import script_files
@@ -28,6 +40,7 @@ from .sizes import Part, Sizes
 
 OWN = "t_named.c"
 VERSIONS = "t_versions.c"
+STATES = "t_state.c"  # of libraries that train
 STRETCH = 128  # steps or sizes in a C function; compilers take a time that grows with the square of its length
 T = TypeVar("T")
 EQUATION = 40  # nodes of a condition that its message shows
@@ -40,15 +53,17 @@ class Stretch:
     Attributes:
         steps: in order.
         first: number of the first one.
+        moves: what is copied behind them.
     """
 
     steps: Sequence[Launch]
     first: int
+    moves: Sequence[Move] = ()
 
     @property
     def idle(self) -> bool:
         """Whether no step has work, whatever the symbols."""
-        return all(_int(step.tasks) == 0 for step in self.steps)
+        return not self.moves and all(_int(step.tasks) == 0 for step in self.steps)
 
     @property
     def sizes(self) -> list[Size]:
@@ -57,7 +72,7 @@ class Stretch:
         for step in self.steps:
             found += [*(b.offset for b in step.buffers), step.tasks, *step.host_scratch, *step.bytes, *step.dims]
             found += [s for s in step.spans if s is not None]
-        return found
+        return [*found, *(move.source.offset for move in self.moves)]
 
 
 @dataclass(frozen=True)
@@ -198,7 +213,9 @@ class ProgramView:
     @property
     def stretches(self) -> list[Stretch]:
         """All steps."""
-        return [Stretch(steps, self.first + k * STRETCH) for k, steps in enumerate(self.cut(self.p.steps))]
+        *parts, last = self.cut(self.p.steps)
+        found = [Stretch(steps, self.first + k * STRETCH) for k, steps in enumerate(parts)]
+        return [*found, Stretch(last, self.first + len(parts) * STRETCH, self.p.moves)]
 
     @property
     def run_sizes(self) -> list[Size]:
@@ -409,6 +426,9 @@ def render_host(program: HostProgram, files: HostFiles, manifest: Manifest | Non
             parts=[*segments, whole],
             scripts=scripts,
             named=NamedView(program.named),
+            state_rows=[
+                *zip(program.states, accumulate((len(s.dims) for s in program.states), initial=0), strict=False)
+            ],
             text=c_text,
             launchers=files.launchers,
         )
@@ -423,6 +443,8 @@ def host_sources(
     With the manifest, the library has the model's names, and its own functions if there is a prefix. `others` are the
     programs for lesser processors, the best first.
     """
+    if program.states:
+        files = replace(files, sources=(*files.sources, STATES))
     for version in (program, *others):
         for form in version.forms:
             if form.script is not None:

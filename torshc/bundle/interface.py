@@ -92,6 +92,11 @@ class Interface:
         """Whether only a run shows the sizes of its outputs."""
         return self.program.script is not None
 
+    @property
+    def trains(self) -> bool:
+        """Whether the library trains its model."""
+        return bool(self.program.states)
+
     @cached_property
     def _words(self) -> list[str]:
         """Identifiers of the symbols that are dimensions, the inputs and the outputs."""

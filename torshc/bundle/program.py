@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,13 +28,15 @@ from .host import (
     Condition,
     HostProgram,
     HostScript,
+    HostState,
     Launch,
+    Move,
     Port,
     Size,
     Symbol,
 )
 from .sizes import names_of_given
-from .weights import weight_offsets
+from .weights import ALIGN, weight_offsets
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class Program:
     extents: tuple[Expr, ...] = ()
     segments: tuple[Program, ...] = ()
     script: HostScript | None = None
+    states: tuple[HostState, ...] = ()
+    moves: tuple[Move, ...] = ()
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -167,6 +171,8 @@ class Program:
             extents=self.extents,
             arena_bytes=self.arena_bytes if script is None else 0,
             steps=self.steps,
+            states=self.states,
+            moves=self.moves,
             script=script,
             **more,
         )
@@ -180,6 +186,8 @@ def assemble(plan: Plan, placed: Sequence[Placed]) -> Program:
     """
     names = tuple(dict.fromkeys(plan.graph.symbols()))
     symbols = bind_symbols(plan.graph, names)
+    if plan.graph.states:  # the mean over nothing is NaN, which a run would leave in all states
+        symbols = tuple(replace(s, min=max(s.min, 1)) if s.kind == "dim" else s for s in symbols)
     assembler = Assembler(plan.graph, plan.storage, placed, names)
     assembler.weigh()
     return assembler.run(symbols)
@@ -207,9 +215,17 @@ class Assembler:
         self.graph, self.storage = graph, storage
         self.placed = placed
         self.names = names
-        self.inputs = {v: k for k, v in enumerate(self.graph.inputs)}
-        self.outputs = self._roots(self.graph.results)
+        self.inputs = {v: k for k, v in enumerate(self.graph.given)}
+        self.outputs = self._roots(self.graph.returned)
         self.faults = self._roots(self.graph.outputs[len(self.graph.results) :])
+        self.states = place_states(self.graph)
+        held = [v for _, v, _ in self.graph.updates]
+        renewed = self._roots([v for _, _, v in self.graph.updates])
+        self.held = dict(zip(held, self.states, strict=True))  # by the input that holds a state
+        pairs = {new: (held[k], self.states[k]) for new, k in renewed.items()}
+        safe = in_place({new: old for new, (old, _) in pairs.items()}, placed, self.faults)
+        self.renewed = {new: state for new, (_, state) in pairs.items() if new in safe}
+        self.moved = {new: state for new, (_, state) in pairs.items() if new not in safe}
         self.weights: dict[tuple[object, str], int] = beside.weights if beside else {}
         self.list: list[Weight] = beside.list if beside else []
         self.home: dict[Operand, Operand] = {}  # a result that takes over the memory of a dying operand
@@ -227,6 +243,9 @@ class Assembler:
         for p in self.placed:
             for b in p.kernel.buffers:
                 self.add_weight(b.operand)
+        for state in self.graph.states:
+            if state.first is not None:
+                self.add_weight(state.first)
 
     def run(self, symbols: tuple[Symbol, ...] = (), first: int = 0) -> Program:
         """The program, its conditions numbered from `first` on."""
@@ -237,17 +256,28 @@ class Assembler:
         starts = weight_offsets([w.nbytes for w in self.list])
         for p in self.placed:
             steps.append(self._launch(p, offsets, starts))
+        moves = [
+            Move(self._buffer(new, offsets, starts), Buffer("state", 0, state.offset), state.bytes)
+            for new, state in self.moved.items()
+        ]
+        firsts = [None if s.first is None else self._buffer(s.first, offsets, starts).base for s in self.graph.states]
+        states = tuple(
+            replace(state, first=-1 if first is None else first)
+            for state, first in zip(self.states, firsts, strict=True)
+        )
         return Program(
             self.list,
             starts,
             arena,
             tuple(steps),
-            tuple(Port(v.dtype.name, v.shape) for v in self.graph.inputs),
-            tuple(Port(v.dtype.name, v.shape) for v in self.graph.results),
+            tuple(Port(v.dtype.name, v.shape) for v in self.graph.given),
+            tuple(Port(v.dtype.name, v.shape) for v in self.graph.returned),
             symbols,
             self.names,
             self._conditions(first),
             self._extents(),
+            states=states,
+            moves=tuple(moves),
         )
 
     def _launch(self, p: Placed, offsets: dict[Any, Expr], starts: tuple[int, ...]) -> Launch:
@@ -285,6 +315,8 @@ class Assembler:
             for b in p.kernel.buffers:
                 if self._in_arena(b.operand):
                     life.setdefault(b.operand, []).append(k)
+        for new in self.moved:
+            life[new].append(len(self.placed))
         for k, p in enumerate(self.placed):
             for out, source in _elementwise_pairs(p.kernel) if not p.explicit_bindings else ():
                 source = self.home.get(source, source)
@@ -311,7 +343,9 @@ class Assembler:
     def _in_arena(self, o: Operand) -> bool:
         if isinstance(o, Packed):
             return False
-        return isinstance(o, Temporary) or (o.const is None and o not in self.inputs and o not in self.outputs)
+        if isinstance(o, Temporary):
+            return True
+        return o.const is None and not any(o in place for place in (self.inputs, self.outputs, self.held, self.renewed))
 
     def add_weight(self, o: Operand) -> None:
         if isinstance(o, Packed) or (isinstance(o, Value) and o.const is not None):
@@ -329,6 +363,8 @@ class Assembler:
                 return Buffer("input", self.inputs[o])
             if o in self.outputs:
                 return Buffer("output", self.outputs[o])
+            if (state := self.held.get(o) or self.renewed.get(o)) is not None:
+                return Buffer("state", 0, state.offset)
         return Buffer("arena", 0, offsets[self.home.get(o, o)])
 
     def _extents(self) -> tuple[Expr, ...]:
@@ -347,8 +383,52 @@ def _weight_key(o: Value | Packed) -> tuple[object, str]:
     return (o.source, o.how) if isinstance(o, Packed) else (o, "")
 
 
-def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:
-    """(result, operand) of a map kernel where each element is read only where the result's same element is stored."""
+def place_states(graph: Graph) -> tuple[HostState, ...]:
+    """Places for a graph's states, one behind the other."""
+    found, end = [], 0
+    for state, held, _ in graph.updates:
+        dims, nbytes = held.type.static_shape, as_int(held.type.nbytes)
+        assert dims is not None and nbytes is not None  # a weight's, or a number's
+        found.append(HostState(state.name, held.dtype.name, dims, end, nbytes, trained=state.trained))
+        end += -(-nbytes // ALIGN) * ALIGN
+    return tuple(found)
+
+
+def in_place(renewed: Mapping[Value, Value], placed: Sequence[Placed], faults: Container[object]) -> set[Value]:
+    """The new states that kernels may write where the old ones lie.
+
+    Nothing may read an old state any more when its new one is written, but the very kernel that writes it, and that
+    only where each element is read at the point that stores the same element. Nor may a run be refused afterwards.
+
+    Args:
+        renewed: each new state's value, with the old one.
+        faults: what says that the run is refused.
+    """
+    writers: dict[Operand, list[int]] = {}
+    readers: dict[Operand, list[int]] = {}
+    refusing = [-1]
+    for k, p in enumerate(placed):
+        for b in p.kernel.buffers:
+            (writers if b.written else readers).setdefault(b.operand, []).append(k)
+            if p.faults or (b.written and b.operand in faults):
+                refusing.append(k)
+    found = set[Value]()
+    for new, old in renewed.items():
+        at = writers.get(new, [])
+        if len(at) != 1 or at[0] <= refusing[-1]:
+            continue
+        last = max(readers.get(old, [-1]))
+        if last < at[0] or (last == at[0] and (new, old) in _elementwise_pairs(placed[last].kernel, whole=True)):
+            found.add(new)
+    return found
+
+
+def _elementwise_pairs(kernel: Kernel, whole: bool = False) -> Iterator[tuple[Operand, Operand]]:
+    """(result, operand) of a map kernel where each element is read only where the result's same element is stored.
+
+    Args:
+        whole: give all pairs; otherwise each result and each operand once.
+    """
     if not isinstance(kernel, MapKernel):
         return
     loads: dict[int, set[Expr]] = {}
@@ -365,9 +445,10 @@ def _elementwise_pairs(kernel: Kernel) -> Iterator[tuple[Operand, Operand]]:
             fits = not b.written and b.dtype.size == out.dtype.size and k not in taken and loads.get(k) == places
             fits = fits and b.start == out.start
             if fits and _nbytes_known(b.operand) is _nbytes_known(out.operand) is not None:
-                taken.add(k)
                 yield out.operand, b.operand
-                break
+                if not whole:
+                    taken.add(k)
+                    break
 
 
 def _nbytes_known(o: Operand) -> Expr | None:

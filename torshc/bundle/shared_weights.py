@@ -68,7 +68,8 @@ def _moved(p: Program, to: Mapping[int, int]) -> Program:
     """A program whose weights lie elsewhere, by where each lay; of those without a byte, only the last at a place."""
     steps = tuple(_step(step, to) for step in p.steps)
     segments = tuple(_moved(q, to) for q in p.segments)
-    return replace(p, steps=steps, segments=segments, script=p.script and _script(p.script, to))
+    states = tuple(replace(s, first=to[s.first]) if s.first >= 0 else s for s in p.states)
+    return replace(p, steps=steps, states=states, segments=segments, script=p.script and _script(p.script, to))
 
 
 def _step(step: Launch, to: Mapping[int, int]) -> Launch:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @flags.MODEL_ARGUMENT
 @click.option("-o", "--output", metavar="OUT", help="The bundle; by default MODEL's name with .tsc, here.")
-@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS)
+@flags.add(*flags.MODEL, *flags.BUILD, flags.PROFILE, flags.THREADS, flags.TRAIN)
 @click.option(
     "--emit",
     type=click.Choice(["source", "objects", "bundle", "archive", "page"]),
@@ -66,7 +66,7 @@ def compile(
     """Compile MODEL (ONNX or JSON) to a bundle.
 
     A bundle is a folder with the library, its C headers, its weights and manifest.json, and a package for CMake and
-    pkg-config.
+    pkg-config. With --train the library trains the model instead of running it.
     """
     from ..bundle.names import STAND_IN, prefix_of
     from ..explain import printable
@@ -82,6 +82,8 @@ def compile(
     for flag, given_too in (("--verify", verified), ("--with-test", tested and options.emit == "page")):
         if given_too and options.emit in ("source", "objects", "page"):
             raise click.UsageError(f"{flag} needs a library, which --emit {options.emit} does not make")
+        if given_too and options.train is not None:
+            raise click.UsageError(f"{flag} compares runs, and with --train there are none")
     out = output or f"{model.stem}.tsc"
     began = time.perf_counter()
     with Progress(quiet=as_json) as progress:

@@ -148,6 +148,12 @@ BUILD: list[Option] = [
     click.option("--embed-weights", is_flag=True, help="Put the weights inside the library."),
 ]  # fmt: skip
 
+TRAIN: Option = click.option(
+    "--train",
+    type=FILE,
+    metavar="FILE",
+    help="Train the model's weights by the step in this file (YAML), for --target c.",
+)
 PROFILE: Option = click.option("--profile", is_flag=True, help="Make the library time its kernels.")
 DIMS: Option = click.option(
     "--dims", multiple=True, callback=_dims, metavar="NAME=SIZE,...", help="Sizes of symbolic dimensions. Repeatable."

@@ -20,6 +20,7 @@ from onnx import (
 
 from ..base.arrays import SLACK, Archive, TooLarge
 from ..base.errors import ConfigError, ModelError, did_you_mean
+from ..base.safetensors import Safetensors
 from ..expr import STRING, from_onnx
 from . import _is_json_graph
 from .contents import read_file
@@ -141,7 +142,7 @@ def one_piece(model: ModelProto, path: str | Path, remedy: str) -> bytes:
         raise ModelError(f"{path} is larger than 2 GiB with its weights", remedy) from error
 
 
-def with_weights(path: str | Path, new: Archive) -> bytes:
+def with_weights(path: str | Path, new: Archive | Safetensors) -> bytes:
     """An ONNX model with other weights, as bytes.
 
     Args:

@@ -298,6 +298,21 @@ class _FixedTable(dict[Any, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse
 
 
+@dataclass(frozen=True)
+class State:
+    """A tensor that an open model keeps from run to run.
+
+    Attributes:
+        name: what state files call it.
+        first: a constant, what it holds when the model is opened; zeros where there is none.
+        trained: whether it is a weight of the model, and not the optimiser's.
+    """
+
+    name: str
+    first: Value | None = None
+    trained: bool = False
+
+
 @dataclass
 class Graph:
     """Inputs, nodes in topological order, outputs.
@@ -316,6 +331,7 @@ class Graph:
         weights: the model's own weights by name, where the import was asked to keep them.
         place: name of the node that is being imported, after which symbols of nameless values are called.
         custom: operators of the model that users declare.
+        states: what runs keep for the next run: the last inputs hold them, and the last results take their places.
     """
 
     name: str = ""
@@ -333,6 +349,7 @@ class Graph:
     weights: dict[str, Value] = field(default_factory=dict)
     place: str = ""
     custom: tuple[type[Any], ...] = ()
+    states: tuple[State, ...] = ()
     faults: dict[Value, str] = field(default_factory=dict)  # demands of a graph whose outputs are not known yet
     taken: set[str] = field(default_factory=set)  # names of symbols around this graph
     marks: dict[RuleName, int] = field(default_factory=dict)  # places that rules have marked
@@ -363,6 +380,23 @@ class Graph:
         """The outputs that a caller sees."""
         return self.outputs[: len(self.outputs) - len(self.demands)]
 
+    @property
+    def given(self) -> list[Value]:
+        """The inputs that a caller gives."""
+        return self.inputs[: len(self.inputs) - len(self.states)]
+
+    @property
+    def returned(self) -> list[Value]:
+        """The results that a caller is given."""
+        results = self.results
+        return results[: len(results) - len(self.states)]
+
+    @property
+    def updates(self) -> list[tuple[State, Value, Value]]:
+        """Each state with the input that holds it and the result that takes its place."""
+        inputs, results = self.inputs[len(self.given) :], self.results[len(self.returned) :]
+        return [*zip(self.states, inputs, results, strict=True)]
+
     def declare_inputs(self, values: Iterable[Value]) -> None:
         """Make values without a producer the inputs."""
         self.inputs = list(values)
@@ -377,6 +411,10 @@ class Graph:
         end = len(self.results)
         self.outputs.insert(end, value)
         self.output_names.insert(end, value.name)
+
+    def declare_states(self, states: Iterable[State]) -> None:
+        """Make the last inputs what runs keep, and the last results its new contents, once both are declared."""
+        self.states = tuple(states)
 
     def demand(self, fault: Value, what: str) -> None:
         """Have a run refused when `fault` turns out true; while nodes are added, before the outputs are known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +81,21 @@ class Item:
         if isinstance(self.value, bool) or not isinstance(self.value, int) or not low <= self.value <= high:
             raise self.error(f"expected a whole number from {low} to {high}, found {self.value!r}")
         return self.value
+
+    def number(self, low: float, high: float) -> float:
+        """The number, from `low` to `high`; YAML takes 1e-3, which has no point, for text.
+
+        Raises:
+            ConfigError: when this is something else or out of range.
+        """
+        value = self.value
+        try:
+            found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        except (ValueError, OverflowError):
+            found = math.nan
+        if not low <= found <= high:
+            raise self.error(f"expected a number from {low:g} to {high:g}, found {value!r}")
+        return found
 
     def flag(self) -> bool:
         """The truth value.

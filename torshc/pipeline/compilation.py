@@ -20,10 +20,12 @@ from ..base.manifest import (
     LooseInfo,
     Manifest,
     OperatorInfo,
+    StateInfo,
     StepInfo,
     SymbolSpec,
     TensorSpec,
     ToleranceSpec,
+    TrainingInfo,
     UseSpec,
     VersionInfo,
 )
@@ -43,7 +45,9 @@ from ..plan.uses import InputNeeds, Use
 from ..targets import Target
 from ..targets.isa import Isa
 from ..targets.size_names import with_names
+from ..training import name_of
 from .tolerance import Tolerance
+from .training import Trained
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ class Compilation:
         tolerances: how far each output may be from a reference's.
         loose: the form for sizes of 1 that broadcast, or why there is none; None where no size may be such a 1.
         custom: operators of the model that users declare.
+        trained: what the library trains; None for one that runs the model.
     """
 
     name: str
@@ -156,6 +161,7 @@ class Compilation:
     tolerances: tuple[Tolerance, ...] = ()
     loose: Loose | None = None
     custom: tuple[type[Custom], ...] = ()
+    trained: Trained | None = None
 
     @property
     def forms(self) -> tuple[Compilation, ...]:
@@ -379,8 +385,8 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
         torshc=__version__,
         model=c.name,
         prefix=c.options.prefix,
-        inputs=tuple(_tensor(v.name, v) for v in c.interface.inputs),
-        outputs=tuple(_tensor(n, v) for n, v in zip(c.interface.output_names, c.interface.results, strict=False)),
+        inputs=tuple(_tensor(v.name, v) for v in c.interface.given),
+        outputs=tuple(_tensor(n, v) for n, v in zip(c.interface.output_names, c.interface.returned, strict=False)),
         symbols=symbols,
         conditions=tuple(map(_condition, p.conditions)),
         preferences=tuple(ConditionSpec(to_text(e), "", tuple(dims_of(e))) for e in c.needs.preferences),
@@ -414,4 +420,13 @@ def manifest_of(c: Compilation, *others: Compilation) -> Manifest:
             CustomInfo(o.name, o.domain, o.declared.form, Path(o.declared.file).name, o.declared.sha256)
             for o in c.custom
         ),
+        training=_training(c),
     )
+
+
+def _training(c: Compilation) -> TrainingInfo | None:
+    if c.trained is None:
+        return None
+    step, states = c.trained.training, c.program.states
+    found = tuple(StateInfo(s.name, s.dtype, s.dims, s.trained) for s in states)
+    return TrainingInfo(step.loss.kind, name_of(step.optimizer), c.trained.model, found)

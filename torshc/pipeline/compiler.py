@@ -30,6 +30,7 @@ from ..bundle.package import HEADER, SBOM, BundleWriter, file_sha256
 from ..bundle.program import assemble
 from ..bundle.sbom import sbom_text
 from ..bundle.script import assemble_script
+from ..bundle.state_file import state_header
 from ..bundle.stored import memory_bytes, stored_parts, stored_table
 from ..bundle.weight_names import Array
 from ..bundle.weights import WeightsInfo
@@ -47,12 +48,14 @@ from ..plan.uses import input_needs
 from ..targets import Target
 from ..targets.size_names import with_names
 from ..targets.toolchain import Archiver, Compiler, Tools, soname
+from ..training import Training
 from .compilation import Compilation, commented_sources, constant_bytes, kernel_headers, manifest_of, origins_of
 from .job import Job, jobs_of
 from .loose import with_loose
 from .lowering import lower_groups, render_groups
 from .pinned import with_pinned
 from .tolerance import tolerances_of
+from .training import trained_model, training_graph
 from .weight_names import named_in, with_shared_weights
 
 
@@ -80,6 +83,8 @@ def _prepare(
     """A model with both its forms, if it has a loose one."""
     clock = Clock(observer)
     with spending(job.options.budget):
+        if job.training is not None:
+            return _training_step(source, job, job.training, clock)
         graph = _imported(source, job.options, clock, weights)
         sizes = graph.meetings
         fast = _compiled(graph, job, clock)
@@ -87,6 +92,23 @@ def _prepare(
         return fast
     again = None if isinstance(source, Graph) else partial(_loose_form, source, job, sizes, clock, weights)
     return with_loose(fast, sizes, again)
+
+
+def _training_step(source: str | Path | bytes | Graph, job: Job, training: Training, clock: Clock) -> Compilation:
+    """A training step of a model. It has no loose form.
+
+    Raises:
+        UnsupportedError: sizes or steps are known only at run time.
+    """
+    trained = trained_model(source, training)
+    with clock.stage("differentiate"):
+        graph = training_graph(lambda weights: _imported(source, job.options, Clock(None), weights), training)
+    drop_unneeded(graph)
+    if not is_plain(graph):
+        found = [n.describe() for n in graph.nodes if n.op.family == "host"] or ["the model"]
+        why = "sizes or contents are known only in a run, which no training step can have"
+        raise UnsupportedError([f"{who}: {why}" for who in found], "pin the inputs' shapes with --shapes")
+    return dataclasses.replace(_compiled(graph, job, clock), trained=trained)
 
 
 def prepare_versions(
@@ -135,7 +157,8 @@ def _imported(
         if isinstance(source, Graph):
             return source
         custom = CustomOperators(options.ops)
-        return load_graph(source, options.shapes or None, weights if options.named_weights else None, loose, custom)
+        named = options.named_weights or options.train is not None
+        return load_graph(source, options.shapes or None, weights if named else None, loose, custom)
 
 
 def _loose_form(
@@ -294,6 +317,7 @@ def _host(c: Compilation, manifest: Manifest, weights: WeightsInfo, embedded: bo
         isa=c.isa.name,
         version=c.target.machine.version,
         device=c.target.device,
+        state_header=state_header(c.program.states, c.trained.model) if c.trained is not None else "",
     )
 
 
@@ -433,7 +457,7 @@ def check(source: str | Path, options: CompileOptions) -> Findings:
         return Findings(error.problems, error.warnings)
     warnings = tuple(graph.warnings)
     try:
-        prepare(graph, options)
+        prepare(graph if options.train is None else source, options)
     except UnsupportedError as error:
         return Findings(error.problems, warnings)
     return Findings(warnings=warnings)

@@ -13,6 +13,7 @@ from ..passes.manager import Pipeline
 from ..passes.policy import Policy, policy_of
 from ..targets import Target, target_of
 from ..targets.isa import Isa, resolve, version_mark, versions_of
+from ..training import Training, read_training
 from .records import Tuning, tuning_of
 
 
@@ -29,6 +30,7 @@ class Job:
         features: what the target has kernels for, on all of `archs`.
         target: what kernels are rendered for.
         tuning: choices of a tuning record.
+        training: the step that the library makes; None for one that runs the model.
     """
 
     options: CompileOptions
@@ -39,6 +41,7 @@ class Job:
     features: Features
     target: Target
     tuning: Tuning
+    training: Training | None = None
 
     @property
     def loose(self) -> Job:
@@ -84,4 +87,5 @@ def _job_of(options: CompileOptions) -> Job:
         features=kind.features_on(archs, isa.extras),
         target=target,
         tuning=tuning_of(options.tuning_records, target, isa),
+        training=None if options.train is None else read_training(options.train),
     )

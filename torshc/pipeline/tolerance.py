@@ -111,7 +111,7 @@ def tolerances_of(graph: Graph, options: CompileOptions) -> tuple[Tolerance, ...
     paths = _Paths(options)
     paths.walk(graph)
     found = []
-    for v in graph.results:
+    for v in graph.returned:
         roundings, step = paths.roundings(v), paths.steps.get(v, 0.0)
         found.append(Tolerance(relative_tolerance(roundings, v.dtype.name), step, roundings))
     return tuple(found)

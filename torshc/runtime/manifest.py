@@ -73,6 +73,7 @@ class RunInfo:
     library_sha256: str
     weights_sha256: str
     weights_embedded: bool
+    states: tuple[TensorSpec, ...]  # of a library that trains, what an open model keeps
     named: tuple[TensorSpec, ...]  # the model's weights, where the library takes others by name
     other_versions: Mapping[str, tuple[StepSpec, ...]]  # steps of the library's other versions, by the processor's name
     versions: tuple[str, ...]  # all of them, the best first
@@ -161,13 +162,14 @@ def _run_info(full: Manifest, identity: int) -> RunInfo:
         library_sha256=full.library_sha256,
         weights_sha256=weights.sha256 if weights is not None and not weights.embedded else "",
         weights_embedded=weights is not None and weights.embedded,
+        states=tuple(TensorSpec(s.name, s.dtype, s.dims) for s in (full.training.states if full.training else ())),
         named=tuple(TensorSpec(w.name, w.dtype, w.dims) for w in named),
         other_versions={_processor(v.isa): _steps(v) + _steps(v.loose, True) for v in full.other_versions},
         versions=tuple(map(_processor, (full.isa, *(v.isa for v in full.other_versions)))),
         needs=full.needs,
         tolerances=full.tolerances,
     )
-    for spec in (*found.inputs, *found.outputs, *found.named):
+    for spec in (*found.inputs, *found.outputs, *found.states, *found.named):
         _check_dtype(spec)
     return found
 

@@ -49,6 +49,8 @@ class Model:
         device: where it runs, "cpu" or "cuda:0".
     """
 
+    _function = "torshc_run"
+
     def __init__(self, manifest: RunInfo, opened: Opened) -> None:
         library = opened.library
         self.name = manifest.model
@@ -70,7 +72,7 @@ class Model:
         self.device = device_name(*self._place)
         self._stream = opened.stream or (LEGACY_STREAM if self._place[0] == CUDA else None)
         self._opened: Opened | None = opened
-        self._call = library.plain("torshc_run")
+        self._call = library.plain(self._function)
         self._passed = prepared(opened.handle, self._in.tensors, self._in, self._out.tensors, self._out)
         direct = self._stream is not None and not manifest.dynamic
         self._handed = Handed(opened.handle, self._in, self._out, self._stream) if direct else None
@@ -433,6 +435,49 @@ class Model:
         if opened is None:
             raise RunError(f"model {self.name!r} is closed", "load it again")
         set_weights(opened, self._manifest.named, weights)
+
+    def step(self, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Makes a training step: computes the loss, and updates the weights.
+
+        Args:
+            inputs, out: as of :meth:`run`.
+
+        Returns:
+            The loss, before the update.
+
+        Raises:
+            RunError: the model was not compiled with ``train``; or as :meth:`run`.
+        """
+        raise self._does_not_train()
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of what a model that trains keeps: its trained weights by their names, ``torshc.step`` (how many there
+        were), and what the optimizer keeps of a weight (``torshc.momentum/NAME``).
+
+        Raises:
+            RunError: the model was not compiled with ``train``.
+        """
+        raise self._does_not_train()
+
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Writes all of :meth:`state_dict` to a file (safetensors). A kill at any time leaves the old or the new one.
+
+        Raises:
+            RunError: the file cannot be written, or the model was not compiled with ``train``.
+        """
+        raise self._does_not_train()
+
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Goes on from a file of :meth:`save_state`, with the bits that training without a stop would have.
+
+        Raises:
+            RunError: the file is damaged, or of another model or optimizer, and the model keeps its state; or the model
+                was not compiled with ``train``.
+        """
+        raise self._does_not_train()
+
+    def _does_not_train(self) -> RunError:
+        return RunError(f"model {self.name!r} does not train", 'compile it with train="step.yaml" (--train)')
 
     @property
     def versions(self) -> tuple[str, ...]:

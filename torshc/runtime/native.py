@@ -33,6 +33,7 @@ class Status(enum.IntEnum):
     LAUNCH = 20
     VALUE = 21
     BUILD = 23
+    STATE = 24
 
 
 class Device(ctypes.Structure):
@@ -113,6 +114,17 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 _DYNAMIC_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_run_sized": (c_int, (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32)),
 }
+# Functions of libraries that train.
+_TRAINING_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "torshc_train": (
+        c_int,
+        (_MODEL, POINTER(Tensor), c_int32, POINTER(Tensor), c_int32, ctypes.c_void_p, c_size_t),
+    ),
+    "torshc_state_count": (c_int32, ()),
+    "torshc_state_read": (c_int, (_MODEL, c_int32, ctypes.c_void_p, c_size_t)),
+    "torshc_state_save": (c_int, (_MODEL, c_char_p)),
+    "torshc_state_load": (c_int, (_MODEL, c_char_p)),
+}
 # What older libraries do not have.
 _LATER_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "torshc_context_new": (c_int, (_MODEL, POINTER(Options), POINTER(_MODEL))),
@@ -180,12 +192,13 @@ class Library:
         path: absolute; nothing is searched for.
         device: whether it is for a device other than the processor.
         dynamic: whether the sizes of its outputs are known only at run time.
+        trains: whether it trains its model.
 
     Raises:
         BundleError: it cannot be loaded, or has another interface.
     """
 
-    def __init__(self, path: Path, device: bool = False, dynamic: bool = False) -> None:
+    def __init__(self, path: Path, device: bool = False, dynamic: bool = False, trains: bool = False) -> None:
         try:
             self._path = path
             self._slot, name = _enter(path)
@@ -197,6 +210,7 @@ class Library:
         except OSError as error:
             raise BundleError(f"cannot load {path}: {error}", "compile the model again on this machine") from error
         more = (_DEVICE_FUNCTIONS if device else {}) | (_DYNAMIC_FUNCTIONS if dynamic else {})
+        more |= _TRAINING_FUNCTIONS if trains else {}
         for name, (result, arguments) in (_FUNCTIONS | more | _LATER_FUNCTIONS).items():
             function = getattr(self._library, name, None)
             if function is None and name in _LATER_FUNCTIONS:

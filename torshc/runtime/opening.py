@@ -18,6 +18,7 @@ from .device import Opened, stream_number
 from .manifest import REMEDY, RunInfo, read_manifest, require_plain
 from .model import Model, check_threads
 from .native import CPU, Library
+from .training import TrainingModel
 
 
 def _check_file(path: Path, sha256: str) -> None:
@@ -114,7 +115,7 @@ def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: 
         if weights:
             _check_file(weights, manifest.weights_sha256)
     name_library(place)
-    opened = Library(library, place != CPU, manifest.dynamic)
+    opened = Library(library, place != CPU, manifest.dynamic, bool(manifest.states))
     try:
         manifest = _version(opened, manifest)
         _check_library(opened, manifest)
@@ -124,7 +125,7 @@ def _load(folder: Path, threads: int | None, verify: bool, device: int, stream: 
     except BaseException:
         opened.unload()
         raise
-    return Model(manifest, found)
+    return TrainingModel(manifest, found) if manifest.states else Model(manifest, found)
 
 
 def _version(library: Library, manifest: RunInfo) -> RunInfo:
@@ -140,6 +141,8 @@ def _version(library: Library, manifest: RunInfo) -> RunInfo:
 
 def _check_library(library: Library, manifest: RunInfo) -> None:
     known = library.torshc_interface_id(), library.torshc_step_count()
+    if manifest.states and library.torshc_state_count() != len(manifest.states):
+        raise BundleError("the library has other states than the manifest says", REMEDY)
     if known != (manifest.interface_id, len(manifest.steps)):
         raise BundleError("the library has other inputs, outputs or steps than the manifest says", REMEDY)
     if manifest.device != CPU and library.torshc_device_type() != manifest.device:

@@ -13,8 +13,8 @@ from ..ops import CustomOperators
 
 
 def write_depfile(out: str, model: Path, options: CompileOptions, targets: Sequence[str] = ()) -> Path:
-    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline, kernels and
-    tuning records given.
+    """Writes ``OUT.d``: the bundle depends on the model, its external data, and the rules, pipeline, kernels,
+    tuning records and training step given.
 
     Args:
         out: the bundle as the user spelled it, which is how the makefile spells its target.
@@ -24,7 +24,7 @@ def write_depfile(out: str, model: Path, options: CompileOptions, targets: Seque
         ConfigError: a name cannot be written in a makefile.
         OutputError: the file cannot be written.
     """
-    extra = [*options.rules, *options.ops, *filter(None, (options.pipeline, options.tuning_records))]
+    extra = [*options.rules, *options.ops, *filter(None, (options.pipeline, options.tuning_records, options.train))]
     extra += [f for o in CustomOperators(options.ops).of_files.values() for f in o.files]
     extra += sorted(p for p in options.kernels.glob("*/*") if p.is_file()) if options.kernels else []
     target = out.rstrip("/") or out

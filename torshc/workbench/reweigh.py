@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..base.arrays import Archive
-from ..base.errors import BundleError, ConfigError, RunError
+from ..base.errors import BundleError, ConfigError, OutputError, RunError
 from ..base.manifest import FILE, manifest_hash
 from ..base.options import CompileOptions
+from ..base.safetensors import Safetensors
 from ..bundle.layout import weights_layout
 from ..bundle.manifest import SCHEMA
 from ..bundle.package import WEIGHTS, BundleWriter
@@ -38,7 +40,8 @@ def set_weights(
         bundle: its folder.
         model: the model that it was compiled from, or one that differs from it in weights only.
         options: those of the compilation; target, level, processor and compiler are those of the bundle.
-        new: a .npz file of weights by the model's names; those that it lacks stay as they are in `model`.
+        new: a file of weights by the model's names, .npz or .safetensors; those that it lacks stay as they are in
+            `model`.
         out: the folder to write; `bundle` itself when None.
 
     Returns:
@@ -56,7 +59,7 @@ def set_weights(
         where = "has no weights" if body["weights"] is None else "has its weights inside the library"
         raise BundleError(f"{bundle} {where}", REMEDY)
     options = _as_compiled(options, body)
-    done = prepare_versions(_changed(model, new) if new is not None else model, jobs_of(options))
+    done = prepare_versions(with_file(model, new) if new is not None else model, jobs_of(options))
     _check(done, body, bundle)
     with BundleWriter(out or bundle) as writer:
         writer.copy(bundle)
@@ -99,13 +102,36 @@ def _as_compiled(options: CompileOptions, body: Mapping[str, Any]) -> CompileOpt
     return dataclasses.replace(options, **known)
 
 
-def _changed(model: Path, new: Path) -> bytes:
-    """The model with the weights in a file."""
+def with_file(model: Path, new: Path) -> bytes:
+    """An ONNX model with the weights in a file, .npz or .safetensors, as a model that trains saves it.
+
+    Raises:
+        ConfigError: weights that the model does not have, or of another type or shape.
+        RunError: the file cannot be read.
+    """
+    kind = Safetensors if new.suffix == ".safetensors" else Archive
     try:
-        with Archive(new) as archive:
+        with kind(new) as archive:
             return with_weights(model, archive)
     except (OSError, ValueError) as error:
-        raise RunError(f"{new} cannot be read as .npz: {error}") from error
+        raise RunError(f"{new} cannot be read as {new.suffix}: {error}") from error
+
+
+def write_model(model: Path, new: Path, out: Path) -> None:
+    """Writes an ONNX model with the weights in a file.
+
+    Raises:
+        ConfigError, RunError: as of :func:`with_file`.
+        OutputError: it cannot be written.
+    """
+    data = with_file(model, new)
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(out)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {out}: {error.strerror or error}", "name another file with -o") from error
 
 
 def _steps(body: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:

@@ -83,7 +83,8 @@ enum {
     TORSHC_E_LAUNCH = 20,      /* a kernel failed; the message has its step, a number of the manifest's "steps" */
     TORSHC_E_VALUE = 21,       /* what an operand holds is not possible: a place out of range, text that is not UTF-8 */
     TORSHC_E_NAME = 22,        /* the model has no weight of this name */
-    TORSHC_E_BUILD = 23        /* the weights file is whole, but of another model or build of it: see torshc_open */
+    TORSHC_E_BUILD = 23,       /* the weights or state file is whole, but of another model or build: see torshc_open */
+    TORSHC_E_STATE = 24        /* a state file cannot be read or written, or is damaged */
 };
 
 /* Type codes, those of DLPack's DLDataTypeCode. Types of fewer than 8 bits (integers of 4 and 2, TORSHC_FLOAT4_E2M1FN)
@@ -267,6 +268,32 @@ TORSHC_API int torshc_workspace_size(const torshc_model *model, const torshc_ten
  * run the same shapes once before. */
 TORSHC_API int torshc_run(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
                           const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
+
+/* ---- training ----
+ *
+ * Libraries that were compiled with --train have these functions, and no others do. The model's weights belong to the open
+ * model and change with each step, as does what the optimiser keeps: its states. In such a library torshc_run,
+ * torshc_context_new and torshc_set_weights return TORSHC_E_UNSUPPORTED. */
+
+/* A step: computes the loss of the inputs, and updates the states. As torshc_run otherwise; a step that returns anything
+ * but TORSHC_OK has left the states as they were. The same steps give the same bits, with any number of threads. */
+TORSHC_API int torshc_train(torshc_model *model, const torshc_tensor *inputs, int32_t input_count,
+                            const torshc_tensor *outputs, int32_t output_count, void *workspace, size_t bytes);
+
+/* The states: the number of steps ("torshc.step"), the trained weights by the model's names, and what the optimiser keeps
+ * of each ("torshc.momentum/NAME"). Name and type of one, and a copy of what it holds, compact row-major. */
+TORSHC_API int32_t torshc_state_count(void);
+TORSHC_API const char *torshc_state_name(int32_t index);
+TORSHC_API int torshc_state_info(int32_t index, torshc_dtype *dtype, int32_t *ndim, const int64_t **dims);
+TORSHC_API int torshc_state_read(torshc_model *model, int32_t index, void *data, size_t bytes);
+
+/* Writes all states to a file, and takes them from one. The file is safetensors. It is written beside its place, synced
+ * with its folder, and renamed: whatever happens, `path` is the old file or the new one. A process that is killed may leave
+ * PATH.*.partial behind. Training goes on from a file with the bits that it would have had without a stop. On failure the
+ * model keeps its states: TORSHC_E_STATE where the file cannot be read or written, is truncated or damaged,
+ * TORSHC_E_BUILD where it is of another model, of other trained weights or of another optimiser. */
+TORSHC_API int torshc_state_save(torshc_model *model, const char *path);
+TORSHC_API int torshc_state_load(torshc_model *model, const char *path);
 
 /* Runs a model whose output sizes are known only at run time (those of "dynamic" in the manifest): strings, sequences,
  * steps that depend on data. `outputs` are filled; what they point to belongs to the model and is valid until its next

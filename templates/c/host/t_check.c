@@ -90,7 +90,8 @@ const char *torshc_status_text(int status) {
                                        "a kernel failed",
                                        "contents of an operand that are not possible",
                                        "no weight of this name",
-                                       "weights file of another model or build"};
+                                       "weights or state file of another model or build",
+                                       "state file unreadable or damaged"};
     return status >= 0 && status < (int)(sizeof text / sizeof *text) ? text[status] : "unknown status";
 }
 

@@ -60,6 +60,9 @@ static void exchange(t_model *head, t_weights *weights) {
 }
 
 static int check_exchangeable(void) {
+    if (P->state_count)
+        return t_fail(TORSHC_E_UNSUPPORTED,
+                      "torshc_set_weights: the library trains its weights: load others with torshc_state_load");
     const char *why = P->device != TORSHC_CPU ? "this library is for a GPU"
                       : P->script             ? "the model's sizes or steps are known only at run time"
                       : P->embedded           ? "the weights are inside this library"

@@ -90,6 +90,7 @@ int t_run_on(torshc_model *m, t_span *work) {
         at,
         at + P->inputs,
         head->weights->file.at,
+        head->states,
         base,
         base + t_round_up(P->arena(s)),
         t_round_up(P->scratch(s)),

@@ -8,7 +8,7 @@
 /* All that a run may touch. */
 struct t_run {
     unsigned char *const *in, *const *out;
-    unsigned char *weights, *arena, *scratch;
+    unsigned char *weights, *state, *arena, *scratch;
     size_t scratch_stride;
     t_pool *pool;
     t_counter *counters;

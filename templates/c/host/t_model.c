@@ -68,6 +68,19 @@ static int share(t_model *head, const torshc_model *of, const torshc_options *op
     return t_first_weights(head->shared, options->weights_path);
 }
 
+/* The states as the weights have them, zeros where they do not. */
+static int begin_states(t_model *head) {
+    if (!P->state_count)
+        return TORSHC_OK;
+    head->states = allocate_apart((size_t)P->state_bytes);
+    if (!head->states)
+        return t_fail(TORSHC_E_MEMORY, "no memory for %llu bytes of states", (unsigned long long)P->state_bytes);
+    for (int32_t i = 0; i < P->state_count; i++)
+        if (P->state[i].first >= 0)
+            memcpy(head->states + P->state[i].offset, head->weights->file.at + P->state[i].first, P->state[i].bytes);
+    return TORSHC_OK;
+}
+
 static int fill(torshc_model *m, const torshc_model *of, const torshc_options *options) {
     t_model *head = head_of(m);
     const t_run *with = NULL;
@@ -75,6 +88,8 @@ static int fill(torshc_model *m, const torshc_model *of, const torshc_options *o
     if (status || (status = allocate_arrays(head)))
         return status;
     t_take_weights(head);
+    if ((status = begin_states(head)))
+        return status;
     head->counters = calloc((size_t)P->steps + 1, sizeof *head->counters);
     if (!head->counters)
         return t_fail(TORSHC_E_MEMORY, "no memory for %d counters", (int)P->steps);
@@ -125,6 +140,9 @@ int torshc_context_new(const torshc_model *model, const torshc_options *given, t
     int status = t_check_alive(model, "torshc_context_new");
     if (status || (status = t_options(given, &options)))
         return status;
+    if (P->state_count)
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_context_new: the library trains, and only its models do; open "
+                                            "another model, or one of the library for inference");
     if (!given) {
         options.threads = head->threads;
         options.device = head->shared->ordinal;
@@ -154,6 +172,7 @@ void torshc_close(torshc_model *m) {
         pthread_mutex_destroy(&head->shared->exchanging);
         free(head->shared);
     }
+    free(head->states);
     free(head->counters);
     free(head->symbols);
     pthread_mutex_destroy(&head->asking);
@@ -273,17 +292,24 @@ static int run_program(torshc_model *m, const torshc_tensor *inputs, int32_t inp
     return status;
 }
 
-int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
-               int32_t output_count, void *workspace, size_t bytes) {
+int t_run_checked(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+                  int32_t output_count, void *workspace, size_t bytes) {
     t_span work = {workspace, workspace ? bytes : 0};
-    int status = t_check_alive(m, "torshc_run");
-    if (status)
-        return status;
     const uint64_t was = t_fp_enter(); /* before sizes are computed, which may be in floats */
-    status = P->script ? run_script(m, inputs, input_count, NULL, outputs, output_count)
-                       : run_program(m, inputs, input_count, outputs, output_count, &work);
+    const int status = P->script ? run_script(m, inputs, input_count, NULL, outputs, output_count)
+                                 : run_program(m, inputs, input_count, outputs, output_count, &work);
     t_fp_leave(was);
     return status;
+}
+
+int torshc_run(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+               int32_t output_count, void *workspace, size_t bytes) {
+    const int status = t_check_alive(m, "torshc_run");
+    if (status)
+        return status;
+    if (P->state_count)
+        return t_fail(TORSHC_E_UNSUPPORTED, "torshc_run: the library trains its model: call torshc_train");
+    return t_run_checked(m, inputs, input_count, outputs, output_count, workspace, bytes);
 }
 
 /* ---- profiling ---- */

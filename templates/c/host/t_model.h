@@ -44,6 +44,7 @@ typedef struct {
     pthread_mutex_t asking; /* held while a caller asks for sizes, which does not wait for a run */
     int64_t *asked;         /* its symbols */
     t_frame *frame;         /* of a script */
+    unsigned char *states;  /* of a model that trains: what runs keep for the next */
 } t_model;
 
 /* ---- t_model.c ---- */
@@ -51,6 +52,10 @@ typedef struct {
 /* TORSHC_E_ARGUMENT for NULL, TORSHC_E_FORKED where another process opened the model. Comes before any lock, which a
  * thread of that process may have held when it forked. */
 int t_check_alive(const torshc_model *m, const char *what);
+
+/* A run with everything checked, whichever function the program called. */
+int t_run_checked(torshc_model *m, const torshc_tensor *inputs, int32_t input_count, const torshc_tensor *outputs,
+                  int32_t output_count, void *workspace, size_t bytes);
 
 /* ---- t_exchange.c ---- */
 

@@ -135,6 +135,15 @@ typedef struct {
     int32_t first, copies;
 } t_named;
 
+/* A tensor that an open model keeps from run to run; `first` is where its first contents lie in the weights in memory, or
+ * -1 for zeros. */
+typedef struct {
+    t_port port;
+    uint64_t offset, bytes; /* in the memory of all states */
+    int64_t first;
+    int32_t trained; /* a weight of the model */
+} t_state;
+
 /* What the steps of a run get; each kind of target has its own. */
 typedef struct t_run t_run;
 
@@ -178,6 +187,10 @@ typedef struct {
     const t_named *named;
     const t_copy *copies;
     const t_loop *loops;
+    int32_t state_count; /* 0 for a library that does not train */
+    const t_state *state;
+    uint64_t state_bytes;
+    const char *state_header;       /* what files of states begin with, behind its length */
     const unsigned char *embedded;  /* weights inside the library, or NULL */
     int (*fits)(const int64_t *s);  /* status: is every size of a run in 0 .. T_BYTES_MAX? */
     int (*holds)(const int64_t *s); /* status: are the sizes equal that have to be? */

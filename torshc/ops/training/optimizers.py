@@ -79,18 +79,18 @@ def adagrad(
     return _each(source, rate, count, tensors, 3, step)
 
 
+@pointwise("BiasCorrection", "torshc")
+def bias_correction(count: Scalar, *, beta: float = 0.9) -> Scalar:
+    """1 - beta^T after T updates, as -expm1(T log beta), which does not cancel for a beta near 1."""
+    return -expm1(count * (math.log(beta) if beta else -math.inf))
+
+
 @pointwise("AdamRate", "torshc")
 def adam_rate(rate: Scalar, count: Scalar, *, alpha: float = 0.9, beta: float = 0.999) -> Scalar:
-    """The learning rate R sqrt(1 - beta^T) / (1 - alpha^T) after T updates, R where there were none.
-
-    1 - a^T is taken as -expm1(T log a), which does not cancel for an a near 1.
-    """
+    """The learning rate R sqrt(1 - beta^T) / (1 - alpha^T) after T updates, R where there were none."""
     number = count.cast(rate.dtype)
-
-    def rest(base: float) -> Scalar:
-        return -expm1(number * (math.log(base) if base else -math.inf))
-
-    return where(count > 0, rate * sqrt(rest(beta)) / rest(alpha), rate)
+    corrected = rate * sqrt(bias_correction(number, beta=beta)) / bias_correction(number, beta=alpha)
+    return where(count > 0, corrected, rate)
 
 
 @composite("Adam", DOMAIN, mixed=True)

@@ -266,7 +266,7 @@ class CTarget(CpuTarget):
     features = frozenset({
         Feature.ATTENTION, Feature.BYTE_PRODUCTS, Feature.HALF_WEIGHTS, Feature.HALF_WINDOWS, Feature.NARROW_WEIGHTS,
     })  # fmt: skip
-    options = CpuTarget.options | {"isa", "named_weights", "weights_dtype", "tuning_records"}
+    options = CpuTarget.options | {"isa", "named_weights", "train", "weights_dtype", "tuning_records"}
     tunable = True
 
     @classmethod

@@ -1,0 +1,232 @@
+"""Compiled training steps: beside the same steps by NumPy in f64, over threads, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import torshc
+from tests.support.compilers import needed
+from tests.training.networks import Array, Steps, convolutional, model
+from torshc.base.errors import ConfigError, RunError, UnsupportedError
+from torshc.base.options import CompileOptions
+from torshc.bundle.program import Program
+from torshc.formats import load_graph
+from torshc.pipeline.compiler import prepare
+
+ADAM = """\
+weights: "*"
+loss: cross_entropy
+optimizer: {adamw: {learning_rate: 0.01}}
+weight_decay: 0.01
+clip_norm: 1
+"""
+
+
+def step_of(folder: Path, text: str) -> Path:
+    file = folder / "step.yaml"
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    needed()
+    folder = tmp_path_factory.mktemp("train")
+    torshc.compile(convolutional(), folder / "net.tsc", train=step_of(folder, ADAM))
+    return folder / "net.tsc"
+
+
+def batches(count: int) -> list[dict[str, Array]]:
+    """Pictures of three kinds: what is bright is the left, the middle or the right."""
+    rng = np.random.default_rng(9)
+    found = []
+    for _ in range(count):
+        target = rng.integers(0, 3, 8)
+        x = rng.standard_normal((8, 1, 6, 6)) * 0.3
+        for picture, kind in zip(x, target, strict=True):
+            picture[0, :, 2 * kind : 2 * kind + 2] += 1
+        found.append({"x": x.astype(np.float32), "target": target})
+    return found
+
+
+class Reference:
+    """The steps of `ADAM` on the network by NumPy, in f64, with its derivatives written out."""
+
+    def __init__(self) -> None:
+        found = onnx.load_from_string(convolutional(np.float64)).graph.initializer
+        self.weights = {w.name: numpy_helper.to_array(w) for w in found}
+        self.moments = {n: (np.zeros_like(w), np.zeros_like(w)) for n, w in self.weights.items()}
+        self.steps = 0
+
+    def gradients(self, x: Array, target: Array) -> tuple[float, dict[str, Array]]:
+        kernel, bias, linear, last = self.weights.values()
+        rows = np.arange(len(x))
+        taps = np.lib.stride_tricks.sliding_window_view(x[:, 0], (3, 3), (1, 2))
+        relu = np.maximum(np.einsum("nhwij,oij->nohw", taps, kernel[:, 0]) + bias[:, None, None], 0)
+        windows = relu.reshape(len(x), 4, 2, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(len(x), 16, 4)
+        pooled = windows.max(2)
+        z = pooled @ linear + last
+        logs = z - z.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        d = (np.exp(logs) - np.eye(3)[target]) / len(x)
+        largest = np.eye(4)[windows.argmax(2)]  # of equal ones the first, as MaxPool's gradient takes it
+        spread = (largest * (d @ linear.T)[:, :, None]).reshape(len(x), 4, 2, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5)
+        back = spread.reshape(relu.shape) * (relu > 0)
+        found = np.einsum("nhwij,nohw->oij", taps, back)[:, None], back.sum((0, 2, 3)), pooled.T @ d, d.sum(0)
+        return float(-logs[rows, target].mean()), dict(zip(self.weights, found, strict=True))
+
+    def step(self, x: Array, target: Array) -> float:
+        loss, gradients = self.gradients(x.astype(np.float64), target)
+        self.steps += 1
+        scale = min(1.0, 1 / (np.sqrt(sum((g**2).sum() for g in gradients.values())) + 1e-6))
+        for name, g in gradients.items():
+            m, v = self.moments[name]
+            m, v = 0.9 * m + 0.1 * scale * g, 0.999 * v + 0.001 * (scale * g) ** 2
+            root = np.sqrt(v / (1 - 0.999**self.steps)) + 1e-8
+            self.weights[name] = self.weights[name] * (1 - 1e-4) - 0.01 * m / (1 - 0.9**self.steps) / root
+            self.moments[name] = m, v
+        return loss
+
+
+def test_steps_are_those_of_f64(bundle: Path) -> None:
+    reference, trained = Reference(), torshc.load(bundle)
+    losses = []
+    for k, batch in enumerate(batches(100)):
+        expected, found = reference.step(**batch), float(trained.step(batch)["loss"])
+        losses.append(found)
+        # Each step is some hundred roundings of f32, of 6e-8 each, and begins with the errors of those before.
+        assert found == pytest.approx(expected, rel=1e-5 * (k + 1), abs=1e-6 * (k + 1)), k
+        if k == 0:
+            states = trained.state_dict()
+            for name, w in reference.weights.items():
+                # Adam's first update is the sign of the gradient times the rate, but for gradients near epsilon.
+                np.testing.assert_allclose(states[name], w, rtol=1e-5, atol=2e-6, err_msg=name)
+    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:10])
+    assert trained.state_dict()["torshc.step"] == 100
+
+
+def test_the_bits_do_not_depend_on_threads(bundle: Path) -> None:
+    models = [torshc.load(bundle, threads=n) for n in (1, 2, 3)]
+    for batch in batches(10):
+        assert len({m.step(batch)["loss"].tobytes() for m in models}) == 1
+    first, *others = (m.state_dict() for m in models)
+    for other in others:
+        assert all(np.array_equal(first[n], other[n]) for n in first)
+
+
+def test_a_step_that_is_refused_changes_nothing(bundle: Path) -> None:
+    trained = torshc.load(bundle)
+    (batch,) = batches(1)
+    trained.step(batch)
+    before = trained.state_dict()
+    for target in (3, -1):
+        wrong = {**batch, "target": np.where(np.arange(8) == 4, target, batch["target"])}
+        with pytest.raises(RunError, match="cross_entropy"):
+            trained.step(wrong)
+    with pytest.raises(RunError, match="expected 1 to"):
+        trained.step({"x": batch["x"][:0], "target": batch["target"][:0]})
+    after = trained.state_dict()
+    assert all(np.array_equal(before[n], after[n]) for n in before)
+
+
+def program_of(source: bytes, folder: Path, text: str, **options: Any) -> Program:
+    return prepare(source, CompileOptions(train=step_of(folder, text), **options)).program
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_each_state_is_written_in_place_or_moved_there(level: int, tmp_path: Path) -> None:
+    program = program_of(convolutional(), tmp_path, ADAM, opt_level=level)
+    names = {s.offset: s.name for s in program.states}
+    assert [*names.values()][:3] == ["torshc.step", "conv.weight", "conv.bias"]
+    moved = {names[int(m.target.offset)] for m in program.moves}
+    # Elementwise updates are safe in place. At -O3 one is fused with a sum over rows, which is not looked into.
+    assert moved <= ({n for n in names.values() if n == "torshc.step" or "conv.bias" in n} if level else set())
+
+
+TANGLED = "weights: [w, v]\nloss: mse\noptimizer: {sgd: {learning_rate: 0.1}}\n"
+
+
+def test_a_state_that_is_still_read_is_not_overwritten(tmp_path: Path) -> None:
+    """The gradient of w reads v, and that of v reads w."""
+    nodes = [helper.make_node("Mul", ["x", "w"], ["p"]), helper.make_node("Mul", ["p", "v"], ["y"])]
+    first = {"w": np.array([1.0, 2.0, 3.0]), "v": np.array([2.0, -1.0, 0.5])}
+    source = model(nodes, {"x": [3]}, {"y": [3]}, first, np.float32)
+    needed()
+    for level in (0, 3):
+        torshc.compile(source, tmp_path / "p.tsc", train=step_of(tmp_path, TANGLED), opt_level=level)
+        trained, (w, v) = torshc.load(tmp_path / "p.tsc"), first.values()
+        rng = np.random.default_rng(2)
+        for _ in range(3):
+            x, t = (rng.standard_normal(3).astype(np.float32) for _ in range(2))
+            loss = trained.step({"x": x, "target": t})["loss"]
+            assert loss == pytest.approx(np.mean((x * w * v - t) ** 2), rel=1e-5)
+            d = 2 * (x * w * v - t) / 3
+            w, v = w - 0.1 * d * x * v, v - 0.1 * d * x * w
+            found = trained.state_dict()
+            np.testing.assert_allclose(found["w"], w, rtol=1e-5)
+            np.testing.assert_allclose(found["v"], v, rtol=1e-5)
+
+
+def test_weights_whose_values_decide_the_graph_are_refused(tmp_path: Path) -> None:
+    """`s` is a factor, and the scales of a Resize, which the graph holds as numbers."""
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["p"]), helper.make_node("Resize", ["x", "", "s"], ["r"]),
+        helper.make_node("ReduceSum", ["r"], ["q"], keepdims=0), helper.make_node("Mul", ["p", "s"], ["u"]),
+        helper.make_node("Add", ["u", "q"], ["y"]),
+    ]  # fmt: skip
+    weights = {"w": np.ones(3), "s": np.array([2.0])}
+    source = model(nodes, {"x": [3]}, {"y": [3]}, weights, np.float32)
+    text = "weights: {}\nloss: mse\noptimizer: {{sgd: {{learning_rate: 0.1}}}}\n"
+    assert [s.name for s in program_of(source, tmp_path, text.format("w")).states] == ["torshc.step", "w"]
+    with pytest.raises(ConfigError, match="the values of 's' decided how the model was imported"):
+        program_of(source, tmp_path, text.format("[w, s]"))
+
+
+def test_sizes_that_a_run_decides_are_refused(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["p"]), helper.make_node("NonZero", ["x"], ["i"], "find"),
+        helper.make_node("Transpose", ["i"], ["j"]), helper.make_node("GatherND", ["p", "j"], ["y"]),
+    ]  # fmt: skip
+    source = model(nodes, {"x": [3]}, {"y": ["n"]}, {"w": np.ones(3)}, np.float32)
+    step = step_of(tmp_path, "weights: w\nloss: mse\noptimizer: {sgd: {learning_rate: 0.1}}\n")
+    with pytest.raises(UnsupportedError, match=r"'find'.*known only in a run"):
+        prepare(source, CompileOptions(train=step))
+
+
+def test_options_that_do_not_go_with_training_are_refused(tmp_path: Path) -> None:
+    step = step_of(tmp_path, ADAM)
+    with pytest.raises(ConfigError, match="--train with --named-weights"):
+        CompileOptions(train=step, named_weights=True)
+    with pytest.raises(ConfigError, match="--train with --precision bf16"):
+        CompileOptions(train=step, precision="bf16")
+    for target in ("llvm", "cuda", "metal", "webgpu"):
+        with pytest.raises(ConfigError, match=f"the target {target} does not use --train") as caught:
+            prepare(convolutional(), CompileOptions(train=step, target=target))
+        assert "--train: c" in caught.value.remedy
+    with pytest.raises(ConfigError, match="a Graph cannot be trained"):
+        prepare(load_graph(convolutional()), CompileOptions(train=step))
+
+
+def test_frozen_weights_stay(tmp_path: Path) -> None:
+    text = ADAM.replace('"*"', "linear.*")
+    steps = Steps(convolutional(np.float64), step_of(tmp_path, text), {"x": (8, 1, 6, 6)})
+    found = program_of(convolutional(), tmp_path, text)
+    assert {s.name for s in found.states if s.trained} == {"linear.weight", "linear.bias"}
+    assert {s.name for s in steps.graph.states} == {s.name for s in found.states}
+
+
+def test_states_begin_with_the_weights_inside_a_library(tmp_path: Path) -> None:
+    needed()
+    found = onnx.load_from_string(convolutional())
+    first = {w.name: numpy_helper.to_array(w) for w in found.graph.initializer}
+    step = step_of(tmp_path, ADAM)
+    torshc.compile(convolutional(), tmp_path / "e.tsc", train=step, embed_weights=True)
+    states = torshc.load(tmp_path / "e.tsc").state_dict()
+    assert all(np.array_equal(states[n], first[n]) for n in first)
+    assert all(not s.any() for n, s in states.items() if n not in first)

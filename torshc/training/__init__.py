@@ -1,0 +1,7 @@
+"""Training: a model, a loss and an optimizer as one graph that makes a step."""
+
+from .config import Loss, Training, read_training
+from .optimizers import Optimizer, name_of
+from .step import make_training_graph
+
+__all__ = ["Loss", "Optimizer", "Training", "make_training_graph", "name_of", "read_training"]

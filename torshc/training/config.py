@@ -1,0 +1,162 @@
+"""A training step as a user writes it (YAML), read into typed data; mistakes are told with their lines.
+
+weights: ["conv*.weight", linear.weight]
+loss: cross_entropy
+optimizer:
+  adamw: {learning_rate: input}
+weight_decay: 0.01
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import did_you_mean
+from ..passes.config import Item, Problems, read_yaml
+from .optimizers import INPUT, OPTIMIZERS, Optimizer
+
+KEYS = ("weights", "loss", "optimizer", "weight_decay", "clip_norm")
+LOSSES = ("cross_entropy", "mse", "l1", "bce")
+LOSS_KEYS = ("of", "target")
+OUTPUT = "output"  # a loss that is an output of the model
+RATE = "learning_rate"
+MOST = 1e30
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a step makes smaller.
+
+    Attributes:
+        kind: one of `LOSSES`, or "output": an output of the model.
+        of: the output; empty for the only one.
+        target: the input that holds what the output should be.
+        where: file and line, for messages.
+    """
+
+    kind: str
+    of: str = ""
+    target: str = "target"
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A weight's name or a pattern of names (`*`, `?`, `[ab]`), and where it stands."""
+
+    text: str
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training step.
+
+    Attributes:
+        weights: what is trained.
+        loss, optimizer: as they say.
+        weight_decay: of every trained weight, as the optimizer takes it: L2 in the gradient, or decoupled.
+        clip_norm: the largest norm of all gradients together; None for any.
+        file: where it was read.
+    """
+
+    weights: tuple[Choice, ...]
+    loss: Loss
+    optimizer: Optimizer
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    file: str = ""
+
+
+def read_training(path: Path) -> Training:
+    """The training step in a file.
+
+    Raises:
+        ConfigError: with all that is wrong with it, each with its line.
+    """
+    top = read_yaml(path)
+    problems, found = Problems(), dict[str, Any]()
+    with problems.gather():
+        items = top.mapping(required=("weights", "loss", "optimizer"))
+        for key, item in items.items():
+            with problems.gather():
+                top_key(item, key)
+                found[key] = _READERS[key](item)
+    problems.settle()
+    return Training(file=top.file, **found)
+
+
+def top_key(item: Item, key: str) -> None:
+    """Refuse a key that no file has.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if key not in KEYS:
+        raise item.error(f"unknown key {key!r}{did_you_mean(key, KEYS)}", f"known: {', '.join(KEYS)}")
+
+
+def _place(item: Item) -> str:
+    return f"{item.file}:{item.line}"
+
+
+def _weights(item: Item) -> tuple[Choice, ...]:
+    items = item.sequence() if isinstance(item.value, list) else [item]
+    if not items:
+        raise item.error("no weights are named", 'name some, or all by "*"')
+    return tuple(Choice(i.text(), _place(i)) for i in items)
+
+
+def _loss(item: Item) -> Loss:
+    """A word, or a mapping with one key: the loss and what it is of, or `output` and its name."""
+    if isinstance(item.value, dict):
+        if len(item.value) != 1:
+            raise item.error("a loss is one of its names, or a mapping with one key", f"one of: {_known_losses()}")
+        ((kind, more),) = item.value.items()
+        if kind == OUTPUT:
+            return Loss(OUTPUT, of=more.text(), where=_place(item))
+        stated = {k: v.text() for k, v in more.mapping(LOSS_KEYS).items()}
+    else:
+        kind, more, stated = item.text(), item, {}
+    if kind not in LOSSES:
+        raise more.error(f"unknown loss {kind!r}{did_you_mean(kind, (*LOSSES, OUTPUT))}", f"one of: {_known_losses()}")
+    return Loss(kind, where=_place(item), **stated)
+
+
+def _known_losses() -> str:
+    return ", ".join((*LOSSES, f"{OUTPUT}: NAME"))
+
+
+def _optimizer(item: Item) -> Optimizer:
+    if not isinstance(item.value, dict) or len(item.value) != 1:
+        remedy = "write its name with its numbers below, as {adam: {learning_rate: 0.001}}"
+        raise item.error("an optimizer is a mapping with one key, its name", remedy)
+    ((name, more),) = item.value.items()
+    if name not in OPTIMIZERS:
+        known = ", ".join(OPTIMIZERS)
+        raise more.error(f"unknown optimizer {name!r}{did_you_mean(name, [*OPTIMIZERS])}", f"one of: {known}")
+    kind = OPTIMIZERS[name]
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    items = more.mapping([*fields], required=(RATE,))
+    stated: dict[str, Any] = {}
+    for key, value in items.items():
+        if key == RATE:
+            stated[key] = INPUT if value.value == INPUT else value.number(0.0, MOST)
+        elif isinstance(fields[key].default, bool):
+            stated[key] = value.flag()
+        else:
+            stated[key] = value.number(**fields[key].metadata)
+    return kind(**stated)
+
+
+_READERS: Mapping[str, Any] = {
+    "weights": _weights,
+    "loss": _loss,
+    "optimizer": _optimizer,
+    "weight_decay": lambda item: item.number(0.0, MOST),
+    "clip_norm": lambda item: item.number(1e-30, MOST),
+}

@@ -1,0 +1,156 @@
+"""The graph of a training step: its runs give the loss, and change the weights that they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from ..base.errors import ConfigError, UnsupportedError, did_you_mean
+from ..base.safetensors import OWN
+from ..expr import F32, F64, I64
+from ..gradient import gradients
+from ..graph import Builder, Graph, Rewriter, State, TensorType, Value
+from ..ops.control.flow import bodies
+from ..ops.core.tensor import Tensor
+from ..passes.config import Problems
+from .config import RATE, Choice, Training
+from .losses import add_loss
+from .optimizers import INPUT, At, clipped
+
+STEP = f"{OWN}step"
+_STATISTICS = {"BatchNormalization": (3, 4)}  # operands that no step trains
+_SHOWN = 12  # names in a message
+
+
+def make_training_graph(graph: Graph, training: Training) -> None:
+    """Make the graph of a model, which has its weights by name, that of a training step.
+
+    Its inputs are the model's, what the loss compares with, and the learning rate if that is an input; its output is
+    the loss. The weights that are trained become states, as do the number of steps and what the optimizer keeps of each
+    weight.
+
+    Raises:
+        ConfigError: a weight or an output is not there, or cannot be trained or made a loss of.
+        UnsupportedError: operators between the weights and the loss have no gradient; all are named.
+    """
+    if found := [n.describe() for n in graph.nodes if [*bodies(n)]]:
+        raise UnsupportedError(
+            [f"{who}: a training step has no branches and loops" for who in found], "train a model that has none"
+        )
+    builder = Builder(graph)
+    loss, target = add_loss(builder, training.loss)
+    chosen = choose_weights(graph, training.weights, loss)
+    held, loss = _as_inputs(graph, chosen, loss)
+    rate = _rate(graph, training)
+    states, old, new = _updates(builder, training, held, loss, rate)
+    first = [chosen.get(s.name) for s in states]
+    graph.declare_inputs([*graph.inputs, *filter(None, (target, rate)), *old])
+    graph.declare_outputs([loss, *new], ["loss", *(s.name for s in states)])
+    graph.declare_states(State(s.name, f, s.trained) for s, f in zip(states, first, strict=True))
+
+
+def choose_weights(graph: Graph, choices: Sequence[Choice], loss: Value) -> dict[str, Value]:
+    """The weights that are trained, by name in the model's order.
+
+    A pattern takes those that can be trained, and no running statistics of batch normalisation.
+
+    Raises:
+        ConfigError: with all that cannot be trained, each with its line.
+    """
+    read = {v for n in graph.nodes for v in n.operands}
+    statistics = {n.inputs[k] for n in graph.nodes for k in _STATISTICS.get(n.op.name, ()) if k < len(n.inputs)}
+    reached = _behind(loss)
+
+    def why_not(name: str) -> str:
+        v = graph.weights[name]
+        if not v.dtype.is_float:
+            return f"is {v.type!r}, and only floats have gradients"
+        if v.dtype not in (F32, F64):
+            return f"is {v.type!r}; training needs weights of f32 or f64, so convert the model first"
+        if name.startswith(OWN):
+            return f"begins with {OWN!r}, as only torshc's own entries of state files do; rename it"
+        if v not in read:
+            return "is read by no node: the import folded it into something else, or nothing uses it"
+        if v in statistics:
+            return "is a running statistic of batch normalisation, which stays as it is"
+        return "" if v in reached else "does not influence the loss"
+
+    problems, chosen = Problems(), set[str]()
+    for choice in choices:
+        exact = choice.text in graph.weights
+        names = [n for n in graph.weights if n == choice.text or (not exact and fnmatchcase(n, choice.text))]
+        faults = {n: why_not(n) for n in names}
+        with problems.gather():
+            if not names:
+                hint = did_you_mean(choice.text, [*graph.weights])
+                shown = ", ".join([*graph.weights][:_SHOWN]) + (", ..." if len(graph.weights) > _SHOWN else "")
+                message = f"{choice.where}: the model has no weight {choice.text!r}{hint}"
+                raise ConfigError(message, f"its weights are {shown}" if shown else "it has none")
+            if all(faults.values()):
+                name, why = next(iter(faults.items()))
+                raise ConfigError(f"{choice.where}: weight {name!r} cannot be trained: it {why}", "leave it out")
+        chosen.update(n for n, why in faults.items() if not why)
+    problems.settle()
+    return {name: v for name, v in graph.weights.items() if name in chosen}
+
+
+def _behind(loss: Value) -> set[Value]:
+    """The values of floats that a loss depends on through floats."""
+    found, pending = set[Value](), [loss]
+    while pending:
+        v = pending.pop()
+        if v not in found and v.dtype.is_float:
+            found.add(v)
+            pending += v.producer.operands if v.producer is not None else ()
+    return found
+
+
+def _as_inputs(graph: Graph, chosen: Mapping[str, Value], loss: Value) -> tuple[dict[str, Value], Value]:
+    """New values without contents in place of weights, by name, and the loss that they lead to."""
+    rewriter = Rewriter(graph, "training")
+    held = {name: graph.new_value(v.type, name) for name, v in chosen.items()}
+    for name, v in chosen.items():
+        rewriter.replace(v, held[name])
+    for node in rewriter:
+        rewriter.keep(node)
+    rewriter.finish()
+    return held, rewriter.newest.get(loss, loss)
+
+
+def _rate(graph: Graph, training: Training) -> Value | None:
+    """The input that is the learning rate, if one is."""
+    if training.optimizer.learning_rate != INPUT:
+        return None
+    if RATE in {v.name for v in graph.inputs} or training.loss.target == RATE:
+        raise ConfigError(f"{training.file}: the model has an input {RATE!r} already", "state the rate as a number")
+    return graph.new_value(TensorType(F32, ()), RATE)
+
+
+def _updates(
+    builder: Builder, training: Training, held: Mapping[str, Value], loss: Value, rate: Value | None
+) -> tuple[list[State], list[Value], list[Value]]:
+    """The states without what they hold at first, the values that hold them, and those that take their places."""
+    optimizer, graph = training.optimizer, builder.graph
+    try:
+        found = [Tensor(builder, g) for g in gradients(builder, loss, [*held.values()])]
+    except UnsupportedError as e:
+        raise UnsupportedError(
+            e.problems, "train only weights behind them, or compute the loss from a value before"
+        ) from e
+    if training.clip_norm is not None:
+        found = clipped(found, training.clip_norm)
+    step = graph.new_value(TensorType(I64, ()), STEP)
+    count = Tensor(builder, step) + 1
+    weights, kept = dict[str, tuple[Value, Value]](), dict[str, tuple[Value, Value]]()
+    for (name, v), gradient in zip(held.items(), found, strict=True):
+        weight = Tensor(builder, v)
+        given = weight.constant(float(optimizer.learning_rate)) if rate is None else Tensor(builder, rate).cast(v.dtype)
+        names = [f"{OWN}{state}/{name}" for state in optimizer.states]
+        kept_now = [graph.new_value(v.type, n) for n in names]
+        at = At(given, count.cast(F64), training.weight_decay)
+        new, *renewed = optimizer.update(at, weight, gradient, *(Tensor(builder, s) for s in kept_now))
+        weights[name] = v, new.value
+        kept |= {n: (s, t.value) for n, s, t in zip(names, kept_now, renewed, strict=True)}
+    pairs = {STEP: (step, count.value), **weights, **kept}
+    states = [State(name, trained=name in weights) for name in pairs]
+    return states, [old for old, _ in pairs.values()], [new for _, new in pairs.values()]
