@@ -14,6 +14,7 @@ from .host_steps import Course, course
 from .memory import live_bytes
 from .rules import RuleInfo, made_by, rule_infos, standing
 from .sizes import Evaluator, bind, choose_sizes, plain, type_text
+from .training import TrainingInfo, training_info
 
 if TYPE_CHECKING:
     from ..kernels.base import Kernel
@@ -188,7 +189,7 @@ class Explanation:
     ``unfit`` says why the model cannot take these, where no others were found; it is empty where it can.
     ``course`` is what the host does between launches, empty where it does nothing; ``live`` the bytes of values that
     are in use while each group runs; ``custom`` operators that users declare; ``loose`` what there
-    is for sizes of 1, None where none could broadcast.
+    is for sizes of 1, None where none could broadcast; ``training`` what a step trains, None where there is none.
     """
 
     model: str
@@ -221,6 +222,7 @@ class Explanation:
     live: tuple[int, ...] = ()
     unfit: str = ""
     loose: LooseInfo | None = None
+    training: TrainingInfo | None = None
 
     @property
     def flops(self) -> int:
@@ -261,10 +263,10 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         lanes=compilation.isa.lanes if compilation.target.device == 1 else 0,
         opt_level=compilation.options.opt_level,
         fusion=compilation.options.fusion,
-        inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in compilation.interface.inputs),
+        inputs=tuple(Tensor(v.name, type_text(v.type), "input") for v in compilation.interface.given),
         outputs=tuple(
             Tensor(name, type_text(shown.type), "value", describe.writers(v))
-            for name, v, shown in zip(graph.output_names, graph.results, compilation.interface.results, strict=False)
+            for name, v, shown in zip(graph.output_names, graph.returned, compilation.interface.returned, strict=False)
         ),
         dims=sizes.values,
         imported_nodes=compilation.imported_nodes,
@@ -290,6 +292,7 @@ def explain(compilation: Compilation, dims: Mapping[str, int] | None = None) -> 
         live=live_bytes(compilation, sizes),
         unfit=unfit,
         loose=_loose(compilation),
+        training=training_info(compilation, sizes),
     )
 
 

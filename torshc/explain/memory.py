@@ -16,23 +16,26 @@ def live_bytes(compilation: Compilation, sizes: Evaluator) -> tuple[int, ...]:
 
     The caller's inputs and outputs, weights and scratch do not count.
     """
-    storage = compilation.plan.storage
-    apart = {*compilation.graph.inputs, *compilation.graph.results}
-    first: dict[Value, int] = {}
-    last: dict[Value, int] = {}
-    for k, unit in enumerate(compilation.units):
-        for v in (*unit.group.outputs, *unit.group.reads):
-            root = storage[v].root if v in storage else v
-            if root.const is None and root not in apart:
-                first.setdefault(root, k)
-                last[root] = k
     changes = [0] * (len(compilation.units) + 1)
-    for root, begin in first.items():
+    for root, (first, last) in lives(compilation).items():
         nbytes = sizes.total([root.type.nbytes])
-        changes[begin] += nbytes
-        changes[last[root] + 1] -= nbytes
+        changes[first] += nbytes
+        changes[last + 1] -= nbytes
     alive, found = 0, []
     for change in changes[:-1]:
         alive += change
         found.append(alive)
     return tuple(found)
+
+
+def lives(compilation: Compilation) -> dict[Value, tuple[int, int]]:
+    """The first group that writes each value in memory, and the last that reads it; as of :func:`live_bytes`."""
+    storage = compilation.plan.storage
+    apart = {*compilation.graph.inputs, *compilation.graph.results}
+    found: dict[Value, tuple[int, int]] = {}
+    for k, unit in enumerate(compilation.units):
+        for v in (*unit.group.outputs, *unit.group.reads):
+            root = storage[v].root if v in storage else v
+            if root.const is None and root not in apart:
+                found[root] = found.get(root, (k, k))[0], k
+    return found

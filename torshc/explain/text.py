@@ -10,6 +10,7 @@ from .data import Explanation, GroupInfo, LooseInfo, PassInfo, Stop
 from .escaping import printable, shortened
 from .rules import RuleInfo
 from .sizes import bytes_text, flops_text, short
+from .training import TrainingInfo
 
 _GROUPS = (
     Column("id", 3, right=True),
@@ -57,6 +58,14 @@ def _header(e: Explanation) -> Iterator[str]:
     yield from paragraph("nodes", counts)
     if e.loose is not None:
         yield from paragraph("sizes of 1", _loose(e.loose))
+    if e.training is not None:
+        yield from _training(e.training)
+
+
+def _training(t: TrainingInfo) -> Iterator[str]:
+    yield from paragraph("trains", f"{printable(', '.join(t.weights))}: {bytes_text(t.weights_bytes)}")
+    yield from paragraph("step", f"{t.loss}, {t.optimizer}; states {bytes_text(t.state_bytes)}")
+    yield from paragraph("kept", f"{t.kept} values for the backward pass, {bytes_text(t.kept_bytes)}")
 
 
 def _loose(loose: LooseInfo) -> str:
@@ -202,7 +211,12 @@ def _totals(e: Explanation) -> Iterator[str]:
     yield from paragraph("work", f"{flops_text(e.flops)}, {bytes_text(e.bytes)} moved, {_ratio(e)} flop/byte")
     arena = bytes_text(e.arena_bytes)
     copied = f", {bytes_text(e.copied_bytes)} of them in a second layout" if e.copied_bytes else ""
-    yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}{copied}")
+    states = (
+        f", states {bytes_text(e.training.state_bytes)}; in all {bytes_text(e.training.peak_bytes)}"
+        if e.training
+        else ""
+    )
+    yield from paragraph("memory", f"arena {arena}, weights {bytes_text(e.weights_bytes)}{copied}{states}")
     if e.approximations:
         yield from paragraph("inexact", "; ".join(map(printable, e.approximations)))
     for k, c in enumerate(e.custom):

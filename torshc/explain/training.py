@@ -1,0 +1,54 @@
+"""What a step trains, and how much memory it needs for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..training import name_of
+from .memory import lives
+from .sizes import Evaluator
+
+if TYPE_CHECKING:
+    from ..pipeline.compilation import Compilation
+
+
+@dataclass(frozen=True)
+class TrainingInfo:
+    """A training step: its loss and optimizer, the weights that it trains, and bytes.
+
+    ``state_bytes`` are of the trained weights and what the optimizer keeps; ``kept`` counts the values that the forward
+    pass stores for the backward pass, of ``kept_bytes``; ``peak_bytes`` is the memory of the open model in a step.
+    """
+
+    loss: str
+    optimizer: str
+    weights: tuple[str, ...]
+    weights_bytes: int
+    state_bytes: int
+    kept: int
+    kept_bytes: int
+    peak_bytes: int
+
+
+def training_info(compilation: Compilation, sizes: Evaluator) -> TrainingInfo | None:
+    """The training step of a compilation, None where it runs the model."""
+    if compilation.trained is None:
+        return None
+    training, states = compilation.trained.training, compilation.program.states
+    spans = lives(compilation)
+    storage, (loss,) = compilation.plan.storage, compilation.graph.returned
+    made = storage[loss].root if loss in storage else loss
+    forward = next(k for k, u in enumerate(compilation.units) if made in u.group.outputs)
+    kept = [v for v, (first, last) in spans.items() if first <= forward < last]
+    state_bytes = sum(s.bytes for s in states)
+    return TrainingInfo(
+        training.loss.kind,
+        name_of(training.optimizer),
+        tuple(s.name for s in states if s.trained),
+        sum(s.bytes for s in states if s.trained),
+        state_bytes,
+        len(kept),
+        sizes.total([v.type.nbytes for v in kept]),
+        state_bytes + compilation.weights_bytes + sizes.total([compilation.arena_bytes]),
+    )
