@@ -1,7 +1,7 @@
 #include "t_kernel.h"
 #include "t_pick.h"
 
-void kd5cd167180ac(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
+void kfb3686ffa6c6(void *const *buf, const int64_t *dim, void *scratch, int64_t begin, int64_t end) {
     (void)dim;
     const float *b0 = buf[0];
     float *b1 = buf[1];
@@ -80,7 +80,7 @@ void kd5cd167180ac(void *const *buf, const int64_t *dim, void *scratch, int64_t 
             for (int i = 0; i < 2; i++) {
                 if (!t_keep(rows0, keys0, wanted0, i, 2, 1)) continue;
                 float *const row = rows0[i];
-                const int64_t from0 = keys0[i * 1 + 0];
+                const int64_t from0 = keys0[i];
                 if (near) {
                     for (int64_t column = 0; column < size; column += 16) {
                         const int64_t i2 = low + column;

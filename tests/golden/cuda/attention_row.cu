@@ -2,7 +2,7 @@
 #include "t_cuda.h"
 #include "t_packet.h"
 
-extern "C" __global__ void __launch_bounds__(256) k4334d28b0469_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
+extern "C" __global__ void __launch_bounds__(256) ke21b9afcf1f4_kernel(const float *b0, const float *b1, const float *b2, float *b3) {
     const int block = blockIdx.x;
     const int tid = threadIdx.x;
     t_next_may_start();
@@ -20,21 +20,21 @@ extern "C" __global__ void __launch_bounds__(256) k4334d28b0469_kernel(const flo
     if (0 < keys_seen) {
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            const int key = t_imin(0 + u * 64 + group, keys_seen - 1);
+            const int key = t_imin(u * 64 + group, keys_seen - 1);
 #pragma unroll
             for (int n = 0; n < 1; n++) {
                 const int column = (part + n * 4) * 4;
-                t_read4(k_[u][n], k + (key) * 16 + column);
+                t_read4(k_[u][n], k + key * 16 + column);
             }
         }
 #pragma unroll
         for (int u = 0; u < 4; u++) {
-            const int key = t_imin(0 + u * 64 + group, keys_seen - 1);
+            const int key = t_imin(u * 64 + group, keys_seen - 1);
 #pragma unroll
             for (int n = 0; n < 1; n++) {
                 const int column = (part + n * 4) * 4;
                 if (column < 8) {
-                    t_read4(v_[u][n], v + (key) * 8 + column);
+                    t_read4(v_[u][n], v + key * 8 + column);
                 }
             }
         }
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(256) k4334d28b0469_kernel(const flo
 #pragma unroll
         for (int n = 0; n < 1; n++) {
             float four[4] = {};
-            t_read4(four, q + (row) * 16 + (part + n * 4) * 4);
+            t_read4(four, q + row * 16 + (part + n * 4) * 4);
             for (int e = 0; e < 4; e++) query[h][n][e] = four[e];
         }
     }
@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(256) k4334d28b0469_kernel(const flo
 #pragma unroll
                 for (int n = 0; n < 1; n++) {
                     const int column = (part + n * 4) * 4;
-                    t_read4(k_[u][n], k + (key) * 16 + column);
+                    t_read4(k_[u][n], k + key * 16 + column);
                 }
             }
         }
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(256) k4334d28b0469_kernel(const flo
                 for (int n = 0; n < 1; n++) {
                     const int column = (part + n * 4) * 4;
                     if (column < 8) {
-                        t_read4(v_[u][n], v + (key) * 8 + column);
+                        t_read4(v_[u][n], v + key * 8 + column);
                     }
                 }
             }
@@ -174,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(256) k4334d28b0469_kernel(const flo
     }
 }
 
-extern "C" int k4334d28b0469(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
+extern "C" int ke21b9afcf1f4(void *const *buf, const int64_t *dim, int64_t blocks, void *stream) {
     (void)dim;
-    T_LAUNCH(k4334d28b0469_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
+    T_LAUNCH(ke21b9afcf1f4_kernel, (unsigned)blocks, 256, 0, (cudaStream_t)stream, (const float *)buf[0], (const float *)buf[1], (const float *)buf[2], (float *)buf[3]);
     return (int)cudaGetLastError();
 }

@@ -49,7 +49,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
         let col = tid + n * 64;
         if (col < 8) {
             let acc = sum[n] * inverse;
-            b3[(col + (8 * i0))] = acc;
+            b3[(col + 8 * i0)] = acc;
         }
     }
 }

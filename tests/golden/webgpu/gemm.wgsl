@@ -198,7 +198,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
                 if (place >= columns) { continue; }
                 let n0 = place;
                 let v0 = t_max_f32((sums[i * 1 + h][j] + b2[n0]), 0.0f);
-                b3[((37 * m0) + n0)] = v0;
+                b3[(37 * m0 + n0)] = v0;
             }
         }
     }
